@@ -1,0 +1,22 @@
+"""The intermediate representation: tensors, accesses, statements, nests, their order and their dependences."""
+
+from polyfuse.ir.access import Access
+from polyfuse.ir.dependences import Dependences
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tensor import DType, Role, Tensor
+from polyfuse.ir.text import statement
+from polyfuse.ir.violation import Instance, Violation
+
+__all__ = [
+    "Access",
+    "DType",
+    "Dependences",
+    "Instance",
+    "Nest",
+    "Role",
+    "Statement",
+    "Tensor",
+    "Violation",
+    "statement",
+]

@@ -1,0 +1,40 @@
+"""Accesses: which element of a tensor a statement instance touches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import islpy as isl
+
+from polyfuse.sets import OUT
+
+
+@dataclass(frozen=True)
+class Access:
+    """A tensor and an isl map from statement instances to its elements, e.g. { mac[i, j, k] -> X[i, k] }.
+
+    The map is single-valued: an instance touches one element. Its domain covers the statement's.
+    """
+
+    tensor: str
+    map: isl.Map
+
+    def subscripts(self) -> isl.PwMultiAff:
+        """The element as a function of the instance."""
+        return isl.PwMultiAff.from_map(self.map)
+
+    def __str__(self) -> str:
+        """The access as a program would write it: "X[i, k]"."""
+        parts = self.subscripts()
+        texts = [_subscript(parts.get_pw_aff(d)) for d in range(self.map.dim(OUT))]
+        return f"{self.tensor}[{', '.join(texts)}]" if texts else self.tensor
+
+
+def _subscript(value: isl.PwAff) -> str:
+    """The right-hand side of one affine piece, or isl's text if there are several."""
+    text = str(value)
+    body = text[text.index("{") + 1 : text.rindex("}")].strip()
+    if ";" in body or " : " in body:
+        return body
+    expression = body.split("->")[-1].strip().removeprefix("[").removesuffix("]").strip()
+    return expression[1:-1] if expression.startswith("(") and expression.endswith(")") else expression

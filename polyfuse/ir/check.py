@@ -1,0 +1,121 @@
+"""The invariants of a nest, each with the instance that breaks it.
+
+- every subscript lies inside its tensor:        access(domain) is a subset of the tensor's elements
+- a temporary element has one definition:        assignments are injective over all statements that assign it
+- a temporary is written before it is read:      every read has an earlier write of the same element
+- only outputs, inouts and temporaries are written
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import islpy as isl
+
+from polyfuse.errors import InvalidNest
+from polyfuse.ir.access import Access
+from polyfuse.ir.dependences import AccessRelations
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tree import statements
+from polyfuse.sets import maps_of, param_names, point_of, tuple_names
+
+if TYPE_CHECKING:
+    from polyfuse.ir.nest import Nest
+
+
+def check(nest: Nest) -> None:
+    """Raise InvalidNest at the first invariant that does not hold."""
+    _names(nest)
+    for statement in nest.statements:
+        _written(nest, statement)
+        for access in statement.accesses:
+            _in_bounds(nest, statement, access)
+    _defined_once(nest)
+    _written_before_read(nest)
+
+
+def _names(nest: Nest) -> None:
+    tensors = [t.name for t in nest.tensors]
+    names = [s.name for s in nest.statements]
+    for kind, found in (("tensor", tensors), ("statement", names)):
+        double = next((n for n in found if found.count(n) > 1), None)
+        if double is not None:
+            raise InvalidNest(f"two {kind}s are named {double!r}")
+    if sorted(statements(nest.order)) != sorted(names):
+        raise InvalidNest(f"the order runs {statements(nest.order)}, but the statements are {tuple(names)}")
+    for tensor in nest.with_role("constant"):
+        given = nest.constants.get(tensor.name)
+        if given is None:
+            raise InvalidNest(f"constant {tensor.name} has no value")
+        if given.dtype != tensor.dtype or given.shape != tensor.shape:
+            raise InvalidNest(
+                f"constant {tensor.name} is {given.dtype}{list(given.shape)}, "
+                f"expected {tensor.dtype}{list(tensor.shape)}"
+            )
+
+
+def _written(nest: Nest, statement: Statement) -> None:
+    target = nest.tensor(statement.write.tensor)
+    if target.role in ("input", "constant"):
+        raise InvalidNest(f"statement {statement.name} writes {target.name}, which has role {target.role}")
+
+
+def _in_bounds(nest: Nest, statement: Statement, access: Access) -> None:
+    tensor = nest.tensor(access.tensor)
+    domain = nest.domains[statement.name]
+    if not domain.is_subset(access.map.domain()):
+        raise InvalidNest(f"statement {statement.name}: {access} is not defined on the whole domain")
+    params = tuple(dict.fromkeys((*nest.params, *param_names(domain))))
+    try:
+        valid = access.map.intersect_range(tensor.elements(params)).domain()
+    except isl.Error as error:
+        raise InvalidNest(
+            f"statement {statement.name}: {access} has {access.map.dim(isl.dim_type.out)} subscripts, "
+            f"{tensor.name} has rank {tensor.rank}"
+        ) from error
+    found = point_of(domain.subtract(valid))
+    if found is not None:
+        sizes, instance = found
+        where = f" with {sizes}" if sizes else ""
+        raise InvalidNest(
+            f"statement {statement.name}: {access} is out of bounds of {tensor.name}{list(tensor.shape)} "
+            f"at {statement.name}{list(instance)}{where}"
+        )
+
+
+def _of_temporaries(nest: Nest, relation: isl.UnionMap) -> isl.UnionMap:
+    names = {t.name for t in nest.with_role("temporary")}
+    kept = isl.UnionMap("{ }")
+    for part in maps_of(relation):
+        if tuple_names(part)[1] in names:
+            kept = kept.union(isl.UnionMap.from_map(part))
+    return kept.intersect_params(nest.context)
+
+
+def _defined_once(nest: Nest) -> None:
+    assigns = _of_temporaries(nest, nest.accesses.assigns)
+    if assigns.is_injective():
+        return
+    pairs = assigns.apply_range(assigns.reverse()).subtract(assigns.domain().identity())
+    first = maps_of(pairs)[0]
+    raise InvalidNest(f"a temporary element is assigned twice: by {' and '.join(tuple_names(first))}, e.g. {first}")
+
+
+def _written_before_read(nest: Nest) -> None:
+    accesses = nest.accesses
+    needed = AccessRelations(
+        reads=_of_temporaries(nest, accesses.reads.union(accesses.accumulates)),
+        assigns=_of_temporaries(nest, accesses.assigns),
+        accumulates=_of_temporaries(nest, accesses.accumulates),
+    )
+    found = (
+        isl.UnionAccessInfo.from_sink(needed.reads)
+        .set_must_source(needed.assigns)
+        .set_schedule_map(nest.original_dates())
+        .compute_flow()
+    )
+    for part in maps_of(found.get_must_no_source()):
+        where = point_of(part.domain())
+        if where is not None:
+            reader, tensor = tuple_names(part)
+            raise InvalidNest(f"{reader}{list(where[1])} reads {tensor} before any statement has written it")

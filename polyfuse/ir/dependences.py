@@ -1,0 +1,127 @@
+"""Dependences, instance by instance and exact: which pairs of instances must keep their order.
+
+Every relation holds pairs source -> sink: in the nest's original order the source runs before the sink.
+
+    for i: S[i]: a[i] = x[i]
+    for i: T[i]: y[i] = a[i]          flow = { S[i] -> T[i] }
+
+Flow is value-based (the last write before a read), by isl's dataflow analysis (Feautrier 1991). A reduction's writes
+do not hide earlier ones: every instance of `s += v` contributes to the value a later read of s sees. Hence, once the
+pairs among a reduction's own instances are set apart as `reduction`, they may be reordered freely and everything else
+still holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import islpy as isl
+
+from polyfuse.ir.access import Access
+from polyfuse.ir.statement import Statement
+from polyfuse.sets import maps_of, tuple_names
+
+
+@dataclass(frozen=True)
+class Dependences:
+    """The four kinds. `flow`, `anti` and `output` order instances; `reduction` only forbids running them at once."""
+
+    flow: isl.UnionMap
+    anti: isl.UnionMap
+    output: isl.UnionMap
+    reduction: isl.UnionMap
+
+    @property
+    def ordering(self) -> isl.UnionMap:
+        """All pairs whose order must be kept."""
+        return self.flow.union(self.anti).union(self.output)
+
+    def kinds(self) -> tuple[tuple[str, isl.UnionMap], ...]:
+        """(name, relation) for each kind."""
+        return (
+            ("flow", self.flow),
+            ("anti", self.anti),
+            ("output", self.output),
+            ("reduction", self.reduction),
+        )
+
+    def __str__(self) -> str:
+        lines = []
+        for name, relation in self.kinds():
+            lines += [f"{name}:", *(f"  {m}" for m in maps_of(relation.coalesce()))]
+        return "\n".join(lines)
+
+
+def relation_of(accesses: Iterable[tuple[Statement, Access]]) -> isl.UnionMap:
+    """The accesses of many statements as one relation from instances to elements, limited to the domains."""
+    union = isl.UnionMap("{ }")
+    for statement, access in accesses:
+        union = union.union(isl.UnionMap.from_map(access.map.intersect_domain(statement.domain)))
+    return union
+
+
+@dataclass(frozen=True)
+class AccessRelations:
+    """What a set of statements touches: instances -> elements."""
+
+    reads: isl.UnionMap
+    assigns: isl.UnionMap
+    accumulates: isl.UnionMap
+
+    @property
+    def writes(self) -> isl.UnionMap:
+        """Assignments and accumulations."""
+        return self.assigns.union(self.accumulates)
+
+
+def access_relations(statements: Iterable[Statement]) -> AccessRelations:
+    """The read, assign and accumulate relations of some statements."""
+    every = tuple(statements)
+    return AccessRelations(
+        reads=relation_of((s, a) for s in every for a in s.reads),
+        assigns=relation_of((s, s.write) for s in every if not s.is_reduction),
+        accumulates=relation_of((s, s.write) for s in every if s.is_reduction),
+    )
+
+
+def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
+    """The dependences of statements with these accesses when they run in this order (instances -> dates)."""
+    flow = sources(accesses.reads, accesses.assigns, accesses.accumulates, order)
+    gathered = sources(accesses.accumulates, accesses.assigns, accesses.accumulates, order)
+    overwritten = sources(accesses.writes, accesses.assigns, accesses.accumulates, order)
+    anti = (
+        isl.UnionAccessInfo.from_sink(accesses.writes)
+        .set_kill(accesses.assigns)
+        .set_may_source(accesses.reads)
+        .set_schedule_map(order)
+        .compute_flow()
+        .get_may_dependence()
+    )
+    own = among_own(gathered, accesses.accumulates)
+    return Dependences(
+        flow=flow.union(gathered.subtract(own)).coalesce(),
+        anti=anti.coalesce(),
+        output=overwritten.subtract(among_own(overwritten, accesses.accumulates)).coalesce(),
+        reduction=own.coalesce(),
+    )
+
+
+def sources(
+    sinks: isl.UnionMap, must: isl.UnionMap, may: isl.UnionMap, order: isl.UnionMap
+) -> isl.UnionMap:
+    """Pairs source -> sink: the last `must` access to the sink's element before it, and every `may` since then."""
+    info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(must).set_may_source(may).set_schedule_map(order)
+    found = info.compute_flow()
+    return found.get_must_dependence().union(found.get_may_dependence())
+
+
+def among_own(pairs: isl.UnionMap, accumulates: isl.UnionMap) -> isl.UnionMap:
+    """Those pairs that lie between two instances of one reduction, both on its target."""
+    reductions = {tuple_names(m)[0] for m in maps_of(accumulates)}
+    own = isl.UnionMap("{ }")
+    for pair in maps_of(pairs):
+        first, second = tuple_names(pair)
+        if first == second and first in reductions:
+            own = own.union(isl.UnionMap.from_map(pair))
+    return own

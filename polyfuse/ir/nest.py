@@ -1,0 +1,154 @@
+"""Nests: tensors and statements in their original order, nothing decided yet.
+
+    nest ::= context  tensor*  statement*  order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import islpy as isl
+import numpy as np
+
+from polyfuse.errors import InvalidNest
+from polyfuse.ir.check import check
+from polyfuse.ir.dependences import AccessRelations, Dependences, access_relations, dependences
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.text import statement_text
+from polyfuse.ir.tree import Leaf, Loop, Tree, dates, sequence, statements
+from polyfuse.sets import dim_names, dimension, param_names
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A program: what is computed, and the order in which it was written.
+
+    `context` is the set of allowed symbolic sizes. `constants` holds the values of tensors with role constant; they
+    are references to the model's arrays and take no part in comparing nests.
+    """
+
+    tensors: tuple[Tensor, ...]
+    statements: tuple[Statement, ...]
+    order: Tree
+    context: isl.Set
+    constants: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict, compare=False)
+    name: str = "nest"
+
+    @staticmethod
+    def of(
+        tensors: Iterable[Tensor],
+        statements: Iterable[Statement],
+        order: Tree | None = None,
+        context: str | isl.Set = "{ : }",
+        constants: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        name: str = "nest",
+    ) -> Nest:
+        """A nest whose invariants are checked; without `order` the statements run one after the other.
+
+        Raises InvalidNest when `check` finds something wrong.
+        """
+        every = tuple(statements)
+        allowed = isl.Set(context) if isinstance(context, str) else context
+        order = order if order is not None else textual_order(every)
+        nest = Nest(tuple(tensors), every, order, allowed, dict(constants or {}), name)
+        nest.check()
+        return nest
+
+    @cached_property
+    def domains(self) -> Mapping[str, isl.Set]:
+        """Each statement's domain, by name, limited to the context."""
+        return {s.name: s.domain.intersect_params(self.context) for s in self.statements}
+
+    @cached_property
+    def accesses(self) -> AccessRelations:
+        """All reads, assignments and accumulations."""
+        return access_relations(self.statements)
+
+    @cached_property
+    def params(self) -> tuple[str, ...]:
+        """The symbolic sizes, in order of appearance."""
+        found = dict.fromkeys(param_names(self.context))
+        for s in self.statements:
+            found.update(dict.fromkeys(param_names(s.domain)))
+        return tuple(found)
+
+    def tensor(self, name: str) -> Tensor:
+        """The tensor of that name; InvalidNest if there is none."""
+        for tensor in self.tensors:
+            if tensor.name == name:
+                return tensor
+        raise InvalidNest(f"no tensor {name!r}; there are {', '.join(t.name for t in self.tensors)}")
+
+    def statement(self, name: str) -> Statement:
+        """The statement of that name; InvalidNest if there is none."""
+        for statement in self.statements:
+            if statement.name == name:
+                return statement
+        raise InvalidNest(f"no statement {name!r}; there are {', '.join(s.name for s in self.statements)}")
+
+    def with_role(self, *roles: str) -> tuple[Tensor, ...]:
+        """The tensors with one of these roles, in order."""
+        return tuple(t for t in self.tensors if t.role in roles)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What a call passes, in order."""
+        return self.with_role("input", "inout")
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """What a call gives back, in order."""
+        return self.with_role("output", "inout")
+
+    def original_dates(self) -> isl.UnionMap:
+        """When each instance runs in the original order: instances -> dates."""
+        return dates(self.order, self.domains)
+
+    def dependences(self) -> Dependences:
+        """Which pairs of instances must keep their order, and why (computed once)."""
+        return self._dependences
+
+    @cached_property
+    def _dependences(self) -> Dependences:
+        return dependences(self.accesses, self.original_dates())
+
+    def check(self) -> None:
+        """Raise InvalidNest if an invariant is broken; the message names the statement and an instance."""
+        check(self)
+
+    def with_constants(self, values: Mapping[str, np.ndarray[Any, Any]]) -> Nest:
+        """The same nest with other values for some constants."""
+        return replace(self, constants={**self.constants, **values})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Derived values are computed again where they are needed."""
+        names = ("tensors", "statements", "order", "context", "constants", "name")
+        return {name: self.__dict__[name] for name in names}
+
+    def __str__(self) -> str:
+        lines = [f"nest {self.name} over {self.context}"]
+        lines += [f"  {tensor}" for tensor in self.tensors]
+        lines += ["  " + statement_text(s).replace("\n", "\n  ") for s in self.statements]
+        return "\n".join(lines)
+
+
+def textual_order(every: tuple[Statement, ...]) -> Tree:
+    """Statement after statement, each in its own loops over its domain's dimensions, outermost first."""
+    return sequence(tuple(own_loops(s) for s in every))
+
+
+def own_loops(s: Statement) -> Tree:
+    """A statement in loops over its own dimensions: for i: for j: S[i, j]."""
+    tree: Tree = Leaf(s.name)
+    for position, name in reversed(list(enumerate(dim_names(s.domain)))):
+        tree = Loop(name, ((s.name, dimension(s.domain, position)),), tree)
+    return tree
+
+
+def ordered_statements(nest: Nest) -> tuple[Statement, ...]:
+    """The statements in the order their leaves have in the original tree."""
+    return tuple(nest.statement(name) for name in statements(nest.order))

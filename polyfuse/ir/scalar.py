@@ -1,0 +1,222 @@
+"""Scalar bodies: SymPy expressions that keep the user's order of floating-point operations.
+
+    body ::= Read(k)                        the k-th read access of the statement
+           | Symbol(d)                      an index of the domain, or a symbolic size, as a number
+           | number
+           | body + body | body * body | body ** body       built unevaluated, never reordered
+           | exp log sqrt tanh sin cos erf abs (body)
+           | Maximum(body, body) | Minimum(body, body)      NaN wins, as in numpy.maximum
+           | Select(condition, body, body)                  numpy.where
+
+SymPy simplifies on construction ((x + y) - x becomes y), which is wrong for floats: everything here is built
+with evaluate=False, and `a - b` is Add(a, Mul(-1, b)), `a / b` is Mul(a, Pow(b, -1)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+from sympy.core.relational import Relational
+
+
+class Read(sympy.Symbol):
+    """A leaf that stands for one of a statement's read accesses, by position: Read("read0") is the first."""
+
+    __slots__ = ()
+
+    @property
+    def position(self) -> int:
+        """Which of the statement's reads this is."""
+        return int(self.name.removeprefix("read"))
+
+
+class Maximum(sympy.Function):
+    """The larger of two numbers; NaN if either is."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, *_: Any) -> None:
+        """Never simplified."""
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        """1 where this argument is the larger, else 0 (the subgradient torch uses for ReLU at 0 is 0)."""
+        mine, other = self.args if argindex == 1 else reversed(self.args)
+        return Select(greater(mine, other), sympy.Integer(1), sympy.Integer(0))
+
+
+class Minimum(sympy.Function):
+    """The smaller of two numbers; NaN if either is."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, *_: Any) -> None:
+        """Never simplified."""
+
+
+class Select(sympy.Function):
+    """Select(condition, a, b): a where the condition holds, else b."""
+
+    nargs = 3
+
+    @classmethod
+    def eval(cls, *_: Any) -> None:
+        """Never simplified."""
+
+
+def read(position: int) -> Read:
+    """The leaf for a statement's read number `position`."""
+    return Read(f"read{position}")
+
+
+def number(value: float) -> sympy.Expr:
+    """A literal: integers stay exact, floats keep their 53 bits."""
+    return sympy.Integer(value) if isinstance(value, int) else sympy.Float(value, 17)
+
+
+def add(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
+    """`a + b`, in this order."""
+    return sympy.Add(a, b, evaluate=False)
+
+
+def neg(a: sympy.Expr) -> sympy.Expr:
+    """`-a`."""
+    return sympy.Mul(sympy.Integer(-1), a, evaluate=False)
+
+
+def sub(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
+    """`a - b`."""
+    return add(a, neg(b))
+
+
+def mul(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
+    """`a * b`, in this order."""
+    return sympy.Mul(a, b, evaluate=False)
+
+
+def div(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
+    """`a / b`, one division."""
+    return mul(a, sympy.Pow(b, sympy.Integer(-1), evaluate=False))
+
+
+def power(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
+    """`a ** b`."""
+    return sympy.Pow(a, b, evaluate=False)
+
+
+def greater(a: sympy.Expr, b: sympy.Expr) -> Relational:
+    """`a > b`."""
+    return sympy.Gt(a, b, evaluate=False)
+
+
+def _function(name: str) -> Callable[..., sympy.Expr]:
+    return lambda *args: getattr(sympy, name)(*args, evaluate=False)
+
+
+FUNCTIONS: Mapping[str, Callable[..., sympy.Expr]] = {
+    **{name: _function(name) for name in ("exp", "log", "tanh", "sin", "cos", "erf")},
+    "sqrt": lambda x: sympy.Pow(x, sympy.Rational(1, 2), evaluate=False),
+    "abs": lambda x: sympy.Abs(x, evaluate=False),
+    "pow": power,
+    "max": Maximum,
+    "min": Minimum,
+    "where": Select,
+}
+"""The functions a body may call, by the name they have in text."""
+
+REDUCTIONS: Mapping[str, tuple[Callable[[sympy.Expr, sympy.Expr], sympy.Expr], float]] = {
+    "+=": (add, 0.0),
+    "*=": (mul, 1.0),
+    "max=": (Maximum, float("-inf")),
+    "min=": (Minimum, float("inf")),
+}
+"""Reduction operators: how one combines, and its neutral value. All are associative and commutative as declared."""
+
+
+def combine(op: str, old: sympy.Expr, new: sympy.Expr) -> sympy.Expr:
+    """What `target op new` stores: `new` for "=", else the reduction's combination of old and new."""
+    return new if op == "=" else REDUCTIONS[op][0](old, new)
+
+
+def reads_in(body: sympy.Basic) -> list[Read]:
+    """The read leaves of a body, by position, each once."""
+    return sorted(body.atoms(Read), key=lambda leaf: leaf.position)
+
+
+def rebuild(node: sympy.Basic, args: Sequence[sympy.Basic]) -> sympy.Basic:
+    """The same operation on other arguments, unevaluated (SymPy's own xreplace and pickle would evaluate)."""
+    if not args or tuple(args) == node.args:
+        return node
+    return node.func(*args, evaluate=False)
+
+
+def substitute(body: sympy.Basic, leaves: Mapping[sympy.Basic, sympy.Basic]) -> sympy.Basic:
+    """The body with leaves replaced, everything else kept as it stands."""
+    if body in leaves:
+        return leaves[body]
+    return rebuild(body, [substitute(arg, leaves) for arg in body.args])
+
+
+def renumber(body: sympy.Basic, positions: Sequence[int]) -> sympy.Basic:
+    """The body with Read(k) replaced by Read(positions[k])."""
+    return substitute(body, {read(old): read(new) for old, new in enumerate(positions)})
+
+
+Encoded = str | int | float | list["Encoded"]
+"""A body as JSON: ["Add", a, b, …], a leaf's name, or a number."""
+
+_NODES: Mapping[str, Any] = {
+    **{node.__name__: node for node in (Maximum, Minimum, Select, sympy.Add, sympy.Mul, sympy.Pow, sympy.Abs)},
+    **{name: getattr(sympy, name) for name in ("exp", "log", "tanh", "sin", "cos", "erf")},
+    **{node.__name__: node for node in (sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne)},
+    **{node.__name__: node for node in (sympy.And, sympy.Or, sympy.Not)},
+}
+
+
+def encode(body: sympy.Basic) -> Encoded:
+    """A body as JSON, exactly.
+
+    >>> encode(div(read(0), number(0.5)))
+    ['Mul', 'read0', ['Pow', 0.5, -1]]
+    """
+    if isinstance(body, sympy.Symbol):
+        return str(body.name)
+    if isinstance(body, sympy.Integer):
+        return int(body)
+    if isinstance(body, sympy.Float):
+        return float(body)
+    if isinstance(body, sympy.Rational):
+        return ["Rational", int(body.p), int(body.q)]
+    if isinstance(body, sympy.core.numbers.Infinity | sympy.core.numbers.NegativeInfinity):
+        return float(body)
+    return [type(body).__name__, *(encode(arg) for arg in body.args)]
+
+
+def decode(text: Encoded) -> sympy.Basic:
+    """The inverse of `encode`."""
+    if isinstance(text, str):
+        return Read(text) if text.startswith("read") and text[4:].isdigit() else sympy.Symbol(text)
+    if isinstance(text, int | float):
+        return number(text)
+    head, *args = text
+    if head == "Rational":
+        return sympy.Rational(*args)
+    return _NODES[str(head)](*(decode(arg) for arg in args), evaluate=False)
+
+
+def operations(body: sympy.Basic) -> int:
+    """Arithmetic operations in a body: one per +, *, / and comparison, one per function call."""
+    if not body.args:
+        return 0
+    inner = sum(operations(arg) for arg in body.args)
+    if isinstance(body, sympy.Add):
+        return inner + len(body.args) - 1
+    if isinstance(body, sympy.Mul):
+        signs = sum(arg == -1 for arg in body.args)
+        return inner + len(body.args) - 1 - signs
+    if isinstance(body, sympy.Pow) and body.args[1] == -1:
+        return inner
+    return inner + 1

@@ -1,0 +1,78 @@
+"""Statements: what one instance computes, and where it stores it.
+
+    statement ::= name[dims] : domain    target op body        op is "=", or a reduction "+=" "*=" "max=" "min="
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import islpy as isl
+import sympy
+
+from polyfuse.errors import InvalidNest
+from polyfuse.ir.access import Access
+from polyfuse.ir.scalar import REDUCTIONS, decode, encode, reads_in
+from polyfuse.sets import IN, dim_names, param_names
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One assignment, executed for every point of its domain.
+
+    `reads` are the accesses that `body`'s Read leaves stand for, by position. A reduction also reads its target,
+    which is implied and not listed.
+    """
+
+    name: str
+    domain: isl.Set
+    write: Access
+    op: str
+    reads: tuple[Access, ...]
+    body: sympy.Basic
+
+    def __post_init__(self) -> None:
+        if self.op != "=" and self.op not in REDUCTIONS:
+            raise InvalidNest(f"statement {self.name}: operator {self.op!r} is none of =, {', '.join(REDUCTIONS)}")
+        if self.domain.get_tuple_name() != self.name:
+            raise InvalidNest(f"statement {self.name}: its domain is named {self.domain.get_tuple_name()!r}")
+        for access in (self.write, *self.reads):
+            if access.map.get_tuple_name(IN) != self.name:
+                raise InvalidNest(f"statement {self.name}: the access {access.map} is not from its instances")
+            if not access.map.is_single_valued():
+                raise InvalidNest(f"statement {self.name}: {access.map} names more than one element an instance")
+        if [leaf.position for leaf in reads_in(self.body)] != list(range(len(self.reads))):
+            raise InvalidNest(f"statement {self.name}: body {self.body} does not use its {len(self.reads)} reads")
+        known = set(self.dims) | set(param_names(self.domain))
+        for symbol in self.body.free_symbols - set(reads_in(self.body)):
+            if symbol.name not in known:
+                raise InvalidNest(f"statement {self.name}: {symbol} is neither a tensor, a loop index nor a size")
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the iteration dimensions, outermost first."""
+        return dim_names(self.domain)
+
+    @property
+    def is_reduction(self) -> bool:
+        """Whether the target accumulates."""
+        return self.op != "="
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """The write and every read; a reduction's read of its own target is the write again, listed once."""
+        return (self.write, *self.reads)
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of the tensors touched, each once, target first."""
+        return tuple(dict.fromkeys(access.tensor for access in self.accesses))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """SymPy's own pickle would re-evaluate the body, so it travels as JSON."""
+        return {**self.__dict__, "body": encode(self.body)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update({**state, "body": decode(state["body"])})

@@ -1,0 +1,256 @@
+"""The order in which statement instances run, as a tree.
+
+    tree     ::= Loop(name, dates, body)     for each value of the loop, in increasing order: body
+               | Sequence(children)          the children one after the other
+               | Leaf(statement)             one statement; its instances that get here run at one point
+
+A loop's `dates` say, for each statement below it, the value of the loop at which an instance runs: a quasi-affine
+function such as { mac[i, j, k] -> [floor(i/64)] }. A chain of loops is isl's band; a tree becomes an isl schedule
+tree by `to_isl`. A nest's original order and every schedule are such trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A copy of the part of a tensor that the loop it hangs on touches, in a memory of its own.
+
+    It lives for one iteration of that loop (the body below). `memory`: "local" (private to a core or a thread),
+    "register" (private to a thread, one element each), "shared" (one per block).
+    """
+
+    tensor: str
+    memory: str
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One statement."""
+
+    statement: str
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One schedule dimension over the statements below it.
+
+    `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "vector", "unroll".
+    `barrier` asks for a barrier of the block's threads at the end of each iteration.
+    """
+
+    name: str
+    dates: tuple[tuple[str, isl.PwAff], ...]
+    body: Tree
+    bind: str | None = None
+    buffers: tuple[Buffer, ...] = ()
+    barrier: bool = False
+
+    def date(self, statement: str) -> isl.PwAff:
+        """The loop's value for each instance of a statement."""
+        return dict(self.dates)[statement]
+
+    def partial(self) -> isl.UnionPwAff:
+        """The dates of all statements as one function."""
+        union = isl.UnionPwAff("{ }")
+        for _, date in self.dates:
+            union = union.union_add(isl.UnionPwAff.from_pw_aff(date))
+        return union
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Children in order. `barriers` holds the positions after which the block's threads meet."""
+
+    children: tuple[Tree, ...]
+    barriers: tuple[int, ...] = ()
+
+
+Tree = Loop | Sequence | Leaf
+
+
+def statements(tree: Tree) -> tuple[str, ...]:
+    """The names of the statements of a tree, in order."""
+    match tree:
+        case Leaf(name):
+            return (name,)
+        case Loop():
+            return statements(tree.body)
+        case Sequence():
+            return tuple(name for child in tree.children for name in statements(child))
+
+
+def children(tree: Tree) -> tuple[Tree, ...]:
+    """The subtrees directly below."""
+    match tree:
+        case Leaf():
+            return ()
+        case Loop():
+            return (tree.body,)
+        case Sequence():
+            return tree.children
+
+
+def with_children(tree: Tree, new: tuple[Tree, ...]) -> Tree:
+    """The same node over other subtrees; unchanged subtrees keep their identity."""
+    match tree:
+        case Leaf():
+            return tree
+        case Loop():
+            return tree if new[0] is tree.body else replace(tree, body=new[0])
+        case Sequence():
+            same = len(new) == len(tree.children) and all(a is b for a, b in zip(new, tree.children, strict=True))
+            return tree if same else replace(tree, children=new)
+
+
+def sequence(parts: tuple[Tree, ...]) -> Tree:
+    """A sequence without needless levels: one part stands for itself, sequences inside are flattened."""
+    flat = tuple(c for part in parts for c in (part.children if isinstance(part, Sequence) else (part,)))
+    return flat[0] if len(flat) == 1 else Sequence(flat)
+
+
+def walk(tree: Tree) -> Iterator[Tree]:
+    """Every node, parents before children."""
+    yield tree
+    for child in children(tree):
+        yield from walk(child)
+
+
+def loops(tree: Tree) -> Iterator[Loop]:
+    """Every loop, outer before inner."""
+    return (node for node in walk(tree) if isinstance(node, Loop))
+
+
+def path_to(tree: Tree, statement: str) -> tuple[Tree, ...]:
+    """The nodes from the root to a statement's leaf; KeyError if it is not there."""
+    if isinstance(tree, Leaf):
+        if tree.statement == statement:
+            return (tree,)
+        raise KeyError(statement)
+    for child in children(tree):
+        if statement in statements(child):
+            return (tree, *path_to(child, statement))
+    raise KeyError(statement)
+
+
+def loops_around(tree: Tree, statement: str) -> tuple[Loop, ...]:
+    """The loops around a statement, outermost first."""
+    return tuple(node for node in path_to(tree, statement) if isinstance(node, Loop))
+
+
+def replace_node(tree: Tree, old: Tree, new: Tree) -> Tree:
+    """The tree with the node `old` (by identity) replaced."""
+    if tree is old:
+        return new
+    return with_children(tree, tuple(replace_node(child, old, new) for child in children(tree)))
+
+
+def restrict(tree: Tree, keep: frozenset[str]) -> Tree | None:
+    """The tree with only some of its statements; None if none of them is in it."""
+    match tree:
+        case Leaf(name):
+            return tree if name in keep else None
+        case Loop():
+            body = restrict(tree.body, keep)
+            if body is None:
+                return None
+            dates = tuple((name, date) for name, date in tree.dates if name in keep)
+            return tree if body is tree.body else replace(tree, body=body, dates=dates)
+        case Sequence():
+            parts = tuple(p for p in (restrict(child, keep) for child in tree.children) if p is not None)
+            if not parts:
+                return None
+            return with_children(tree, parts) if len(parts) == len(tree.children) else sequence(parts)
+
+
+def depth(tree: Tree) -> int:
+    """The number of dates on the longest path: one per loop and one per sequence."""
+    below = max((depth(child) for child in children(tree)), default=0)
+    return below + (0 if isinstance(tree, Leaf) else 1)
+
+
+def dates(tree: Tree, domains: Mapping[str, isl.Set]) -> isl.UnionMap:
+    """When each instance runs: a map to one space of dates, ordered lexicographically; shorter ones end in zeros.
+
+    Sequence(Leaf("A"), Loop("i", {B[i] -> [i]}, Leaf("B")))  ->  { A[] -> [0, 0]; B[i] -> [1, i] }
+    """
+    width = depth(tree)
+    relation = isl.UnionMap("{ }")
+    for name, parts in date_parts(tree).items():
+        domain = domains[name]
+        padded = [*parts, *([0] * (width - len(parts)))]
+        relation = relation.union(isl.UnionMap.from_map(date_map(domain, padded)))
+    return relation
+
+
+def date_parts(tree: Tree) -> dict[str, list[isl.PwAff | int]]:
+    """For each statement its dates from the root down: a loop's function or a position in a sequence."""
+    match tree:
+        case Leaf(name):
+            return {name: []}
+        case Loop():
+            return {name: [tree.date(name), *rest] for name, rest in date_parts(tree.body).items()}
+        case Sequence():
+            return {
+                name: [position, *rest]
+                for position, child in enumerate(tree.children)
+                for name, rest in date_parts(child).items()
+            }
+
+
+def date_map(domain: isl.Set, parts: list[isl.PwAff | int]) -> isl.Map:
+    """The map from a statement's instances to the given dates."""
+    space = domain.get_space()
+    zero = isl.LocalSpace.from_space(space)
+    pieces = isl.PwAffList.alloc(domain.get_ctx(), len(parts))
+    for part in parts:
+        value = part if isinstance(part, isl.PwAff) else isl.PwAff.from_aff(isl.Aff.val_on_domain(zero, isl.Val(part)))
+        pieces = pieces.add(value)
+    out = isl.Space.map_from_domain_and_range(space, space.params().add_dims(isl.dim_type.set, len(parts)))
+    return isl.MultiPwAff.from_pw_aff_list(out, pieces).as_map().intersect_domain(domain)
+
+
+def to_isl(tree: Tree, domains: Mapping[str, isl.Set], marks: Mapping[int, str] | None = None) -> isl.Schedule:
+    """The isl schedule tree. `marks` (by id() of a loop) are put as mark nodes above the loops' bands."""
+    order = statements(tree)
+    domain = isl.UnionSet("{ }")
+    for name in order:
+        domain = domain.union(isl.UnionSet.from_set(domains[name]))
+    root = isl.Schedule.from_domain(domain).get_root()
+    return _insert(root.child(0), tree, domains, marks or {}).get_schedule()
+
+
+def _insert(
+    node: isl.ScheduleNode, tree: Tree, domains: Mapping[str, isl.Set], marks: Mapping[int, str]
+) -> isl.ScheduleNode:
+    """Put a tree at a leaf of an isl schedule tree; the result stands where `node` stood."""
+    match tree:
+        case Leaf():
+            return node
+        case Loop():
+            band = isl.MultiUnionPwAff.from_union_pw_aff(tree.partial())
+            node = node.insert_partial_schedule(band)
+            kind = isl.ast_loop_type.unroll if tree.bind == "unroll" else isl.ast_loop_type.atomic
+            node = node.band_member_set_ast_loop_type(0, kind)
+            node = _insert(node.child(0), tree.body, domains, marks).parent()
+            return node.insert_mark(isl.Id(marks[id(tree)])) if id(tree) in marks else node
+        case Sequence():
+            filters = isl.UnionSetList.alloc(node.get_ctx(), len(tree.children))
+            for child in tree.children:
+                names = statements(child)
+                union = isl.UnionSet("{ }")
+                for name in names:
+                    union = union.union(isl.UnionSet.from_set(isl.Set.universe(domains[name].get_space())))
+                filters = filters.add(union)
+            node = node.insert_sequence(filters)
+            for position, child in enumerate(tree.children):
+                node = _insert(node.child(position).child(0), child, domains, marks).parent().parent()
+            return node
+
+

@@ -1,0 +1,166 @@
+"""The few isl helpers the rest needs. Directions are said in words, each with a literal example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import reduce
+
+import islpy as isl
+
+IN, OUT, PARAM, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.param, isl.dim_type.set
+
+
+def union_set(sets: Iterable[isl.Set]) -> isl.UnionSet:
+    """The union of sets of any spaces.
+
+    >>> print(union_set([isl.Set("{ A[i] : i = 0 }"), isl.Set("{ B[] }")]).is_empty())
+    False
+    """
+    return reduce(lambda u, s: u.union(isl.UnionSet.from_set(s)), sets, isl.UnionSet("{ }"))
+
+
+def union_map(maps: Iterable[isl.Map]) -> isl.UnionMap:
+    """The union of maps of any spaces.
+
+    >>> union_map([isl.Map("{ A[i] -> B[i] }"), isl.Map("{ A[i] -> C[i] }")]).n_map()
+    2
+    """
+    return reduce(lambda u, m: u.union(isl.UnionMap.from_map(m)), maps, isl.UnionMap("{ }"))
+
+
+def maps_of(relation: isl.UnionMap) -> list[isl.Map]:
+    """The maps of a union, one per pair of spaces, in a fixed order (by their text).
+
+    >>> [str(m) for m in maps_of(isl.UnionMap("{ B[] -> A[]; A[] -> B[] }"))]
+    ['{ A[] -> B[] }', '{ B[] -> A[] }']
+    """
+    found: list[isl.Map] = []
+    relation.foreach_map(found.append)
+    return sorted(found, key=str)
+
+
+def sets_of(union: isl.UnionSet) -> list[isl.Set]:
+    """The sets of a union, one per space, in a fixed order (by their text)."""
+    found: list[isl.Set] = []
+    union.foreach_set(found.append)
+    return sorted(found, key=str)
+
+
+def tuple_names(relation: isl.Map) -> tuple[str, str]:
+    """The names of a map's two tuples.
+
+    >>> tuple_names(isl.Map("{ S[i] -> T[i] }"))
+    ('S', 'T')
+    """
+    return relation.get_tuple_name(IN) or "", relation.get_tuple_name(OUT) or ""
+
+
+def between(relation: isl.UnionMap, sources: isl.UnionSet, sinks: isl.UnionSet) -> isl.UnionMap:
+    """The pairs of a relation whose first is in `sources` and whose second is in `sinks`."""
+    return relation.intersect_domain(sources).intersect_range(sinks)
+
+
+def dim_names(set_: isl.Set) -> tuple[str, ...]:
+    """The names of a set's dimensions; an unnamed one is called by its position.
+
+    >>> dim_names(isl.Set("{ S[i, j] }"))
+    ('i', 'j')
+    """
+    return tuple(set_.get_dim_name(SET, d) or f"d{d}" for d in range(set_.dim(SET)))
+
+
+def param_names(set_: isl.Set) -> tuple[str, ...]:
+    """The names of a set's parameters (the symbolic sizes).
+
+    >>> param_names(isl.Set("[N] -> { S[i] : i < N }"))
+    ('N',)
+    """
+    return tuple(set_.get_dim_name(PARAM, d) for d in range(set_.dim(PARAM)))
+
+
+def point_of(set_: isl.Set) -> tuple[dict[str, int], tuple[int, ...]] | None:
+    """One point of a set, the smallest in its first basic set, as (sizes, coordinates); None if it is empty.
+
+    >>> point_of(isl.Set("[N] -> { S[i, j] : 2 <= i < N and j = i + 1 }"))
+    ({'N': 3}, (2, 3))
+    """
+    lowest = set_.params().lexmin() if not set_.dim(PARAM) else set_.params()
+    fixed = set_ if not set_.dim(PARAM) else set_.intersect_params(isl.Set.from_point(lowest.sample_point()))
+    if fixed.is_empty():
+        return None
+    point = fixed.lexmin().sample_point() if fixed.is_bounded() else fixed.sample_point()
+    sizes = {n: int(point.get_coordinate_val(PARAM, d).to_python()) for d, n in enumerate(param_names(set_))}
+    values = tuple(int(point.get_coordinate_val(SET, d).to_python()) for d in range(set_.dim(SET)))
+    return sizes, values
+
+
+def first_pair(relation: isl.Map) -> tuple[dict[str, int], tuple[int, ...], tuple[int, ...]] | None:
+    """One pair of a relation as (sizes, first, second); None if there is none.
+
+    >>> first_pair(isl.Map("{ S[i] -> T[j] : i = 4 and j = i + 1 }"))
+    ({}, (4,), (5,))
+    """
+    found = point_of(relation.wrap().flatten())
+    if found is None:
+        return None
+    sizes, values = found
+    return sizes, values[: relation.dim(IN)], values[relation.dim(IN) :]
+
+
+def points(set_: isl.Set) -> Iterator[tuple[int, ...]]:
+    """Every integer point of a bounded set without parameters, in lexicographic order.
+
+    >>> list(points(isl.Set("{ S[i, j] : 0 <= i <= j <= 1 }")))
+    [(0, 0), (0, 1), (1, 1)]
+    """
+    found: list[tuple[int, ...]] = []
+    size = set_.dim(SET)
+
+    def keep(point: isl.Point) -> None:
+        found.append(tuple(int(point.get_coordinate_val(SET, d).to_python()) for d in range(size)))
+
+    set_.foreach_point(keep)
+    return iter(sorted(found))
+
+
+def constant(space_of: isl.Set, value: int) -> isl.PwAff:
+    """The function that is `value` on every point of the set's space."""
+    return isl.PwAff.val_on_domain(isl.Set.universe(space_of.get_space()), isl.Val(value))
+
+
+def dimension(space_of: isl.Set, position: int) -> isl.PwAff:
+    """The function that gives dimension `position` of the set's space.
+
+    >>> print(dimension(isl.Set("{ S[i, j] }"), 1))
+    { S[i, j] -> [(j)] }
+    """
+    return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space_of.get_space()), SET, position)
+
+
+def bounding_count(set_: isl.Set, sizes: dict[str, int]) -> int:
+    """An upper bound on the number of points: the volume of the bounding box, sizes filled in from `sizes`.
+
+    >>> bounding_count(isl.Set("[N] -> { S[i, j] : 0 <= i, j < N }"), {"N": 4})
+    16
+    """
+    volume = 1
+    fixed = fix_params(set_, sizes)
+    if fixed.is_empty():
+        return 0
+    for d in range(fixed.dim(SET)):
+        high, low = fixed.dim_max_val(d), fixed.dim_min_val(d)
+        volume *= int(high.to_python()) - int(low.to_python()) + 1
+    return volume
+
+
+def fix_params(set_: isl.Set, sizes: dict[str, int]) -> isl.Set:
+    """The set with those of its parameters that `sizes` names replaced by numbers.
+
+    >>> print(fix_params(isl.Set("[N] -> { S[i] : 0 <= i < N }"), {"N": 2}))
+    { S[i] : 0 <= i <= 1 }
+    """
+    for name in param_names(set_):
+        if name in sizes:
+            at = set_.find_dim_by_name(PARAM, name)
+            set_ = set_.fix_val(PARAM, at, isl.Val(sizes[name])).project_out(PARAM, at, 1)
+    return set_
