@@ -1,0 +1,75 @@
+"""polyfuse: from layers or loops to checked, fused kernels.
+
+    import polyfuse as pf
+
+    nest = pf.lower(model, batch=64)    # tensors and statements, nothing decided yet
+    net = pf.compile(nest)              # legal by isl, chosen by a cost model
+    y = net(x)
+
+Every public name is loaded when it is first used, so that importing polyfuse costs next to nothing.
+"""
+
+import sys
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+# One line a public name: the name, and the module it comes from. A type checker reads the same from the imports below.
+_HOME = {
+    "Access": "polyfuse.ir",
+    "Executable": "polyfuse.compiler",
+    "IllegalSchedule": "polyfuse.errors",
+    "Machine": "polyfuse.machine",
+    "Nest": "polyfuse.ir",
+    "PolyfuseError": "polyfuse.errors",
+    "Schedule": "polyfuse.schedule",
+    "Statement": "polyfuse.ir",
+    "Tensor": "polyfuse.ir",
+    "compile": "polyfuse.compiler",
+    "interpret": "polyfuse.interpret",
+    "lower": "polyfuse.nn",
+}
+_SUBMODULES = {"nn"}
+
+__all__ = sorted({*_HOME, *_SUBMODULES, "__version__"})
+
+if TYPE_CHECKING:
+    __version__: str
+    from polyfuse.errors import IllegalSchedule as IllegalSchedule
+    from polyfuse.errors import PolyfuseError as PolyfuseError
+    from polyfuse.ir import Access as Access
+    from polyfuse.ir import Nest as Nest
+    from polyfuse.ir import Statement as Statement
+    from polyfuse.ir import Tensor as Tensor
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _SUBMODULES:
+        value = import_module(f"{__name__}.{name}")
+    elif name == "__version__":
+        value = metadata.version(__name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps a public name when a submodule is called the same.
+
+    The import system binds each submodule it loads as an attribute of its package. `interpret` is a module and the
+    function in it: `polyfuse.interpret` has to mean the function, whichever of the two was asked for first.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
