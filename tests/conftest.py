@@ -1,0 +1,55 @@
+"""Golden files and hypothesis profiles."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# A property test takes its number of examples from the profile. One that sets its own, because a case is dear,
+# scales it from `settings.default.max_examples`, so that `nightly` still means more.
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=200, print_blob=True)
+settings.register_profile("nightly", deadline=None, max_examples=2000, print_blob=True)
+settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite tests/golden/ from what the tests produce"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(name, text)`: `text` equals the file `tests/golden/<name>`, up to newlines at the end."""
+    update = request.config.getoption("--update-golden")
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        actual = text.rstrip("\n") + "\n"
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(actual, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(
+                f"there is no golden file tests/golden/{name}; `make golden` writes it", pytrace=False
+            )
+        expected = path.read_text(encoding="utf-8")
+        if actual != expected:
+            diff = difflib.unified_diff(
+                expected.splitlines(),
+                actual.splitlines(),
+                f"tests/golden/{name}",
+                "produced now",
+                lineterm="",
+            )
+            message = "\n".join([*diff, "", "If the new text is right: `make golden`, and read the diff."])
+            pytest.fail(message, pytrace=False)
+
+    return compare
