@@ -1,0 +1,76 @@
+"""Markdown pages, and an API reference made from the docstrings."""
+
+import re
+from importlib import metadata
+from typing import Any
+
+from sphinx.application import Sphinx
+
+project = "polyfuse"
+author = "the polyfuse authors"
+copyright = f"2026, {author}"
+release = version = metadata.version("polyfuse")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+
+html_theme = "furo"
+html_title = f"polyfuse {version}"
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+# Docstrings are written to be read in a terminal: `name` is code, not a reference.
+default_role = "code"
+autosummary_generate = True
+autodoc_default_options = {
+    "members": True,
+    "show-inheritance": True,
+    "member-order": "bysource",
+    # A package documents what it defines; what it hands on is documented where it is defined.
+    "ignore-module-all": True,
+}
+autodoc_typehints_format = "short"
+napoleon_use_ivar = True
+# Two classes may have members of one name; a reference to the bare name then takes the first.
+suppress_warnings = ["ref.python"]
+
+
+def plain_to_rst(lines: list[str]) -> list[str]:
+    """A docstring as it reads in a terminal, in reStructuredText.
+
+    An indented block between blank lines is literal (a drawing, a grammar, code), and outside of backticks no
+    character is markup: `a * b`, `|x|` and `x_` mean themselves.
+    """
+    out: list[str] = []
+    paragraph = ""  # the last line before a blank one
+    literal = doctest = False
+    for line in lines:
+        indented = line.startswith("    ")
+        starts_block = indented and bool(out) and not out[-1]
+        literal = (literal and (indented or not line)) or (
+            starts_block and not paragraph.startswith((" ", "-"))
+        )
+        doctest = line.lstrip().startswith(">>>") or (doctest and bool(line))
+        if literal and starts_block and paragraph and not paragraph.endswith("::"):
+            out += ["::", ""]
+            paragraph = "::"
+        out.append(line if literal or doctest else escaped(line))
+        if line and not literal:
+            paragraph = line
+    return out
+
+
+def escaped(line: str) -> str:
+    """`line` with what would be markup outside of backticks escaped."""
+    pieces = re.split(r"(`+[^`]*`+)", line)
+    pieces[::2] = [re.sub(r"[*|]|(?<=\w)_(?!\w)", r"\\\g<0>", piece) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def setup(app: Sphinx) -> None:
+    def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+        lines[:] = plain_to_rst(lines)
+
+    app.connect("autodoc-process-docstring", process, priority=400)  # before napoleon's, at 500
