@@ -1,0 +1,65 @@
+# `make demo` and `make test` need Python 3.11 or later (with venv), make, and nothing else: each sets up what it
+# needs in .venv, once, and again when pyproject.toml changes.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Where there is a GPU, the demo runs on it too.
+DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
+
+.PHONY: demo test lint types imports docs golden nightly bench format clean
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/polyfuse demo
+
+# pytest's summary is the last line printed.
+test: $(VENV)/.installed-test
+	@$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.installed-test
+	$(BIN)/mypy
+
+imports: $(VENV)/.installed-test
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-test
+	rm -rf docs/api
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
+
+# Rewrite the golden files; read their diff before committing it.
+golden: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 --update-golden
+
+# The property tests at length; the statistics say how many cases each ran.
+nightly: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile=nightly --hypothesis-show-statistics
+
+bench: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf build dist docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "polyfuse needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
+	@echo "Installing polyfuse into $(VENV) (once; about a minute)"
+	@$(PIP) --editable '.$(DEMO_EXTRAS)'
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
+	@echo "Installing polyfuse[cuda,dev] into $(VENV) (once; CUDA's compiler is about 220 MB)"
+	@$(PIP) --editable '.[cuda,dev]'
+	@touch $@ $(VENV)/.installed-demo
