@@ -1,0 +1,1 @@
+"""From a scheduled nest to readable numba source, and what builds and checks that source."""

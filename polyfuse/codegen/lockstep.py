@@ -1,0 +1,121 @@
+"""A stand-in for a GPU: runs a CUDA kernel's source for all threads at once, in lock-step, with NumPy.
+
+Every statement is executed once for all threads of many blocks; divergent control flow runs under a mask of
+active threads. Lock-step order alone would hide a missing barrier, so every access is also checked against
+every other one (`lockstep_memory`): a run that ends without an error has no race for these sizes, whatever
+order a GPU picks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.codegen.lockstep_machine import Machine
+from polyfuse.codegen.lockstep_memory import (
+    LINE_BITS,
+    THREAD_BITS,
+    BarrierError,
+    Grid,
+    OutOfBounds,
+    RaceError,
+    Team,
+    pointers,
+)
+from polyfuse.codegen.lockstep_subset import DTYPES, KernelSource, UnsupportedKernel, parse
+from polyfuse.codegen.lockstep_values import Value
+from polyfuse.errors import BadArgument
+
+__all__ = ["BarrierError", "OutOfBounds", "RaceError", "Report", "UnsupportedKernel", "run"]
+
+MEMORY_LIMIT = 1 << 29  # bytes of shared and private memory held at once
+TEAM = 1 << 16  # threads: longer vectors leave the cache and are no faster per thread
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a launch did. Counts are over all threads; `barriers` is the most that any one block passed."""
+
+    statements: int  # assignments executed
+    barriers: int
+    global_loads: int  # elements
+    global_stores: int  # elements
+
+
+def run(
+    source: str,
+    name: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Any],
+    memory_limit: int = MEMORY_LIMIT,
+) -> Report:
+    """Runs kernel `name` of `source` over `grid` blocks of `block` threads (1 to 3 numbers each, x first).
+
+    `args` are flat C-contiguous NumPy arrays, changed in place, and numbers (int -> int64, float -> float64,
+    NumPy scalars keep their type). At most `memory_limit` bytes of shared and private memory are held at a
+    time.
+
+    Raises RaceError, BarrierError and OutOfBounds for what the kernel does wrong, UnsupportedKernel for
+    source outside the subset of `lockstep_subset`, BadArgument for arguments the kernel cannot take.
+    """
+    kernel = parse(source, name)
+    launch = Grid(_extent(grid), _extent(block))
+    arrays, scalars = _bind(kernel, args)
+    blocks = math.prod(launch.blocks)
+    if blocks * launch.per_block >= 1 << THREAD_BITS or len(kernel.lines) >= 1 << LINE_BITS:
+        raise BadArgument(
+            f"{blocks} blocks of {launch.per_block} threads are more than the stand-in can number"
+        )
+    memories = pointers(kernel, arrays, launch)
+    step = _blocks_at_once(kernel, launch, memory_limit)
+    statements = barriers = loads = stores = 0
+    with np.errstate(all="ignore"):
+        for first in range(0, blocks, step):
+            team = Team(launch, first, min(step, blocks - first))
+            machine = Machine(kernel, team, memories, scalars)
+            machine.block(kernel.body)
+            statements += machine.statements
+            barriers = max(barriers, int(team.epoch.max()))
+            loads += machine.loads
+            stores += machine.stores
+    return Report(statements, barriers, loads, stores)
+
+
+def _extent(given: int | Sequence[int]) -> tuple[int, int, int]:
+    numbers = [int(given)] if isinstance(given, int | np.integer) else [int(n) for n in given]
+    if not 1 <= len(numbers) <= 3 or min(numbers) < 1:
+        raise BadArgument(f"a grid or block is 1 to 3 positive numbers, {given!r} was given")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def _bind(kernel: KernelSource, args: Sequence[Any]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Value]]:
+    if len(args) != len(kernel.params):
+        raise BadArgument(f"{kernel.name} takes {len(kernel.params)} arguments, {len(args)} were given")
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    scalars: dict[str, Value] = {}
+    for name, given in zip(kernel.params, args, strict=True):
+        if not isinstance(given, np.ndarray):
+            scalars[name] = np.int64(given) if isinstance(given, int) else np.asarray(given)[()]
+        elif given.ndim == 1 and given.flags.c_contiguous and given.dtype.name in DTYPES:
+            arrays[name] = given
+        else:
+            raise BadArgument(
+                f"argument {name!r} of {kernel.name} is {given.dtype}{list(given.shape)}; expected is a "
+                f"flat, contiguous array of {', '.join(DTYPES)}"
+            )
+    return arrays, scalars
+
+
+def _blocks_at_once(kernel: KernelSource, grid: Grid, limit: int) -> int:
+    scratch = 64 * 8 * grid.per_block  # private scalars and the temporaries of one expression, generously
+    for array in kernel.arrays:
+        item = np.dtype(array.dtype).itemsize
+        scratch += array.size * (item + 24 if array.space == "shared" else item * grid.per_block)
+    return max(1, min(limit // scratch, TEAM // grid.per_block))

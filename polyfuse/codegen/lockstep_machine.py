@@ -1,0 +1,318 @@
+"""The interpreter of the lock-step run: one team of threads walks the statements of a kernel together."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.codegen import lockstep_values as values
+from polyfuse.codegen.lockstep_memory import (
+    Integers,
+    Memory,
+    Team,
+    declared,
+    flatten,
+    poison,
+    report,
+)
+from polyfuse.codegen.lockstep_subset import (
+    KernelSource,
+    UnsupportedKernel,
+    callee,
+    constant,
+    coordinate,
+    subscripts,
+)
+from polyfuse.codegen.lockstep_values import Value
+
+
+class Active:
+    """The threads that execute: all of them (`mask` and `at` None), or those where `mask` holds, numbered in
+    `at`."""
+
+    def __init__(self, size: int, mask: npt.NDArray[np.bool_] | None = None) -> None:
+        self.mask = mask
+        self.at = None if mask is None else np.flatnonzero(mask)
+        self.count = size if self.at is None else len(self.at)
+
+    def pick(self, value: Any) -> Any:
+        """A value's entries for the active threads; one number stays one number."""
+        return value if self.at is None or np.ndim(value) == 0 else value[self.at]
+
+    def where(self, condition: npt.NDArray[np.bool_]) -> Active:
+        """Those of these threads for which a condition over all threads holds."""
+        mask = condition if self.mask is None else self.mask & condition
+        narrowed = Active(len(mask), mask)
+        return self if narrowed.count == self.count else narrowed
+
+
+class Machine:
+    """One team's run through a kernel: its private scalars, its memories, the threads active now."""
+
+    def __init__(
+        self, kernel: KernelSource, team: Team, pointers: dict[str, Memory], scalars: dict[str, Value]
+    ) -> None:
+        self.kernel = kernel
+        self.team = team
+        self.grid = team.grid
+        self.memories = pointers | {a.name: declared(a, team) for a in kernel.arrays}
+        self.scalars = dict(scalars)
+        self.active = Active(team.size)
+        self.coordinates = _coordinates(team)
+        self.lane = np.arange(team.size)
+        self.statements = self.loads = self.stores = 0
+
+    # -- statements
+
+    def block(self, statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            try:
+                self.statement(statement)
+            except TypeError as error:
+                raise UnsupportedKernel(f"{error} at {self.kernel.line(statement.lineno)}") from error
+
+    def statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                self.assign(name, self.value(node.value), node)
+            case ast.Assign(targets=[ast.Subscript() as target]):
+                self.store(target, self.indices(target), self.value(node.value))
+            case ast.AugAssign(target=ast.Name(id=name)):
+                self.assign(
+                    name, values.arithmetic(node.op, self.scalars[name], self.value(node.value)), node
+                )
+            case ast.AugAssign(target=ast.Subscript() as target):
+                at = self.indices(target)
+                self.store(
+                    target, at, values.arithmetic(node.op, self.load(target, at), self.value(node.value))
+                )
+            case ast.For():
+                self.loop(node)
+            case ast.If():
+                self.branch(node)
+            case ast.Expr():
+                self.team.synchronise(self.active.mask, self.kernel.line(node.lineno))
+
+    def under(self, active: Active, body: Sequence[ast.stmt]) -> None:
+        if active.count == 0:
+            return
+        outer, self.active = self.active, active
+        self.block(body)
+        self.active = outer
+
+    def branch(self, node: ast.If) -> None:
+        test = values.truth(self.value(node.test))
+        if isinstance(test, np.ndarray):
+            self.under(self.active.where(test), node.body)
+            if node.orelse:
+                self.under(self.active.where(~test), node.orelse)
+        else:
+            self.block(node.body if test else node.orelse)
+
+    def loop(self, node: ast.For) -> None:
+        assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
+        bounds = [self.value(b) for b in node.iter.args]
+        start = np.int64(0) if len(bounds) == 1 else bounds[0]
+        stop = bounds[min(1, len(bounds) - 1)]
+        step: Any = bounds[2] if len(bounds) == 3 else np.int64(1)
+        if np.ndim(step) or step == 0 or any(b.dtype.kind != "i" for b in bounds):
+            raise TypeError(
+                "a range whose bounds are not integers, or whose step is 0 or differs between threads"
+            )
+        name = node.target.id
+        if not isinstance(start, np.ndarray) and not isinstance(stop, np.ndarray):
+            for number in range(int(start), int(stop), int(step)):
+                self.scalars[name] = np.int64(number)
+                self.block(node.body)
+            return
+        at: Any = start
+        while True:
+            inside = self.active.where(np.asarray(at < stop if step > 0 else at > stop))
+            if inside.count == 0:
+                return
+            self.scalars[name] = at
+            self.under(inside, node.body)
+            at = at + step
+
+    def assign(self, name: str, value: Value, node: ast.stmt) -> None:
+        self.statements += self.active.count
+        old = self.scalars.get(name)
+        if old is not None and old.dtype != value.dtype:
+            raise TypeError(f"{name!r} changes type from {old.dtype} to {value.dtype}")
+        if self.active.mask is not None:
+            unset = poison(value.dtype.name) if old is None else old
+            value = np.where(self.active.mask, value, unset)
+        self.scalars[name] = value
+
+    # -- memory
+
+    def indices(self, node: ast.Subscript) -> list[Any]:
+        found = [self.value(index) for index in subscripts(node)]
+        if any(index.dtype.kind != "i" for index in found):
+            raise TypeError("a subscript that is not an integer")
+        return found
+
+    def locate(self, node: ast.Subscript, indices: list[Any]) -> tuple[Memory, Integers]:
+        assert isinstance(node.value, ast.Name)
+        memory = self.memories.get(node.value.id)
+        if memory is None:
+            raise TypeError(f"a subscript of {node.value.id!r}, which is no array")
+        picked = [self.active.pick(index) for index in indices]
+        threads = self.active.pick(self.team.thread)
+        flat = flatten(memory, picked, threads, self.kernel, node.lineno, self.grid)
+        if memory.space == "local":
+            return memory, flat * self.team.size + self.active.pick(self.lane)
+        if memory.space == "shared":
+            return memory, flat + self.active.pick(self.team.block) * memory.size
+        return memory, flat
+
+    def load(self, node: ast.Subscript, indices: list[Any]) -> Value:
+        memory, at = self.locate(node, indices)
+        if memory.space == "global":
+            self.loads += self.active.count
+        if memory.ledger is not None:
+            at = np.broadcast_to(at, self.active.count)
+            self.check(memory, at, node, wrote=False)
+        got: Value = memory.data[at]
+        if self.active.at is None or np.ndim(got) == 0:
+            return got
+        spread = np.full(self.team.size, poison(got.dtype.name))
+        spread[self.active.at] = got
+        return spread
+
+    def store(self, node: ast.Subscript, indices: list[Any], value: Value) -> None:
+        self.statements += self.active.count
+        memory, at = self.locate(node, indices)
+        at = np.broadcast_to(at, self.active.count)
+        if memory.space == "global":
+            self.stores += self.active.count
+        if memory.ledger is not None:
+            self.check(memory, at, node, wrote=True)
+        memory.data[at] = self.active.pick(value)
+
+    def check(self, memory: Memory, at: Integers, node: ast.Subscript, wrote: bool) -> None:
+        assert memory.ledger is not None
+        stamp = self.active.pick(self.team.stamp) | node.lineno
+        since = self.active.pick(self.team.since)
+        access = memory.ledger.write if wrote else memory.ledger.read
+        conflict = access(at + memory.offset, stamp, since)
+        if conflict is not None:
+            thread = int(self.active.pick(self.team.thread)[conflict.position])
+            flat = int(at[conflict.position]) % memory.size
+            raise report(conflict, memory, flat, thread, wrote, node.lineno, self.kernel, self.grid)
+
+    # -- expressions
+
+    def value(self, node: ast.expr) -> Value:
+        return self._VALUE[type(node)](self, node)
+
+    def constant(self, node: ast.Constant) -> Value:
+        if isinstance(node.value, bool):
+            return np.bool_(node.value)
+        return np.int64(node.value) if isinstance(node.value, int) else np.float64(node.value)  # type: ignore[arg-type]
+
+    def name(self, node: ast.Name) -> Value:
+        value = self.scalars.get(node.id)
+        if value is None:
+            self.undefined(node)
+        return value
+
+    def undefined(self, node: ast.Name) -> NoReturn:
+        raise TypeError(f"{node.id!r} has no value or is an array without subscript")
+
+    def attribute(self, node: ast.Attribute) -> Value:
+        which = coordinate(node)
+        if which is not None:
+            return self.coordinates[which]
+        name = constant(node)
+        assert name is not None
+        return np.float64(getattr(math, name))
+
+    def subscript(self, node: ast.Subscript) -> Value:
+        return self.load(node, self.indices(node))
+
+    def binary(self, node: ast.BinOp) -> Value:
+        return values.arithmetic(node.op, self.value(node.left), self.value(node.right))
+
+    def unary(self, node: ast.UnaryOp) -> Value:
+        operand = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            return np.logical_not(values.truth(operand))
+        return values.negated(operand)
+
+    def compare(self, node: ast.Compare) -> Value:
+        return values.compared(node.ops[0], self.value(node.left), self.value(node.comparators[0]))
+
+    def call(self, node: ast.Call) -> Value:
+        function = callee(node.func, len(node.args))
+        assert function is not None
+        return values.call(function, [self.value(argument) for argument in node.args])
+
+    def boolean(self, node: ast.BoolOp) -> Value:
+        """Threads that the left side has decided do not evaluate the right one: it may guard a subscript."""
+        conjunction = isinstance(node.op, ast.And)
+        result = values.truth(self.value(node.values[0]))
+        for operand in node.values[1:]:
+            undecided = result if conjunction else np.logical_not(result)
+            if not isinstance(result, np.ndarray):
+                result = values.truth(self.value(operand)) if undecided else result
+                continue
+            right = self.value_where(np.asarray(undecided), operand)
+            if right is not None:
+                result = result & values.truth(right) if conjunction else result | values.truth(right)
+        return result
+
+    def choice(self, node: ast.IfExp) -> Value:
+        test = values.truth(self.value(node.test))
+        if not isinstance(test, np.ndarray):
+            return self.value(node.body if test else node.orelse)
+        taken, other = self.value_where(test, node.body), self.value_where(~test, node.orelse)
+        if taken is None or other is None:
+            chosen = other if taken is None else taken
+            assert chosen is not None
+            return chosen
+        return np.where(test, taken, other)
+
+    def value_where(self, condition: npt.NDArray[np.bool_], node: ast.expr) -> Value | None:
+        """The value for the active threads for which the condition holds; None if there are none."""
+        narrowed = self.active.where(condition)
+        if narrowed.count == 0:
+            return None
+        outer, self.active = self.active, narrowed
+        result = self.value(node)
+        self.active = outer
+        return result
+
+    _VALUE: ClassVar[dict[type[ast.expr], Callable[[Machine, Any], Value]]] = {
+        ast.Constant: constant,
+        ast.Name: name,
+        ast.Attribute: attribute,
+        ast.Subscript: subscript,
+        ast.BinOp: binary,
+        ast.UnaryOp: unary,
+        ast.Compare: compare,
+        ast.Call: call,
+        ast.BoolOp: boolean,
+        ast.IfExp: choice,
+    }
+
+
+def _coordinates(team: Team) -> dict[tuple[str, str], Value]:
+    """("threadIdx", "x") and the like, for all threads of a team."""
+    found: dict[tuple[str, str], Value] = {}
+    block, inside = np.divmod(team.thread, team.grid.per_block)
+    for which, size, number, extent in (
+        ("threadIdx", "blockDim", inside, team.grid.threads),
+        ("blockIdx", "gridDim", block, team.grid.blocks),
+    ):
+        stride = 1
+        for axis, length in zip("xyz", extent, strict=True):
+            found[which, axis] = number // stride % length if length > 1 else np.int64(0)
+            found[size, axis] = np.int64(length)
+            stride *= length
+    return found
