@@ -33,7 +33,8 @@ from polyfuse.codegen.lockstep_values import Value
 
 class Active:
     """The threads that execute: all of them (`mask` and `at` None), or those where `mask` holds, numbered in
-    `at`."""
+    `at`.
+    """
 
     def __init__(self, size: int, mask: npt.NDArray[np.bool_] | None = None) -> None:
         self.mask = mask
@@ -70,53 +71,55 @@ class Machine:
     # -- statements
 
     def block(self, statements: Sequence[ast.stmt]) -> None:
+        """Executes statements for the active threads. Raises what `lockstep.run` says."""
         for statement in statements:
             try:
-                self.statement(statement)
+                self._statement(statement)
             except TypeError as error:
                 raise UnsupportedKernel(f"{error} at {self.kernel.line(statement.lineno)}") from error
 
-    def statement(self, node: ast.stmt) -> None:
+    def _statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)]):
-                self.assign(name, self.value(node.value), node)
+                self._assign(name, self._value(node.value), node)
             case ast.Assign(targets=[ast.Subscript() as target]):
-                self.store(target, self.indices(target), self.value(node.value))
+                self._store(target, self._indices(target), self._value(node.value))
             case ast.AugAssign(target=ast.Name(id=name)):
-                self.assign(
-                    name, values.arithmetic(node.op, self.scalars[name], self.value(node.value)), node
+                self._assign(
+                    name, values.arithmetic(node.op, self.scalars[name], self._value(node.value)), node
                 )
             case ast.AugAssign(target=ast.Subscript() as target):
-                at = self.indices(target)
-                self.store(
-                    target, at, values.arithmetic(node.op, self.load(target, at), self.value(node.value))
+                at = self._indices(target)
+                self._store(
+                    target, at, values.arithmetic(node.op, self._load(target, at), self._value(node.value))
                 )
             case ast.For():
-                self.loop(node)
+                self._loop(node)
             case ast.If():
-                self.branch(node)
+                self._branch(node)
             case ast.Expr():
                 self.team.synchronise(self.active.mask, self.kernel.line(node.lineno))
 
-    def under(self, active: Active, body: Sequence[ast.stmt]) -> None:
+    def _under(self, active: Active, body: Sequence[ast.stmt]) -> None:
         if active.count == 0:
             return
         outer, self.active = self.active, active
         self.block(body)
         self.active = outer
 
-    def branch(self, node: ast.If) -> None:
-        test = values.truth(self.value(node.test))
+    def _branch(self, node: ast.If) -> None:
+        test = values.truth(self._value(node.test))
         if isinstance(test, np.ndarray):
-            self.under(self.active.where(test), node.body)
+            self._under(self.active.where(test), node.body)
             if node.orelse:
-                self.under(self.active.where(~test), node.orelse)
+                self._under(self.active.where(~test), node.orelse)
         else:
             self.block(node.body if test else node.orelse)
 
-    def loop(self, node: ast.For) -> None:
-        assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
-        bounds = [self.value(b) for b in node.iter.args]
+    def _loop(self, node: ast.For) -> None:
+        assert isinstance(node.target, ast.Name)
+        assert isinstance(node.iter, ast.Call)
+        bounds = [self._value(b) for b in node.iter.args]
         start = np.int64(0) if len(bounds) == 1 else bounds[0]
         stop = bounds[min(1, len(bounds) - 1)]
         step: Any = bounds[2] if len(bounds) == 3 else np.int64(1)
@@ -136,10 +139,10 @@ class Machine:
             if inside.count == 0:
                 return
             self.scalars[name] = at
-            self.under(inside, node.body)
+            self._under(inside, node.body)
             at = at + step
 
-    def assign(self, name: str, value: Value, node: ast.stmt) -> None:
+    def _assign(self, name: str, value: Value, node: ast.stmt) -> None:
         self.statements += self.active.count
         old = self.scalars.get(name)
         if old is not None and old.dtype != value.dtype:
@@ -151,13 +154,13 @@ class Machine:
 
     # -- memory
 
-    def indices(self, node: ast.Subscript) -> list[Any]:
-        found = [self.value(index) for index in subscripts(node)]
+    def _indices(self, node: ast.Subscript) -> list[Any]:
+        found = [self._value(index) for index in subscripts(node)]
         if any(index.dtype.kind != "i" for index in found):
             raise TypeError("a subscript that is not an integer")
         return found
 
-    def locate(self, node: ast.Subscript, indices: list[Any]) -> tuple[Memory, Integers]:
+    def _locate(self, node: ast.Subscript, indices: list[Any]) -> tuple[Memory, Integers]:
         assert isinstance(node.value, ast.Name)
         memory = self.memories.get(node.value.id)
         if memory is None:
@@ -171,13 +174,13 @@ class Machine:
             return memory, flat + self.active.pick(self.team.block) * memory.size
         return memory, flat
 
-    def load(self, node: ast.Subscript, indices: list[Any]) -> Value:
-        memory, at = self.locate(node, indices)
+    def _load(self, node: ast.Subscript, indices: list[Any]) -> Value:
+        memory, at = self._locate(node, indices)
         if memory.space == "global":
             self.loads += self.active.count
         if memory.ledger is not None:
             at = np.broadcast_to(at, self.active.count)
-            self.check(memory, at, node, wrote=False)
+            self._check(memory, at, node, wrote=False)
         got: Value = memory.data[at]
         if self.active.at is None or np.ndim(got) == 0:
             return got
@@ -185,17 +188,17 @@ class Machine:
         spread[self.active.at] = got
         return spread
 
-    def store(self, node: ast.Subscript, indices: list[Any], value: Value) -> None:
+    def _store(self, node: ast.Subscript, indices: list[Any], value: Value) -> None:
         self.statements += self.active.count
-        memory, at = self.locate(node, indices)
+        memory, at = self._locate(node, indices)
         at = np.broadcast_to(at, self.active.count)
         if memory.space == "global":
             self.stores += self.active.count
         if memory.ledger is not None:
-            self.check(memory, at, node, wrote=True)
+            self._check(memory, at, node, wrote=True)
         memory.data[at] = self.active.pick(value)
 
-    def check(self, memory: Memory, at: Integers, node: ast.Subscript, wrote: bool) -> None:
+    def _check(self, memory: Memory, at: Integers, node: ast.Subscript, wrote: bool) -> None:
         assert memory.ledger is not None
         stamp = self.active.pick(self.team.stamp) | node.lineno
         since = self.active.pick(self.team.since)
@@ -208,24 +211,24 @@ class Machine:
 
     # -- expressions
 
-    def value(self, node: ast.expr) -> Value:
+    def _value(self, node: ast.expr) -> Value:
         return self._VALUE[type(node)](self, node)
 
-    def constant(self, node: ast.Constant) -> Value:
+    def _constant(self, node: ast.Constant) -> Value:
         if isinstance(node.value, bool):
             return np.bool_(node.value)
         return np.int64(node.value) if isinstance(node.value, int) else np.float64(node.value)  # type: ignore[arg-type]
 
-    def name(self, node: ast.Name) -> Value:
+    def _name(self, node: ast.Name) -> Value:
         value = self.scalars.get(node.id)
         if value is None:
-            self.undefined(node)
+            self._undefined(node)
         return value
 
-    def undefined(self, node: ast.Name) -> NoReturn:
+    def _undefined(self, node: ast.Name) -> NoReturn:
         raise TypeError(f"{node.id!r} has no value or is an array without subscript")
 
-    def attribute(self, node: ast.Attribute) -> Value:
+    def _attribute(self, node: ast.Attribute) -> Value:
         which = coordinate(node)
         if which is not None:
             return self.coordinates[which]
@@ -233,72 +236,72 @@ class Machine:
         assert name is not None
         return np.float64(getattr(math, name))
 
-    def subscript(self, node: ast.Subscript) -> Value:
-        return self.load(node, self.indices(node))
+    def _subscript(self, node: ast.Subscript) -> Value:
+        return self._load(node, self._indices(node))
 
-    def binary(self, node: ast.BinOp) -> Value:
-        return values.arithmetic(node.op, self.value(node.left), self.value(node.right))
+    def _binary(self, node: ast.BinOp) -> Value:
+        return values.arithmetic(node.op, self._value(node.left), self._value(node.right))
 
-    def unary(self, node: ast.UnaryOp) -> Value:
-        operand = self.value(node.operand)
+    def _unary(self, node: ast.UnaryOp) -> Value:
+        operand = self._value(node.operand)
         if isinstance(node.op, ast.Not):
             return np.logical_not(values.truth(operand))
         return values.negated(operand)
 
-    def compare(self, node: ast.Compare) -> Value:
-        return values.compared(node.ops[0], self.value(node.left), self.value(node.comparators[0]))
+    def _compare(self, node: ast.Compare) -> Value:
+        return values.compared(node.ops[0], self._value(node.left), self._value(node.comparators[0]))
 
-    def call(self, node: ast.Call) -> Value:
+    def _call(self, node: ast.Call) -> Value:
         function = callee(node.func, len(node.args))
         assert function is not None
-        return values.call(function, [self.value(argument) for argument in node.args])
+        return values.call(function, [self._value(argument) for argument in node.args])
 
-    def boolean(self, node: ast.BoolOp) -> Value:
+    def _boolean(self, node: ast.BoolOp) -> Value:
         """Threads that the left side has decided do not evaluate the right one: it may guard a subscript."""
         conjunction = isinstance(node.op, ast.And)
-        result = values.truth(self.value(node.values[0]))
+        result = values.truth(self._value(node.values[0]))
         for operand in node.values[1:]:
             undecided = result if conjunction else np.logical_not(result)
             if not isinstance(result, np.ndarray):
-                result = values.truth(self.value(operand)) if undecided else result
+                result = values.truth(self._value(operand)) if undecided else result
                 continue
-            right = self.value_where(np.asarray(undecided), operand)
+            right = self._value_where(np.asarray(undecided), operand)
             if right is not None:
                 result = result & values.truth(right) if conjunction else result | values.truth(right)
         return result
 
-    def choice(self, node: ast.IfExp) -> Value:
-        test = values.truth(self.value(node.test))
+    def _choice(self, node: ast.IfExp) -> Value:
+        test = values.truth(self._value(node.test))
         if not isinstance(test, np.ndarray):
-            return self.value(node.body if test else node.orelse)
-        taken, other = self.value_where(test, node.body), self.value_where(~test, node.orelse)
+            return self._value(node.body if test else node.orelse)
+        taken, other = self._value_where(test, node.body), self._value_where(~test, node.orelse)
         if taken is None or other is None:
             chosen = other if taken is None else taken
             assert chosen is not None
             return chosen
         return np.where(test, taken, other)
 
-    def value_where(self, condition: npt.NDArray[np.bool_], node: ast.expr) -> Value | None:
+    def _value_where(self, condition: npt.NDArray[np.bool_], node: ast.expr) -> Value | None:
         """The value for the active threads for which the condition holds; None if there are none."""
         narrowed = self.active.where(condition)
         if narrowed.count == 0:
             return None
         outer, self.active = self.active, narrowed
-        result = self.value(node)
+        result = self._value(node)
         self.active = outer
         return result
 
     _VALUE: ClassVar[dict[type[ast.expr], Callable[[Machine, Any], Value]]] = {
-        ast.Constant: constant,
-        ast.Name: name,
-        ast.Attribute: attribute,
-        ast.Subscript: subscript,
-        ast.BinOp: binary,
-        ast.UnaryOp: unary,
-        ast.Compare: compare,
-        ast.Call: call,
-        ast.BoolOp: boolean,
-        ast.IfExp: choice,
+        ast.Constant: _constant,
+        ast.Name: _name,
+        ast.Attribute: _attribute,
+        ast.Subscript: _subscript,
+        ast.BinOp: _binary,
+        ast.UnaryOp: _unary,
+        ast.Compare: _compare,
+        ast.Call: _call,
+        ast.BoolOp: _boolean,
+        ast.IfExp: _choice,
     }
 
 

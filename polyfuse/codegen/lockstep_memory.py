@@ -50,6 +50,7 @@ class Grid:
 
     @property
     def per_block(self) -> int:
+        """Threads in a block."""
         x, y, z = self.threads
         return x * y * z
 
@@ -80,7 +81,8 @@ class Team:
 
     def synchronise(self, mask: npt.NDArray[np.bool_] | None, line: str) -> None:
         """Opens the next epoch of every block whose threads are all here. Raises BarrierError if only some
-        are."""
+        are.
+        """
         if mask is None:
             self.epoch += 1
         else:
@@ -111,8 +113,7 @@ class Conflict:
 
 
 class Ledger:
-    """Who touched each of `size` elements last. With `per_block`, blocks share the elements (global
-    memory)."""
+    """Who touched each of `size` elements last. In global memory (`per_block`: threads), blocks share them."""
 
     def __init__(self, size: int, per_block: int | None = None) -> None:
         self.per_block = per_block
@@ -212,6 +213,7 @@ class Memory:
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     def element(self, flat: int) -> str:
@@ -284,7 +286,8 @@ def report(
     grid: Grid,
 ) -> RaceError:
     """The sentence for a conflict: array, element, both threads, both lines, and what is missing between
-    them."""
+    them.
+    """
     other = conflict.other >> LINE_BITS & ((1 << THREAD_BITS) - 1)
     other_line = kernel.line(conflict.other & (OTHER_THREAD - 1))
     same_block = other // grid.per_block == thread // grid.per_block

@@ -1,5 +1,4 @@
-"""The Python subset that CUDA kernels are written in, and its check: what is outside is refused by line and
-name.
+"""The Python subset that CUDA kernels are written in, and the check that a source keeps to it.
 
     kernel      ::= def name(param, ...): [docstring] statement*
     statement   ::= target = expr | target (+= | -= | *= | /=) expr | for | if | cuda.syncthreads() | pass
@@ -15,8 +14,7 @@ name.
                   | math.(inf | nan | pi)
     dtype       ::= float32 | float64 | int32 | int64
 
-Parameters are raw pointers to flat C-contiguous elements, or scalars. A loop's variable lives only inside its
-loop.
+Parameters are raw pointers to flat C-contiguous elements, or scalars. A loop's variable lives only inside it.
 """
 
 from __future__ import annotations
@@ -30,7 +28,8 @@ from polyfuse.errors import PolyfuseError
 
 DTYPES = ("float32", "float64", "int32", "int64")
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
-UNARY_MATH = tuple("exp expm1 log log1p sqrt fabs erf erfc sin cos tan asin acos atan sinh cosh tanh".split())
+EXPONENTIAL = ("exp", "expm1", "log", "log1p", "sqrt", "fabs", "erf", "erfc", "sinh", "cosh", "tanh")
+UNARY_MATH = (*EXPONENTIAL, "sin", "cos", "tan", "asin", "acos", "atan")
 CONSTANTS = ("inf", "nan", "pi")
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
@@ -289,7 +288,8 @@ def constant(node: ast.Attribute) -> str | None:
 
 def callee(func: ast.expr, arguments: int) -> str | None:
     """The function a call names, if the subset has it with this many arguments: "math.exp", "min",
-    "float32"."""
+    "float32".
+    """
     match func:
         case ast.Attribute(value=ast.Name(id="math"), attr=name):
             if (name in UNARY_MATH and arguments == 1) or (name == "pow" and arguments == 2):

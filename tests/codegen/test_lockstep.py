@@ -170,7 +170,8 @@ def test_a_missing_barrier_is_a_race(missing: str) -> None:
         RaceError, match=r"shared array 's[ab]', element \[\d+, \d+\].*no cuda.syncthreads\(\)"
     ) as error:
         _gemm(broken, 32)
-    assert "writes it at line" in str(error.value) and "reads it at line" in str(error.value)
+    assert "writes it at line" in str(error.value)
+    assert "reads it at line" in str(error.value)
 
 
 def test_a_race_names_element_threads_and_lines() -> None:

@@ -1,0 +1,183 @@
+"""A CUDA kernel's source text to machine code, on any machine: no GPU, no driver, nothing launched.
+
+    text -> Python function -> LLVM IR (numba.cuda) -> PTX (NVVM) -> cubin (nvJitLink)
+
+The compiler's own report gives registers, spills and shared memory. Needs the extra `polyfuse[cuda]`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from polyfuse.errors import PolyfuseError, TargetUnavailable
+
+SCALARS = ("float32", "float64", "int32", "int64")
+
+
+class BuildFailure(PolyfuseError):
+    """numba or NVIDIA's tools refused a kernel; the cause is chained."""
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """One kernel as machine code, with what its compiler said of it."""
+
+    entry: str  # name to load the kernel by
+    arch: str  # "sm_90"
+    registers: int  # per thread
+    spill_stores: int  # bytes per thread
+    spill_loads: int  # bytes per thread
+    shared_bytes: int  # static, per block, as declared; the hardware may reserve more
+    code: bytes = field(repr=False)
+    ptx: str = field(repr=False)
+
+
+def build(
+    source: str,
+    name: str,
+    signature: tuple[str, ...],
+    cc: tuple[int, int] = (9, 0),
+    launch_bounds: int | tuple[int, ...] | None = None,
+    max_registers: int | None = None,
+    path: Path | None = None,
+) -> Cubin:
+    """Compiles kernel `name` of `source`; 0.3 s for a small kernel, 1.2 s for the first of a process.
+
+    `signature` has one entry a parameter: "float32*" is the address of float32 elements, "int64" a number.
+    `launch_bounds` is the most threads a block will have, or (threads, least blocks per multiprocessor).
+    The names cuda, math, float32, float64, int32 and int64 are defined for the source. With `path`, the
+    source is written there, for messages and tracebacks to show its lines.
+
+    Raises BuildFailure where the source does not compile, TargetUnavailable where the extra is missing.
+    """
+    with _extra_needed():
+        from cuda.core import Linker, LinkerOptions, ObjectCode
+        from numba.cuda.core.compiler_lock import global_compiler_lock
+
+    arch = f"sm_{cc[0]}{cc[1]}"
+    try:
+        function = _function(source, name, path)
+        with global_compiler_lock:  # numba's compiler is not safe in several threads at once
+            ptx = _ptx(function, name, signature, cc, launch_bounds, max_registers)
+        options = LinkerOptions(arch=arch, verbose=True, max_register_count=max_registers)
+        linker = Linker(ObjectCode.from_ptx(ptx.encode(), name=name), options=options)
+        code = bytes(linker.link("cubin").code)
+        log = linker.get_info_log() or ""
+    except Exception as error:  # whatever numba, NVVM or nvJitLink raise: each has a family of its own
+        where = f" ({path})" if path else ""
+        raise BuildFailure(f"kernel {name!r}{where} does not compile for {arch}: {error}") from error
+    return _cubin(name, arch, code, ptx, log)
+
+
+def sass(cubin: Cubin) -> str:
+    """The machine instructions of a cubin as text, by NVIDIA's nvdisasm."""
+    with _extra_needed():
+        from cuda import pathfinder
+
+    tool = pathfinder.find_nvidia_binary_utility("nvdisasm")
+    if tool is None:
+        raise TargetUnavailable("nvdisasm is not installed: pip install nvidia-cuda-nvdisasm")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin.code)
+        file.flush()
+        done = subprocess.run([tool, "-c", file.name], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def opcodes(cubin: Cubin) -> tuple[str, ...]:
+    """The instructions of a cubin in order, without operands: ("LDC", "S2R", "LDG.E", "FFMA", ...)."""
+    line = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
+    return tuple(line.findall(sass(cubin)))
+
+
+@contextmanager
+def _extra_needed() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise TargetUnavailable(
+            f"compiling for CUDA needs {error.name}: pip install polyfuse[cuda]"
+        ) from error
+
+
+def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
+    from numba import cuda, float32, float64, int32, int64
+
+    if path is not None:
+        path.write_text(source, encoding="utf-8")
+    namespace: dict[str, Any] = {
+        "cuda": cuda, "math": math, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
+    }  # fmt: skip
+    exec(compile(source, str(path or f"<kernel {name}>"), "exec"), namespace)
+    function: Callable[..., None] = namespace[name]
+    return function
+
+
+def _ptx(
+    function: Callable[..., None],
+    name: str,
+    signature: tuple[str, ...],
+    cc: tuple[int, int],
+    launch_bounds: int | tuple[int, ...] | None,
+    max_registers: int | None,
+) -> str:
+    from numba.cuda import types
+    from numba.cuda.compiler import compile_cuda, kernel_fixup
+    from numba.cuda.cudadrv import nvvm
+
+    # numba's ordinary way (cuda.jit, or cuda.compile for a kernel) asks the current device, which there is
+    # none of; these are the steps it takes underneath.
+    compiled = compile_cuda(
+        function,
+        types.void,
+        tuple(_type(text) for text in signature),
+        nvvm_options={"opt": 3},
+        cc=cc,
+        max_registers=max_registers,
+    )
+    kernel = compiled.library.get_function(compiled.fndesc.llvm_func_name)
+    kernel_fixup(kernel, False)
+    nvvm.set_launch_bounds(kernel, launch_bounds)
+    ptx: str = compiled.library.get_asm_str(cc=cc)
+    # numba's mangled names count the compilations of this process: replaced, equal source gives equal code.
+    # Its environment pointer is for exceptions, which a kernel cannot raise.
+    ptx = re.sub(r"^\.common \.global .*NumbaEnv.*\n", "", ptx, flags=re.MULTILINE)
+    return ptx.replace(kernel.name, name)
+
+
+def _type(text: str) -> Any:
+    from numba.cuda import types
+
+    scalar = text.removesuffix("*")
+    if scalar not in SCALARS:
+        raise ValueError(
+            f"signature entry {text!r}; expected is one of {', '.join(SCALARS)}, with * or without"
+        )
+    kind = getattr(types, scalar)
+    return types.CPointer(kind) if text.endswith("*") else kind
+
+
+def _cubin(entry: str, arch: str, code: bytes, ptx: str, log: str) -> Cubin:
+    registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
+    spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    shared = re.findall(r"\.shared \.align \d+ \.b8 \w+\[(\d+)\]", ptx)
+    if not registers or not spills:
+        raise BuildFailure(f"the linker's report on {entry!r} names no registers or spills: {log!r}")
+    return Cubin(
+        entry=entry,
+        arch=arch,
+        registers=max(registers),
+        spill_stores=sum(int(stores) for stores, _ in spills),
+        spill_loads=sum(int(loads) for _, loads in spills),
+        shared_bytes=sum(int(size) for size in shared),
+        code=code,
+        ptx=ptx,
+    )
