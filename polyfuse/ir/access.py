@@ -25,8 +25,8 @@ class Access:
 
     def __str__(self) -> str:
         """The access as a program would write it: "X[i, k]"."""
-        parts = self.subscripts()
-        texts = [_subscript(parts.get_pw_aff(d)) for d in range(self.map.dim(OUT))]
+        parts, domain = self.subscripts(), self.map.domain()
+        texts = [_subscript(parts.get_pw_aff(d).gist(domain)) for d in range(self.map.dim(OUT))]
         return f"{self.tensor}[{', '.join(texts)}]" if texts else self.tensor
 
 

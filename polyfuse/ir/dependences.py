@@ -15,12 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import islpy as isl
 
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
 from polyfuse.sets import maps_of, tuple_names
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """One relation source -> sink between the instances of two statements, and its kind."""
+
+    kind: str
+    source: str
+    sink: str
+    map: isl.Map
 
 
 @dataclass(frozen=True)
@@ -46,11 +57,26 @@ class Dependences:
             ("reduction", self.reduction),
         )
 
+    @cached_property
+    def pairs(self) -> tuple[Pairs, ...]:
+        """The relations split by kind and by the two statements."""
+        return tuple(split(kind, relation) for kind, union in self.kinds() for relation in maps_of(union))
+
+    def between(self, first: str, second: str) -> tuple[Pairs, ...]:
+        """The pairs that link two statements, in either direction."""
+        wanted = {(first, second), (second, first)}
+        return tuple(pair for pair in self.pairs if (pair.source, pair.sink) in wanted)
+
     def __str__(self) -> str:
         lines = []
         for name, relation in self.kinds():
             lines += [f"{name}:", *(f"  {m}" for m in maps_of(relation.coalesce()))]
         return "\n".join(lines)
+
+
+def split(kind: str, relation: isl.Map) -> Pairs:
+    """A map between two statements' instances as Pairs."""
+    return Pairs(kind, *tuple_names(relation), relation)
 
 
 def relation_of(accesses: Iterable[tuple[Statement, Access]]) -> isl.UnionMap:
@@ -83,6 +109,19 @@ def access_relations(statements: Iterable[Statement]) -> AccessRelations:
         assigns=relation_of((s, s.write) for s in every if not s.is_reduction),
         accumulates=relation_of((s, s.write) for s in every if s.is_reduction),
     )
+
+
+def through(accesses: AccessRelations, tensor: str) -> AccessRelations:
+    """Only what touches one tensor."""
+
+    def kept(relation: isl.UnionMap) -> isl.UnionMap:
+        union = isl.UnionMap("{ }")
+        for part in maps_of(relation):
+            if tuple_names(part)[1] == tensor:
+                union = union.union(isl.UnionMap.from_map(part))
+        return union
+
+    return AccessRelations(kept(accesses.reads), kept(accesses.assigns), kept(accesses.accumulates))
 
 
 def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:

@@ -15,7 +15,7 @@ import numpy as np
 
 from polyfuse.errors import InvalidNest
 from polyfuse.ir.check import check
-from polyfuse.ir.dependences import AccessRelations, Dependences, access_relations, dependences
+from polyfuse.ir.dependences import AccessRelations, Dependences, Pairs, access_relations, dependences, through
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import statement_text
@@ -115,6 +115,21 @@ class Nest:
     @cached_property
     def _dependences(self) -> Dependences:
         return dependences(self.accesses, self.original_dates())
+
+    def flow_through(self, tensor: str) -> tuple[Pairs, ...]:
+        """The flow (and reduction) pairs whose value travels through one tensor."""
+        return self._flow_by_tensor[tensor]
+
+    @cached_property
+    def _flow_by_tensor(self) -> Mapping[str, tuple[Pairs, ...]]:
+        found = {}
+        order = self.original_dates()
+        for tensor in self.tensors:
+            touching = [s for s in self.statements if tensor.name in s.tensors]
+            part = through(access_relations(touching), tensor.name)
+            deps = dependences(part, order)
+            found[tensor.name] = tuple(p for p in deps.pairs if p.kind in ("flow", "reduction"))
+        return found
 
     def check(self) -> None:
         """Raise InvalidNest if an invariant is broken; the message names the statement and an instance."""

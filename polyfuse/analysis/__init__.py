@@ -1,0 +1,1 @@
+"""What isl proves about a tree of statements: order, storage, synchronisation, footprints, live ranges."""

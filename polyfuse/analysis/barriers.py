@@ -1,0 +1,210 @@
+"""Do the threads of a block meet often enough? The theorem, then its check.
+
+    Two instances of one block, run by different threads, are in order only if a barrier lies between them. So for
+    every pair source -> sink with different threads: at the node where the two part (a sequence, or a loop in order),
+    a barrier comes after source's part and before sink's.
+
+    Sequence(copy, compute) with copy[i] in thread i and compute[i] reading what copy[i + 1] wrote: needs a barrier
+    after copy; if a loop goes round them, another one before the next copy overwrites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import islpy as isl
+
+from polyfuse.analysis.legality import Broken
+from polyfuse.analysis.storage import BLOCKS, THREADS, buffers_of, prefix_of, same_value, thread_ids
+from polyfuse.ir.dependences import Pairs
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, path_to, statements, with_children
+
+
+def has_threads(tree: Tree) -> bool:
+    """Whether any loop is bound to threads."""
+    return any(loop.bind in THREADS for loop in loops(tree))
+
+
+def cross_thread(nest: Nest, tree: Tree) -> tuple[Pairs, ...]:
+    """The ordered pairs of one block that run in different threads, those of reused shared buffers among them."""
+    found = []
+    for pair in (*nest.dependences().pairs, *_reuse(nest, tree)):
+        different = _different_threads(tree, pair)
+        if not different.is_empty():
+            found.append(replace(pair, map=different))
+    return tuple(found)
+
+
+def _different_threads(tree: Tree, pair: Pairs) -> isl.Map:
+    same = isl.Map.universe(pair.map.get_space())
+    for mine, other in zip(thread_ids(tree, pair.source), thread_ids(tree, pair.sink), strict=True):
+        same = same.intersect(same_value(mine, other, pair.map))
+    return pair.map.subtract(same)
+
+
+def _reuse(nest: Nest, tree: Tree) -> Iterator[Pairs]:
+    """Pairs that one shared buffer's reuse adds: any access of an iteration -> any write of a later one."""
+    for loop, buffer in buffers_of(tree):
+        if buffer.memory != "shared":
+            continue
+        inside = [nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors]
+        for sink in inside:
+            if sink.write.tensor != buffer.tensor:
+                continue
+            for source in inside:
+                pairs = _later_iteration(tree, loop, source.name, sink.name)
+                here = pairs.intersect_domain(nest.domains[source.name]).intersect_range(nest.domains[sink.name])
+                yield Pairs("reuse", source.name, sink.name, here)
+
+
+def _later_iteration(tree: Tree, loop: Loop, source: str, sink: str) -> isl.Map:
+    """{ source -> sink : the same block, and sink in a later iteration of the loops from the kernel's top to loop }."""
+    later = None
+    equal = None
+    for outer in prefix_of(tree, loop, source):
+        first, second = outer.date(source), outer.date(sink)
+        same, less = first.eq_map(second), first.lt_map(second)
+        if outer.bind in BLOCKS:
+            equal = same if equal is None else equal.intersect(same)
+            continue
+        step = less if equal is None else less.intersect(equal)
+        later = step if later is None else later.union(step)
+        equal = same if equal is None else equal.intersect(same)
+    return later if later is not None else isl.Map.empty(first.lt_map(second).get_space())
+
+
+def unsynchronised(nest: Nest, tree: Tree) -> Broken | None:
+    """The first pair of instances in different threads that no barrier keeps in order; None if there is none."""
+    if not has_threads(tree):
+        return None
+    for kernel in tree.children if isinstance(tree, Sequence) else (tree,):
+        own = set(statements(kernel))
+        pairs = tuple(p for p in cross_thread(nest, tree) if {p.source, p.sink} <= own)
+        found = next(_unordered(kernel, pairs), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _unordered(tree: Tree, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
+    if not pairs or isinstance(tree, Leaf):
+        return
+    if isinstance(tree, Loop):
+        equal, apart = part_at_loop(tree, pairs)
+        if not tree.barrier:
+            yield from (_missing(p, tree) for p in apart if not meets_between(tree.body, p))
+        yield from _unordered(tree.body, equal)
+        return
+    for position, child in enumerate(tree.children):
+        own = set(statements(child))
+        yield from _unordered(child, tuple(p for p in pairs if {p.source, p.sink} <= own))
+        for pair in pairs:
+            span = spanned(tree, pair)
+            if span is not None and span[0] == position and not crossed(tree, pair, tree.barriers):
+                yield _missing(pair, tree)
+
+
+def part_at_loop(loop: Loop, pairs: tuple[Pairs, ...]) -> tuple[tuple[Pairs, ...], tuple[Pairs, ...]]:
+    """(pairs in one iteration, pairs that a loop in order puts into different iterations)."""
+    equal, apart = [], []
+    for pair in pairs:
+        source, sink = loop.date(pair.source), loop.date(pair.sink)
+        same, less = pair.map.intersect(source.eq_map(sink)), pair.map.intersect(source.lt_map(sink))
+        if not same.is_empty():
+            equal.append(replace(pair, map=same))
+        if not less.is_empty() and loop.bind not in (*THREADS, *BLOCKS):
+            apart.append(replace(pair, map=less))
+    return tuple(equal), tuple(apart)
+
+
+def spanned(node: Sequence, pair: Pairs) -> tuple[int, int] | None:
+    """The positions of source's and sink's children if they differ: a barrier after p with first <= p < second helps."""
+    home = {name: p for p, child in enumerate(node.children) for name in statements(child)}
+    first, second = home[pair.source], home[pair.sink]
+    return (first, second) if first < second else None
+
+
+def crossed(node: Sequence, pair: Pairs, barriers: tuple[int, ...]) -> bool:
+    """Whether a barrier of this sequence, or one inside the two children, lies between source and sink."""
+    span = spanned(node, pair)
+    if span is None:
+        return True
+    first, second = node.children[span[0]], node.children[span[1]]
+    inside = meets_after(first, pair.source) or meets_before(second, pair.sink)
+    return inside or any(span[0] <= p < span[1] for p in barriers)
+
+
+def meets_between(body: Tree, pair: Pairs) -> bool:
+    """Whether every run of `body` has a barrier after source or before sink (they lie in different iterations)."""
+    return meets_after(body, pair.source) or meets_before(body, pair.sink)
+
+
+def meets_after(tree: Tree, statement: str) -> bool:
+    """Whether a barrier follows the statement in every run of the tree that contains it."""
+    for node, below in _steps(tree, statement):
+        if isinstance(node, Loop) and node.barrier:
+            return True
+        if isinstance(node, Sequence) and any(p >= _position(node, below) for p in node.barriers):
+            return True
+    return False
+
+
+def meets_before(tree: Tree, statement: str) -> bool:
+    """Whether a barrier precedes the statement in every run of the tree that contains it."""
+    for node, below in _steps(tree, statement):
+        if isinstance(node, Sequence) and any(p < _position(node, below) for p in node.barriers):
+            return True
+    return False
+
+
+def _position(node: Sequence, child: Tree) -> int:
+    return next(p for p, other in enumerate(node.children) if other is child)
+
+
+def _steps(tree: Tree, statement: str) -> Iterator[tuple[Tree, Tree]]:
+    path = path_to(tree, statement)
+    return zip(path, path[1:], strict=False)
+
+
+def _missing(pair: Pairs, node: Loop | Sequence) -> Broken:
+    where = f"the iterations of {node.name}" if isinstance(node, Loop) else "the parts of a sequence"
+    why = f"different threads run them and no barrier lies between {where}"
+    return Broken(pair.kind, pair.map, why, "put a barrier there (outside every thread loop), or give both to one thread")
+
+
+def place_barriers(nest: Nest, tree: Tree) -> Tree:
+    """The tree with the fewest barriers that keep its threads in order, outside thread loops.
+
+    In a sequence, intervals [source, sink) are stabbed greedily from the left, which is optimal; a loop gets a
+    barrier at the end of its body only for pairs that none inside the body separates.
+    """
+    if not has_threads(tree):
+        return tree
+    pairs = cross_thread(nest, tree)
+    kernels = tree.children if isinstance(tree, Sequence) else (tree,)
+    placed = tuple(
+        _placed(k, tuple(p for p in pairs if {p.source, p.sink} <= set(statements(k)))) for k in kernels
+    )
+    return with_children(tree, placed) if isinstance(tree, Sequence) else placed[0]
+
+
+def _placed(tree: Tree, pairs: tuple[Pairs, ...]) -> Tree:
+    if not pairs or isinstance(tree, Leaf) or (isinstance(tree, Loop) and tree.bind in THREADS):
+        return tree
+    if isinstance(tree, Loop):
+        equal, apart = part_at_loop(tree, pairs)
+        body = _placed(tree.body, equal)
+        needed = any(not meets_between(body, pair) for pair in apart)
+        return replace(tree, body=body, barrier=needed)
+    children = tuple(
+        _placed(c, tuple(p for p in pairs if {p.source, p.sink} <= set(statements(c)))) for c in tree.children
+    )
+    node = replace(tree, children=children, barriers=())
+    chosen: list[int] = []
+    open_ = [(spanned(node, pair), pair) for pair in pairs]
+    for span, pair in sorted(((s, p) for s, p in open_ if s is not None), key=lambda item: item[0][1]):
+        if not crossed(node, pair, tuple(chosen)):
+            chosen.append(span[1] - 1)
+    return replace(node, barriers=tuple(sorted(chosen)))

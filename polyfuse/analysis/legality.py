@@ -1,0 +1,129 @@
+"""Does a tree keep every dependence? The theorem, then its check.
+
+    A tree is legal iff for every dependence source -> sink, at the first node (from the root) where the two differ,
+      - a sequence runs source's child before sink's,
+      - a loop in order gives source the smaller value,
+      - a loop whose values run at once (cores, blocks, threads, vector lanes) does not tell them apart.
+    Reduction pairs may differ in any direction in a loop in order; they must not run at once.
+
+    { S[i] -> T[i] } under Loop(i, S[i] -> [i], T[i] -> [i - 1]):  source 4 runs at 4, its sink at 3: broken.
+
+The check walks the tree with the pairs that are still equal; what an earlier proof covered is not proven again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import islpy as isl
+
+from polyfuse.ir.dependences import Pairs
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, statements
+
+PARALLEL = ("cores", "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
+"""Bindings whose values run at once, in no order."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Dependences that a tree breaks: their kind, the pairs, and where."""
+
+    kind: str
+    pairs: isl.Map
+    why: str
+    remedy: str
+
+
+def first_broken(tree: Tree, pairs: tuple[Pairs, ...], proven: Tree | None = None) -> Broken | None:
+    """The first dependence that `tree` breaks; None if it is legal.
+
+    `proven` is a tree that is known to be legal for the same pairs: what it shares with `tree` is skipped.
+    """
+    return next(broken(tree, proven, pairs), None)
+
+
+def broken(tree: Tree, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
+    """All broken dependences, node by node."""
+    if not pairs or tree is proven:
+        return
+    match tree:
+        case Leaf():
+            yield from _at_leaf(tree, pairs)
+        case Loop():
+            yield from _at_loop(tree, proven, pairs)
+        case Sequence():
+            yield from _at_sequence(tree, proven, pairs)
+
+
+def _at_leaf(leaf: Leaf, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
+    for pair in pairs:
+        if not pair.map.is_empty():
+            yield Broken(
+                pair.kind, pair.map, "both run at the same date, in no order", "keep a loop that tells them apart"
+            )
+
+
+def _at_loop(loop: Loop, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
+    same = isinstance(proven, Loop) and loop.bind == proven.bind and loop.dates == proven.dates
+    equal = []
+    for pair in pairs:
+        source, sink = loop.date(pair.source), loop.date(pair.sink)
+        wrong = None if same else _wrong_at(loop, pair, source, sink)
+        if wrong is not None:
+            yield wrong
+        rest = pair.map.intersect(source.eq_map(sink))
+        if not rest.is_empty():
+            equal.append(Pairs(pair.kind, pair.source, pair.sink, rest))
+    yield from broken(loop.body, proven.body if same and isinstance(proven, Loop) else None, tuple(equal))
+
+
+def _wrong_at(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Broken | None:
+    if loop.bind in PARALLEL or (loop.bind == "vector" and pair.kind != "reduction"):
+        wrong = differing(pair.map, source, sink)
+        why = f"loop {loop.name} is bound to {loop.bind}, which runs its values at once, and it tells the two apart"
+        remedy = f"bind {loop.name} to nothing, or a loop that does not carry this dependence"
+    elif pair.kind == "reduction":
+        return None
+    else:
+        wrong = pair.map.intersect(source.gt_map(sink))
+        why = f"loop {loop.name} would run the second before the first"
+        remedy = f"shift, skew or reverse {loop.name}, or keep the two in separate loops"
+    return None if wrong.is_empty() else Broken(pair.kind, wrong, why, remedy)
+
+
+def differing(pairs: isl.Map, source: isl.PwAff, sink: isl.PwAff) -> isl.Map:
+    """The pairs to which the two functions give different values."""
+    return pairs.intersect(source.gt_map(sink).union(source.lt_map(sink)))
+
+
+def _at_sequence(node: Sequence, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
+    home = {name: position for position, child in enumerate(node.children) for name in statements(child)}
+    before = {id(child): p for p, child in enumerate(proven.children)} if isinstance(proven, Sequence) else {}
+    inside: dict[int, list[Pairs]] = {}
+    for pair in pairs:
+        first, second = home[pair.source], home[pair.sink]
+        if first == second:
+            inside.setdefault(first, []).append(pair)
+        elif first > second and not _kept(before, node.children[first], node.children[second]):
+            if not pair.map.is_empty():
+                why = f"the part with {pair.source} would run after the part with {pair.sink}"
+                yield Broken(pair.kind, pair.map, why, f"keep the part with {pair.source} first")
+    for position, own in inside.items():
+        child = node.children[position]
+        yield from broken(child, _counterpart(child, proven, before), tuple(own))
+
+
+def _kept(before: dict[int, int], first: Tree, second: Tree) -> bool:
+    """Whether both children stood in this relative order in the proven tree."""
+    return before.get(id(first), -1) > before.get(id(second), len(before)) >= 0
+
+
+def _counterpart(child: Tree, proven: Tree | None, before: dict[int, int]) -> Tree | None:
+    """The proven sequence's child that holds the same statements."""
+    if not isinstance(proven, Sequence):
+        return None
+    if id(child) in before:
+        return child
+    own = set(statements(child))
+    return next((other for other in proven.children if set(statements(other)) == own), None)

@@ -1,0 +1,138 @@
+"""Is a contracted buffer big enough? The theorem, then its check, then the buffer's geometry.
+
+    A temporary T kept in a buffer of one iteration of loop L is safe iff every flow pair through T has both its ends
+    in the same iteration of L (all dates from the root down to L agree), and, where each thread has a buffer of its
+    own, in the same thread.
+
+    for i: S[i]: t[i] = …;  R[i]: … t[i]      flow { S[i] -> R[i] } agrees on i: t may be one scalar
+    for i: S[i]: t[i] = …;  R[i]: … t[i-1]    flow { S[i] -> R[i+1] } does not: refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import islpy as isl
+
+from polyfuse.analysis.legality import Broken
+from polyfuse.ir.dependences import Pairs
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Buffer, Loop, Tree, loops, loops_around, path_to, statements
+from polyfuse.sets import OUT
+
+THREADS = ("thread.x", "thread.y", "thread.z")
+BLOCKS = ("block.x", "block.y", "block.z")
+PRIVATE = ("local", "register")
+"""Memories of which every thread has its own."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where a buffer lies: element e of the tensor is at e - corner(dates of the loops around), inside `shape`."""
+
+    buffer: Buffer
+    loop: Loop
+    shape: tuple[int, ...]
+    corner: tuple[isl.PwAff, ...]
+    prefix: Mapping[str, isl.MultiPwAff]
+
+
+def buffers_of(tree: Tree) -> Iterator[tuple[Loop, Buffer]]:
+    """Every buffer with the loop it hangs on, outer first."""
+    return ((loop, buffer) for loop in loops(tree) for buffer in loop.buffers)
+
+
+def unsafe_buffer(nest: Nest, tree: Tree) -> Broken | None:
+    """The first flow that a contracted buffer would lose; None if all are safe."""
+    for loop, buffer in buffers_of(tree):
+        for pair in nest.flow_through(buffer.tensor):
+            lost = _lost(tree, loop, buffer, pair)
+            if lost is not None:
+                return lost
+    return None
+
+
+def _lost(tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Broken | None:
+    inside = statements(loop)
+    why = f"{buffer.tensor} is kept in a {buffer.memory} buffer for one iteration of {loop.name} only"
+    remedy = f"promote {buffer.tensor} at a loop further out that holds both, or not at all"
+    if pair.source not in inside or pair.sink not in inside:
+        return Broken(pair.kind, pair.map, why, remedy)
+    kept = pair.map
+    around = path_to(tree, pair.source)
+    for node in around[: _position(around, loop) + 1]:
+        if isinstance(node, Loop):
+            kept = kept.intersect(node.date(pair.source).eq_map(node.date(pair.sink)))
+    if buffer.memory in PRIVATE:
+        ids = thread_ids(tree, pair.source), thread_ids(tree, pair.sink)
+        for mine, other in zip(*ids, strict=True):
+            kept = kept.intersect(same_value(mine, other, pair.map))
+    lost = pair.map.subtract(kept)
+    return None if lost.is_empty() else Broken(pair.kind, lost, why, remedy)
+
+
+def _position(path: tuple[Tree, ...], node: Tree) -> int:
+    return next(p for p, other in enumerate(path) if other is node)
+
+
+def thread_ids(tree: Tree, statement: str) -> tuple[isl.PwAff | None, ...]:
+    """The thread (x, y, z) that runs each instance of a statement; None stands for thread 0."""
+    bound = {loop.bind: loop.date(statement) for loop in loops_around(tree, statement)}
+    return tuple(bound.get(axis) for axis in THREADS)
+
+
+def same_value(source: isl.PwAff | None, sink: isl.PwAff | None, pairs: isl.Map) -> isl.Map:
+    """The pairs of instances on which two functions agree; None is the constant 0."""
+    everything = isl.Map.universe(pairs.get_space())
+    if source is None and sink is None:
+        return everything
+    if source is None:
+        return everything.intersect_range(sink.zero_set())
+    if sink is None:
+        return everything.intersect_domain(source.zero_set())
+    return source.eq_map(sink)
+
+
+def prefix_of(tree: Tree, loop: Loop, statement: str) -> tuple[Loop, ...]:
+    """The loops from the root down to `loop`, which is one of them, around a statement."""
+    around = loops_around(tree, statement)
+    return around[: _position(around, loop) + 1]
+
+
+def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
+    """The bounding box of what one iteration of the loop touches of the tensor, as isl computes it.
+
+    The corner is a function of the loops' values; the shape holds for every iteration.
+    Raises ValueError if the box has no constant size.
+    """
+    touching = [nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors]
+    prefix = {s.name: _prefix_function(tree, loop, s.name, nest.domains[s.name]) for s in touching}
+    parts = [
+        access.map.intersect_domain(nest.domains[s.name]).apply_domain(prefix[s.name].as_map())
+        for s in touching
+        for access in s.accesses
+        if access.tensor == buffer.tensor
+    ]
+    touched = reduce(isl.Map.union, parts)
+    corner, shape = [], []
+    for d in range(touched.dim(OUT)):
+        low, high = touched.dim_min(d), touched.dim_max(d)
+        extent = high.sub(low).max_val()
+        if not extent.is_int():
+            raise ValueError(f"the part of {buffer.tensor} that one iteration of {loop.name} touches has no fixed size")
+        corner.append(low)
+        shape.append(int(extent.to_python()) + 1)
+    return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix)
+
+
+def _prefix_function(tree: Tree, loop: Loop, statement: str, domain: isl.Set) -> isl.MultiPwAff:
+    """The values of the loops from the root down to `loop`, as one function of a statement's instances."""
+    around = prefix_of(tree, loop, statement)
+    pieces = isl.PwAffList.alloc(domain.get_ctx(), len(around))
+    for outer in around:
+        pieces = pieces.add(outer.date(statement))
+    space = domain.get_space()
+    out = isl.Space.map_from_domain_and_range(space, space.params().add_dims(isl.dim_type.set, len(around)))
+    return isl.MultiPwAff.from_pw_aff_list(out, pieces).intersect_domain(domain)

@@ -1,0 +1,5 @@
+"""Schedules and their verbs, one family a file."""
+
+from polyfuse.schedule.schedule import VERBS, Schedule, Step
+
+__all__ = ["VERBS", "Schedule", "Step"]

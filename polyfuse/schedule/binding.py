@@ -1,0 +1,96 @@
+"""Verbs that say what runs a loop's values: bind, unroll, vectorize."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import islpy as isl
+
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Loop, Tree, loops, path_to, replace_node, statements
+from polyfuse.schedule.chains import loop_named, only_loop
+
+PLACES = ("cores", "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
+"""Where `bind` may put a loop's values."""
+
+MOST_UNROLLED = 64
+"""More copies of a body than this cost the compiler more than they gain."""
+
+
+def bind(nest: Nest, tree: Tree, statement: str | None, places: Mapping[str, str]) -> Tree:
+    """for i: S  ->  parallel for i over cores: S."""
+    for name, place in places.items():
+        if place not in PLACES:
+            raise InvalidSchedule(f"bind: {place!r} is no place; there are {', '.join(PLACES)}")
+        loop = only_loop(tree, name) if statement is None else loop_named(tree, statement, name)
+        _check_place(tree, loop, place)
+        tree = replace_node(tree, loop, replace(loop, bind=place))
+    return tree
+
+
+def _check_place(tree: Tree, loop: Loop, place: str) -> None:
+    if loop.bind is not None:
+        raise InvalidSchedule(f"bind: loop {loop.name} is already bound to {loop.bind}")
+    around = path_to(tree, statements(loop)[0])
+    relatives = [x for x in (*around, *loops(loop)) if isinstance(x, Loop) and x is not loop]
+    for other in relatives:
+        if other.bind == place:
+            raise InvalidSchedule(f"bind: loop {other.name} on the same path is already bound to {place}")
+        if other.bind is not None and {other.bind, place} & {"cores"} and other.bind in PLACES:
+            raise InvalidSchedule(f"bind: loop {other.name} is bound to {other.bind}; cores and a GPU's places do not mix")
+    outside = [x for x in around[: _place_of(around, loop)] if isinstance(x, Loop)]
+    if place.startswith("block") and any(x.bind is None or x.bind.startswith("thread") for x in outside):
+        names = ", ".join(x.name for x in outside if x.bind is None or x.bind.startswith("thread"))
+        raise InvalidSchedule(f"bind: a loop bound to {place} must be outermost, but {names} is around {loop.name}")
+
+
+def _place_of(around: tuple[Tree, ...], loop: Loop) -> int:
+    return next(p for p, node in enumerate(around) if node is loop)
+
+
+def unroll(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
+    """for i in 0, 1: S[i]  ->  S[0]; S[1]."""
+    found = _unbound(tree, statement, loop)
+    count = extent(nest, found)
+    if count is None or count > MOST_UNROLLED:
+        size = "no constant number of" if count is None else str(count)
+        raise InvalidSchedule(f"unroll: loop {loop} has {size} values, at most {MOST_UNROLLED} are unrolled; split it first")
+    return replace_node(tree, found, replace(found, bind="unroll"))
+
+
+def vectorize(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
+    """for j: S[j]  ->  S[0:n] on vector lanes; the loop must be innermost but for unrolled ones."""
+    found = _unbound(tree, statement, loop)
+    inner = [x.name for x in loops(found.body) if x.bind != "unroll"]
+    if inner:
+        raise InvalidSchedule(f"vectorize: {', '.join(inner)} lies inside {loop}; make {loop} innermost first")
+    return replace_node(tree, found, replace(found, bind="vector"))
+
+
+def _unbound(tree: Tree, statement: str, name: str) -> Loop:
+    loop = loop_named(tree, statement, name)
+    if loop.bind is not None:
+        raise InvalidSchedule(f"loop {name} is already bound to {loop.bind}")
+    return loop
+
+
+def extent(nest: Nest, loop: Loop) -> int | None:
+    """The number of values a loop runs through at most, over all its statements; None if it depends on sizes."""
+    low, high = [], []
+    for name, date in loop.dates:
+        inside = date.intersect_domain(nest.domains[name])
+        if nest.domains[name].is_empty():
+            continue
+        low.append(inside.min_val())
+        high.append(inside.max_val())
+    if not low:
+        return 0
+    if not all(value.is_int() for value in (*low, *high)):
+        return None
+    return max(_int(v) for v in high) - min(_int(v) for v in low) + 1
+
+
+def _int(value: isl.Val) -> int:
+    return int(value.to_python())

@@ -1,0 +1,241 @@
+"""Verbs that move statements between loops: fuse and distribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import (
+    Leaf,
+    Loop,
+    Sequence,
+    Tree,
+    loops_around,
+    path_to,
+    replace_node,
+    sequence,
+    statements,
+    with_children,
+)
+from polyfuse.schedule.chains import chain_from, fresh, loop_named
+from polyfuse.sets import OUT, dimension
+
+Dates = dict[str, isl.PwAff]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How a tree joins another's loops: its dates at each shared loop, and what is left of it inside them."""
+
+    shared: tuple[Dates, ...]
+    rest: Tree
+
+
+def distribute(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
+    """for i: { S; T }  ->  for i: S; for i: T."""
+    found = loop_named(tree, statement, loop)
+    if not isinstance(found.body, Sequence):
+        raise InvalidSchedule(f"distribute: the body of {loop} around {statement} is one part, there is nothing to take apart")
+    if found.buffers:
+        names = ", ".join(buffer.tensor for buffer in found.buffers)
+        raise InvalidSchedule(f"distribute: {names} is promoted at {loop}; distribute first, then promote")
+    parts = tuple(_only(found, child) for child in found.body.children)
+    return _flattened(replace_node(tree, found, Sequence(parts)))
+
+
+def _only(loop: Loop, child: Tree) -> Loop:
+    keep = set(statements(child))
+    return replace(loop, dates=tuple((n, d) for n, d in loop.dates if n in keep), body=child, barrier=False)
+
+
+def _flattened(tree: Tree) -> Tree:
+    """Sequences directly inside sequences merged into one."""
+    if isinstance(tree, Leaf):
+        return tree
+    parts = tuple(_flattened(c) for c in (tree.children if isinstance(tree, Sequence) else (tree.body,)))
+    if isinstance(tree, Sequence) and any(isinstance(part, Sequence) for part in parts):
+        return sequence(parts)
+    return with_children(tree, parts)
+
+
+def fusions(
+    nest: Nest, tree: Tree, first: str, second: str, at: str, shift: Mapping[str, int] | None
+) -> Iterator[Tree]:
+    """The trees in which the part with `second` joins the loops of `first` down to `at`, best alignment first."""
+    node, home, guest = _apart(tree, first, second)
+    shared = _loops_down_to(home, first, at)
+    places = [p for p, child in enumerate(node.children) if child is home or child is guest]
+    guest_last = node.children[places[1]] is guest
+    for alignment in _alignments(nest, home, guest, shared, guest_last, shift or {}):
+        merged = _joined(home, shared, alignment, guest_last)
+        for place in places:
+            parts = [c for c in node.children if c is not home and c is not guest]
+            parts.insert(place if place == places[0] else place - 1, merged)
+            yield _flattened(replace_node(tree, node, sequence(tuple(parts))))
+
+
+def _apart(tree: Tree, first: str, second: str) -> tuple[Sequence, Tree, Tree]:
+    """The sequence where two statements part, and its children that hold them."""
+    for name in (first, second):
+        if name not in statements(tree):
+            raise InvalidSchedule(f"no statement {name!r}; there are {', '.join(statements(tree))}")
+    if first == second:
+        raise InvalidSchedule(f"fuse: {first!r} is named twice")
+    shared = [a for a, b in zip(path_to(tree, first), path_to(tree, second), strict=False) if a is b]
+    node = shared[-1]
+    if not isinstance(node, Sequence):
+        raise InvalidSchedule(f"fuse: {first} and {second} do not part at a sequence")
+    home = next(child for child in node.children if first in statements(child))
+    guest = next(child for child in node.children if second in statements(child))
+    return node, home, guest
+
+
+def _loops_down_to(home: Tree, statement: str, at: str) -> tuple[Loop, ...]:
+    around = loops_around(home, statement)
+    names = [loop.name for loop in around]
+    if at not in names:
+        raise InvalidSchedule(f"fuse: no loop {at!r} to share around {statement}; there are {', '.join(names) or 'none'}")
+    return around[: names.index(at) + 1]
+
+
+def _alignments(
+    nest: Nest, home: Tree, guest: Tree, shared: tuple[Loop, ...], guest_last: bool, shift: Mapping[str, int]
+) -> Iterator[Alignment]:
+    """By the guest's own loops where these meet the dependences exactly or a shift is given; else by dependence."""
+    own = _own_loops(guest, shared, shift)
+    if own is not None and (shift or _meets(nest, shared, own, guest)):
+        yield own
+        return
+    derived = _derived(nest, home, guest, shared, guest_last)
+    if derived is not None:
+        yield derived
+    if own is not None:
+        yield own
+    if own is None and derived is None:
+        names = ", ".join(loop.name for loop in shared)
+        raise InvalidSchedule(
+            f"fuse: {', '.join(statements(guest))} has no loops of its own to match {names}, and no dependence on "
+            f"{', '.join(statements(home))} says where it belongs"
+        )
+
+
+def _own_loops(guest: Tree, shared: tuple[Loop, ...], shift: Mapping[str, int]) -> Alignment | None:
+    unknown = set(shift) - {loop.name for loop in shared}
+    if unknown:
+        raise InvalidSchedule(f"fuse: shift names {', '.join(sorted(unknown))}, the shared loops are {[x.name for x in shared]}")
+    chain = chain_from(guest) if isinstance(guest, Loop) else ()
+    if len(chain) < len(shared) or any(loop.bind or loop.buffers for loop in chain[: len(shared)]):
+        return None
+    dates = []
+    for mine, theirs in zip(chain, shared, strict=False):
+        amount = isl.Val(shift.get(theirs.name, 0))
+        dates.append({name: date.add_constant_val(amount) for name, date in mine.dates})
+    return Alignment(tuple(dates), chain[len(shared) - 1].body)
+
+
+def _meets(nest: Nest, shared: tuple[Loop, ...], own: Alignment, guest: Tree) -> bool:
+    """Whether every dependence between the two trees has distance 0 at every shared loop."""
+    inside = set(statements(guest))
+    outside = {name for name, _ in shared[0].dates}
+    for pair in nest.dependences().pairs:
+        if not ({pair.source, pair.sink} & inside and {pair.source, pair.sink} & outside):
+            continue
+        for loop, dates in zip(shared, own.shared, strict=True):
+            source = dates[pair.source] if pair.source in inside else loop.date(pair.source)
+            sink = dates[pair.sink] if pair.sink in inside else loop.date(pair.sink)
+            if not pair.map.is_subset(source.eq_map(sink)):
+                return False
+    return True
+
+
+def _derived(
+    nest: Nest, home: Tree, guest: Tree, shared: tuple[Loop, ...], guest_last: bool
+) -> Alignment | None:
+    """One statement placed by its dependences: after its last source, or before its first sink.
+
+    for i, j tiles: for k: mac;  for i: for j: relu   ->   relu[i, j] at tile (floor(i/64), floor(j/64))
+    """
+    names = statements(guest)
+    if len(names) != 1:
+        return None
+    name = names[0]
+    domain = nest.domains[name]
+    partner = next((n for n in reversed(statements(home)) if _linked(nest, n, name)), None)
+    if partner is None:
+        return None
+    loops = loops_around(home, partner)
+    placed = [_placed(nest, loop, partner, name, guest_last) for loop in loops]
+    if any(date is None or not domain.is_subset(date.domain()) for date in placed[: len(shared)]):
+        return None
+    inner: list[Loop] = []
+    taken = {loop.name for loop in shared}
+    for loop, date in zip(loops[len(shared) :], placed[len(shared) :], strict=True):
+        if date is not None and domain.is_subset(date.domain()) and not date.is_cst():
+            inner.append(Loop(fresh(loop.name, taken), ((name, date),), Leaf(name)))
+            taken.add(inner[-1].name)
+    fixed = [d for d in placed[: len(shared)] if d is not None]
+    rest: Tree = Leaf(name)
+    for loop in reversed(_completed(domain, name, fixed, inner, taken)):
+        rest = replace(loop, body=rest)
+    return Alignment(tuple({name: date} for date in fixed), rest)
+
+
+def _completed(
+    domain: isl.Set, name: str, fixed: list[isl.PwAff], inner: list[Loop], taken: set[str]
+) -> list[Loop]:
+    """The inner loops, with loops over the statement's own dimensions added until no two instances share a date."""
+    chosen = list(inner)
+    for d in range(domain.dim(isl.dim_type.set)):
+        if _injective(domain, [*fixed, *(x.date(name) for x in chosen)]):
+            break
+        own = fresh(domain.get_dim_name(isl.dim_type.set, d) or f"d{d}", taken)
+        taken.add(own)
+        chosen.append(Loop(own, ((name, dimension(domain, d)),), Leaf(name)))
+    return chosen
+
+
+def _injective(domain: isl.Set, dates: list[isl.PwAff]) -> bool:
+    together = isl.Map.from_domain_and_range(domain, domain)
+    for date in dates:
+        together = together.intersect(date.eq_map(date))
+    return bool(together.is_subset(isl.Map.identity(together.get_space())))
+
+
+def _linked(nest: Nest, first: str, second: str) -> bool:
+    return bool(nest.dependences().between(first, second))
+
+
+def _placed(nest: Nest, loop: Loop, partner: str, name: str, guest_last: bool) -> isl.PwAff | None:
+    """The loop's last value among a statement's sources in `partner`, or its first among its sinks."""
+    wanted = (partner, name) if guest_last else (name, partner)
+    found = None
+    for pair in nest.dependences().between(partner, name):
+        if (pair.source, pair.sink) == wanted:
+            to_partner = pair.map.reverse() if guest_last else pair.map
+            found = to_partner if found is None else found.union(to_partner)
+    if found is None:
+        return None
+    values = found.apply_range(loop.date(partner).as_map())
+    best = values.lexmax() if guest_last else values.lexmin()
+    date = isl.PwMultiAff.from_map(best)
+    return date.get_pw_aff(0).gist(nest.domains[name]) if date.dim(OUT) == 1 else None
+
+
+def _joined(home: Tree, shared: tuple[Loop, ...], alignment: Alignment, guest_last: bool) -> Tree:
+    """The home tree with the guest's dates at the shared loops and its rest at the end (or start) of the last body."""
+    last = shared[-1]
+    parts = (last.body, alignment.rest) if guest_last else (alignment.rest, last.body)
+    new: Tree = _extended(last, alignment.shared[-1], sequence(parts))
+    for position in range(len(shared) - 2, -1, -1):
+        outer, inner = shared[position], shared[position + 1]
+        body = replace_node(outer.body, inner, new)
+        new = _extended(outer, alignment.shared[position], body)
+    return replace_node(home, shared[0], new)
+
+
+def _extended(loop: Loop, dates: Dates, body: Tree) -> Loop:
+    return replace(loop, dates=(*loop.dates, *dates.items()), body=body)

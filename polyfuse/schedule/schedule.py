@@ -1,0 +1,275 @@
+"""Schedules: the order and placement of a nest's instances, made by checked verbs.
+
+    schedule ::= nest  tree  step*
+
+Every verb returns a new Schedule or raises IllegalSchedule with the dependence it would break. Three layers, as in
+Exo: the verb here takes arguments and records the step; a function of the same name in this package does the rewrite;
+polyfuse.analysis proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from polyfuse.analysis.legality import Broken, first_broken
+from polyfuse.analysis.storage import unsafe_buffer
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Loop, Tree, loops_around
+from polyfuse.ir.violation import Instance, Violation
+from polyfuse.schedule import binding, fusion, order, promotion, tiling
+from polyfuse.schedule.dump import tree_text, tree_to_c, tree_to_yaml
+from polyfuse.sets import first_pair, tuple_names
+
+Form = Literal["tree", "yaml", "c", "python"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One verb with its arguments."""
+
+    verb: str
+    args: tuple[object, ...]
+    options: tuple[tuple[str, object], ...]
+
+    def __str__(self) -> str:
+        parts = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.options)]
+        return f"{self.verb}({', '.join(parts)})"
+
+
+class Schedule:
+    """An order for a nest's statement instances. Immutable: every verb returns another Schedule.
+
+    >>> import polyfuse as pf
+    >>> nest = pf.lower(pf.nn.Sequential(pf.nn.Linear(8, 8), pf.nn.ReLU()), batch=4)
+    >>> s = pf.Schedule(nest).fuse("bias0", "relu0", at="j")
+    >>> print(s.trace())
+    s = pf.Schedule(nest)
+    s = s.fuse('bias0', 'relu0', at='j')
+    """
+
+    def __init__(self, nest: Nest) -> None:
+        self.source = nest
+        """The nest as it was given: what validation checks the finished schedule against."""
+        self.nest = nest
+        """The nest with the copy statements that `promote` added."""
+        self.tree: Tree = nest.order
+        """The order: loops, sequences, statements."""
+        self.steps: tuple[Step, ...] = ()
+        """The verbs that made this schedule, in order."""
+
+    # -- cutting loops -------------------------------------------------------------------------------------------
+
+    def tile(self, statement: str, **sizes: int) -> Schedule:
+        """Cut perfectly nested loops into tiles.
+
+        for i: for j: S  ->  for i (tiles): for j (tiles): for i_in: for j_in: S
+
+        `sizes` gives, for consecutive loops around the statement, the number of values per tile. The tile loop keeps
+        the name, the loop inside is called `i_in`. Raises IllegalSchedule if the loops are not permutable.
+        """
+        return self._do("tile", (statement,), sizes, lambda: tiling.tile(self.nest, self.tree, statement, sizes))
+
+    def split(self, statement: str, loop: str, size: int) -> Schedule:
+        """Cut one loop into blocks: for i: S  ->  for i (blocks of size): for i_in: S. Always legal."""
+        return self._do(
+            "split", (statement, loop, size), {}, lambda: tiling.split(self.nest, self.tree, statement, loop, size)
+        )
+
+    # -- order of iterations -------------------------------------------------------------------------------------
+
+    def interchange(self, statement: str, first: str, second: str) -> Schedule:
+        """Swap two perfectly nested loops: for i: for j: S  ->  for j: for i: S."""
+        return self._do(
+            "interchange",
+            (statement, first, second),
+            {},
+            lambda: order.interchange(self.nest, self.tree, statement, first, second),
+        )
+
+    def reorder(self, statement: str, *loops: str) -> Schedule:
+        """Give perfectly nested loops a new order, outermost first: for i: for j: for k  ->  for k: for i: for j."""
+        return self._do("reorder", (statement, *loops), {}, lambda: order.reorder(self.nest, self.tree, statement, loops))
+
+    def skew(self, statement: str, loop: str, by: str, factor: int = 1) -> Schedule:
+        """Run a loop's values later by a multiple of a loop around it: S[t, i] at i  ->  S[t, i] at i + factor*t."""
+        return self._do(
+            "skew",
+            (statement, loop),
+            {"by": by, "factor": factor},
+            lambda: order.skew(self.nest, self.tree, statement, loop, by, factor),
+        )
+
+    def shift(self, statement: str, loop: str, amount: int) -> Schedule:
+        """Run one statement `amount` iterations later than before: S at i, T at i  ->  S at i + amount, T at i."""
+        return self._do(
+            "shift", (statement, loop, amount), {}, lambda: order.shift(self.nest, self.tree, statement, loop, amount)
+        )
+
+    def reverse(self, statement: str, loop: str) -> Schedule:
+        """Run a loop backwards: for i = 0 … n-1: S[i]  ->  S[n-1], …, S[0]."""
+        return self._do("reverse", (statement, loop), {}, lambda: order.reverse(self.nest, self.tree, statement, loop))
+
+    # -- moving statements between loops -------------------------------------------------------------------------
+
+    def fuse(self, first: str, second: str, at: str, shift: Mapping[str, int] | None = None) -> Schedule:
+        """Run the part with `second` inside the loops of `first`, down to and including loop `at`.
+
+        for i: for j: S;  for i: for j: T  ->  for i: { for j: S; for j: T }      (at="i")
+
+        Where the two loop nests do not match as they stand, `second` is placed by its dependences: in the tile that
+        computes its last operand (or before the first use of its result). `shift` moves it by constants, by loop.
+        """
+        options: dict[str, object] = {"at": at} | ({"shift": dict(shift)} if shift else {})
+        trees = fusion.fusions(self.nest, self.tree, first, second, at, shift)
+        refused: Broken | None = None
+        for tree in trees:
+            found = self._proof(self.nest, tree)
+            if found is None:
+                return self._with("fuse", (first, second), options, self.nest, tree)
+            refused = refused or found
+        assert refused is not None, "fusions yields a tree or raises"
+        raise IllegalSchedule(self._violation("fuse", (first, second), options, refused))
+
+    def distribute(self, statement: str, loop: str) -> Schedule:
+        """Give each part of a loop's body a loop of its own: for i: { S; T }  ->  for i: S; for i: T."""
+        return self._do(
+            "distribute", (statement, loop), {}, lambda: fusion.distribute(self.nest, self.tree, statement, loop)
+        )
+
+    # -- placement -----------------------------------------------------------------------------------------------
+
+    def bind(self, statement: str | None = None, **places: str) -> Schedule:
+        """Run a loop's values at once: on "cores", or a GPU's "block.x", "thread.y", ….
+
+        for i: S  ->  parallel for i over cores: S
+
+        Without a statement each loop name must be the only one of its name.
+        """
+        args = () if statement is None else (statement,)
+        return self._do("bind", args, places, lambda: binding.bind(self.nest, self.tree, statement, places))
+
+    def unroll(self, statement: str, loop: str) -> Schedule:
+        """Write a loop's iterations out: for i in 0, 1: S[i]  ->  S[0]; S[1]. At most 64 values."""
+        return self._do("unroll", (statement, loop), {}, lambda: binding.unroll(self.nest, self.tree, statement, loop))
+
+    def vectorize(self, statement: str, loop: str) -> Schedule:
+        """Run an innermost loop on vector lanes: for j: S[j]  ->  S[0:n]. It may carry reductions, nothing else."""
+        return self._do(
+            "vectorize", (statement, loop), {}, lambda: binding.vectorize(self.nest, self.tree, statement, loop)
+        )
+
+    def promote(self, tensor: str, statement: str, at: str, memory: str = "local") -> Schedule:
+        """Keep what one iteration of a loop touches of a tensor in a memory of its own.
+
+        for i: { t[i] = …; … = t[i] }  ->  for i: { scalar t; t = …; … = t }               a temporary: contracted
+        for k: … = x[i, k]             ->  for k: { copy x[tile] to shared; … = shared }    only read: copied in
+
+        `memory` is "local" (of a core or a thread), "register" (of a thread) or "shared" (of a block).
+        """
+        options: dict[str, object] = {"at": at, "memory": memory}
+        done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory)
+        return self._checked("promote", (tensor, statement), options, done.nest, done.tree)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def why_not(self, verb: str, *args: object, **options: object) -> Violation | None:
+        """What forbids a step, without taking it; None if it is legal.
+
+        >>> # schedule.why_not("fuse", "mac0", "mac1", at="j") -> Violation(...)
+        """
+        if verb not in VERBS:
+            raise InvalidSchedule(f"no verb {verb!r}; there are {', '.join(VERBS)}")
+        try:
+            getattr(self, verb)(*args, **options)
+        except IllegalSchedule as refused:
+            return refused.violation
+        return None
+
+    def loops(self, statement: str) -> tuple[Loop, ...]:
+        """The loops around a statement, outermost first."""
+        return loops_around(self.tree, statement)
+
+    def trace(self) -> str:
+        """Python that makes the same schedule again from the same nest."""
+        return "\n".join(["s = pf.Schedule(nest)", *(f"s = s.{step}" for step in self.steps)])
+
+    def dump(self, form: Form = "tree") -> str:
+        """The schedule as text: "tree" (ours), "yaml" (isl's schedule tree), "c" (the loops), "python" (the trace)."""
+        match form:
+            case "tree":
+                return tree_text(self.nest, self.tree)
+            case "yaml":
+                return tree_to_yaml(self.nest, self.tree)
+            case "c":
+                return tree_to_c(self.nest, self.tree)
+            case "python":
+                return self.trace()
+        raise InvalidSchedule(f"no form {form!r}; there are tree, yaml, c, python")
+
+    def __str__(self) -> str:
+        return self.dump("tree")
+
+    # -- how a step is taken -------------------------------------------------------------------------------------
+
+    def _do(
+        self, verb: str, args: tuple[object, ...], options: Mapping[str, object], rewrite: Callable[[], Tree]
+    ) -> Schedule:
+        return self._checked(verb, args, options, self.nest, rewrite())
+
+    def _checked(
+        self, verb: str, args: tuple[object, ...], options: Mapping[str, object], nest: Nest, tree: Tree
+    ) -> Schedule:
+        broken = self._proof(nest, tree)
+        if broken is not None:
+            raise IllegalSchedule(self._violation(verb, args, options, broken))
+        return self._with(verb, args, options, nest, tree)
+
+    def _proof(self, nest: Nest, tree: Tree) -> Broken | None:
+        proven = self.tree if nest is self.nest else None
+        return first_broken(tree, nest.dependences().pairs, proven) or unsafe_buffer(nest, tree)
+
+    def _with(
+        self, verb: str, args: tuple[object, ...], options: Mapping[str, object], nest: Nest, tree: Tree
+    ) -> Schedule:
+        new = object.__new__(Schedule)
+        new.source, new.nest, new.tree = self.source, nest, tree
+        new.steps = (*self.steps, Step(verb, args, tuple(options.items())))
+        return new
+
+    def _violation(
+        self, verb: str, args: tuple[object, ...], options: Mapping[str, object], broken: Broken
+    ) -> Violation:
+        found = first_pair(broken.pairs)
+        assert found is not None, "a broken dependence has a pair"
+        sizes, source, sink = found
+        first, second = tuple_names(broken.pairs)
+        return Violation(
+            verb=str(Step(verb, args, tuple(options.items()))),
+            kind=broken.kind,
+            source=Instance(first, source),
+            sink=Instance(second, sink),
+            why=broken.why,
+            remedy=broken.remedy,
+            sizes=sizes,
+        )
+
+
+VERBS = (
+    "tile",
+    "split",
+    "interchange",
+    "reorder",
+    "skew",
+    "shift",
+    "reverse",
+    "fuse",
+    "distribute",
+    "bind",
+    "unroll",
+    "vectorize",
+    "promote",
+)
+"""Every verb a Schedule has."""
