@@ -1,0 +1,131 @@
+"""A CUDA kernel on numba's own simulator: one Python thread for each GPU thread, so barriers really block.
+
+A second opinion on `lockstep` for tiny sizes, about 1e5 multiply-adds a second: scheduling and barriers are the
+simulator's, statements are executed by Python itself. It runs in this process, sets no environment variable, and
+leaves `numba.cuda` the real one. It finds a race only if the threads happen to run in an order that shows it,
+and takes a negative index as Python does. Needs the extra `polyfuse[cuda]`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from threading import Lock, current_thread
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.codegen import lockstep_values as values
+from polyfuse.codegen.lockstep_memory import BarrierError, poison
+from polyfuse.codegen.lockstep_subset import CONSTANTS, UNARY_MATH
+from polyfuse.errors import TargetUnavailable
+
+
+def simulate(
+    source: str, name: str, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any]
+) -> None:
+    """Runs kernel `name` of `source` as `lockstep.run` does: flat NumPy arrays, changed in place, and numbers.
+
+    Raises what a thread raises (IndexError past an array's end), BarrierError if a block's threads pass unlike
+    numbers of barriers, and TargetUnavailable where the extra is missing.
+    """
+    try:
+        from numba.cuda.simulator.kernel import BlockManager
+    except ImportError as error:
+        message = f"the CUDA simulator needs {error.name}: pip install polyfuse[cuda]"
+        raise TargetUnavailable(message) from error
+    blocks, threads = _extent(grid), _extent(block)
+    namespace = _names()
+    exec(compile(source, f"<simulated kernel {name}>", "exec"), namespace)
+    for point in np.ndindex(*blocks):
+        device = _Device(blocks, threads)
+        # A kernel launched by the simulator's own decorator would share one memory among all blocks.
+        namespace["cuda"] = device
+        BlockManager(partial(_quietly, namespace[name]), blocks, threads, False).run(point, *args)
+        device.check_barriers(name)
+
+
+class _Device:
+    """What a kernel knows as `cuda` while one block runs."""
+
+    def __init__(self, blocks: tuple[int, ...], threads: tuple[int, ...]) -> None:
+        self.gridDim = SimpleNamespace(**dict(zip("xyz", blocks, strict=True)))
+        self.blockDim = SimpleNamespace(**dict(zip("xyz", threads, strict=True)))
+        self.shared = _Arrays(per_thread=False)
+        self.local = _Arrays(per_thread=True)
+        self.passed: Counter[tuple[int, ...]] = Counter(dict.fromkeys(np.ndindex(*threads), 0))
+
+    @property
+    def threadIdx(self) -> Any:
+        return _thread().threadIdx
+
+    @property
+    def blockIdx(self) -> Any:
+        return _thread().blockIdx
+
+    def syncthreads(self) -> None:
+        self.passed[tuple(self.threadIdx)] += 1
+        _thread().syncthreads()
+
+    def check_barriers(self, name: str) -> None:
+        # The simulator lets the others go when a thread ends; a GPU may hang.
+        (most, high), (least, low) = self.passed.most_common()[0], self.passed.most_common()[-1]
+        if high != low:
+            raise BarrierError(f"in {name!r}, thread {most} passes {high} barriers and thread {least} {low}")
+
+
+class _Arrays:
+    """`cuda.shared` (one array a call site, for all threads of the block) or `cuda.local` (one a call)."""
+
+    def __init__(self, per_thread: bool) -> None:
+        self.per_thread = per_thread
+        self.made: dict[int, npt.NDArray[Any]] = {}
+        self.lock = Lock()
+
+    def array(self, shape: int | tuple[int, ...], dtype: type[np.generic]) -> npt.NDArray[Any]:
+        fresh = partial(np.full, shape, poison(np.dtype(dtype).name), dtype)
+        if self.per_thread:
+            return fresh()
+        # The place in the bytecode, not the line: two arrays declared on one line stay two.
+        site = sys._getframe(1).f_lasti
+        with self.lock:
+            if site not in self.made:
+                self.made[site] = fresh()
+            return self.made[site]
+
+
+def _thread() -> Any:
+    # The simulator's thread object carries the indices and the barrier.
+    return current_thread()
+
+
+def _names() -> dict[str, Any]:
+    """The names a kernel may use besides `cuda`, with the GPU's result types and treatment of NaN."""
+    functions = {f: partial(_math, f) for f in (*UNARY_MATH, "pow")}
+    constants = {c: getattr(np, c) for c in CONSTANTS}
+    casts = {dtype: getattr(np, dtype) for dtype in ("float32", "float64", "int32", "int64")}
+    extrema = {"min": partial(_extremum, np.fmin), "max": partial(_extremum, np.fmax)}
+    return {"math": SimpleNamespace(**functions, **constants), **casts, **extrema}
+
+
+def _math(function: str, *arguments: Any) -> Any:
+    return values.call(f"math.{function}", [np.asarray(a)[()] for a in arguments])
+
+
+def _extremum(choose: Callable[[Any, Any], Any], *arguments: Any) -> Any:
+    return reduce(choose, arguments)
+
+
+def _quietly(kernel: Callable[..., None], *args: Any) -> None:
+    # Per thread: NumPy's error state does not reach a new thread. The GPU does not report overflow either.
+    with np.errstate(all="ignore"):
+        kernel(*args)
+
+
+def _extent(given: int | Sequence[int]) -> tuple[int, ...]:
+    numbers = (given,) if isinstance(given, int) else tuple(given)
+    return (*numbers, 1, 1)[:3]
