@@ -28,8 +28,12 @@ def body_text(statement: Statement) -> str:
         text = str(statement.reads[symbol.position]) if isinstance(symbol, scalar.Read) else symbol.name
         return ast.Name(text)
 
-    dialect = Dialect(leaf, lambda value: ast.Constant(value), call)
+    dialect = Dialect(leaf, _number, call)
     return f"{statement.write} {statement.op} {ast.unparse(to_ast(statement.body, dialect))}"
+
+
+def _number(value: float) -> ast.expr:
+    return ast.Name("inf") if value == float("inf") else ast.Constant(value)
 
 
 def statement_text(statement: Statement) -> str:

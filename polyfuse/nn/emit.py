@@ -1,0 +1,94 @@
+"""Writing statements: what a layer's operation uses to add tensors and statements to a growing nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import DType, Role, Statement, Tensor, statement
+
+DIMS = "ijklmnpqrstuv"
+"""Names of loop dimensions, outermost first."""
+
+Shape = tuple[int, ...]
+Array = np.ndarray[Any, Any]
+
+
+def dims(rank: int) -> tuple[str, ...]:
+    """Names for `rank` loop dimensions.
+
+    >>> dims(3)
+    ('i', 'j', 'k')
+    """
+    if rank > len(DIMS):
+        raise BadArgument(f"an operation over {rank} dimensions; polyfuse.nn has names for {len(DIMS)}")
+    return tuple(DIMS[:rank])
+
+
+def element(tensor: Tensor, subscripts: Iterable[str]) -> str:
+    """One element as text: "x[i, j]", or "x" of a tensor without dimensions."""
+    inner = ", ".join(subscripts)
+    return f"{tensor.name}[{inner}]" if inner else tensor.name
+
+
+def extents(tensor: Tensor) -> Shape:
+    """A tensor's shape as numbers (layers have no symbolic sizes)."""
+    return tuple(int(size) for size in tensor.shape)
+
+
+@dataclass
+class Emitter:
+    """A nest under construction: its tensors, statements and constants so far.
+
+    Everything one operation adds carries one number n, free for each of its names: "zero0", "mac0", "bias0".
+    """
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    statements: list[Statement] = field(default_factory=list)
+    constants: dict[str, Array] = field(default_factory=dict)
+    _next: dict[str, int] = field(default_factory=dict)
+    _constant_names: dict[int, str] = field(default_factory=dict)
+
+    def number(self, stems: Iterable[str]) -> int:
+        """The smallest number not yet given to any of these names; it is taken for all of them."""
+        every = tuple(stems)
+        n = max((self._next.get(stem, 0) for stem in every), default=0)
+        while any(f"{stem}{n}" in self.tensors for stem in every):
+            n += 1
+        self._next.update(dict.fromkeys(every, n + 1))
+        return n
+
+    def tensor(self, name: str, shape: Shape, dtype: DType, role: Role) -> Tensor:
+        """A new tensor of exactly this name; the name must be free."""
+        if name in self.tensors:
+            raise BadArgument(f"two tensors would be named {name!r}; give the input another name")
+        self.tensors[name] = Tensor(name, shape, dtype, role)
+        return self.tensors[name]
+
+    def temporary(self, stem: str, n: int, shape: Shape, dtype: DType) -> Tensor:
+        """A new temporary named stem + n, or with the next number that is free."""
+        return self.tensor(self._free(stem, n), shape, dtype, "temporary")
+
+    def constant(self, array: Array, dtype: DType, stem: str, n: int) -> Tensor:
+        """The tensor of role constant for this very array: the one it already has, or a new one."""
+        known = self._constant_names.get(id(array))
+        if known is not None:
+            return self.tensors[known]
+        name = self._free(stem, n)
+        self._constant_names[id(array)] = name
+        self.constants[name] = array
+        return self.tensor(name, array.shape, dtype, "constant")
+
+    def assign(self, name: str, domain: Mapping[str, int], text: str) -> None:
+        """A new statement over the box 0 <= dim < extent."""
+        bounds = " and ".join(f"0 <= {dim} < {extent}" for dim, extent in domain.items()) or "1 = 1"
+        self.statements.append(statement(f"{{ {name}[{', '.join(domain)}] : {bounds} }}", text))
+
+    def _free(self, stem: str, n: int) -> str:
+        while f"{stem}{n}" in self.tensors:
+            n += 1
+        return f"{stem}{n}"

@@ -1,0 +1,189 @@
+"""Functions on values: each makes one node of the graph. Shapes and element types are checked here, by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.nn.emit import Array
+from polyfuse.nn.graph import Operand, Value, apply, as_value, pointwise
+from polyfuse.nn.normalize import LayerNorm as LayerNormOperation
+from polyfuse.nn.normalize import LogSoftmax as LogSoftmaxOperation
+from polyfuse.nn.normalize import Softmax as SoftmaxOperation
+from polyfuse.nn.operations import Linear as LinearOperation
+from polyfuse.nn.operations import Reduce
+
+if TYPE_CHECKING:
+    from polyfuse.nn.layers import Linear
+
+Axes = int | Sequence[int] | None
+
+
+def add(x: Operand, y: Operand) -> Value:
+    """`x + y`, broadcast as in NumPy. Statement add, tensor a."""
+    return pointwise("add", "{0} + {1}", x, y)
+
+
+def subtract(x: Operand, y: Operand) -> Value:
+    """`x - y`, broadcast as in NumPy. Statement sub, tensor a."""
+    return pointwise("sub", "{0} - {1}", x, y)
+
+
+def multiply(x: Operand, y: Operand) -> Value:
+    """`x * y`, broadcast as in NumPy. Statement mul, tensor a."""
+    return pointwise("mul", "{0} * {1}", x, y)
+
+
+def divide(x: Operand, y: Operand) -> Value:
+    """`x / y`, broadcast as in NumPy. Statement div, tensor a."""
+    return pointwise("div", "{0} / {1}", x, y)
+
+
+def maximum(x: Operand, y: Operand) -> Value:
+    """The larger element, NaN if either is. Statement maximum, tensor a."""
+    return pointwise("maximum", "max({0}, {1})", x, y)
+
+
+def minimum(x: Operand, y: Operand) -> Value:
+    """The smaller element, NaN if either is. Statement minimum, tensor a."""
+    return pointwise("minimum", "min({0}, {1})", x, y)
+
+
+def exp(x: Value) -> Value:
+    """`e ** x`. Statement exp, tensor a."""
+    return pointwise("exp", "exp({0})", x)
+
+
+def log(x: Value) -> Value:
+    """The natural logarithm. Statement log, tensor a."""
+    return pointwise("log", "log({0})", x)
+
+
+def sqrt(x: Value) -> Value:
+    """The square root. Statement sqrt, tensor a."""
+    return pointwise("sqrt", "sqrt({0})", x)
+
+
+def relu(x: Value) -> Value:
+    """max(x, 0); NaN stays NaN. Statement relu, tensor a."""
+    return pointwise("relu", "max({0}, 0)", x)
+
+
+def leaky_relu(x: Value, slope: float = 0.01) -> Value:
+    """`x where x > 0, else slope * x`. Statement leaky_relu, tensor a."""
+    return pointwise("leaky_relu", f"where({{0}} > 0, {{0}}, {float(slope)!r} * {{0}})", x)
+
+
+def tanh(x: Value) -> Value:
+    """The hyperbolic tangent. Statement tanh, tensor a."""
+    return pointwise("tanh", "tanh({0})", x)
+
+
+def sigmoid(x: Value) -> Value:
+    """1 / (1 + exp(-x)). Statement sigmoid, tensor a."""
+    return pointwise("sigmoid", "1.0 / (1.0 + exp(-{0}))", x)
+
+
+def silu(x: Value) -> Value:
+    """`x / (1 + exp(-x))`, also called swish. Statement silu, tensor a."""
+    return pointwise("silu", "{0} / (1.0 + exp(-{0}))", x)
+
+
+def gelu(x: Value, approximate: Literal["none", "tanh"] = "none") -> Value:
+    """`x * P(standard normal <= x)`, exact by erf or by tanh. Statement gelu, tensor a.
+
+    Hendrycks and Gimpel, Gaussian Error Linear Units (2016), section 2. BadArgument for another `approximate`.
+    """
+    if approximate == "none":
+        return pointwise("gelu", f"0.5 * {{0}} * (1.0 + erf({{0}} * {math.sqrt(0.5)!r}))", x)
+    if approximate == "tanh":
+        inner = f"{math.sqrt(2 / math.pi)!r} * ({{0}} + 0.044715 * {{0}} * {{0}} * {{0}})"
+        return pointwise("gelu", f"0.5 * {{0}} * (1.0 + tanh({inner}))", x)
+    raise BadArgument(f"gelu: approximate is {approximate!r}, expected 'none' or 'tanh'")
+
+
+def linear(x: Value, weight: Linear | Array | Value, bias: Array | Value | None = None) -> Value:
+    """`x @ weight + bias`: x (…, K), weight (K, N) or a Linear layer, bias (N,) or None; the result is (…, N).
+
+    Statements zero, mac, bias; tensors w, b, y (the product), z (with bias).
+    """
+    if not isinstance(weight, np.ndarray | Value):
+        if bias is not None:
+            raise BadArgument(
+                "linear: a layer brings its own bias; give the layer alone, or weight and bias arrays"
+            )
+        return weight.forward(x)
+    operands = [x, as_value(weight, x.dtype)]
+    if bias is not None:
+        operands.append(as_value(bias, x.dtype))
+    return apply(LinearOperation(bias is not None), operands)
+
+
+def softmax(x: Value, axis: int = -1) -> Value:
+    """exp(x) / sum exp(x) along an axis, with the maximum subtracted first. Tensors m, e, s, p."""
+    return apply(SoftmaxOperation(axis_of("softmax", x, axis)), [x])
+
+
+def log_softmax(x: Value, axis: int = -1) -> Value:
+    """`x - log sum exp(x)` along an axis, with the maximum subtracted first. Tensors m, s, l, p."""
+    return apply(LogSoftmaxOperation(axis_of("log_softmax", x, axis)), [x])
+
+
+def layer_norm(
+    x: Value,
+    normalized_shape: int | Sequence[int],
+    gamma: Array | Value | None = None,
+    beta: Array | Value | None = None,
+    eps: float = 1e-5,
+) -> Value:
+    """(x - mean) / sqrt(var + eps) over the last axes, of this shape; then * gamma + beta, both or neither.
+
+    Tensors s, mu, q, r, h and, where affine, gamma, beta, o.
+    """
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if (gamma is None) != (beta is None):
+        raise BadArgument("layer_norm: gamma and beta come together; give both or neither")
+    parameters = [as_value(array, x.dtype) for array in (gamma, beta) if array is not None]
+    return apply(LayerNormOperation(shape, eps, bool(parameters)), [x, *parameters])
+
+
+def sum(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The sum over some axes (all of them if None). Statements sum_init, sum; tensor s."""
+    return apply(Reduce("sum", axes_of("sum", x, axis), keepdims), [x])
+
+
+def mean(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The mean over some axes (all of them if None). Statements meansum_init, meansum, mean; tensors s, mu."""
+    return apply(Reduce("mean", axes_of("mean", x, axis), keepdims), [x])
+
+
+def max(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The maximum over some axes (all of them if None). Statements max_init, max; tensor m."""
+    return apply(Reduce("max", axes_of("max", x, axis), keepdims), [x])
+
+
+def min(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The minimum over some axes (all of them if None). Statements min_init, min; tensor m."""
+    return apply(Reduce("min", axes_of("min", x, axis), keepdims), [x])
+
+
+def axis_of(operation: str, x: Value, axis: int) -> int:
+    """An axis counted from the left; BadArgument if x has no such axis."""
+    if not -x.rank <= axis < x.rank:
+        raise BadArgument(f"{operation}: axis {axis} of {x!r}, which has {x.rank} axes")
+    return axis % x.rank
+
+
+def axes_of(operation: str, x: Value, axis: Axes) -> tuple[int, ...]:
+    """Axes counted from the left, sorted; BadArgument if x has no such axis or one is named twice."""
+    if axis is None:
+        return tuple(range(x.rank))
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    found = tuple(sorted(axis_of(operation, x, a) for a in given))
+    if len(set(found)) < len(found):
+        raise BadArgument(f"{operation}: axes {given} of {x!r} name an axis twice")
+    return found

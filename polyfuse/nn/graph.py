@@ -1,0 +1,192 @@
+"""The functional form: values as nodes of a graph.
+
+    value ::= Input(name) | Constant(array) | operation(value*)
+
+A value is used any number of times; two values are the same only if they are the same object.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import islpy as isl
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import DType
+from polyfuse.nn.emit import DIMS, Array, Shape
+from polyfuse.nn.operations import Linear, Operation, Pointwise
+
+FLOATS: dict[str, DType] = {"float32": "float32", "float64": "float64"}
+"""The element types that layers compute in."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a call passes under this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Weights, known at compile time: a reference to the array, not a copy."""
+
+    array: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor that is not computed yet: an input, a constant, or an operation on other values.
+
+    + - * / and unary minus act element by element and broadcast as in NumPy, with values, arrays and numbers;
+    x @ w is the product with a matrix.
+    """
+
+    source: Input | Constant | Operation
+    operands: tuple[Value, ...]
+    shape: Shape
+    dtype: DType
+
+    __array_ufunc__ = None  # so that `array + value` asks the value
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def __add__(self, other: Operand) -> Value:
+        return pointwise("add", "{0} + {1}", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return pointwise("add", "{0} + {1}", other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return pointwise("sub", "{0} - {1}", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return pointwise("sub", "{0} - {1}", other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return pointwise("mul", "{0} * {1}", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return pointwise("mul", "{0} * {1}", other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return pointwise("div", "{0} / {1}", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return pointwise("div", "{0} / {1}", other, self)
+
+    def __matmul__(self, weight: Value | Array) -> Value:
+        return apply(Linear(bias=False), (self, as_value(weight, self.dtype)))
+
+    def __neg__(self) -> Value:
+        return pointwise("neg", "-{0}", self)
+
+    def __repr__(self) -> str:
+        match self.source:
+            case Input(name):
+                what = f"input {name}"
+            case Constant():
+                what = "constant"
+            case operation:
+                what = str(operation)
+        return f"<{what}: {self.dtype}{list(self.shape)}>"
+
+
+Operand = Value | Array | float
+
+
+def dtype_of(dtype: object) -> DType:
+    """The name of a floating-point type; BadArgument for any other."""
+    name = np.dtype(dtype).name  # type: ignore[call-overload]  # any spelling NumPy reads
+    if name not in FLOATS:
+        raise BadArgument(f"layers compute in {' or '.join(FLOATS)}, not in {name}")
+    return FLOATS[name]
+
+
+def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
+    """A tensor that a call will pass.
+
+    BadArgument if the name cannot stand in a statement (it must be an identifier, and neither a keyword of Python or
+    isl nor the name of a loop dimension) or the shape is not of sizes >= 0.
+    """
+    sizes = tuple(int(size) for size in shape)
+    if any(size < 0 for size in sizes):
+        raise BadArgument(f"input {name}: shape {sizes} has a negative size")
+    if not name.isidentifier() or keyword.iskeyword(name) or name in {*DIMS, "inf"} or not _readable(name):
+        raise BadArgument(f"input name {name!r} is not a free identifier; {name!r} + '_' or 'x' would do")
+    return Value(Input(name), (), sizes, dtype_of(dtype))
+
+
+def _readable(name: str) -> bool:
+    """Whether isl reads it as the name of a tuple."""
+    try:
+        isl.Set(f"{{ {name}[i] }}")
+    except isl.Error:
+        return False
+    return True
+
+
+def constant(array: Array) -> Value:
+    """A known array as a value; the nest will refer to this very array."""
+    return Value(Constant(array), (), tuple(array.shape), dtype_of(array.dtype))
+
+
+def apply(operation: Operation, operands: Sequence[Value]) -> Value:
+    """The value of an operation; BadArgument if shapes or element types do not go together."""
+    types = list(dict.fromkeys(value.dtype for value in operands))
+    if len(types) > 1:
+        given = ", ".join(repr(value) for value in operands)
+        raise BadArgument(f"element types {' and '.join(types)} do not go together: {given}")
+    shape = operation.shape([value.shape for value in operands])
+    return Value(operation, tuple(operands), shape, types[0])
+
+
+def pointwise(kind: str, text: str, *operands: Operand) -> Value:
+    """A scalar expression on broadcast operands; numbers become literals in the expression.
+
+    BadArgument if no operand is a Value.
+    """
+    dtype = next((value.dtype for value in operands if isinstance(value, Value)), None)
+    if dtype is None:
+        raise BadArgument(f"{kind} of {operands}: at least one operand must come from nn.input or a layer")
+    values: list[Value] = []
+    leaves: list[str] = []
+    for operand in operands:
+        if isinstance(operand, int | float | np.number) and math.isfinite(operand):
+            leaves.append(f"({float(operand)!r})" if operand < 0 else repr(float(operand)))
+            continue
+        leaves.append(f"{{{len(values)}}}")
+        values.append(as_value(operand, dtype))
+    return apply(Pointwise(kind, text.format(*leaves)), values)
+
+
+def as_value(operand: Operand, dtype: DType) -> Value:
+    """An operand as a value: arrays become constants; a number, an array without dimensions."""
+    if isinstance(operand, Value):
+        return operand
+    if isinstance(operand, np.ndarray):
+        return constant(operand)
+    if isinstance(operand, int | float | np.number):
+        return constant(np.array(operand, dtype))
+    raise BadArgument(f"{operand!r} is neither a value, an array nor a number")
+
+
+def in_order(outputs: Sequence[Value]) -> Iterator[Value]:
+    """Every value the outputs need, each once, operands first, left to right."""
+    seen: set[int] = set()
+    stack = [(value, False) for value in reversed(outputs)]
+    while stack:
+        value, ready = stack.pop()
+        if ready:
+            yield value
+        elif id(value) not in seen:
+            seen.add(id(value))
+            stack.append((value, True))
+            stack.extend((operand, False) for operand in reversed(value.operands))

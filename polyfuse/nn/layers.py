@@ -1,0 +1,240 @@
+"""Layers: modules that hold weights and apply functions to values.
+
+`nn.Linear(512, 10)(nn.input("x", (64, 512)))` is a value; nothing is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import DType
+from polyfuse.nn import functional
+from polyfuse.nn.emit import Array, Shape
+from polyfuse.nn.graph import Value, dtype_of
+
+
+class Module:
+    """A function from one value to one value, with weights. To write one: define `forward`."""
+
+    def forward(self, x: Value) -> Value:
+        """The layer's value for this input."""
+        raise NotImplementedError(f"{type(self).__name__} defines no forward(self, x)")
+
+    def __call__(self, x: Value) -> Value:
+        """`forward`, for values only; BadArgument for arrays, which a compiled nest takes."""
+        if not isinstance(x, Value):
+            raise BadArgument(
+                f"{type(self).__name__} was called with {type(x).__name__}, expected a value such as "
+                "nn.input('x', (64, 512)); to run on arrays: polyfuse.compile(polyfuse.lower(model, batch=…))"
+            )
+        return self.forward(x)
+
+    def children(self) -> Iterator[Module]:
+        """The modules this one is made of, in the order they were set."""
+        return (part for part in vars(self).values() if isinstance(part, Module))
+
+    @property
+    def in_features(self) -> Shape | None:
+        """The shape of one input, as the first layer that knows it says; None if none does."""
+        return next((shape for child in self.children() if (shape := child.in_features) is not None), None)
+
+    @property
+    def dtype(self) -> DType | None:
+        """The element type of the first weights found; None if there are none."""
+        return next((dtype for child in self.children() if (dtype := child.dtype) is not None), None)
+
+
+class Linear(Module):
+    """x @ weight + bias. `weight` is (in_features, out_features), `bias` (out_features,) or None.
+
+    Both are drawn uniformly from ±1/sqrt(in_features). The draw depends on the shape and `seed` alone: layers of one
+    shape are equal unless they get different seeds, or share one numpy Generator as their seed.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        dtype: str = "float32",
+        seed: int | np.random.Generator = 0,
+    ) -> None:
+        if in_features < 1 or out_features < 1:
+            raise BadArgument(f"Linear({in_features}, {out_features}): both sizes must be at least 1")
+        element = dtype_of(dtype)
+        sizes = (in_features, out_features)
+        draw = seed if isinstance(seed, np.random.Generator) else np.random.default_rng((seed, *sizes))
+        bound = 1 / np.sqrt(in_features)
+        self.weight: Array = draw.uniform(-bound, bound, sizes).astype(element)
+        self.bias: Array | None = draw.uniform(-bound, bound, out_features).astype(element) if bias else None
+
+    def forward(self, x: Value) -> Value:
+        """`x @ weight + bias`."""
+        return functional.linear(x, self.weight, self.bias)
+
+    @property
+    def in_features(self) -> Shape:
+        """The size the weight takes."""
+        return (int(self.weight.shape[0]),)
+
+    @property
+    def dtype(self) -> DType:
+        """The weight's."""
+        return dtype_of(self.weight.dtype)
+
+    def __repr__(self) -> str:
+        bias = "" if self.bias is not None else ", bias=False"
+        return f"Linear({self.weight.shape[0]}, {self.weight.shape[1]}{bias}, dtype={self.dtype!r})"
+
+
+class LayerNorm(Module):
+    """Layer normalisation over the last axes, of shape `normalized_shape`; gamma 1 and beta 0, if affine."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: str = "float32",
+    ) -> None:
+        self.normalized_shape = (
+            (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        )
+        if not self.normalized_shape or any(size < 1 for size in self.normalized_shape):
+            raise BadArgument(f"LayerNorm({normalized_shape}): at least one size, and all at least 1")
+        self.eps = eps
+        self.gamma: Array | None = np.ones(self.normalized_shape, dtype_of(dtype)) if affine else None
+        self.beta: Array | None = np.zeros(self.normalized_shape, dtype_of(dtype)) if affine else None
+
+    def forward(self, x: Value) -> Value:
+        """The normalised value."""
+        return functional.layer_norm(x, self.normalized_shape, self.gamma, self.beta, self.eps)
+
+    @property
+    def in_features(self) -> Shape:
+        """The normalized shape."""
+        return self.normalized_shape
+
+    @property
+    def dtype(self) -> DType | None:
+        """gamma's; None if not affine."""
+        return None if self.gamma is None else dtype_of(self.gamma.dtype)
+
+    def __repr__(self) -> str:
+        return f"LayerNorm({self.normalized_shape}, eps={self.eps}, affine={self.gamma is not None})"
+
+
+class Sequential(Module):
+    """Layers one after the other: Sequential(a, b)(x) is b(a(x))."""
+
+    def __init__(self, *layers: Module) -> None:
+        self.layers = layers
+
+    def forward(self, x: Value) -> Value:
+        """The last layer's value; x itself if there are no layers."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def children(self) -> Iterator[Module]:
+        """The layers."""
+        return iter(self.layers)
+
+    def __repr__(self) -> str:
+        return f"Sequential({', '.join(map(repr, self.layers))})"
+
+
+@dataclass(frozen=True)
+class Residual(Module):
+    """inner(x) + x."""
+
+    inner: Module
+
+    def forward(self, x: Value) -> Value:
+        """inner(x) + x."""
+        return functional.add(self.inner(x), x)
+
+
+@dataclass(frozen=True)
+class ReLU(Module):
+    """max(x, 0)."""
+
+    def forward(self, x: Value) -> Value:
+        """max(x, 0)."""
+        return functional.relu(x)
+
+
+@dataclass(frozen=True)
+class LeakyReLU(Module):
+    """x where x > 0, else slope * x."""
+
+    slope: float = 0.01
+
+    def forward(self, x: Value) -> Value:
+        """`x where x > 0, else slope * x`."""
+        return functional.leaky_relu(x, self.slope)
+
+
+@dataclass(frozen=True)
+class Tanh(Module):
+    """The hyperbolic tangent."""
+
+    def forward(self, x: Value) -> Value:
+        """tanh(x)."""
+        return functional.tanh(x)
+
+
+@dataclass(frozen=True)
+class Sigmoid(Module):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, x: Value) -> Value:
+        """1 / (1 + exp(-x))."""
+        return functional.sigmoid(x)
+
+
+@dataclass(frozen=True)
+class GELU(Module):
+    """x * P(standard normal <= x), exact ("none") or by the tanh formula ("tanh")."""
+
+    approximate: Literal["none", "tanh"] = "none"
+
+    def forward(self, x: Value) -> Value:
+        """The exact or the approximate value."""
+        return functional.gelu(x, self.approximate)
+
+
+@dataclass(frozen=True)
+class SiLU(Module):
+    """x / (1 + exp(-x))."""
+
+    def forward(self, x: Value) -> Value:
+        """`x / (1 + exp(-x))`."""
+        return functional.silu(x)
+
+
+@dataclass(frozen=True)
+class Softmax(Module):
+    """exp(x) / sum exp(x) along an axis."""
+
+    axis: int = -1
+
+    def forward(self, x: Value) -> Value:
+        """The probabilities along the axis."""
+        return functional.softmax(x, self.axis)
+
+
+@dataclass(frozen=True)
+class LogSoftmax(Module):
+    """The logarithm of softmax along an axis."""
+
+    axis: int = -1
+
+    def forward(self, x: Value) -> Value:
+        """The log probabilities along the axis."""
+        return functional.log_softmax(x, self.axis)

@@ -1,0 +1,137 @@
+"""Lowering: from layers or a graph of values to a nest. Nothing is decided here, and nothing is fused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Nest, Tensor
+from polyfuse.nn.emit import Array, Emitter
+from polyfuse.nn.graph import Constant, Input, Value, in_order, input
+from polyfuse.nn.layers import Module
+from polyfuse.nn.operations import Operation, Pointwise
+
+COPY = Pointwise("copy", "{0}")
+"""What makes an output out of a value that already has a tensor: an input, a constant, another output."""
+
+
+def lower(
+    model: Module | Value | Sequence[Value],
+    batch: int | Sequence[int] | None = None,
+    features: int | Sequence[int] | None = None,
+    dtype: str | None = None,
+    name: str | None = None,
+) -> Nest:
+    """The nest of a model, or of one or more output values.
+
+    For a model: `batch` is the size of the leading dimension, or the sizes of several, and 0 is a size like any other;
+    `features` is the shape of one input, which may be left out where a Linear or LayerNorm says it. The model's input
+    is the tensor x. For values: inputs keep their names, in the order in which the outputs, left to right, first need
+    them. The output is the tensor out, several are out0, out1, …
+
+    BadArgument where a shape or an element type is missing or does not fit.
+    """
+    if isinstance(model, Module):
+        x = model_input(model, batch, features, dtype)
+        return lower_values((model(x),), name or type(model).__name__.lower())
+    if not (batch is None and features is None and dtype is None):
+        raise BadArgument(
+            "batch, features and dtype are for models; the inputs of a graph of values have their shapes"
+        )
+    values = (model,) if isinstance(model, Value) else tuple(model)
+    if not values or not all(isinstance(value, Value) for value in values):
+        raise BadArgument(f"lower takes a model, a value, or a tuple of values; given {model!r}")
+    return lower_values(values, name or "graph")
+
+
+def named_constants(model: Module) -> dict[str, Array]:
+    """The model's arrays by the name they have in its nest: w0, b0, w1, … (the arrays themselves, not copies).
+
+    Change them in place, or give a compiled net others of the same shapes, by these names. A model that does not say
+    the shape of its input is asked by lower(model, …).constants instead; BadArgument says so.
+    """
+    return dict(lower(model, batch=1).constants)
+
+
+def model_input(
+    model: Module,
+    batch: int | Sequence[int] | None,
+    features: int | Sequence[int] | None,
+    dtype: str | None,
+) -> Value:
+    """The value a model is applied to: input x of shape (*batch, *features)."""
+    if batch is None:
+        raise BadArgument(
+            "lower(model) needs the batch: batch=64, batch=(8, 16), or batch=() for a single input"
+        )
+    shape = features if features is not None else model.in_features
+    if shape is None:
+        raise BadArgument(
+            f"no layer of {type(model).__name__} says the shape of its input: "
+            "give it, as in lower(model, batch=64, features=(512,))"
+        )
+    leading = (batch,) if isinstance(batch, int) else tuple(batch)
+    trailing = (shape,) if isinstance(shape, int) else tuple(shape)
+    return input("x", (*leading, *trailing), dtype or model.dtype or "float32")
+
+
+def lower_values(outputs: Sequence[Value], name: str) -> Nest:
+    """The nest that computes these values."""
+    to = Emitter()
+    every = list(in_order(outputs))
+    done: dict[int, Tensor] = {}
+    for value in every:
+        if isinstance(value.source, Input):
+            done[id(value)] = to.tensor(value.source.name, value.shape, value.dtype, "input")
+    names = ["out"] if len(outputs) == 1 else [f"out{k}" for k in range(len(outputs))]
+    targets = [to.tensor(out, v.shape, v.dtype, "output") for out, v in zip(names, outputs, strict=True)]
+    direct: dict[int, Tensor] = {}
+    for value, target in zip(outputs, targets, strict=True):
+        if isinstance(value.source, Operation):
+            direct.setdefault(id(value), target)
+    for value in every:
+        if isinstance(value.source, Operation):
+            done[id(value)] = emit(to, value, done, direct.get(id(value)))
+    for value, target in zip(outputs, targets, strict=True):
+        if direct.get(id(value)) is not target:
+            n = to.number(COPY.stems)
+            COPY.emit(to, n, operands_of(to, COPY, n, (value,), done), target)
+    return Nest.of(ordered_tensors(to), to.statements, constants=to.constants, name=name)
+
+
+def ordered_tensors(to: Emitter) -> list[Tensor]:
+    """Inputs, then the others as the statements first touch them, outputs last."""
+    inputs = [t for t in to.tensors.values() if t.role == "input"]
+    outputs = [t for t in to.tensors.values() if t.role == "output"]
+    touched = dict.fromkeys(access.tensor for s in to.statements for access in s.accesses)
+    return [
+        *inputs,
+        *(to.tensors[t] for t in touched if to.tensors[t].role not in ("input", "output")),
+        *outputs,
+    ]
+
+
+def emit(to: Emitter, value: Value, done: dict[int, Tensor], out: Tensor | None) -> Tensor:
+    """Add the statements of one operation; the tensor that holds its value is `out`, or a new temporary."""
+    operation = value.source
+    assert isinstance(operation, Operation)
+    n = to.number(operation.stems)
+    operands = operands_of(to, operation, n, value.operands, done)
+    target = out if out is not None else to.temporary(operation.result, n, value.shape, value.dtype)
+    operation.emit(to, n, operands, target)
+    return target
+
+
+def operands_of(
+    to: Emitter, operation: Operation, n: int, values: Sequence[Value], done: dict[int, Tensor]
+) -> list[Tensor]:
+    """The operands' tensors; constants get theirs here, named by what they are to the operation."""
+    found = []
+    for position, value in enumerate(values):
+        if isinstance(value.source, Constant):
+            stems = operation.operand_stems
+            stem = stems[position] if position < len(stems) else "c"
+            found.append(to.constant(value.source.array, value.dtype, stem, n))
+        else:
+            found.append(done[id(value)])
+    return found

@@ -1,0 +1,148 @@
+"""Operations that normalise along axes: softmax, log-softmax, layer normalisation; in their stable forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Tensor
+from polyfuse.nn.emit import Emitter, Shape, dims, element, extents
+from polyfuse.nn.operations import Operation, fold, kept
+
+
+@dataclass(frozen=True)
+class Softmax(Operation):
+    """exp(x - max x) / sum exp(x - max x) along one axis (counted from the left)."""
+
+    axis: int
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """rowmax: m; exp: e; rowsum: s; div: p = e / s."""
+        return ("rowmax_init", "rowmax", "exp", "rowsum_init", "rowsum", "div")
+
+    @property
+    def result(self) -> str:
+        """Probabilities."""
+        return "p"
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The operand's shape."""
+        return shapes[0]
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """Row maximum, exponentials, their sum, the quotient."""
+        (x,) = operands
+        every = dims(x.rank)
+        domain = dict(zip(every, extents(x), strict=True))
+        outside, row = kept(extents(x), (self.axis,), keepdims=False)
+        small = tuple(outside.values())
+        m = to.temporary("m", n, small, out.dtype)
+        e = to.temporary("e", n, extents(x), out.dtype)
+        s = to.temporary("s", n, small, out.dtype)
+        fold(to, (f"rowmax_init{n}", f"rowmax{n}"), "max=", x, (self.axis,), m, "{0}")
+        to.assign(f"exp{n}", domain, f"{element(e, every)} = exp({element(x, every)} - {element(m, row)})")
+        fold(to, (f"rowsum_init{n}", f"rowsum{n}"), "+=", e, (self.axis,), s, "{0}")
+        to.assign(f"div{n}", domain, f"{element(out, every)} = {element(e, every)} / {element(s, row)}")
+
+
+@dataclass(frozen=True)
+class LogSoftmax(Operation):
+    """(x - max x) - log sum exp(x - max x) along one axis (counted from the left)."""
+
+    axis: int
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """rowmax: m; rowsum: s += exp(x - m); logsum: l = log(s); shift: p = (x - m) - l."""
+        return ("rowmax_init", "rowmax", "rowsum_init", "rowsum", "logsum", "shift")
+
+    @property
+    def result(self) -> str:
+        """Log probabilities."""
+        return "p"
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The operand's shape."""
+        return shapes[0]
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """Row maximum, the sum of exponentials, its logarithm, the difference."""
+        (x,) = operands
+        every = dims(x.rank)
+        domain = dict(zip(every, extents(x), strict=True))
+        outside, row = kept(extents(x), (self.axis,), keepdims=False)
+        m, s, l_ = (to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in ("m", "s", "l"))
+        fold(to, (f"rowmax_init{n}", f"rowmax{n}"), "max=", x, (self.axis,), m, "{0}")
+        fold(to, (f"rowsum_init{n}", f"rowsum{n}"), "+=", x, (self.axis,), s, "exp({0} - {1})", others=(m,))
+        to.assign(f"logsum{n}", outside, f"{element(l_, row)} = log({element(s, row)})")
+        value = f"({element(x, every)} - {element(m, row)}) - {element(l_, row)}"
+        to.assign(f"shift{n}", domain, f"{element(out, every)} = {value}")
+
+
+@dataclass(frozen=True)
+class LayerNorm(Operation):
+    """(x - mean) / sqrt(variance + eps) over the last axes, then * gamma + beta where it is affine.
+
+    Ba, Kiros, Hinton, Layer Normalization (2016), section 3. The variance is the mean of squares of x - mean.
+    """
+
+    normalized: Shape
+    eps: float
+    affine: bool
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """mean: mu; varsum: q; rstd: r = 1 / sqrt(q / N + eps); norm: h = (x - mu) * r; affine: o."""
+        return ("meansum_init", "meansum", "mean", "varsum_init", "varsum", "rstd", "norm", "affine")
+
+    @property
+    def result(self) -> str:
+        """h, or o after gamma and beta."""
+        return "o" if self.affine else "h"
+
+    @property
+    def operand_stems(self) -> tuple[str, ...]:
+        """The scale and the offset are the layer's parameters."""
+        return ("c", "gamma", "beta")
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The operand's shape, which ends in the normalized one."""
+        x, n = shapes[0], len(self.normalized)
+        if len(x) < n or x[len(x) - n :] != self.normalized:
+            raise BadArgument(
+                f"layer_norm: the input {x} does not end in the normalized shape {self.normalized}"
+            )
+        for name, given in zip(("gamma", "beta"), shapes[1:], strict=False):
+            if given != self.normalized:
+                raise BadArgument(f"layer_norm: {name} has shape {given}, expected {self.normalized}")
+        return x
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """Mean, variance, reciprocal standard deviation, the normalised value, gamma and beta."""
+        x = operands[0]
+        every = dims(x.rank)
+        first = x.rank - len(self.normalized)
+        axes = tuple(range(first, x.rank))
+        domain = dict(zip(every, extents(x), strict=True))
+        outside, row = kept(extents(x), axes, keepdims=False)
+        count = float(np.prod(self.normalized))
+        s, mu, q, r = (
+            to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in ("s", "mu", "q", "r")
+        )
+        fold(to, (f"meansum_init{n}", f"meansum{n}"), "+=", x, axes, s, "{0}")
+        to.assign(f"mean{n}", outside, f"{element(mu, row)} = {element(s, row)} / {count}")
+        square = "({0} - {1}) * ({0} - {1})"
+        fold(to, (f"varsum_init{n}", f"varsum{n}"), "+=", x, axes, q, square, others=(mu,))
+        to.assign(
+            f"rstd{n}", outside, f"{element(r, row)} = 1.0 / sqrt({element(q, row)} / {count} + {self.eps!r})"
+        )
+        h = to.temporary("h", n, extents(x), out.dtype) if self.affine else out
+        value = f"({element(x, every)} - {element(mu, row)}) * {element(r, row)}"
+        to.assign(f"norm{n}", domain, f"{element(h, every)} = {value}")
+        if self.affine:
+            gamma, beta = (element(t, every[first:]) for t in operands[1:])
+            to.assign(f"affine{n}", domain, f"{element(out, every)} = {element(h, every)} * {gamma} + {beta}")

@@ -1,0 +1,225 @@
+"""Operations: what the nodes of a graph compute, as statements.
+
+    operation ::= Copy | Pointwise | Linear | Reduce | Softmax | LogSoftmax | LayerNorm   (the last three: normalize.py)
+
+Each knows the shape it gives for the shapes it gets, and how to write itself as a few simple statements.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Tensor
+from polyfuse.nn.emit import Emitter, Shape, dims, element, extents
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation on tensors of known shapes."""
+
+    @property
+    @abstractmethod
+    def stems(self) -> tuple[str, ...]:
+        """The statements' names without their number."""
+
+    @property
+    @abstractmethod
+    def result(self) -> str:
+        """The result tensor's name without its number."""
+
+    @property
+    def operand_stems(self) -> tuple[str, ...]:
+        """Names for operands that are constants, by position; "c" for those not listed."""
+        return ()
+
+    @abstractmethod
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The result's shape; BadArgument, naming the shapes, where they do not go together."""
+
+    @abstractmethod
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """Add the statements, numbered n, that compute `out`."""
+
+
+@dataclass(frozen=True)
+class Pointwise(Operation):
+    """A scalar expression of one element of each operand, which broadcast as in NumPy.
+
+    `text` has {0}, {1}, … where the operands' elements go.
+    """
+
+    kind: str
+    text: str
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """One statement, named after the kind."""
+        return (self.kind,)
+
+    @property
+    def result(self) -> str:
+        """Every pointwise result is an `a` (activation)."""
+        return "a"
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The broadcast shape."""
+        try:
+            return np.broadcast_shapes(*shapes)
+        except ValueError as error:
+            given = " and ".join(map(str, shapes))
+            raise BadArgument(
+                f"{self.kind}: shapes {given} do not broadcast: from the right, sizes must be equal or 1"
+            ) from error
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """`out[i, j] = text`."""
+        names = dims(out.rank)
+        leaves = [element(t, broadcast_subscripts(extents(t), names)) for t in operands]
+        domain = dict(zip(names, extents(out), strict=True))
+        to.assign(f"{self.kind}{n}", domain, f"{element(out, names)} = {self.text.format(*leaves)}")
+
+
+def broadcast_subscripts(shape: Shape, names: Sequence[str]) -> tuple[str, ...]:
+    """Where an operand is read for the result's element [names]: aligned right, 0 where its size is 1.
+
+    >>> broadcast_subscripts((1, 8), ("i", "j", "k"))
+    ('0', 'k')
+    """
+    aligned = names[len(names) - len(shape) :]
+    return tuple("0" if size == 1 else name for name, size in zip(aligned, shape, strict=True))
+
+
+@dataclass(frozen=True)
+class Linear(Operation):
+    """x @ w, or x @ w + b: x is (…, K), w (K, N), b (N,), the result (…, N)."""
+
+    bias: bool
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """Without bias too its number is taken, so that zero, mac and bias of one layer always agree."""
+        return ("zero", "mac", "bias")
+
+    @property
+    def result(self) -> str:
+        """The product is y, with its bias z."""
+        return "z" if self.bias else "y"
+
+    @property
+    def operand_stems(self) -> tuple[str, ...]:
+        """Weight and bias are the layer's parameters."""
+        return ("c", "w", "b")
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """(…, K), (K, N) -> (…, N)."""
+        x, w = shapes[:2]
+        if len(w) != 2:
+            raise BadArgument(f"linear: the weight has shape {w}, expected (in_features, out_features)")
+        if not x or x[-1] != w[0]:
+            raise BadArgument(f"linear: the input {x} does not fit the weight {w}: expected (…, {w[0]})")
+        if self.bias and shapes[2] != w[1:]:
+            raise BadArgument(f"linear: the bias {shapes[2]} does not fit the weight {w}: expected {w[1:]}")
+        return (*x[:-1], w[1])
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """`zero`: y = 0; `mac`: y += x * w; `bias`: z = y + b."""
+        x, w = operands[:2]
+        *names, k = dims(out.rank + 1)
+        shape = extents(out)
+        domain = dict(zip(names, shape, strict=True))
+        y = to.temporary("y", n, shape, out.dtype) if self.bias else out
+        target = element(y, names)
+        product = f"{element(x, [*names[:-1], k])} * {element(w, [k, names[-1]])}"
+        to.assign(f"zero{n}", domain, f"{target} = 0.0")
+        to.assign(f"mac{n}", {**domain, k: extents(w)[0]}, f"{target} += {product}")
+        if self.bias:
+            to.assign(
+                f"bias{n}", domain, f"{element(out, names)} = {target} + {element(operands[2], names[-1:])}"
+            )
+
+
+INITIAL = {"+=": "0.0", "max=": "-inf", "min=": "inf"}
+"""What a reduction's target holds before its first value."""
+
+
+@dataclass(frozen=True)
+class Reduce(Operation):
+    """The sum, mean, maximum or minimum over some axes (all counted from the left)."""
+
+    kind: Literal["sum", "mean", "max", "min"]
+    axes: tuple[int, ...]
+    keepdims: bool
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """sum: sum_init, sum; mean: meansum_init, meansum, mean."""
+        if self.kind == "mean":
+            return ("meansum_init", "meansum", "mean")
+        return (f"{self.kind}_init", self.kind)
+
+    @property
+    def result(self) -> str:
+        """A sum is s, a mean mu, a maximum or minimum m."""
+        return {"sum": "s", "mean": "mu", "max": "m", "min": "m"}[self.kind]
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The operand's shape without the axes, or with size 1 there."""
+        (x,) = shapes
+        if self.kind in ("max", "min") and any(x[a] == 0 for a in self.axes):
+            raise BadArgument(
+                f"{self.kind}: axes {self.axes} of {x} are empty, and there is no {self.kind} of nothing"
+            )
+        sizes = [1 if d in self.axes else size for d, size in enumerate(x)]
+        return tuple(size for d, size in enumerate(sizes) if self.keepdims or d not in self.axes)
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """An init statement, the reduction, and for a mean the division."""
+        (x,) = operands
+        if self.kind != "mean":
+            op = {"sum": "+=", "max": "max=", "min": "min="}[self.kind]
+            fold(to, (f"{self.kind}_init{n}", f"{self.kind}{n}"), op, x, self.axes, out, "{0}", self.keepdims)
+            return
+        total = to.temporary("s", n, extents(out), out.dtype)
+        fold(to, (f"meansum_init{n}", f"meansum{n}"), "+=", x, self.axes, total, "{0}", self.keepdims)
+        names, target = kept(extents(x), self.axes, self.keepdims)
+        count = float(np.prod([extents(x)[a] for a in self.axes]))
+        to.assign(f"mean{n}", names, f"{element(out, target)} = {element(total, target)} / {count}")
+
+
+def kept(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> tuple[dict[str, int], list[str]]:
+    """The dimensions (with extents) outside the axes, and the subscripts of a tensor reduced over them.
+
+    >>> kept((4, 5, 6), (1,), keepdims=True)
+    ({'i': 4, 'k': 6}, ['i', '0', 'k'])
+    """
+    names = dims(len(shape))
+    outside = {name: size for d, (name, size) in enumerate(zip(names, shape, strict=True)) if d not in axes}
+    return outside, [name if name in outside else "0" for name in names if keepdims or name in outside]
+
+
+def fold(
+    to: Emitter,
+    names: tuple[str, str],
+    op: str,
+    x: Tensor,
+    axes: tuple[int, ...],
+    out: Tensor,
+    text: str,
+    keepdims: bool = False,
+    others: Sequence[Tensor] = (),
+) -> None:
+    """Two statements, an initial value and `out op text`, over the axes of x.
+
+    In the text {0} is x's element, {1}, … those of `others`, which have out's shape.
+    """
+    every = dims(x.rank)
+    outside, target = kept(extents(x), axes, keepdims)
+    to.assign(names[0], outside, f"{element(out, target)} = {INITIAL[op]}")
+    body = text.format(element(x, every), *(element(t, target) for t in others))
+    to.assign(names[1], dict(zip(every, extents(x), strict=True)), f"{element(out, target)} {op} {body}")
