@@ -1,0 +1,1 @@
+"""What runs compiled kernels: memory, launches, caches."""

@@ -1,0 +1,185 @@
+"""Kernels on a GPU: cubins loaded once, launched in order on one stream, or captured into a graph and replayed.
+
+Everything here goes through `cuda.core` (extra `polyfuse[cuda]`). Nothing waits between launches: the order of
+the stream is the only order. What waits for the GPU says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.codegen.cuda_build import Cubin
+from polyfuse.errors import BadArgument, TargetUnavailable
+
+_CTYPES: dict[str, Callable[[Any], Any]] = {
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+}
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What schedules and reports need to know of a GPU."""
+
+    name: str
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch. An argument is an address or int64 (as int), a float64 (as float) or a NumPy scalar."""
+
+    kernel: Cubin
+    grid: tuple[int, int, int]  # blocks, x first
+    block: tuple[int, int, int]  # threads of a block, x first
+    args: tuple[int | float | np.generic, ...]
+
+
+def missing() -> str | None:
+    """Why no kernel can run here, as a sentence with what would help; None where one can.
+
+    Neither imports `cuda.core` nor makes a context: it asks the driver for the number of GPUs, which takes
+    about a millisecond where there is no driver.
+    """
+    try:
+        if find_spec("cuda.core") is None:
+            raise ModuleNotFoundError
+    except ModuleNotFoundError:
+        return "target 'cuda' needs cuda-core, which is not installed: pip install polyfuse[cuda]"
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return "target 'cuda' needs an NVIDIA GPU with its driver; no driver library is found on this machine"
+    count = ctypes.c_int(0)
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status or count.value == 0:
+        return f"target 'cuda' needs an NVIDIA GPU; the driver reports {count.value} (status {status})"
+    return None
+
+
+def available() -> bool:
+    """Can kernels run here? Never raises."""
+    return missing() is None
+
+
+class Gpu:
+    """One GPU, one stream on it, and the kernels loaded so far. Raises TargetUnavailable where there is none.
+
+    Methods may be called from any thread, but what one thread launches and another copies is theirs to order.
+    """
+
+    def __init__(self, ordinal: int = 0) -> None:
+        reason = missing()
+        if reason is not None:
+            raise TargetUnavailable(reason)
+        from cuda.core import Device
+
+        self._device = Device(ordinal)
+        self._device.set_current()
+        self._stream = self._device.create_stream()
+        self._kernels: dict[tuple[str, bytes], Any] = {}
+
+    @property
+    def info(self) -> DeviceInfo:
+        """Name, compute capability, number of multiprocessors."""
+        major, minor = self._device.compute_capability
+        return DeviceInfo(self._device.name, (major, minor), self._device.properties.multiprocessor_count)
+
+    def allocate(self, nbytes: int) -> Any:
+        """A `cuda.core.Buffer` of at least `nbytes`; its memory lives as long as it. See `address`."""
+        self._device.set_current()
+        return self._device.allocate(max(nbytes, 1), stream=self._stream)
+
+    def upload(self, address: int, array: npt.NDArray[Any]) -> None:
+        """Copies a C-contiguous array to the device, after all launches so far. The array may change at once."""
+        from cuda.bindings import driver
+
+        self._copy(driver.cuMemcpyHtoDAsync, address, _pointer(array), array.nbytes)
+
+    def download(self, address: int, array: npt.NDArray[Any]) -> None:
+        """Fills a C-contiguous array from the device, after all launches so far, and waits for it."""
+        from cuda.bindings import driver
+
+        self._copy(driver.cuMemcpyDtoHAsync, _pointer(array), address, array.nbytes)
+        self._stream.sync()
+
+    def launch(self, launches: Sequence[Launch]) -> None:
+        """Launches in order and returns at once."""
+        self._device.set_current()
+        for step in launches:
+            self._launch_on(self._stream, step)
+
+    def capture(self, launches: Sequence[Launch]) -> Any:
+        """The launches as one `cuda.core.graph.Graph`, for `replay`. The addresses are fixed with it."""
+        self._device.set_current()
+        for step in launches:  # loading a module is no stream operation and is best not captured
+            self._load(step.kernel)
+        builder = self._device.create_graph_builder()
+        builder.begin_building()
+        for step in launches:
+            self._launch_on(builder, step)
+        graph = builder.end_building().complete()
+        graph.upload(self._stream)
+        return graph
+
+    def replay(self, graph: Any) -> None:
+        """Launches a captured graph and returns at once."""
+        self._device.set_current()
+        graph.launch(self._stream)
+
+    def wait(self) -> None:
+        """Returns when everything launched so far is done. Raises what went wrong on the device."""
+        self._stream.sync()
+
+    def _launch_on(self, stream: Any, step: Launch) -> None:
+        from cuda.core import LaunchConfig, launch
+
+        config = LaunchConfig(grid=step.grid, block=step.block)
+        launch(stream, config, self._load(step.kernel), *(_argument(a) for a in step.args))
+
+    def _load(self, cubin: Cubin) -> Any:
+        from cuda.core import ObjectCode
+
+        key = cubin.entry, cubin.code
+        if key not in self._kernels:
+            self._kernels[key] = ObjectCode.from_cubin(cubin.code, name=cubin.entry).get_kernel(cubin.entry)
+        return self._kernels[key]
+
+    def _copy(self, function: Any, destination: int, source: int, nbytes: int) -> None:
+        if nbytes == 0:
+            return
+        self._device.set_current()
+        (status,) = function(destination, source, nbytes, self._stream.handle)
+        if status != 0:
+            raise RuntimeError(f"copying {nbytes} bytes between host and device failed: {status!r}")
+
+
+def address(buffer: Any) -> int:
+    """The device address of a buffer's first byte; elements further on are reached by adding bytes."""
+    return int(buffer.handle)
+
+
+def _pointer(array: npt.NDArray[Any]) -> int:
+    if not array.flags.c_contiguous:
+        raise BadArgument(
+            f"a copy needs a C-contiguous array; this {array.shape} has strides {array.strides}"
+        )
+    return array.ctypes.data
+
+
+def _argument(value: int | float | np.generic) -> Any:
+    dtype = np.asarray(value).dtype.name
+    if dtype not in _CTYPES:
+        raise BadArgument(f"a kernel argument is one of {', '.join(_CTYPES)}; {value!r} is {dtype}")
+    return _CTYPES[dtype](value.item() if isinstance(value, np.generic) else value)

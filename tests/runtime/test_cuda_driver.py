@@ -1,0 +1,139 @@
+"""The GPU side as far as a machine without a GPU can show it: refusals, and the calls made on a stand-in."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyfuse.codegen.cuda_build import Cubin, build
+from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.runtime import cuda_driver
+from polyfuse.runtime.cuda_driver import Gpu, Launch, address, available, missing
+
+CUBIN = Cubin("k", "sm_90", 8, 0, 0, 0, b"code", "ptx")
+
+
+def test_asking_is_fast_and_never_raises() -> None:
+    available()
+    start = time.perf_counter()
+    assert available() is (missing() is None)
+    assert time.perf_counter() - start < 0.1
+
+
+def test_without_the_extra_the_refusal_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "find_spec", lambda name: None)
+    with pytest.raises(
+        TargetUnavailable, match=r"cuda-core, which is not installed: pip install polyfuse\[cuda\]"
+    ):
+        Gpu()
+
+
+def test_without_a_driver_the_refusal_names_the_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(cuda_driver, "find_spec", lambda name: name)
+    monkeypatch.setattr(ctypes, "CDLL", absent)
+    with pytest.raises(TargetUnavailable, match="needs an NVIDIA GPU with its driver"):
+        Gpu()
+
+
+def test_a_driver_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = SimpleNamespace(cuInit=lambda flags: 100, cuDeviceGetCount=lambda count: 0)
+    monkeypatch.setattr(cuda_driver, "find_spec", lambda name: name)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    assert missing() == "target 'cuda' needs an NVIDIA GPU; the driver reports 0 (status 100)"
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """A `cuda.core` that writes down what it is asked."""
+    made: list[tuple[Any, ...]] = []
+    stream = SimpleNamespace(sync=lambda: made.append(("sync",)), handle=7)
+    graph = SimpleNamespace(
+        upload=lambda s: made.append(("upload",)), launch=lambda s: made.append(("replay",))
+    )
+    builder = SimpleNamespace(begin_building=lambda: made.append(("begin",)), complete=lambda: graph)
+    builder.end_building = lambda: made.append(("end",)) or builder
+    device = SimpleNamespace(
+        set_current=lambda: None,
+        create_stream=lambda: stream,
+        create_graph_builder=lambda: builder,
+        allocate=lambda size, stream: SimpleNamespace(handle=4096, size=size),
+        compute_capability=(9, 0),
+        name="a GPU",
+        properties=SimpleNamespace(multiprocessor_count=132),
+    )
+
+    def load(code: bytes, name: str) -> Any:
+        made.append(("load", name))
+        return SimpleNamespace(get_kernel=lambda entry: entry)
+
+    def launch(on: Any, config: Any, kernel: str, *args: Any) -> None:
+        made.append(("launch", "graph" if on is builder else "stream", config, kernel, *args))
+
+    core = ModuleType("cuda.core")
+    core.__dict__.update(
+        Device=lambda ordinal: device,
+        LaunchConfig=lambda grid, block: (grid, block),
+        ObjectCode=SimpleNamespace(from_cubin=load),
+        launch=launch,
+    )
+    monkeypatch.setitem(sys.modules, "cuda.core", core)
+    monkeypatch.setattr(cuda_driver, "missing", lambda: None)
+    return made
+
+
+def test_launches_load_once_and_do_not_wait(calls: list[tuple[Any, ...]]) -> None:
+    step = Launch(CUBIN, (2, 1, 1), (32, 1, 1), (4096, 7, np.float32(0.5), 0.25))
+    Gpu().launch([step, step])
+    assert [c[0] for c in calls] == ["load", "launch", "launch"]
+    _, on, config, kernel, *args = calls[1]
+    assert (on, config, kernel) == ("stream", ((2, 1, 1), (32, 1, 1)), "k")
+    assert [type(a) for a in args] == [ctypes.c_int64, ctypes.c_int64, ctypes.c_float, ctypes.c_double]
+    assert [a.value for a in args] == [4096, 7, 0.5, 0.25]
+
+
+def test_a_capture_loads_before_it_begins(calls: list[tuple[Any, ...]]) -> None:
+    gpu = Gpu()
+    graph = gpu.capture([Launch(CUBIN, (1, 1, 1), (1, 1, 1), ())] * 2)
+    gpu.replay(graph)
+    gpu.wait()
+    order = ["load", "begin", "launch", "launch", "end", "upload", "replay", "sync"]
+    assert [c[0] for c in calls] == order
+    assert {c[1] for c in calls if c[0] == "launch"} == {"graph"}
+
+
+def test_facts_of_the_device_and_addresses(calls: list[tuple[Any, ...]]) -> None:
+    gpu = Gpu()
+    assert gpu.info == cuda_driver.DeviceInfo("a GPU", (9, 0), 132)
+    assert address(gpu.allocate(0)) == 4096
+
+
+def test_arguments_and_copies_of_the_wrong_kind(calls: list[tuple[Any, ...]]) -> None:
+    with pytest.raises(BadArgument, match="is float16"):
+        Gpu().launch([Launch(CUBIN, (1, 1, 1), (1, 1, 1), (np.float16(1),))])
+    pytest.importorskip("cuda.bindings")
+    with pytest.raises(BadArgument, match="C-contiguous"):
+        Gpu().upload(4096, np.zeros((2, 2))[:, 0])
+
+
+@pytest.mark.skipif(not available(), reason="needs a GPU")
+def test_a_kernel_runs() -> None:
+    gpu = Gpu()
+    source = "def scale(x, n, a):\n    t = cuda.threadIdx.x\n    if t < n:\n        x[t] = x[t] * a\n"
+    cubin = build(source, "scale", ("float32*", "int64", "float32"), cc=gpu.info.compute_capability)
+    x = np.arange(8, dtype=np.float32)
+    buffer = gpu.allocate(x.nbytes)
+    step = Launch(cubin, (1, 1, 1), (32, 1, 1), (address(buffer), 6, np.float32(2)))
+    gpu.upload(address(buffer), x)
+    gpu.launch([step])
+    gpu.replay(gpu.capture([step, step]))
+    gpu.download(address(buffer), x)
+    assert x.tolist() == [0, 8, 16, 24, 32, 40, 6, 7]
