@@ -84,10 +84,9 @@ def point_of(set_: isl.Set) -> tuple[dict[str, int], tuple[int, ...]] | None:
     >>> point_of(isl.Set("[N] -> { S[i, j] : 2 <= i < N and j = i + 1 }"))
     ({'N': 3}, (2, 3))
     """
-    lowest = set_.params().lexmin() if not set_.dim(PARAM) else set_.params()
-    fixed = set_ if not set_.dim(PARAM) else set_.intersect_params(isl.Set.from_point(lowest.sample_point()))
-    if fixed.is_empty():
+    if set_.is_empty():
         return None
+    fixed = set_.intersect_params(isl.Set.from_point(set_.params().sample_point())) if set_.dim(PARAM) else set_
     point = fixed.lexmin().sample_point() if fixed.is_bounded() else fixed.sample_point()
     sizes = {n: int(point.get_coordinate_val(PARAM, d).to_python()) for d, n in enumerate(param_names(set_))}
     values = tuple(int(point.get_coordinate_val(SET, d).to_python()) for d in range(set_.dim(SET)))

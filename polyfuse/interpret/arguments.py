@@ -1,0 +1,99 @@
+"""What a call gives the oracle: symbolic sizes solved from shapes, arrays checked, memory laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import islpy as isl
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.interpret.affine import Points, contains, values
+from polyfuse.ir import Nest, Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+def named_arrays(nest: Nest, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
+    """Every array given, by name, with the nest's constants; BadArgument if one is missing or not asked for."""
+    expected = [t.name for t in nest.inputs]
+    if not isinstance(inputs, Mapping):
+        if len(inputs) != len(expected):
+            raise BadArgument(f"{len(inputs)} arrays for the inputs {', '.join(expected)}")
+        inputs = dict(zip(expected, inputs, strict=True))
+    given = {**nest.constants, **inputs}
+    allowed = {*expected, *nest.constants}
+    for name in given:
+        if name not in allowed:
+            raise BadArgument(f"{name!r} is no input of the nest; it takes {', '.join(expected) or 'none'}")
+    for name in expected:
+        if name not in given:
+            raise BadArgument(
+                f"input {nest.tensor(name)} is missing; given are {', '.join(inputs) or 'none'}"
+            )
+    return {name: _array(nest.tensor(name), value) for name, value in given.items()}
+
+
+def _array(tensor: Tensor, value: Any) -> Array:
+    if tensor.rank == 0 and isinstance(value, int | float):
+        return np.asarray(value, tensor.dtype)
+    array = np.asarray(value)
+    if array.ndim != tensor.rank or array.dtype != tensor.dtype:
+        raise BadArgument(f"{tensor.name} is {array.dtype}{list(array.shape)}, expected {tensor}")
+    return array
+
+
+def solve_sizes(nest: Nest, arrays: Mapping[str, Array], given: Mapping[str, int]) -> dict[str, int]:
+    """The symbolic sizes: those given, and those that stand alone as a size in the shape of an array.
+
+    BadArgument if one is unknown, or two disagree, or the context does not allow them.
+    """
+    sizes = dict(given)
+    for name, array in arrays.items():
+        for wanted, actual in zip(nest.tensor(name).shape, array.shape, strict=True):
+            if isinstance(wanted, str) and wanted.isidentifier():
+                sizes.setdefault(wanted, actual)
+    missing = [name for name in nest.params if name not in sizes]
+    if missing:
+        raise BadArgument(
+            f"the inputs' shapes do not say {', '.join(missing)}; give sizes={{{missing[0]!r}: …}}"
+        )
+    allowed = contains(nest.context, Points((), sizes))
+    if allowed is not None and not allowed.all():
+        raise BadArgument(f"sizes {sizes} are outside of the nest's context {nest.context}")
+    for name, array in arrays.items():
+        shape = shape_of(nest.tensor(name), sizes)
+        if array.shape != shape:
+            raise BadArgument(
+                f"{name} has shape {array.shape}, expected {shape} for {nest.tensor(name)} with {sizes}"
+            )
+    return sizes
+
+
+def shape_of(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A tensor's shape in numbers."""
+    return tuple(size if isinstance(size, int) else evaluate(size, sizes) for size in tensor.shape)
+
+
+def evaluate(text: str, sizes: Mapping[str, int]) -> int:
+    """An affine expression in symbolic sizes as a number."""
+    function = isl.PwAff(f"[{', '.join(sizes)}] -> {{ [] -> [({text})] }}")
+    return int(values(function, Points((), sizes)))
+
+
+def memory_of(nest: Nest, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """An array for every tensor, in row-major order: given values (copied where they will be written), else poison.
+
+    Poison is NaN, or the smallest integer, so that an element that is read or returned unwritten shows.
+    """
+    memory = {}
+    for tensor in nest.tensors:
+        if tensor.is_given:
+            copy = tensor.role == "inout"
+            memory[tensor.name] = np.array(arrays[tensor.name], order="C", copy=copy or None)
+            continue
+        dtype = np.dtype(tensor.dtype)
+        poison = np.nan if dtype.kind == "f" else np.iinfo(dtype).min
+        memory[tensor.name] = np.full(shape_of(tensor, sizes), poison, dtype)
+    return memory
