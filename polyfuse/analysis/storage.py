@@ -19,7 +19,7 @@ import islpy as isl
 from polyfuse.analysis.legality import Broken
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Buffer, Loop, Tree, loops, loops_around, path_to, statements
+from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, loops, loops_around, path_to, statements
 from polyfuse.sets import OUT
 
 THREADS = ("thread.x", "thread.y", "thread.z")
@@ -30,13 +30,17 @@ PRIVATE = ("local", "register")
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where a buffer lies: element e of the tensor is at e - corner(dates of the loops around), inside `shape`."""
+    """Where a buffer lies: element e of the tensor is at e - corner(where), inside `shape`.
+
+    `where` are the values of the loops around the buffer's and, for a private memory, the thread; `prefix` gives them
+    for each statement's instances.
+    """
 
     buffer: Buffer
     loop: Loop
     shape: tuple[int, ...]
     corner: tuple[isl.PwAff, ...]
-    prefix: Mapping[str, isl.MultiPwAff]
+    prefix: Mapping[str, isl.PwMultiAff]
 
 
 def buffers_of(tree: Tree) -> Iterator[tuple[Loop, Buffer]]:
@@ -108,9 +112,9 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     Raises ValueError if the box has no constant size.
     """
     touching = [nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors]
-    prefix = {s.name: _prefix_function(tree, loop, s.name, nest.domains[s.name]) for s in touching}
+    prefix = {s.name: _where(tree, loop, buffer, s.name, nest.domains[s.name]) for s in touching}
     parts = [
-        access.map.intersect_domain(nest.domains[s.name]).apply_domain(prefix[s.name].as_map())
+        access.map.intersect_domain(nest.domains[s.name]).apply_domain(isl.Map.from_pw_multi_aff(prefix[s.name]))
         for s in touching
         for access in s.accesses
         if access.tensor == buffer.tensor
@@ -127,12 +131,9 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix)
 
 
-def _prefix_function(tree: Tree, loop: Loop, statement: str, domain: isl.Set) -> isl.MultiPwAff:
-    """The values of the loops from the root down to `loop`, as one function of a statement's instances."""
-    around = prefix_of(tree, loop, statement)
-    pieces = isl.PwAffList.alloc(domain.get_ctx(), len(around))
-    for outer in around:
-        pieces = pieces.add(outer.date(statement))
-    space = domain.get_space()
-    out = isl.Space.map_from_domain_and_range(space, space.params().add_dims(isl.dim_type.set, len(around)))
-    return isl.MultiPwAff.from_pw_aff_list(out, pieces).intersect_domain(domain)
+def _where(tree: Tree, loop: Loop, buffer: Buffer, statement: str, domain: isl.Set) -> isl.PwMultiAff:
+    """The values of the loops from the root down to `loop` (and the thread), as one function of instances."""
+    parts: list[isl.PwAff | int] = [outer.date(statement) for outer in prefix_of(tree, loop, statement)]
+    if buffer.memory in PRIVATE and any(inner.bind in THREADS for inner in loops(loop.body)):
+        parts += [0 if thread is None else thread for thread in thread_ids(tree, statement)]
+    return isl.PwMultiAff.from_map(date_map(domain, parts))

@@ -13,7 +13,7 @@ still holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,13 +111,13 @@ def access_relations(statements: Iterable[Statement]) -> AccessRelations:
     )
 
 
-def through(accesses: AccessRelations, tensor: str) -> AccessRelations:
-    """Only what touches one tensor."""
+def through(accesses: AccessRelations, tensors: Container[str]) -> AccessRelations:
+    """Only what touches some tensors."""
 
     def kept(relation: isl.UnionMap) -> isl.UnionMap:
         union = isl.UnionMap("{ }")
         for part in maps_of(relation):
-            if tuple_names(part)[1] == tensor:
+            if tuple_names(part)[1] in tensors:
                 union = union.union(isl.UnionMap.from_map(part))
         return union
 
@@ -126,8 +126,7 @@ def through(accesses: AccessRelations, tensor: str) -> AccessRelations:
 
 def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
     """The dependences of statements with these accesses when they run in this order (instances -> dates)."""
-    flow = sources(accesses.reads, accesses.assigns, accesses.accumulates, order)
-    gathered = sources(accesses.accumulates, accesses.assigns, accesses.accumulates, order)
+    flow, own = flow_and_reduction(accesses, order)
     overwritten = sources(accesses.writes, accesses.assigns, accesses.accumulates, order)
     anti = (
         isl.UnionAccessInfo.from_sink(accesses.writes)
@@ -137,13 +136,20 @@ def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
         .compute_flow()
         .get_may_dependence()
     )
-    own = among_own(gathered, accesses.accumulates)
     return Dependences(
-        flow=flow.union(gathered.subtract(own)).coalesce(),
+        flow=flow.coalesce(),
         anti=anti.coalesce(),
         output=overwritten.subtract(among_own(overwritten, accesses.accumulates)).coalesce(),
         reduction=own.coalesce(),
     )
+
+
+def flow_and_reduction(accesses: AccessRelations, order: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap]:
+    """Where every read value comes from, the pairs among a reduction's own instances set apart."""
+    read = sources(accesses.reads, accesses.assigns, accesses.accumulates, order)
+    gathered = sources(accesses.accumulates, accesses.assigns, accesses.accumulates, order)
+    own = among_own(gathered, accesses.accumulates)
+    return read.union(gathered.subtract(own)), own
 
 
 def sources(

@@ -126,7 +126,7 @@ class Nest:
         order = self.original_dates()
         for tensor in self.tensors:
             touching = [s for s in self.statements if tensor.name in s.tensors]
-            part = through(access_relations(touching), tensor.name)
+            part = through(access_relations(touching), (tensor.name,))
             deps = dependences(part, order)
             found[tensor.name] = tuple(p for p in deps.pairs if p.kind in ("flow", "reduction"))
         return found

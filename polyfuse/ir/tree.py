@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
+from polyfuse.sets import union_set
+
 
 
 @dataclass(frozen=True)
@@ -216,41 +218,38 @@ def date_map(domain: isl.Set, parts: list[isl.PwAff | int]) -> isl.Map:
     return isl.MultiPwAff.from_pw_aff_list(out, pieces).as_map().intersect_domain(domain)
 
 
-def to_isl(tree: Tree, domains: Mapping[str, isl.Set], marks: Mapping[int, str] | None = None) -> isl.Schedule:
-    """The isl schedule tree. `marks` (by id() of a loop) are put as mark nodes above the loops' bands."""
-    order = statements(tree)
-    domain = isl.UnionSet("{ }")
-    for name in order:
-        domain = domain.union(isl.UnionSet.from_set(domains[name]))
+Marks = Mapping[int, tuple[str, ...]]
+"""Names of isl mark nodes to put above a node, outermost first, by the node's id()."""
+
+
+def to_isl(tree: Tree, domains: Mapping[str, isl.Set], marks: Marks | None = None) -> isl.Schedule:
+    """The isl schedule tree over the tree's statements, with `marks` for what isl does not know."""
+    domain = _filter(tree, domains).intersect(union_set(domains[name] for name in statements(tree)))
     root = isl.Schedule.from_domain(domain).get_root()
     return _insert(root.child(0), tree, domains, marks or {}).get_schedule()
 
 
-def _insert(
-    node: isl.ScheduleNode, tree: Tree, domains: Mapping[str, isl.Set], marks: Mapping[int, str]
-) -> isl.ScheduleNode:
+def _filter(tree: Tree, domains: Mapping[str, isl.Set]) -> isl.UnionSet:
+    """Every instance of a tree's statements, whether in the domains or not."""
+    return union_set(isl.Set.universe(domains[name].get_space()) for name in statements(tree))
+
+
+def _insert(node: isl.ScheduleNode, tree: Tree, domains: Mapping[str, isl.Set], marks: Marks) -> isl.ScheduleNode:
     """Put a tree at a leaf of an isl schedule tree; the result stands where `node` stood."""
     match tree:
-        case Leaf():
-            return node
         case Loop():
             band = isl.MultiUnionPwAff.from_union_pw_aff(tree.partial())
             node = node.insert_partial_schedule(band)
             kind = isl.ast_loop_type.unroll if tree.bind == "unroll" else isl.ast_loop_type.atomic
             node = node.band_member_set_ast_loop_type(0, kind)
             node = _insert(node.child(0), tree.body, domains, marks).parent()
-            return node.insert_mark(isl.Id(marks[id(tree)])) if id(tree) in marks else node
         case Sequence():
             filters = isl.UnionSetList.alloc(node.get_ctx(), len(tree.children))
             for child in tree.children:
-                names = statements(child)
-                union = isl.UnionSet("{ }")
-                for name in names:
-                    union = union.union(isl.UnionSet.from_set(isl.Set.universe(domains[name].get_space())))
-                filters = filters.add(union)
+                filters = filters.add(_filter(child, domains))
             node = node.insert_sequence(filters)
             for position, child in enumerate(tree.children):
                 node = _insert(node.child(position).child(0), child, domains, marks).parent().parent()
-            return node
-
-
+    for name in reversed(marks.get(id(tree), ())):
+        node = node.insert_mark(isl.Id(name))
+    return node

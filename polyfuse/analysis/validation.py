@@ -1,0 +1,198 @@
+"""Translation validation: is a finished schedule still the program it came from?
+
+It trusts nothing of how the schedule was made. From the finished tree alone it asks isl:
+  cover      every instance of every statement runs exactly once
+  copies     the statements that `promote` added only move values: taking them out gives the source's accesses back
+  order      every dependence of the source keeps its order, and no two parallel instances depend on each other
+  storage    the dataflow, computed anew for the new order with every access in the buffer cell it really uses, is the
+             source's dataflow: nothing live is overwritten
+  barriers   threads of a block that depend on each other meet in between
+  arena      temporaries that share memory are never needed by one kernel, or across one
+
+A failure is a bug of the compiler (or a schedule broken by hand) and raises ValidationFailure with a witness.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import islpy as isl
+
+from polyfuse.analysis.barriers import unsynchronised
+from polyfuse.analysis.legality import Broken, first_broken
+from polyfuse.analysis.liveness import live_ranges
+from polyfuse.analysis.storage import BLOCKS, PRIVATE, THREADS, Geometry, buffers_of, geometry
+from polyfuse.errors import ValidationFailure
+from polyfuse.ir.access import Access
+from polyfuse.ir.dependences import AccessRelations, flow_and_reduction, through
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tree import Tree, date_map, dates, loops_around, statements
+from polyfuse.sets import OUT, first_pair, maps_of, tuple_names
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One check that passed, and how long it took."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The checks that passed; there is no Validation with one that did not."""
+
+    checks: tuple[Checked, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Time for all checks together."""
+        return sum(check.seconds for check in self.checks)
+
+    def __str__(self) -> str:
+        return "validated: " + ", ".join(f"{c.name} {1e3 * c.seconds:.1f} ms" for c in self.checks)
+
+
+Spans = Mapping[str, tuple[int, int]]
+"""For each temporary in the arena the bytes [start, stop) it occupies."""
+
+
+def validate(source: Nest, nest: Nest, tree: Tree, arena: Spans | None = None) -> Validation:
+    """Check a finished tree over `nest` (the source with copies) against the source. Raises ValidationFailure."""
+    checks: list[tuple[str, Callable[[], None]]] = [
+        ("cover", lambda: _cover(nest, tree)),
+        ("copies", lambda: _copies(source, nest)),
+        ("order", lambda: _no("order", first_broken(tree, nest.dependences().pairs))),
+        ("storage", lambda: _storage(nest, tree)),
+        ("barriers", lambda: _no("barriers", unsynchronised(nest, tree))),
+        ("arena", lambda: _arena(nest, tree, arena or {})),
+    ]
+    passed = []
+    for name, check in checks:
+        start = time.perf_counter()
+        check()
+        passed.append(Checked(name, time.perf_counter() - start))
+    return Validation(tuple(passed))
+
+
+def _no(check: str, broken: Broken | None) -> None:
+    if broken is None:
+        return
+    found = first_pair(broken.pairs)
+    source, sink = tuple_names(broken.pairs)
+    assert found is not None, "a broken dependence has a pair"
+    sizes, first, second = found
+    where = f" with {sizes}" if sizes else ""
+    raise ValidationFailure(
+        f"validation of {check} failed: the {broken.kind} dependence {source}{list(first)} -> {sink}{list(second)}"
+        f"{where} is broken: {broken.why}"
+    )
+
+
+def _cover(nest: Nest, tree: Tree) -> None:
+    if sorted(statements(tree)) != sorted(s.name for s in nest.statements):
+        raise ValidationFailure(f"validation of cover failed: the tree runs {statements(tree)}")
+    for name in statements(tree):
+        domain = nest.domains[name]
+        when = date_map(domain, [loop.date(name) for loop in loops_around(tree, name)])
+        missing = domain.subtract(when.domain())
+        if not missing.is_empty():
+            raise ValidationFailure(f"validation of cover failed: {missing} never run")
+        if not when.is_injective():
+            raise ValidationFailure(f"validation of cover failed: instances of {name} share a date")
+
+
+def _copies(source: Nest, nest: Nest) -> None:
+    """For every read that differs from the source's: reader -> buffer -> its one writer -> what that reads, is the same."""
+    originals = {s.name: s for s in source.statements}
+    added = {s.write.tensor: s for s in nest.statements if s.name not in originals}
+    for s in nest.statements:
+        original = originals.get(s.name)
+        if original is None:
+            if not (s.op == "=" and len(s.reads) == 1 and s.body.is_Symbol):
+                raise ValidationFailure(f"validation of copies failed: {s.name} is not a plain copy")
+            continue
+        if s.op != original.op or s.body != original.body or not s.domain.is_equal(original.domain):
+            raise ValidationFailure(f"validation of copies failed: {s.name} is not the source's statement")
+        for mine, theirs in zip(s.accesses, original.accesses, strict=True):
+            if not _through_copy(s, mine, added).is_equal(theirs.map.intersect_domain(s.domain)):
+                raise ValidationFailure(f"validation of copies failed: {s.name} touches {mine}, the source {theirs}")
+
+
+def _through_copy(s: Statement, access: Access, added: Mapping[str, Statement]) -> isl.Map:
+    direct = access.map.intersect_domain(s.domain)
+    copy = added.get(access.tensor)
+    if copy is None:
+        return direct
+    writer = copy.write.map.intersect_domain(copy.domain).reverse()
+    return direct.apply_range(writer).apply_range(copy.reads[0].map)
+
+
+def _storage(nest: Nest, tree: Tree) -> None:
+    held = {b.tensor: geometry(nest, tree, loop, b) for loop, b in buffers_of(tree)}
+    if not held:
+        return
+    cells = AccessRelations(
+        reads=_cells(nest, tree, held, [(s, a) for s in nest.statements for a in s.reads]),
+        assigns=_cells(nest, tree, held, [(s, s.write) for s in nest.statements if not s.is_reduction]),
+        accumulates=_cells(nest, tree, held, [(s, s.write) for s in nest.statements if s.is_reduction]),
+    )
+    now, _ = flow_and_reduction(cells, dates(tree, nest.domains))
+    before, _ = flow_and_reduction(through(nest.accesses, frozenset(held)), nest.original_dates())
+    for kind, pairs in (("lost", before.subtract(now)), ("invented", now.subtract(before))):
+        for part in maps_of(pairs):
+            found = first_pair(part)
+            if found is not None:
+                source, sink = tuple_names(part)
+                raise ValidationFailure(
+                    f"validation of storage failed: the buffers of this schedule {kind} the flow "
+                    f"{source}{list(found[1])} -> {sink}{list(found[2])}"
+                )
+
+
+def _cells(
+    nest: Nest, tree: Tree, held: Mapping[str, Geometry], accesses: list[tuple[Statement, Access]]
+) -> isl.UnionMap:
+    """Instances -> the buffer cell they touch; cells of different blocks, or threads, are different ones."""
+    union = isl.UnionMap("{ }")
+    for s, access in accesses:
+        g = held.get(access.tensor)
+        if g is None:
+            continue
+        element = access.subscripts()
+        where = g.prefix[s.name]
+        parts: list[isl.PwAff | int] = [
+            element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where)) for d, corner in enumerate(g.corner)
+        ]
+        owners = BLOCKS if g.buffer.memory == "shared" else (*BLOCKS, *THREADS) if g.buffer.memory in PRIVATE else ()
+        around = {loop.bind: loop.date(s.name) for loop in loops_around(tree, s.name)}
+        parts += [around.get(place, 0) for place in owners]
+        parts += [around["cores"]] if "cores" in around and _inside_cores(tree, g, s.name) else []
+        cell = date_map(nest.domains[s.name], parts).set_tuple_name(OUT, access.tensor)
+        union = union.union(isl.UnionMap.from_map(cell))
+    return union
+
+
+def _inside_cores(tree: Tree, g: Geometry, statement: str) -> bool:
+    """Whether every core has its own copy of the buffer: the cores' loop is the buffer's, or around it."""
+    for loop in loops_around(tree, statement):
+        if loop.bind == "cores":
+            return True
+        if loop is g.loop:
+            return False
+    return False
+
+
+def _arena(nest: Nest, tree: Tree, spans: Spans) -> None:
+    live = {r.tensor: r for r in live_ranges(nest, tree)}
+    for name, (start, stop) in spans.items():
+        for other, (begin, end) in spans.items():
+            apart = stop <= begin or end <= start
+            if name < other and not apart and live[name].overlaps(live[other]):
+                raise ValidationFailure(
+                    f"validation of arena failed: {name} and {other} share bytes {max(start, begin)}…{min(stop, end)} "
+                    f"and are both needed by kernel {max(live[name].first, live[other].first)}"
+                )

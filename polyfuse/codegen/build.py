@@ -1,0 +1,311 @@
+"""From a schedule's tree to loop trees: isl generates the loops, marks carry what isl does not know.
+
+    schedule tree (one part per kernel)  --isl AST generation-->  for / if / mark / user nodes  -->  LoopTree
+
+Each of our loops becomes an isl mark named after it, so that a generated `for` (or its absence, when it has one value)
+is known by the loop it came from. Barriers and the ends of buffers' lives travel as marks too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+from polyfuse.analysis.storage import BLOCKS, THREADS, Geometry, buffers_of, geometry
+from polyfuse.codegen.index import binary, is_number, plus, to_python
+from polyfuse.codegen.looptree import Allocate, Axis, Barrier, Element, For, Guard, Kernel, Node, Store, block
+from polyfuse.codegen.naming import Namer, base
+from polyfuse.ir.access import Access
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.text import body_text
+from polyfuse.ir.tree import Loop, Sequence, Tree, loops, loops_around, statements, to_isl, walk
+from polyfuse.sets import OUT, dimension
+
+AXES = (*BLOCKS, *THREADS)
+BARRIER = "barrier"
+
+
+def kernels(nest: Nest, tree: Tree) -> tuple[Kernel, ...]:
+    """One loop tree per part of the tree's outermost sequence: what one launch runs."""
+    parts = tree.children if isinstance(tree, Sequence) else (tree,)
+    return tuple(_Builder(nest, part).kernel() for part in parts)
+
+
+def axis_name(bind: str) -> str:
+    """The variable that holds a hardware index: "block.x" -> "bx", "thread.y" -> "ty"."""
+    unit, axis = bind.split(".")
+    return f"{unit[0]}{axis}"
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """What isl says at one statement of the AST, in terms of its own iterators."""
+
+    statement: Statement
+    target: tuple[isl.AstExpr, ...]
+    reads: tuple[tuple[isl.AstExpr, ...], ...]
+    indices: Mapping[str, isl.AstExpr]
+    places: Mapping[str, isl.AstExpr]
+
+
+@dataclass(frozen=True)
+class _Here:
+    """Where the walk over the AST stands: names for isl's iterators, the loop to come, axes already mapped."""
+
+    names: Mapping[str, ast.expr]
+    loop: Loop | None = None
+    mapped: frozenset[str] = frozenset()
+    variables: tuple[str, ...] = ()
+
+
+class _Builder:
+    def __init__(self, nest: Nest, part: Tree) -> None:
+        self.nest, self.part = nest, part
+        self.names = statements(part)
+        self.geometry = {b.tensor: geometry(nest, part, loop, b) for loop, b in buffers_of(part)}
+        self.bounds = {bind: self._axis_bounds(bind) for bind in AXES if any(x.bind == bind for x in loops(part))}
+        self.namer = Namer((*map(axis_name, AXES), *nest.params))
+        self.arrays: dict[str, Tensor] = {}
+        for name in self.names:
+            s = nest.statement(name)
+            for access in (*s.reads, s.write):
+                inner = self.namer(access.tensor)
+                if access.tensor not in self.geometry:
+                    self.arrays.setdefault(inner, nest.tensor(access.tensor))
+        self.leaves: dict[str, _Leaf] = {}
+        self.loops: dict[str, Loop] = {}
+        self.allocated: set[str] = set()
+
+    def kernel(self) -> Kernel:
+        """Generate the loops and read them back as a loop tree."""
+        domains = {name: self.nest.domains[name] for name in self.names}
+        schedule = to_isl(self.part, domains, self._marks())
+        build, keep_alive = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
+        generated = build.node_from_schedule(schedule)
+        del keep_alive
+        body = self._node(generated, _Here({}))
+        body = block((*self._allocations(tuple(self.geometry.values())), body))
+        return Kernel(
+            name="_".join(dict.fromkeys(base(name) for name in self.names)),
+            statements=self.names,
+            text=tuple(self._text(self.nest.statement(name)) for name in self.names),
+            arrays=self.arrays,
+            sizes=self.nest.params,
+            axes=tuple(Axis(bind, self._extent(bind)) for bind in self.bounds),
+            body=body,
+        )
+
+    # -- what isl is told ----------------------------------------------------------------------------------------
+
+    def _marks(self) -> dict[int, tuple[str, ...]]:
+        """A mark for every loop, and one for every subtree that a barrier follows."""
+        marks: dict[int, tuple[str, ...]] = {}
+        followed = {id(node.body) for node in loops(self.part) if node.barrier}
+        for node in walk(self.part):
+            if isinstance(node, Sequence):
+                followed |= {id(node.children[p]) for p in node.barriers}
+        for number, node in enumerate(walk(self.part)):
+            names = (BARRIER,) if id(node) in followed else ()
+            if isinstance(node, Loop):
+                self.loops[f"loop{number}"] = node
+                names = (*names, f"loop{number}")
+            if names:
+                marks[id(node)] = names
+        return marks
+
+    def _at_domain(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
+        """Called by isl at each statement: note its subscripts in terms of the loops generated so far."""
+        name = node.user_get_expr().get_op_arg(0).get_id().get_name()
+        s = self.nest.statement(name)
+        instance = isl.PwMultiAff.from_map(isl.Map.from_union_map(build.get_schedule()).reverse())
+
+        def text(value: isl.PwAff) -> isl.AstExpr:
+            return build.expr_from_pw_aff(value.pullback_pw_multi_aff(instance))
+
+        symbols = {symbol.name for symbol in s.body.free_symbols}
+        bound = {x.bind: x.date(name) for x in loops_around(self.part, name) if x.bind in AXES}
+        leaf = _Leaf(
+            s,
+            tuple(text(value) for value in self._subscripts(name, s.write)),
+            tuple(tuple(text(value) for value in self._subscripts(name, a)) for a in s.reads),
+            {d: text(dimension(s.domain, p)) for p, d in enumerate(s.dims) if d in symbols},
+            {str(bind): text(date) for bind, date in bound.items()},
+        )
+        key = f"leaf{len(self.leaves)}"
+        self.leaves[key] = leaf
+        return node.set_annotation(isl.Id(key))
+
+    def _subscripts(self, name: str, access: Access) -> list[isl.PwAff]:
+        """The element an instance touches: in the tensor, or counted from the corner of its buffer."""
+        element = access.subscripts()
+        values = [element.get_pw_aff(d) for d in range(access.map.dim(OUT))]
+        held = self.geometry.get(access.tensor)
+        if held is None:
+            return values
+        where = held.prefix[name]
+        moved = (v.sub(c.pullback_pw_multi_aff(where)) for v, c in zip(values, held.corner, strict=True))
+        return [value for value, extent in zip(moved, held.shape, strict=True) if extent != 1]
+
+    # -- what isl answers ----------------------------------------------------------------------------------------
+
+    def _node(self, node: isl.AstNode, here: _Here) -> Node:
+        kind = node.get_type()
+        if kind == isl.ast_node_type.mark:
+            return self._marked(node, here)
+        if kind == isl.ast_node_type.for_:
+            return self._for(node, here)
+        if kind == isl.ast_node_type.if_:
+            return self._if(node, here)
+        if kind == isl.ast_node_type.block:
+            parts = node.block_get_children()
+            return block(tuple(self._node(parts.get_ast_node(p), here) for p in range(parts.n_ast_node())))
+        return self._user(node, here)
+
+    def _marked(self, node: isl.AstNode, here: _Here) -> Node:
+        name, inner = node.mark_get_id().get_name(), node.mark_get_node()
+        if name == BARRIER:
+            return block((self._node(inner, here), Barrier()))
+        loop = self.loops[name]
+        body = self._node(inner, replace(here, loop=loop))
+        # isl leaves out a loop of one value; what lives inside it is allocated here then
+        return block((*self._allocations(self._held_inside(loop)), body)) if loop.bind == "cores" else body
+
+    def _if(self, node: isl.AstNode, here: _Here) -> Node:
+        condition = to_python(node.if_get_cond(), here.names)
+        then = Guard(condition, self._node(node.if_get_then(), here))
+        if not node.if_has_else():
+            return then
+        return block((then, Guard(ast.UnaryOp(ast.Not(), condition), self._node(node.if_get_else(), here))))
+
+    def _for(self, node: isl.AstNode, here: _Here) -> Node:
+        loop = here.loop
+        iterator = node.for_get_iterator().get_id().get_name()
+        low, high = to_python(node.for_get_init(), here.names), self._high(node, here)
+        if loop is not None and loop.bind in AXES:
+            return self._mapped(node, here, loop.bind, iterator, low, high)
+        variable = self._variable(loop.name if loop is not None else iterator, here)
+        inner = _Here(
+            {**here.names, iterator: ast.Name(variable)}, None, here.mapped, (*here.variables, variable)
+        )
+        body = self._node(node.for_get_body(), inner)
+        bind = loop.bind if loop is not None else None
+        if loop is not None and bind == "cores":
+            body = block((*self._allocations(self._held_inside(loop)), body))
+        step = int(node.for_get_inc().get_val().to_python())
+        return For(variable, low, high, step, bind, body)
+
+    def _high(self, node: isl.AstNode, here: _Here) -> ast.expr:
+        condition = node.for_get_cond()
+        bound = to_python(condition.get_op_arg(1), here.names)
+        return plus(bound, 1) if condition.get_op_type() == isl.ast_expr_op_type.le else bound
+
+    def _mapped(
+        self, node: isl.AstNode, here: _Here, bind: str, iterator: str, low: ast.expr, high: ast.expr
+    ) -> Node:
+        """A loop over a hardware axis: no loop, only a guard where the axis is longer than it."""
+        start, _ = self.bounds[bind]
+        value = self._axis_value(bind)
+        inner = _Here({**here.names, iterator: value}, None, here.mapped | {bind}, here.variables)
+        body = self._node(node.for_get_body(), inner)
+        checks: list[ast.expr] = []
+        if not same(low, start):
+            checks.append(ast.Compare(low, [ast.LtE()], [value]))
+        if not same(high, binary(ast.Add(), self._extent(bind), start)):
+            checks.append(ast.Compare(value, [ast.Lt()], [high]))
+        return guarded(checks, body)
+
+    def _user(self, node: isl.AstNode, here: _Here) -> Node:
+        leaf = self.leaves[node.get_annotation().get_name()]
+        s = leaf.statement
+
+        def element(access: Access, subscripts: tuple[isl.AstExpr, ...]) -> Element:
+            values = tuple(to_python(value, here.names) for value in subscripts)
+            return Element(self.namer(access.tensor), values, self.nest.tensor(access.tensor).dtype)
+
+        indices = {d: to_python(value, here.names) for d, value in leaf.indices.items()}
+        store = Store(
+            base(s.name),
+            element(s.write, leaf.target),
+            s.op,
+            s.body,
+            tuple(element(access, values) for access, values in zip(s.reads, leaf.reads, strict=True)),
+            indices,
+        )
+        checks: list[ast.expr] = []
+        for bind in self.bounds:
+            if bind in here.mapped or is_number(self._extent(bind), 1):
+                continue
+            only = to_python(leaf.places[bind], here.names) if bind in leaf.places else self.bounds[bind][0]
+            checks.append(ast.Compare(self._axis_value(bind), [ast.Eq()], [only]))
+        return guarded(checks, store)
+
+    # -- names, axes, buffers ------------------------------------------------------------------------------------
+
+    def _text(self, s: Statement) -> str:
+        """The statement in the kernel's own names, so that equal kernels read equally."""
+        write, *reads = (replace(access, tensor=self.namer(access.tensor)) for access in s.accesses)
+        return f"{base(s.name)}: {body_text(replace(s, write=write, reads=tuple(reads)))}"
+
+    def _variable(self, wanted: str, here: _Here) -> str:
+        taken = {*here.variables, *self.arrays, *(self.namer(t) for t in self.geometry), *self.nest.params}
+        taken |= {axis_name(bind) for bind in self.bounds}
+        name, n = base(wanted), 2
+        while name in taken:
+            name, n = f"{base(wanted)}_{n}", n + 1
+        return name
+
+    def _axis_bounds(self, bind: str) -> tuple[ast.expr, ast.expr]:
+        """The smallest value and one past the largest of all loops bound to an axis, as expressions in sizes."""
+        low, high = None, None
+        for loop in loops(self.part):
+            if loop.bind != bind:
+                continue
+            for name, date in loop.dates:
+                values = date.intersect_domain(self.nest.domains[name]).as_map().range()
+                least, most = values.dim_min(0), values.dim_max(0)
+                low = least if low is None else low.union_min(least)
+                high = most if high is None else high.union_max(most)
+        assert low is not None and high is not None
+        build = isl.AstBuild.from_context(self.nest.context)
+        first, last = (to_python(build.expr_from_pw_aff(value), {}) for value in (low, high))
+        return first, plus(last, 1)
+
+    def _extent(self, bind: str) -> ast.expr:
+        low, high = self.bounds[bind]
+        return binary(ast.Sub(), high, low)
+
+    def _axis_value(self, bind: str) -> ast.expr:
+        return binary(ast.Add(), ast.Name(axis_name(bind)), self.bounds[bind][0])
+
+    def _held_inside(self, loop: Loop) -> tuple[Geometry, ...]:
+        inside = {id(x) for x in loops(loop)}
+        return tuple(g for g in self.geometry.values() if id(g.loop) in inside)
+
+    def _allocations(self, held: tuple[Geometry, ...]) -> tuple[Allocate, ...]:
+        """The buffers not yet allocated; each is allocated once per core, outside the loops that refill it."""
+        found = []
+        for g in held:
+            tensor = self.nest.tensor(g.buffer.tensor)
+            if tensor.name in self.allocated:
+                continue
+            self.allocated.add(tensor.name)
+            shape = tuple(extent for extent in g.shape if extent != 1)
+            found.append(Allocate(self.namer(tensor.name), shape, tensor.dtype, g.buffer.memory))
+        return tuple(found)
+
+
+def same(a: ast.expr, b: ast.expr) -> bool:
+    """Whether two expressions are the same text."""
+    return ast.dump(a) == ast.dump(b)
+
+
+def guarded(checks: list[ast.expr], body: Node) -> Node:
+    """The body under all the checks; itself if there are none."""
+    if not checks:
+        return body
+    return Guard(checks[0] if len(checks) == 1 else ast.BoolOp(ast.And(), checks), body)

@@ -1,0 +1,90 @@
+"""Loop trees as numba CPU source: plain loops over NumPy arrays, `prange` where the schedule says cores."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from polyfuse.codegen.emit import Emitter, subscripted
+from polyfuse.codegen.looptree import Allocate, Block, Element, For, Guard, Kernel, Node
+from polyfuse.ir.tensor import Tensor
+
+HEADER = """\
+import math
+
+import numpy as np
+from numba import float32, float64, int32, int64, prange
+"""
+
+
+@dataclass(frozen=True)
+class CpuKernel:
+    """A kernel's source and what numba must be told to compile it."""
+
+    name: str
+    source: str
+    signature: str
+    parallel: bool
+
+
+def cpu_kernel(kernel: Kernel) -> CpuKernel:
+    """The numba source of one kernel. Arrays keep their rank; a scalar tensor is an array of one element."""
+    written = written_arrays(kernel.body)
+    arguments = [array_type(tensor, name in written) for name, tensor in kernel.arrays.items()]
+    arguments += ["int64"] * len(kernel.sizes)
+    signature = f"void({', '.join(arguments)})"
+    parallel = has_cores(kernel.body)
+    return CpuKernel(kernel.name, _Cpu(kernel).source(), signature, parallel)
+
+
+def array_type(tensor: Tensor, written: bool) -> str:
+    """numba's type for a C-contiguous array; what is only read may also be a read-only array."""
+    rank = max(tensor.rank, 1)
+    return f"Array({tensor.dtype}, {rank}, 'C'{'' if written else ', readonly=True'})"
+
+
+def written_arrays(node: Node) -> set[str]:
+    """The names of the arrays a kernel stores to."""
+    match node:
+        case Block(parts):
+            return set().union(*(written_arrays(part) for part in parts)) if parts else set()
+        case For() | Guard():
+            return written_arrays(node.body)
+    target = getattr(node, "target", None)
+    return {target.array} if isinstance(target, Element) else set()
+
+
+def has_cores(node: Node) -> bool:
+    """Whether a kernel runs on several cores."""
+    match node:
+        case Block(parts):
+            return any(has_cores(part) for part in parts)
+        case For():
+            return node.bind == "cores" or has_cores(node.body)
+        case Guard():
+            return has_cores(node.body)
+    return False
+
+
+class _Cpu(Emitter):
+    def loop(self, node: For) -> list[str]:
+        if node.bind != "cores":
+            return super().loop(node)
+        # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
+        low, high = ast.unparse(node.low), ast.unparse(node.high)
+        head = f"for {node.variable}_core in prange({low}, {high}):"
+        return [head, *self._indented([f"{node.variable} = int64({node.variable}_core)", *self.lines(node.body)])]
+
+    def allocation(self, node: Allocate) -> str:
+        if not node.shape:
+            return f"{node.buffer} = {node.dtype}(0.0)" if node.dtype[0] == "f" else f"{node.buffer} = {node.dtype}(0)"
+        return f"{node.buffer} = np.empty({node.shape}, np.{node.dtype})"
+
+    def place(self, element: Element) -> ast.expr:
+        known = self.kernel.arrays.get(element.array)
+        if known is not None and known.rank == 0:
+            return subscripted(element.array, (ast.Constant(0),))
+        return subscripted(element.array, element.subscripts)
+
+    def barrier(self) -> str:
+        raise AssertionError("a CPU kernel has no threads of a block")

@@ -1,0 +1,76 @@
+"""Printing loop trees: what the two targets share."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+
+from polyfuse.codegen.looptree import Allocate, Barrier, Block, Element, For, Guard, Kernel, Node, Store
+from polyfuse.codegen.values import Values
+
+INDENT = "    "
+
+
+class Emitter(ABC):
+    """Prints one kernel as the source of one Python function."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def source(self) -> str:
+        """The function, with its statements as docstring."""
+        parameters = ", ".join((*self.kernel.arrays, *self.kernel.sizes))
+        lines = [f"def {self.kernel.name}({parameters}):"]
+        lines += self._indented(['"""' + "\n    ".join(("", *self.kernel.text, "")) + '"""'])
+        body = [*self.opening(), *self.lines(self.kernel.body)]
+        return "\n".join(lines + self._indented(body or ["pass"])) + "\n"
+
+    def opening(self) -> list[str]:
+        """Lines before the body."""
+        return []
+
+    def lines(self, node: Node) -> list[str]:
+        """The source lines of a node."""
+        match node:
+            case Block(parts):
+                return [line for part in parts for line in self.lines(part)]
+            case For():
+                return self.loop(node)
+            case Guard(condition, body):
+                return [f"if {ast.unparse(condition)}:", *self._indented(self.lines(body))]
+            case Allocate():
+                return [self.allocation(node)]
+            case Store():
+                return Values(node, self.place).lines()
+            case Barrier():
+                return [self.barrier()]
+
+    def loop(self, node: For) -> list[str]:
+        """A loop in order."""
+        step = f", {node.step}" if node.step != 1 else ""
+        head = f"for {node.variable} in range({ast.unparse(node.low)}, {ast.unparse(node.high)}{step}):"
+        return [head, *self._indented(self.lines(node.body))]
+
+    @abstractmethod
+    def allocation(self, node: Allocate) -> str:
+        """The line that makes a buffer."""
+
+    @abstractmethod
+    def place(self, element: Element) -> ast.expr:
+        """An element as an expression."""
+
+    @abstractmethod
+    def barrier(self) -> str:
+        """The line at which threads meet."""
+
+    @staticmethod
+    def _indented(lines: list[str]) -> list[str]:
+        return [INDENT + line for line in lines]
+
+
+def subscripted(name: str, subscripts: tuple[ast.expr, ...]) -> ast.expr:
+    """`name[a, b]`, `name[a]`, or `name` where there are no subscripts."""
+    if not subscripts:
+        return ast.Name(name)
+    index = subscripts[0] if len(subscripts) == 1 else ast.Tuple(list(subscripts))
+    return ast.Subscript(ast.Name(name), index)

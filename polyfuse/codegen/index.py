@@ -1,0 +1,99 @@
+"""isl's index expressions as Python's."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+import islpy as isl
+
+Environment = Mapping[str, ast.expr]
+"""What an identifier in isl's output stands for."""
+
+_OP = isl.ast_expr_op_type
+_BINARY: dict[object, type[ast.operator]] = {
+    _OP.add: ast.Add,
+    _OP.sub: ast.Sub,
+    _OP.mul: ast.Mult,
+    _OP.div: ast.FloorDiv,
+    _OP.fdiv_q: ast.FloorDiv,
+    _OP.pdiv_q: ast.FloorDiv,
+    _OP.pdiv_r: ast.Mod,
+    _OP.zdiv_r: ast.Mod,
+}
+_COMPARE: dict[object, type[ast.cmpop]] = {
+    _OP.eq: ast.Eq,
+    _OP.le: ast.LtE,
+    _OP.lt: ast.Lt,
+    _OP.ge: ast.GtE,
+    _OP.gt: ast.Gt,
+}
+_JOIN: dict[object, type[ast.boolop]] = {
+    _OP.and_: ast.And,
+    _OP.and_then: ast.And,
+    _OP.or_: ast.Or,
+    _OP.or_else: ast.Or,
+}
+
+
+def to_python(expression: isl.AstExpr, names: Environment) -> ast.expr:
+    """An isl AST expression as a Python expression; integer division is floor division, as isl means it."""
+    kind = expression.get_type()
+    if kind == isl.ast_expr_type.int:
+        return ast.Constant(int(expression.get_val().to_python()))
+    if kind == isl.ast_expr_type.id:
+        name = expression.get_id().get_name()
+        return names.get(name, ast.Name(name))
+    op = expression.get_op_type()
+    args = [to_python(expression.get_op_arg(p), names) for p in range(expression.get_op_n_arg())]
+    if op in _BINARY:
+        return binary(_BINARY[op](), args[0], args[1])
+    if op in _COMPARE:
+        return ast.Compare(args[0], [_COMPARE[op]()], [args[1]])
+    if op in _JOIN:
+        return ast.BoolOp(_JOIN[op](), args)
+    if op == _OP.minus:
+        return ast.UnaryOp(ast.USub(), args[0])
+    if op in (_OP.min, _OP.max):
+        return ast.Call(ast.Name("min" if op == _OP.min else "max"), args, [])
+    if op in (_OP.cond, _OP.select):
+        return ast.IfExp(*args)
+    raise NotImplementedError(f"isl expression {expression.to_C_str()}")
+
+
+def binary(op: ast.operator, left: ast.expr, right: ast.expr) -> ast.expr:
+    """`left op right`, with constants folded and neutral elements dropped."""
+    both = isinstance(left, ast.Constant) and isinstance(right, ast.Constant)
+    if both:
+        return ast.Constant(eval(ast.unparse(ast.BinOp(left, op, right)), {"__builtins__": {}}))
+    if isinstance(op, ast.Add | ast.Sub) and is_number(right, 0):
+        return left
+    if isinstance(op, ast.Add) and is_number(left, 0):
+        return right
+    if isinstance(op, ast.Mult) and is_number(left, 1):
+        return right
+    if isinstance(op, ast.Mult) and (is_number(left, 0) or is_number(right, 0)):
+        return ast.Constant(0)
+    if isinstance(op, ast.Mult | ast.FloorDiv) and is_number(right, 1):
+        return left
+    return ast.BinOp(left, op, right)
+
+
+def is_number(node: ast.expr, value: int) -> bool:
+    """Whether a node is this literal."""
+    return isinstance(node, ast.Constant) and node.value == value
+
+
+def plus(node: ast.expr, amount: int) -> ast.expr:
+    """`node + amount`, folded into a constant where there is one: (n - 1) + 1 is n."""
+    if isinstance(node, ast.Constant):
+        return ast.Constant(node.value + amount)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and isinstance(node.right, ast.Constant):
+        sign = 1 if isinstance(node.op, ast.Add) else -1
+        total = sign * node.right.value + amount
+        return binary(ast.Add(), node.left, ast.Constant(total)) if total >= 0 else binary(
+            ast.Sub(), node.left, ast.Constant(-total)
+        )
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
+        return ast.Call(node.func, [plus(arg, amount) for arg in node.args], [])
+    return binary(ast.Add() if amount >= 0 else ast.Sub(), node, ast.Constant(abs(amount)))

@@ -1,0 +1,92 @@
+"""Bodies as Python source for numba: typed literals, NaN-keeping max and min, shared subexpressions named once."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+
+import sympy
+
+from polyfuse.codegen.looptree import Element, Store
+from polyfuse.ir.expression import Dialect, call, to_ast
+from polyfuse.ir.scalar import Read
+
+Place = Callable[[Element], ast.expr]
+"""How a target writes an element of an array."""
+
+
+class Values:
+    """The lines of source for one store. `prelude` collects `value0 = …` lines that must come before it."""
+
+    def __init__(self, store: Store, place: Place) -> None:
+        self.store, self.place = store, place
+        self.dtype = store.target.dtype
+        self.prelude: list[str] = []
+
+    def lines(self) -> list[str]:
+        """The assignment, with the temporaries it needs."""
+        target = self.place(self.store.target)
+        value = to_ast(self.store.body, Dialect(self._leaf, self._number, self._call))
+        op = self.store.op
+        if op in ("max=", "min="):
+            value, op = self._call(op.removesuffix("="), [target, value]), "="
+        return [*self.prelude, f"{ast.unparse(target)} {op} {ast.unparse(value)}"]
+
+    def _leaf(self, symbol: sympy.Symbol) -> ast.expr:
+        if isinstance(symbol, Read):
+            return self.place(self.store.reads[symbol.position])
+        index = self.store.indices.get(symbol.name, ast.Name(symbol.name))
+        return call(self.dtype, [index]) if self.dtype.startswith("float") else index
+
+    def _number(self, value: float) -> ast.expr:
+        if not self.dtype.startswith("float"):
+            return ast.Constant(value)
+        literal: ast.expr = ast.Constant(float(value))
+        if math.isinf(value):
+            inf = ast.Attribute(ast.Name("math"), "inf")
+            literal = inf if value > 0 else ast.UnaryOp(ast.USub(), inf)
+        return call(self.dtype, [literal])
+
+    def _call(self, name: str, args: list[ast.expr]) -> ast.expr:
+        match name:
+            case "max" | "min":
+                return self._extremum(name, *(self._simple(arg) for arg in args))
+            case "where":
+                return ast.IfExp(*args)
+            case "abs":
+                return call("abs" if not self.dtype.startswith("float") else "math.fabs", args)
+            case "pow" if _literal(args[1]) == 2:
+                base = self._simple(args[0])
+                return ast.BinOp(base, ast.Mult(), base)
+        return call(f"math.{name}", args)
+
+    def _extremum(self, name: str, a: ast.expr, b: ast.expr) -> ast.expr:
+        """max(a, b): `b if a <= b else a`. A NaN in a falls through to a; one in b is asked for unless b is a number."""
+        if _literal(a) is not None and _literal(b) is None:
+            a, b = b, a
+        order: ast.cmpop = ast.LtE() if name == "max" else ast.GtE()
+        takes_b: ast.expr = ast.Compare(a, [order], [b])
+        if _literal(b) is None:
+            takes_b = ast.BoolOp(ast.Or(), [takes_b, ast.Compare(b, [ast.NotEq()], [b])])
+        return ast.IfExp(takes_b, b, a)
+
+    def _simple(self, node: ast.expr) -> ast.expr:
+        """A node that may be written twice: names, elements and numbers stand as they are, the rest gets a name."""
+        if isinstance(node, ast.Name | ast.Subscript) or _literal(node) is not None:
+            return node
+        name = f"value{len(self.prelude)}"
+        self.prelude.append(f"{name} = {ast.unparse(node)}")
+        return ast.Name(name)
+
+
+def _literal(node: ast.expr) -> float | None:
+    """The number in `float32(0.5)` or `3`; None if the node is not one."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.startswith(("float", "int")):
+        return _literal(node.args[0])
+    if isinstance(node, ast.Attribute) and node.attr == "inf":
+        return math.inf
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _literal(node.operand)
+        return None if inner is None else -inner
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int | float) else None
