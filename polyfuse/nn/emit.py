@@ -12,21 +12,10 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Role, Statement, Tensor, statement
 
 DIMS = "ijklmnpqrstuv"
-"""Names of loop dimensions, outermost first."""
+"""Names of loop dimensions, outermost first; one that an input has is passed over."""
 
 Shape = tuple[int, ...]
 Array = np.ndarray[Any, Any]
-
-
-def dims(rank: int) -> tuple[str, ...]:
-    """Names for `rank` loop dimensions.
-
-    >>> dims(3)
-    ('i', 'j', 'k')
-    """
-    if rank > len(DIMS):
-        raise BadArgument(f"an operation over {rank} dimensions; polyfuse.nn has names for {len(DIMS)}")
-    return tuple(DIMS[:rank])
 
 
 def element(tensor: Tensor, subscripts: Iterable[str]) -> str:
@@ -53,6 +42,13 @@ class Emitter:
     _next: dict[str, int] = field(default_factory=dict)
     _constant_names: dict[int, str] = field(default_factory=dict)
 
+    def dims(self, rank: int) -> tuple[str, ...]:
+        """Names for `rank` loop dimensions: i, j, k, …"""
+        free = [name for name in DIMS if name not in self.tensors]
+        if rank > len(free):
+            raise BadArgument(f"an operation over {rank} dimensions; polyfuse.nn has names for {len(free)}")
+        return tuple(free[:rank])
+
     def number(self, stems: Iterable[str]) -> int:
         """The smallest number not yet given to any of these names; it is taken for all of them."""
         every = tuple(stems)
@@ -65,7 +61,9 @@ class Emitter:
     def tensor(self, name: str, shape: Shape, dtype: DType, role: Role) -> Tensor:
         """A new tensor of exactly this name; the name must be free."""
         if name in self.tensors:
-            raise BadArgument(f"two tensors would be named {name!r}; give the input another name")
+            raise BadArgument(
+                f"two tensors would be named {name!r}: use one value in both places, or rename an input"
+            )
         self.tensors[name] = Tensor(name, shape, dtype, role)
         return self.tensors[name]
 

@@ -12,12 +12,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import islpy as isl
 import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
-from polyfuse.nn.emit import DIMS, Array, Shape
+from polyfuse.nn.emit import Array, Shape
 from polyfuse.nn.operations import Linear, Operation, Pointwise
 
 FLOATS: dict[str, DType] = {"float32": "float32", "float64": "float64"}
@@ -113,24 +112,15 @@ def dtype_of(dtype: object) -> DType:
 def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
     """A tensor that a call will pass.
 
-    BadArgument if the name cannot stand in a statement (it must be an identifier, and neither a keyword of Python or
-    isl nor the name of a loop dimension) or the shape is not of sizes >= 0.
+    BadArgument if the name cannot stand in a statement (it is no identifier, or has a meaning there), or a size is
+    negative.
     """
     sizes = tuple(int(size) for size in shape)
     if any(size < 0 for size in sizes):
         raise BadArgument(f"input {name}: shape {sizes} has a negative size")
-    if not name.isidentifier() or keyword.iskeyword(name) or name in {*DIMS, "inf"} or not _readable(name):
-        raise BadArgument(f"input name {name!r} is not a free identifier; {name!r} + '_' or 'x' would do")
+    if not name.isidentifier() or keyword.iskeyword(name) or name == "inf":
+        raise BadArgument(f"input name {name!r} is not a free identifier; 'x' or 'input_0' would do")
     return Value(Input(name), (), sizes, dtype_of(dtype))
-
-
-def _readable(name: str) -> bool:
-    """Whether isl reads it as the name of a tuple."""
-    try:
-        isl.Set(f"{{ {name}[i] }}")
-    except isl.Error:
-        return False
-    return True
 
 
 def constant(array: Array) -> Value:

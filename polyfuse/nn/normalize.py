@@ -9,7 +9,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
-from polyfuse.nn.emit import Emitter, Shape, dims, element, extents
+from polyfuse.nn.emit import Emitter, Shape, element, extents
 from polyfuse.nn.operations import Operation, fold, kept
 
 
@@ -36,9 +36,9 @@ class Softmax(Operation):
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """Row maximum, exponentials, their sum, the quotient."""
         (x,) = operands
-        every = dims(x.rank)
+        every = to.dims(x.rank)
         domain = dict(zip(every, extents(x), strict=True))
-        outside, row = kept(extents(x), (self.axis,), keepdims=False)
+        outside, row = kept(every, extents(x), (self.axis,), keepdims=False)
         small = tuple(outside.values())
         m = to.temporary("m", n, small, out.dtype)
         e = to.temporary("e", n, extents(x), out.dtype)
@@ -72,9 +72,9 @@ class LogSoftmax(Operation):
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """Row maximum, the sum of exponentials, its logarithm, the difference."""
         (x,) = operands
-        every = dims(x.rank)
+        every = to.dims(x.rank)
         domain = dict(zip(every, extents(x), strict=True))
-        outside, row = kept(extents(x), (self.axis,), keepdims=False)
+        outside, row = kept(every, extents(x), (self.axis,), keepdims=False)
         m, s, l_ = (to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in ("m", "s", "l"))
         fold(to, (f"rowmax_init{n}", f"rowmax{n}"), "max=", x, (self.axis,), m, "{0}")
         fold(to, (f"rowsum_init{n}", f"rowsum{n}"), "+=", x, (self.axis,), s, "exp({0} - {1})", others=(m,))
@@ -124,11 +124,11 @@ class LayerNorm(Operation):
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """Mean, variance, reciprocal standard deviation, the normalised value, gamma and beta."""
         x = operands[0]
-        every = dims(x.rank)
+        every = to.dims(x.rank)
         first = x.rank - len(self.normalized)
         axes = tuple(range(first, x.rank))
         domain = dict(zip(every, extents(x), strict=True))
-        outside, row = kept(extents(x), axes, keepdims=False)
+        outside, row = kept(every, extents(x), axes, keepdims=False)
         count = float(np.prod(self.normalized))
         s, mu, q, r = (
             to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in ("s", "mu", "q", "r")

@@ -16,7 +16,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
-from polyfuse.nn.emit import Emitter, Shape, dims, element, extents
+from polyfuse.nn.emit import Emitter, Shape, element, extents
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Pointwise(Operation):
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """`out[i, j] = text`."""
-        names = dims(out.rank)
+        names = to.dims(out.rank)
         leaves = [element(t, broadcast_subscripts(extents(t), names)) for t in operands]
         domain = dict(zip(names, extents(out), strict=True))
         to.assign(f"{self.kind}{n}", domain, f"{element(out, names)} = {self.text.format(*leaves)}")
@@ -130,7 +130,7 @@ class Linear(Operation):
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """`zero`: y = 0; `mac`: y += x * w; `bias`: z = y + b."""
         x, w = operands[:2]
-        *names, k = dims(out.rank + 1)
+        *names, k = to.dims(out.rank + 1)
         shape = extents(out)
         domain = dict(zip(names, shape, strict=True))
         y = to.temporary("y", n, shape, out.dtype) if self.bias else out
@@ -187,18 +187,19 @@ class Reduce(Operation):
             return
         total = to.temporary("s", n, extents(out), out.dtype)
         fold(to, (f"meansum_init{n}", f"meansum{n}"), "+=", x, self.axes, total, "{0}", self.keepdims)
-        names, target = kept(extents(x), self.axes, self.keepdims)
+        names, target = kept(to.dims(x.rank), extents(x), self.axes, self.keepdims)
         count = float(np.prod([extents(x)[a] for a in self.axes]))
         to.assign(f"mean{n}", names, f"{element(out, target)} = {element(total, target)} / {count}")
 
 
-def kept(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> tuple[dict[str, int], list[str]]:
+def kept(
+    names: Sequence[str], shape: Shape, axes: tuple[int, ...], keepdims: bool
+) -> tuple[dict[str, int], list[str]]:
     """The dimensions (with extents) outside the axes, and the subscripts of a tensor reduced over them.
 
-    >>> kept((4, 5, 6), (1,), keepdims=True)
+    >>> kept("ijk", (4, 5, 6), (1,), keepdims=True)
     ({'i': 4, 'k': 6}, ['i', '0', 'k'])
     """
-    names = dims(len(shape))
     outside = {name: size for d, (name, size) in enumerate(zip(names, shape, strict=True)) if d not in axes}
     return outside, [name if name in outside else "0" for name in names if keepdims or name in outside]
 
@@ -218,8 +219,8 @@ def fold(
 
     In the text {0} is x's element, {1}, … those of `others`, which have out's shape.
     """
-    every = dims(x.rank)
-    outside, target = kept(extents(x), axes, keepdims)
+    every = to.dims(x.rank)
+    outside, target = kept(every, extents(x), axes, keepdims)
     to.assign(names[0], outside, f"{element(out, target)} = {INITIAL[op]}")
     body = text.format(element(x, every), *(element(t, target) for t in others))
     to.assign(names[1], dict(zip(every, extents(x), strict=True)), f"{element(out, target)} {op} {body}")

@@ -1,0 +1,137 @@
+"""Each invariant of a nest, broken: the message names the statement and an instance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from polyfuse.errors import InvalidNest
+from polyfuse.ir import Nest, Statement, Tensor, statement
+from polyfuse.ir.tree import Leaf, sequence
+from tests.nests import nests
+
+X = Tensor("x", (8,), "float32", "input")
+Y = Tensor("y", (8,), "float32", "output")
+T = Tensor("t", (8,), "float32", "temporary")
+
+
+def s(name: str, text: str, bounds: str = "0 <= i < 8") -> Statement:
+    return statement(f"{{ {name}[i] : {bounds} }}", text)
+
+
+@given(nests())
+def test_random_nests_check(nest: Nest) -> None:
+    nest.check()
+
+
+def test_a_subscript_out_of_bounds() -> None:
+    with pytest.raises(InvalidNest, match=r"S: x\[1 \+ i\] is out of bounds of x\[8\] at S\[7\]"):
+        Nest.of([X, Y], [s("S", "y[i] = x[i + 1]")])
+    with pytest.raises(InvalidNest, match=r"S: y\[-2 \+ i\] is out of bounds of y\[8\] at S\[0\]"):
+        Nest.of([X, Y], [s("S", "y[i - 2] = x[i]")])
+
+
+def test_a_subscript_out_of_bounds_at_some_size() -> None:
+    y = Tensor("y", ("N",), "float32", "output")
+    first = statement("[N] -> { S[i] : 0 <= i < 8 }", "y[i] = 1.0")
+    with pytest.raises(InvalidNest, match=r"out of bounds of y\['N'\] at S\[\d\] with \{'N': \d\}"):
+        Nest.of([y], [first], context="[N] -> { : 1 <= N <= 9 }")
+    Nest.of([y], [first], context="[N] -> { : 8 <= N <= 9 }")
+
+
+def test_an_access_of_the_wrong_rank() -> None:
+    with pytest.raises(InvalidNest, match=r"S: x\[i, 0\] has 2 subscripts, x has rank 1"):
+        Nest.of([X, Y], [s("S", "y[i] = x[i, 0]")])
+
+
+def test_a_temporary_assigned_twice() -> None:
+    with pytest.raises(
+        InvalidNest, match=r"a temporary element is assigned twice: by \w+ and \w+, e\.g\. .*S0"
+    ):
+        Nest.of([T, Y], [s("S0", "t[i] = 1.0"), s("S1", "t[i] = 2.0", "3 <= i < 5"), s("S2", "y[i] = t[i]")])
+
+
+def test_a_temporary_assigned_twice_by_one_statement() -> None:
+    with pytest.raises(InvalidNest, match="assigned twice: by S0 and S0"):
+        Nest.of([T], [s("S0", "t[0] = 1.0")])
+
+
+def test_an_output_may_be_assigned_twice_and_a_temporary_accumulated() -> None:
+    Nest.of([X, Y], [s("S0", "y[i] = x[i]"), s("S1", "y[i] = x[7 - i]")])
+    Nest.of(
+        [X, Y, T],
+        [s("Z", "t[i] = 0.0"), s("A", "t[i] += x[i]"), s("B", "t[i] += x[i]"), s("C", "y[i] = t[i]")],
+    )
+
+
+def test_a_temporary_read_before_it_is_written() -> None:
+    with pytest.raises(InvalidNest, match=r"S1\[5\] reads t before any statement has written it"):
+        Nest.of([T, Y], [s("S0", "t[i] = 1.0", "0 <= i < 5"), s("S1", "y[i] = t[i]")])
+    with pytest.raises(InvalidNest, match=r"S1\[0\] reads t before"):
+        Nest.of([T, Y], [s("S1", "y[i] = t[i]"), s("S0", "t[i] = 1.0")])
+
+
+def test_a_reduction_into_a_temporary_needs_its_first_value() -> None:
+    with pytest.raises(InvalidNest, match=r"A\[0\] reads t before"):
+        Nest.of([X, T], [s("A", "t[i] += x[i]")])
+
+
+def test_the_order_counts_not_the_position() -> None:
+    first, second = s("S0", "t[i] = 1.0"), s("S1", "y[i] = t[i]")
+    with pytest.raises(InvalidNest, match=r"S1\[0\] reads t before"):
+        Nest.of([T, Y], [first, second], order=sequence((Leaf("S1"), Leaf("S0"))))
+
+
+@pytest.mark.parametrize("role", ["input", "constant"])
+def test_what_is_given_is_not_written(role: str) -> None:
+    x = Tensor("x", (8,), "float32", role)  # type: ignore[arg-type]
+    with pytest.raises(InvalidNest, match=f"S writes x, which has role {role}"):
+        Nest.of([x], [s("S", "x[i] = 1.0")], constants={"x": np.zeros(8, np.float32)})
+
+
+def test_names_are_given_once() -> None:
+    with pytest.raises(InvalidNest, match="two tensors are named 'x'"):
+        Nest.of([X, X, Y], [s("S", "y[i] = x[i]")])
+    with pytest.raises(InvalidNest, match="two statements are named 'S'"):
+        Nest.of([X, Y], [s("S", "y[i] = x[i]"), s("S", "y[i] = x[i]")])
+
+
+def test_the_order_runs_every_statement_once() -> None:
+    with pytest.raises(InvalidNest, match=r"the order runs \('S', 'S'\), but the statements are \('S',\)"):
+        Nest.of([X, Y], [s("S", "y[i] = x[i]")], order=sequence((Leaf("S"), Leaf("S"))))
+
+
+def test_constants_have_values_of_their_shape_and_type() -> None:
+    c = Tensor("c", (8,), "float32", "constant")
+    first = s("S", "y[i] = c[i]")
+    with pytest.raises(InvalidNest, match="constant c has no value"):
+        Nest.of([c, Y], [first])
+    with pytest.raises(InvalidNest, match=r"constant c is float64\[8\], expected float32\[8\]"):
+        Nest.of([c, Y], [first], constants={"c": np.zeros(8)})
+    with pytest.raises(InvalidNest, match=r"constant c is float32\[7\], expected float32\[8\]"):
+        Nest.of([c, Y], [first], constants={"c": np.zeros(7, np.float32)})
+
+
+def test_an_unknown_tensor_is_named_with_those_there_are() -> None:
+    with pytest.raises(InvalidNest, match="no tensor 'q'; there are x, y"):
+        Nest.of([X, Y], [s("S", "y[i] = q[i]")])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tensor("2x", (8,), "float32", "input"), "'2x' is not an identifier"),
+        (lambda: Tensor("x", (8,), "float16", "input"), "dtype 'float16' is none of float32"),
+        (lambda: Tensor("x", (8,), "float32", "in"), "role 'in' is none of input"),
+    ],
+)
+def test_tensors_are_what_they_can_be(make: object, message: str) -> None:
+    with pytest.raises(InvalidNest, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_zero_size_tensors_check() -> None:
+    x, y = Tensor("x", (0, 4), "float32", "input"), Tensor("y", (0, 4), "float32", "output")
+    nest = Nest.of([x, y], [statement("{ S[i, j] : 0 <= i < 0 and 0 <= j < 4 }", "y[i, j] = x[i, j]")])
+    assert nest.dependences().flow.is_empty()

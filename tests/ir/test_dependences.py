@@ -1,0 +1,114 @@
+"""Dependences against the enumeration of every pair of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import islpy as isl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.sets import maps_of, tuple_names
+from tests.enumeration import Element, Instance, Step, all_pairs, steps
+from tests.nests import nests, some_sizes
+
+Pairs = set[tuple[Instance, Instance]]
+
+
+def enumerated(nest: Nest, sizes: Mapping[str, int]) -> dict[str, Pairs]:
+    """The four kinds by the definition: walk the instances in order, remember who touched each element since its last
+    assignment. A reduction's writes do not end anything."""
+    found: dict[str, Pairs] = {"flow": set(), "anti": set(), "output": set(), "reduction": set()}
+    writers: dict[Element, list[Step]] = {}
+    readers: dict[Element, list[Step]] = {}
+    for sink in steps(nest, sizes):
+        for element in sink.reads:
+            found["flow"] |= {(source.instance, sink.instance) for source in writers.get(element, [])}
+        for source in writers.get(sink.write, []):
+            pair = (source.instance, sink.instance)
+            own = source.statement is sink.statement and sink.statement.is_reduction
+            if sink.statement.is_reduction:
+                found["reduction" if own else "flow"].add(pair)
+            if not own:
+                found["output"].add(pair)
+        found["anti"] |= {(reader.instance, sink.instance) for reader in readers.get(sink.write, [])}
+        if sink.statement.is_reduction:
+            writers.setdefault(sink.write, []).append(sink)
+        else:
+            writers[sink.write], readers[sink.write] = [sink], []
+        for element in sink.reads:
+            if sink.statement.is_reduction or element != sink.write:
+                readers.setdefault(element, []).append(sink)
+    return found
+
+
+def computed(nest: Nest, sizes: Mapping[str, int]) -> dict[str, Pairs]:
+    return {kind: listed(relation, sizes) for kind, relation in nest.dependences().kinds()}
+
+
+def listed(relation: isl.UnionMap, sizes: Mapping[str, int]) -> Pairs:
+    found: Pairs = set()
+    for part in maps_of(relation):
+        source, sink = tuple_names(part)
+        found |= {((source, a), (sink, b)) for a, b in all_pairs(part, sizes)}
+    return found
+
+
+@given(st.data())
+def test_random_nests_have_the_dependences_that_enumeration_finds(data: st.DataObject) -> None:
+    nest = data.draw(nests())
+    sizes = data.draw(some_sizes(nest))
+    assert computed(nest, sizes) == enumerated(nest, sizes)
+
+
+def chain(*texts: str) -> Nest:
+    every = [statement(f"{{ S{k}[i] : 0 <= i < 4 }}", text) for k, text in enumerate(texts)]
+    return Nest.of([Tensor(name, (9,), "float64", "inout") for name in "ab"], every)
+
+
+def test_flow_comes_from_the_last_write_alone() -> None:
+    found = chain("a[i] = 1.0", "a[i] = 2.0", "b[i] = a[i]").dependences()
+    assert found.flow.is_equal(isl.UnionMap("{ S1[i] -> S2[i] : 0 <= i < 4 }"))
+    assert found.output.is_equal(isl.UnionMap("{ S0[i] -> S1[i] : 0 <= i < 4 }"))
+    assert found.anti.is_empty()
+    assert found.reduction.is_empty()
+
+
+def test_anti_goes_from_a_read_to_the_next_write() -> None:
+    found = chain("b[i] = a[i + 1]", "a[i] = 1.0").dependences()
+    assert found.anti.is_equal(isl.UnionMap("{ S0[i] -> S1[i + 1] : 0 <= i < 3 }"))
+    assert found.flow.is_empty()
+
+
+def test_every_instance_of_a_reduction_reaches_the_reader_and_its_init_does_too() -> None:
+    found = chain("a[0] = 0.0", "a[0] += b[i]", "b[i + 4] = a[0]").dependences()
+    assert found.flow.is_equal(
+        isl.UnionMap(
+            "{ S0[i] -> S1[j] : i = 3 and 0 <= j < 4; S0[i] -> S2[j] : i = 3 and 0 <= j < 4; "
+            "S1[i] -> S2[j] : 0 <= i, j < 4 }"
+        )
+    )
+    assert found.reduction.is_equal(isl.UnionMap("{ S1[i] -> S1[j] : 0 <= i < j < 4 }"))
+
+
+def test_a_reduction_that_reads_its_target_elsewhere_is_ordered() -> None:
+    found = chain("a[i + 1] += a[i]").dependences()
+    assert found.flow.is_equal(isl.UnionMap("{ S0[i] -> S0[i + 1] : 0 <= i < 3 }"))
+    assert found.reduction.is_empty()
+
+
+def test_two_reductions_into_one_tensor_keep_their_order() -> None:
+    found = chain("a[0] += b[i]", "a[0] max= b[i]").dependences()
+    assert found.output.is_equal(isl.UnionMap("{ S0[i] -> S1[j] : 0 <= i, j < 4 }"))
+
+
+def test_the_text_names_each_kind_once() -> None:
+    text = str(chain("a[i] = 1.0", "b[i] = a[i]").dependences())
+    assert [line for line in text.splitlines() if not line.startswith(" ")] == [
+        "flow:",
+        "anti:",
+        "output:",
+        "reduction:",
+    ]
+    assert "S0[i] -> S1[i' = i]" in text

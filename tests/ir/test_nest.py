@@ -1,0 +1,112 @@
+"""Nests as values: equality, pickling, order, look-up."""
+
+from __future__ import annotations
+
+import pickle
+
+import islpy as isl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyfuse import nn
+from polyfuse.errors import IllegalSchedule, InvalidNest
+from polyfuse.interpret import interpret
+from polyfuse.ir import Instance, Nest, Tensor, Violation, statement
+from polyfuse.ir.nest import ordered_statements
+from polyfuse.ir.tree import Leaf, Loop, Sequence, dates, depth, path_to, restrict, sequence
+from polyfuse.sets import point_of
+from tests.nests import inputs_for, nests, some_sizes
+
+
+@given(st.data())
+def test_a_pickled_nest_is_equal_and_computes_the_same(data: st.DataObject) -> None:
+    nest = data.draw(nests())
+    again = pickle.loads(pickle.dumps(nest))
+    assert again == nest
+    assert str(again) == str(nest)
+    sizes = data.draw(some_sizes(nest))
+    inputs = inputs_for(nest, np.random.default_rng(0), sizes)
+    first, second = interpret(nest, inputs), interpret(again, inputs)
+    assert all(np.array_equal(first[name], second[name], equal_nan=True) for name in first)
+
+
+def test_pickling_a_network_keeps_its_weights() -> None:
+    nest = nn.lower(nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.LayerNorm(4)), batch=2)
+    again = pickle.loads(pickle.dumps(nest))
+    assert again == nest
+    assert np.array_equal(again.constants["w0"], nest.constants["w0"])
+    assert again.dependences().flow.is_equal(nest.dependences().flow)
+
+
+def test_other_constants_make_another_value_of_the_same_nest() -> None:
+    nest = nn.lower(nn.Linear(2, 2, bias=False), batch=1)
+    other = nest.with_constants({"w0": np.zeros((2, 2), np.float32)})
+    assert other == nest
+    assert interpret(other, [np.ones((1, 2), np.float32)])["out"].tolist() == [[0, 0]]
+    assert nest.constants["w0"].any()
+
+
+def test_look_up_names_what_there_is() -> None:
+    nest = nn.lower(nn.ReLU(), batch=2, features=3)
+    assert nest.tensor("x").shape == (2, 3)
+    assert nest.statement("relu0").op == "="
+    with pytest.raises(InvalidNest, match="no tensor 'w'; there are x, out"):
+        nest.tensor("w")
+    with pytest.raises(InvalidNest, match="no statement 'mac0'; there are relu0"):
+        nest.statement("mac0")
+
+
+def test_the_order_of_two_statements() -> None:
+    tree = sequence((Leaf("A"), Loop("i", (("B", isl.PwAff("{ B[i] -> [(i)] }")),), Leaf("B"))))
+    domains = {"A": isl.Set("{ A[] }"), "B": isl.Set("{ B[i] : 0 <= i < 3 }")}
+    expected = isl.UnionMap("{ A[] -> [0, 0]; B[i] -> [1, i] : 0 <= i < 3 }")
+    assert dates(tree, domains).is_equal(expected)
+    assert depth(tree) == 2
+    assert path_to(tree, "B")[-1] == Leaf("B")
+    assert restrict(tree, {"A"}) == Leaf("A")
+    assert sequence((Sequence((Leaf("A"), Leaf("B"))), Leaf("C"))) == Sequence(
+        (Leaf("A"), Leaf("B"), Leaf("C"))
+    )
+
+
+def test_statements_in_the_order_of_the_tree() -> None:
+    y = Tensor("y", (1,), "float32", "output")
+    first, second = statement("{ S[] }", "y[0] = 1.0"), statement("{ T[] }", "y[0] = 2.0")
+    nest = Nest.of([y], [first, second], order=sequence((Leaf("T"), Leaf("S"))))
+    assert [s.name for s in ordered_statements(nest)] == ["T", "S"]
+    assert interpret(nest, {})["y"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("op", "text", "message"),
+    [
+        ("{ S[i] : 0 <= i < 3 }", "y[i] = x[i] + q", None),
+        ("{ [i] : 0 <= i < 3 }", "y[i] = x[i]", "cannot read"),
+    ],
+)
+def test_a_statement_has_a_name(op: str, text: str, message: str | None) -> None:
+    if message is None:
+        assert [a.tensor for a in statement(op, text).reads] == ["x", "q"]
+        return
+    with pytest.raises(InvalidNest, match=message):
+        statement(op, text)
+
+
+def test_a_violation_reads_as_a_sentence_and_pickles_in_its_error() -> None:
+    found = Violation(
+        verb="fuse", kind="flow", source=Instance("A", (0, 1)), sink=Instance("B", (0, 0)), why="B runs first",
+        remedy="shift B by 1", sizes={"N": 4},
+    )  # fmt: skip
+    assert str(found) == (
+        "fuse is refused: the flow dependence A[0, 1] -> B[0, 0] with N = 4 would be broken: B runs first. "
+        "What would make it legal: shift B by 1."
+    )
+    assert pickle.loads(pickle.dumps(IllegalSchedule(found))).violation == found
+
+
+def test_a_point_of_a_set_with_sizes() -> None:
+    assert point_of(isl.Set("[N] -> { S[i] : 0 <= i < N and N > 3 }")) == ({"N": 4}, (0,))
+    assert point_of(isl.Set("[N] -> { S[i] : 0 <= i < N and N < 0 }")) is None
+    assert point_of(isl.Set("{ S[i] : 1 = 0 }")) is None
