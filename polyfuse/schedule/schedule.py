@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from polyfuse.analysis.barriers import has_threads, place_barriers, unsynchronised
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
@@ -173,6 +174,21 @@ class Schedule:
         done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory)
         return self._checked("promote", (tensor, statement), options, done.nest, done.tree)
 
+    def synchronised(self) -> Schedule:
+        """Put the fewest barriers that keep a block's threads in order; the same schedule where none has threads.
+
+        for k: { copy (threads); compute (threads) }  ->  for k: { copy; barrier; compute; barrier }
+
+        Compiling does this by itself. A schedule whose threads no barrier can keep in order is refused.
+        """
+        if not has_threads(self.tree):
+            return self
+        tree = place_barriers(self.nest, self.tree)
+        broken = unsynchronised(self.nest, tree)
+        if broken is not None:
+            raise IllegalSchedule(self._violation("synchronised", (), {}, broken))
+        return self._with("synchronised", (), {}, self.nest, tree)
+
     # -- questions -----------------------------------------------------------------------------------------------
 
     def why_not(self, verb: str, *args: object, **options: object) -> Violation | None:
@@ -271,5 +287,6 @@ VERBS = (
     "unroll",
     "vectorize",
     "promote",
+    "synchronised",
 )
 """Every verb a Schedule has."""

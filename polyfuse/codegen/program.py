@@ -1,0 +1,123 @@
+"""A whole schedule as source: the launches in order, and the kernels they share."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from polyfuse.codegen import cpu, cuda
+from polyfuse.codegen.build import kernels
+from polyfuse.codegen.looptree import Kernel
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Tree
+
+Target = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True)
+class Code:
+    """One compiled function: its name, its source, and its argument types as the target's compiler wants them."""
+
+    name: str
+    source: str
+    signature: str | tuple[str, ...]
+    parallel: bool = False
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One entry of `net.kernels`: which code runs, for which statements, on which tensors, on what grid."""
+
+    code: Code
+    statements: tuple[str, ...]
+    tensors: tuple[str, ...]
+    grid: tuple[ast.expr, ast.expr, ast.expr]
+    block: tuple[ast.expr, ast.expr, ast.expr]
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.code.name
+
+    @property
+    def source(self) -> str:
+        """The kernel's source."""
+        return self.code.source
+
+    def extents(self, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The grid and the block for given sizes, x first."""
+        return tuple(value(e, sizes) for e in self.grid), tuple(value(e, sizes) for e in self.block)
+
+    def __str__(self) -> str:
+        grid = " × ".join(ast.unparse(e) for e in self.grid)
+        block = " × ".join(ast.unparse(e) for e in self.block)
+        return f"{self.name}({', '.join(self.tensors)})  grid {grid}, block {block}  runs {', '.join(self.statements)}"
+
+
+@dataclass(frozen=True)
+class Program:
+    """Launches in order. Equal kernels are one Code."""
+
+    target: Target
+    launches: tuple[Launch, ...]
+    sizes: tuple[str, ...]
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """The different kernels, in order of first launch."""
+        return tuple(dict.fromkeys(launch.code for launch in self.launches))
+
+    @property
+    def source(self) -> str:
+        """All the source, as one file would hold it."""
+        header = cpu.HEADER if self.target == "cpu" else cuda.HEADER
+        return "\n\n".join([header, *(code.source for code in self.codes)])
+
+
+def value(expression: ast.expr, sizes: Mapping[str, int]) -> int:
+    """The number an expression in sizes stands for."""
+    if isinstance(expression, ast.Constant):
+        return int(expression.value)
+    code = compile(ast.fix_missing_locations(ast.Expression(expression)), "<extent>", "eval")
+    return int(eval(code, {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
+
+
+def program(nest: Nest, tree: Tree, target: Target) -> Program:
+    """Print every kernel of a tree; equal ones once. Names are unique: a second, different `mac` is `mac_2`."""
+    codes: dict[str, Code] = {}
+    named: dict[str, str] = {}
+    launches = []
+    for kernel in kernels(nest, tree):
+        code, grid, block = _printed(kernel, target)
+        name = code.name
+        n = 1
+        while named.setdefault(name, code.source) != code.source:
+            n += 1
+            name = f"{code.name}_{n}"
+        if name not in codes:
+            codes[name] = _renamed(code, name)
+        tensors = tuple(tensor.name for tensor in kernel.arrays.values())
+        launches.append(Launch(codes[name], kernel.statements, tensors, grid, block))
+    return Program(target, tuple(launches), nest.params)
+
+
+Extents = tuple[ast.expr, ast.expr, ast.expr]
+_ONE: Extents = (ast.Constant(1), ast.Constant(1), ast.Constant(1))
+
+
+def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents]:
+    if target == "cpu":
+        on_cpu = cpu.cpu_kernel(kernel)
+        return Code(on_cpu.name, on_cpu.source, on_cpu.signature, on_cpu.parallel), _ONE, _ONE
+    on_gpu = cuda.cuda_kernel(kernel)
+    return Code(on_gpu.name, on_gpu.source, on_gpu.signature), on_gpu.grid, on_gpu.block
+
+
+def _renamed(code: Code, name: str) -> Code:
+    if name == code.name:
+        return code
+    source = re.sub(rf"^def {code.name}\(", f"def {name}(", code.source, count=1, flags=re.M)
+    return Code(name, source, code.signature, code.parallel)

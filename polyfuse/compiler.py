@@ -1,0 +1,108 @@
+"""The pipeline: one function that names every stage, from a nest to an executable."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from polyfuse.analysis.validation import validate
+from polyfuse.codegen.program import Target, program
+from polyfuse.errors import InvalidSchedule, TargetUnavailable
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import loops
+from polyfuse.machine import Machine
+from polyfuse.runtime.cuda_driver import available, missing
+from polyfuse.runtime.executable import Compiled, Device, Executable
+from polyfuse.runtime.memory import plan_memory
+from polyfuse.schedule import Schedule
+from polyfuse.strategy import Plan, plan_for, schedule_costs
+
+__all__ = ["Executable", "compile"]
+
+
+def compile(
+    nest: Nest,
+    *,
+    target: Literal["auto", "cpu", "cuda"] = "auto",
+    schedule: Schedule | None = None,
+    fuse: bool = True,
+    machine: Machine | str | None = None,
+    device: Literal["gpu", "lockstep", "simulator", "none"] | None = None,
+) -> Executable:
+    """Compile a nest to an executable.
+
+    Nest -> Dependences -> Schedule -> barriers -> validation -> LoopTree -> source -> Executable
+
+    `target` "auto" is "cuda" where a GPU can be used, else "cpu". `schedule` is one made by hand; without it the
+    strategy for the machine chooses, and with `fuse=False` it keeps every operation a kernel of its own. `machine`
+    (a Machine, or a preset's name such as "h200") is what the cost model plans for. `device` says where CUDA kernels
+    run: "gpu", one of the stand-ins "lockstep" and "simulator", or "none" to compile for reading only.
+
+    Raises TargetUnavailable if the target is not there, InvalidSchedule if the schedule is another nest's or binds
+    loops the target does not have, ValidationFailure if the compiler made a mistake.
+    """
+    goal, place, model = _placement(target, machine, device, schedule)
+    plan: Plan | None = None
+    if schedule is None:
+        plan = plan_for(nest, model, fuse=fuse)
+        schedule = plan.schedule
+    elif schedule.source is not nest and schedule.source != nest:
+        raise InvalidSchedule(f"the schedule was made for nest {schedule.source.name!r}, not for this {nest.name!r}")
+    _check_places(schedule, goal)
+    schedule = schedule.synchronised()
+    arena = None if nest.params else plan_memory(nest, schedule.nest, schedule.tree, {}).spans
+    validation = validate(nest, schedule.nest, schedule.tree, arena)
+    printed = program(schedule.nest, schedule.tree, goal)
+    costs = tuple(g.cost for g in plan.groups) if plan is not None else schedule_costs(schedule, model)
+    return Executable(Compiled(schedule, plan, costs, validation, printed, model, place))
+
+
+def _placement(
+    target: str, machine: Machine | str | None, device: str | None, schedule: Schedule | None
+) -> tuple[Target, Device, Machine]:
+    """(target, device, machine) from what was asked for and what is here."""
+    if target not in ("auto", "cpu", "cuda"):
+        raise TargetUnavailable(f"no target {target!r}; there are auto, cpu, cuda")
+    model = Machine.preset(machine) if isinstance(machine, str) else machine
+    if target == "auto":
+        target = _automatic(model, device, schedule)
+    if model is not None and model.kind != target:
+        raise TargetUnavailable(f"machine {model.name} is a {model.kind} machine, the target is {target}")
+    if target == "cpu":
+        if device is not None:
+            raise TargetUnavailable(f"device {device!r} runs CUDA kernels; the target is cpu")
+        return "cpu", "cpu", model or Machine.detect()
+    if device is None and model is None and not available():
+        raise TargetUnavailable(
+            f"{missing()}. To compile CUDA kernels without a GPU, name a machine (machine='h200'), "
+            "and device='lockstep' to run them on a stand-in"
+        )
+    place = device or ("gpu" if available() else "none")
+    if place not in ("gpu", "lockstep", "simulator", "none"):
+        raise TargetUnavailable(f"no device {place!r}; there are gpu, lockstep, simulator, none")
+    if place == "gpu" and not available():
+        raise TargetUnavailable(str(missing()))
+    return "cuda", place, model or Machine.preset("h200")  # type: ignore[return-value]
+
+
+def _automatic(model: Machine | None, device: str | None, schedule: Schedule | None) -> Target:
+    if model is not None:
+        return model.kind
+    if device is not None:
+        return "cuda"
+    if schedule is not None:
+        places = {loop.bind for loop in loops(schedule.tree)}
+        if "cores" in places:
+            return "cpu"
+        if any(place and "." in place for place in places):
+            return "cuda"
+    return "cuda" if available() else "cpu"
+
+
+def _check_places(schedule: Schedule, target: Target) -> None:
+    for loop in loops(schedule.tree):
+        on_gpu = loop.bind is not None and "." in loop.bind
+        if (on_gpu and target == "cpu") or (loop.bind == "cores" and target == "cuda"):
+            raise InvalidSchedule(f"loop {loop.name} is bound to {loop.bind}, which target {target} does not have")
+        for buffer in loop.buffers:
+            if buffer.memory == "shared" and target == "cpu":
+                raise InvalidSchedule(f"{buffer.tensor} is promoted to shared memory, which target cpu does not have")

@@ -1,0 +1,152 @@
+"""A call's arrays: checked against the nest, brought to NumPy, and given back in the caller's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tensor import Tensor
+from polyfuse.runtime.memory import shape_of
+from polyfuse.sets import fix_params
+
+Array = npt.NDArray[Any]
+CPU_DEVICES = (1, 3)
+"""DLPack's codes for memory a CPU can read: plain, and pinned for CUDA."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The arrays of one call by tensor name, the symbolic sizes they imply, and what had to be copied."""
+
+    arrays: Mapping[str, Array]
+    sizes: Mapping[str, int]
+    copied: tuple[str, ...]
+    module: str | None
+
+
+def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> Bound:
+    """Match a call's arguments with the nest's inputs, in order or by name.
+
+    Raises BadArgument for a missing, unknown, or doubly given input, and for a wrong dtype, rank, shape or device.
+    """
+    given = _matched(nest, args, named)
+    arrays: dict[str, Array] = {}
+    copied: list[str] = []
+    for tensor in nest.inputs:
+        array = to_numpy(tensor, given[tensor.name])
+        _check_type(tensor, array)
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
+            copied.append(tensor.name)
+        arrays[tensor.name] = array
+    sizes = solve_sizes(nest, arrays)
+    for tensor in nest.inputs:
+        _check_shape(tensor, arrays[tensor.name], sizes)
+    return Bound(arrays, sizes, tuple(copied), _module(given.values()))
+
+
+def _matched(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    names = [tensor.name for tensor in nest.inputs]
+    expected = f"expected {', '.join(map(str, nest.inputs)) or 'no inputs'}"
+    if len(args) > len(names):
+        raise BadArgument(f"{len(args)} arrays were given, {len(names)} are inputs; {expected}")
+    given = dict(zip(names, args, strict=False))
+    for name, value in named.items():
+        if name not in names:
+            raise BadArgument(f"there is no input {name!r}; {expected}")
+        if name in given:
+            raise BadArgument(f"input {name!r} is given twice")
+        given[name] = value
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise BadArgument(f"input {', '.join(missing)} is missing; {expected}")
+    return given
+
+
+def to_numpy(tensor: Tensor, value: Any) -> Array:
+    """A NumPy view of an array of any kind that speaks DLPack; a plain number for a scalar tensor."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, int | float | np.generic) and tensor.rank == 0:
+        return np.asarray(value, tensor.dtype)
+    if not hasattr(value, "__dlpack__"):
+        raise BadArgument(f"{tensor.name}: expected an array ({tensor}), given {type(value).__name__}")
+    kind, number = value.__dlpack_device__()
+    if kind not in CPU_DEVICES:
+        raise BadArgument(
+            f"{tensor.name}: the array lies on device {int(kind)}:{number}, this executable runs on the CPU; "
+            "move the array, or compile for the device's target"
+        )
+    return np.from_dlpack(value)
+
+
+def _module(values: Any) -> str | None:
+    """The package of the first array that is not NumPy's."""
+    for value in values:
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
+            return type(value).__module__.split(".")[0]
+    return None
+
+
+def give_back(array: Array, module: str | None) -> Any:
+    """The result in the caller's kind of array, sharing its memory."""
+    return array if module is None else import_module(module).from_dlpack(array)
+
+
+def _check_type(tensor: Tensor, array: Array) -> None:
+    if array.dtype != tensor.dtype:
+        raise BadArgument(
+            f"{tensor.name}: expected dtype {tensor.dtype}, given {array.dtype}; convert with .astype({tensor.dtype!r})"
+        )
+    if array.ndim != tensor.rank:
+        raise BadArgument(
+            f"{tensor.name}: expected rank {tensor.rank} with shape {list(tensor.shape)}, "
+            f"given rank {array.ndim} with shape {list(array.shape)}"
+        )
+
+
+def _check_shape(tensor: Tensor, array: Array, sizes: Mapping[str, int]) -> None:
+    expected = shape_of(tensor, sizes)
+    if array.shape != expected:
+        solved = f" ({', '.join(f'{n} = {v}' for n, v in sizes.items())})" if sizes else ""
+        raise BadArgument(f"{tensor.name}: expected shape {list(expected)}{solved}, given {list(array.shape)}")
+
+
+def solve_sizes(nest: Nest, arrays: Mapping[str, Array]) -> dict[str, int]:
+    """The symbolic sizes, read off the first dimension that is just that size; the context must allow them."""
+    sizes: dict[str, int] = {}
+    for tensor in nest.inputs:
+        for size, extent in zip(tensor.shape, arrays[tensor.name].shape, strict=True):
+            if isinstance(size, str) and size.isidentifier():
+                sizes.setdefault(size, extent)
+    unknown = [name for name in nest.params if name not in sizes]
+    if unknown:
+        raise BadArgument(f"the size {', '.join(unknown)} is no input's dimension by itself and cannot be read off")
+    if sizes and fix_params(nest.context, sizes).is_empty():
+        raise BadArgument(f"sizes {sizes} are outside what the nest allows: {nest.context}")
+    return sizes
+
+
+def check_out(tensor: Tensor, array: Any, sizes: Mapping[str, int]) -> Array:
+    """An array given as `out=`: of the right type and shape, contiguous and writable."""
+    found = to_numpy(tensor, array)
+    _check_type(tensor, found)
+    _check_shape(tensor, found, sizes)
+    if not (found.flags.c_contiguous and found.flags.writeable):
+        raise BadArgument(f"out for {tensor.name}: expected a writable C-contiguous array")
+    return found
+
+
+def check_constant(tensor: Tensor, array: Array) -> Array:
+    """A new value for a constant: same dtype and shape."""
+    _check_type(tensor, array)
+    _check_shape(tensor, array, {})
+    return np.ascontiguousarray(array)
+

@@ -1,0 +1,33 @@
+"""CUDA programs without a GPU: the same source on a stand-in, launch by launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.codegen.lockstep import run as run_lockstep
+from polyfuse.codegen.program import Program
+from polyfuse.codegen.simulate import simulate
+
+StandIn = Literal["lockstep", "simulator"]
+
+
+class EmulatedProgram:
+    """Runs kernels on "lockstep" (NumPy, all threads at once, races and bounds checked) or numba's "simulator"."""
+
+    def __init__(self, program: Program, stand_in: StandIn) -> None:
+        self.program = program
+        self._run_kernel = run_lockstep if stand_in == "lockstep" else simulate
+
+    def run(self, arrays: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, int]) -> None:
+        """Run every launch in order on the arrays, in place."""
+        extra = [sizes[name] for name in self.program.sizes]
+        for launch in self.program.launches:
+            grid, block = launch.extents(sizes)
+            if 0 in grid or 0 in block:
+                continue
+            flat = [np.reshape(arrays[name], -1, copy=False) for name in launch.tensors]
+            self._run_kernel(launch.source, launch.name, grid, block, [*flat, *extra])

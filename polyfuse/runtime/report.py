@@ -1,0 +1,35 @@
+"""What `net.report()` says: kernels, work, memory, prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Report:
+    """Figures of a compiled net for one set of sizes. Predictions come from the cost model, never from a clock."""
+
+    target: str
+    launches: int
+    compiled_kernels: int
+    flops: int
+    bytes_moved: int
+    predicted_seconds: float
+    arena_bytes_before: int
+    arena_bytes: int
+    copied_inputs: tuple[str, ...]
+    validation_seconds: float
+
+    def __str__(self) -> str:
+        copied = ", ".join(self.copied_inputs) or "none"
+        return "\n".join(
+            (
+                f"target            {self.target}",
+                f"kernels           {self.launches} launches of {self.compiled_kernels} compiled",
+                f"work              {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved (model)",
+                f"predicted time    {1e6 * self.predicted_seconds:.2f} µs (model)",
+                f"temporaries       {self.arena_bytes:,} bytes in one arena, {self.arena_bytes_before:,} without a plan",
+                f"inputs copied     {copied} (not contiguous, in calls so far)",
+                f"validation        {1e3 * self.validation_seconds:.1f} ms",
+            )
+        )
