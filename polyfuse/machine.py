@@ -1,0 +1,277 @@
+"""Machines: what the cost model knows of a target.
+
+    machine ::= units  level*  peak rates  fixed costs          a unit is a core, or an SM of a GPU
+
+All sizes are in bytes, rates in bytes or floating-point operations per second, costs in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from polyfuse.errors import TargetUnavailable
+
+KiB, MiB, GiB = 2**10, 2**20, 2**30
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of memory.
+
+    `size` is what one unit can use of it. `bandwidth` is per unit if the level is `private`, else of all together.
+    """
+
+    name: str
+    size: int
+    bandwidth: float
+    private: bool
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What only a GPU has. `shared_static` is what a block gets without asking the driver for more."""
+
+    compute_capability: tuple[int, int]
+    registers_per_sm: int
+    shared_per_block: int
+    shared_per_sm: int
+    max_threads_per_block: int
+    max_threads_per_sm: int
+    barrier_seconds: float
+    shared_static: int = 48 * KiB
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A target as the cost model sees it.
+
+    `flops32` and `flops64` are the peak of one unit (multiply and add count two). `launch_seconds` is one kernel call,
+    `region_seconds` what a parallel loop adds to it (a GPU's launch holds that already).
+    """
+
+    name: str
+    kind: Literal["cpu", "cuda"]
+    units: int
+    vector_bytes: int
+    levels: tuple[Level, ...]
+    flops32: float
+    flops64: float
+    launch_seconds: float
+    region_seconds: float = 0.0
+    gpu: Gpu | None = None
+
+    @property
+    def cores(self) -> int:
+        """The units of a CPU."""
+        return self.units
+
+    @property
+    def sms(self) -> int:
+        """The units of a GPU."""
+        return self.units
+
+    def level(self, size: float) -> Level:
+        """The smallest level that holds `size` bytes; the last one if none does."""
+        return next((level for level in self.levels if size <= level.size), self.levels[-1])
+
+    def bandwidth(self, level: Level, units: float) -> float:
+        """Bytes per second that `units` units together get from a level."""
+        return (
+            level.bandwidth * units if level.private else level.bandwidth * min(1.0, units / self._saturating)
+        )
+
+    @property
+    def _saturating(self) -> int:
+        """How many units it takes to draw a shared level's full bandwidth: all of a GPU, one core of a CPU."""
+        return self.units if self.kind == "cuda" else 1
+
+    def peak(self, itemsize: int, units: float) -> float:
+        """Floating-point operations per second of `units` units for elements of 4 or 8 bytes."""
+        return (self.flops64 if itemsize > 4 else self.flops32) * units
+
+    @staticmethod
+    def preset(name: str) -> Machine:
+        """A machine by name: "a100", "h100", "h200", "rtx4090", "zen5"; TargetUnavailable names those there are."""
+        found = PRESETS.get(name.lower())
+        if found is None:
+            raise TargetUnavailable(f"no machine {name!r}; there are {', '.join(sorted(PRESETS))}")
+        return found
+
+    @staticmethod
+    def detect() -> Machine:
+        """This computer's CPU, from Linux's /sys and /proc; safe values for what they do not say. Never raises."""
+        return detect_cpu(Path("/sys/devices/system/cpu"), Path("/proc/cpuinfo"))
+
+    def __str__(self) -> str:
+        unit = "cores" if self.kind == "cpu" else "SMs"
+        levels = ", ".join(f"{x.name} {_size(x.size)} {x.bandwidth / 1e9:.0f} GB/s" for x in self.levels)
+        peak = self.flops32 * self.units / 1e9
+        return f"{self.name}: {self.units} {unit}, {peak:.0f} GFLOP/s (fp32), {levels}"
+
+
+def _size(size: int) -> str:
+    for name, unit in (("GiB", GiB), ("MiB", MiB), ("KiB", KiB)):
+        if size >= unit:
+            return f"{size / unit:g} {name}"
+    return f"{size} B"
+
+
+# -- CPUs --------------------------------------------------------------------------------------------------------------
+
+CALL_SECONDS = 0.2e-6
+"""A call of a compiled numba function with four arrays from Python: 196 ns on a Zen 5 core, numba 0.68."""
+
+REGION_SECONDS = 0.7e-6
+"""One parallel loop of numba over its OpenMP layer: 0.6–0.8 µs on two Zen 5 cores, numba 0.68."""
+
+BYTES_PER_CYCLE = (109.0, 61.0, 30.0)
+"""Read and write together, from L1, L2, L3: 446, 249 and 122 GB/s on a Zen 5 core at 4.1 GHz."""
+
+DRAM_BANDWIDTH = 38e9
+"""A copy, read and write together, of 256 MB by one Zen 5 core."""
+
+DEFAULT_CACHES = (32 * KiB, 1 * MiB, 16 * MiB)
+DEFAULT_HERTZ = 3.0e9
+
+
+def cpu(
+    name: str,
+    cores: int,
+    vector_bytes: int,
+    caches: tuple[int, int, int],
+    hertz: float,
+    dram: float = DRAM_BANDWIDTH,
+) -> Machine:
+    """A CPU from its data: two vector multiply-adds a cycle and core, L1 and L2 private, L3 shared.
+
+    `caches` holds the bytes of L1 and L2 of one core, and of the whole L3; `hertz` the cycles per second.
+    """
+    rates = [per_cycle * hertz for per_cycle in BYTES_PER_CYCLE]
+    levels = (
+        Level("L1", caches[0], rates[0], private=True),
+        Level("L2", caches[1], rates[1], private=True),
+        Level("L3", caches[2], rates[2], private=True),
+        Level("DRAM", 2**62, dram, private=False),
+    )
+    flops32 = 2 * 2 * vector_bytes / 4 * hertz
+    return Machine(
+        name, "cpu", cores, vector_bytes, levels, flops32, flops32 / 2, CALL_SECONDS, REGION_SECONDS
+    )
+
+
+def detect_cpu(sys: Path, cpuinfo: Path) -> Machine:
+    """A CPU described by Linux's files; every value that is missing or unreadable gets a safe default."""
+    info = _first_processor(cpuinfo)
+    flags = set(info.get("flags", info.get("Features", "")).split())
+    vector = 64 if "avx512f" in flags else 32 if "avx2" in flags else 16
+    hertz = _number(info.get("cpu MHz", ""), DEFAULT_HERTZ / 1e6) * 1e6
+    if hertz < 1e8:
+        hertz = DEFAULT_HERTZ
+    fastest = _number(_read(sys / "cpu0/cpufreq/cpuinfo_max_freq"), 0.0) * 1e3
+    return cpu(info.get("model name", "cpu"), usable_cores(), vector, _caches(sys), max(hertz, fastest))
+
+
+def usable_cores() -> int:
+    """The cores this process may run on."""
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except (AttributeError, OSError):
+        return max(1, os.cpu_count() or 1)
+
+
+def _first_processor(cpuinfo: Path) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for line in _read(cpuinfo).splitlines():
+        key, colon, value = line.partition(":")
+        if not colon and found:
+            break
+        if colon:
+            found.setdefault(key.strip(), value.strip())
+    return found
+
+
+def _caches(sys: Path) -> tuple[int, int, int]:
+    sizes = dict(zip((1, 2, 3), DEFAULT_CACHES, strict=True))
+    for index in range(8):
+        folder = sys / f"cpu0/cache/index{index}"
+        level, size = _read(folder / "level").strip(), _read(folder / "size").strip()
+        if level in ("1", "2", "3") and _read(folder / "type").strip() != "Instruction":
+            unit = {"K": KiB, "M": MiB}.get(size[-1:], 1)
+            sizes[int(level)] = int(_number(size.rstrip("KM"), 0.0) * unit) or sizes[int(level)]
+    return sizes[1], sizes[2], sizes[3]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _number(text: str, default: float) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return default
+
+
+# -- GPUs --------------------------------------------------------------------------------------------------------------
+
+LAUNCH_SECONDS = 3e-6
+"""One launch through the CUDA driver's Python bindings, as others report it; a graph's node costs about a fifth."""
+
+BARRIER_SECONDS = 20e-9
+"""One barrier of a block: some 30 cycles, an order of magnitude and not a measurement."""
+
+
+def gpu(
+    name: str,
+    sms: int,
+    teraflops: tuple[float, float],
+    l2: tuple[int, float],
+    dram: tuple[int, float],
+    gpu: Gpu,
+) -> Machine:
+    """A GPU from its data sheet: TFLOP/s in fp32 and fp64 without tensor cores; L2 and DRAM as (bytes, bytes/s)."""
+    levels = (Level("L2", l2[0], l2[1], private=False), Level("DRAM", dram[0], dram[1], private=False))
+    flops32, flops64 = (1e12 * value / sms for value in teraflops)
+    return Machine(name, "cuda", sms, 128, levels, flops32, flops64, LAUNCH_SECONDS, 0.0, gpu)
+
+
+def _limits(capability: tuple[int, int], shared_per_sm: int, threads_per_sm: int = 2048) -> Gpu:
+    """The limits of a compute capability (CUDA C++ Programming Guide, table of technical specifications)."""
+    return Gpu(
+        capability, 65536, shared_per_sm - 1 * KiB, shared_per_sm, 1024, threads_per_sm, BARRIER_SECONDS
+    )
+
+
+PRESETS: Mapping[str, Machine] = {
+    "a100": gpu(
+        "a100", 108, (19.5, 9.7), (40 * MiB, 7.2e12), (80 * GiB, 2.04e12), _limits((8, 0), 164 * KiB)
+    ),
+    "h100": gpu(
+        "h100", 132, (67.0, 34.0), (50 * MiB, 9.0e12), (80 * GiB, 3.35e12), _limits((9, 0), 228 * KiB)
+    ),
+    "h200": gpu(
+        "h200", 132, (67.0, 34.0), (50 * MiB, 9.0e12), (141 * GiB, 4.8e12), _limits((9, 0), 228 * KiB)
+    ),
+    "rtx4090": gpu(
+        "rtx4090",
+        128,
+        (82.6, 1.29),
+        (72 * MiB, 5.0e12),
+        (24 * GiB, 1.01e12),
+        _limits((8, 9), 100 * KiB, 1536),
+    ),
+    "zen5": cpu("zen5", 2, 64, (48 * KiB, 1 * MiB, 32 * MiB), 4.1e9),
+}
+"""Machines by name.
+
+GPUs: SXM boards; SMs, peak rates, DRAM and the size of L2 from NVIDIA's data sheets. The rate of L2 is on none of
+them: A100's is its white paper's 5120 bytes a cycle at 1.41 GHz, H100's and H200's assume as many at 1.76 GHz, the
+RTX 4090's assumes 2048 at 2.5 GHz. "zen5" is the two-core machine on which this file's CPU figures were measured.
+"""

@@ -1,0 +1,250 @@
+"""What a kernel costs on a machine, and the tiling of its band that costs least.
+
+    cost = launch + region + max(compute, memory)
+    compute = operations / (peak × efficiency × utilisation)
+    memory  = compulsory bytes at the level that holds the whole program's data
+            + bytes that tiles read again, at the level that still holds them when they are needed again
+
+Tiles run in order of their loops, outermost first. A tensor that a tile loop does not index is read again in each of
+the loop's iterations; in between, everything one iteration touches has gone by, which decides the level it is still in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from polyfuse.ir.tree import Tree
+from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.kernel import Kernel, kernel_of
+
+CPU_EFFICIENCY = 0.78
+"""Sensible loops reach 205 of 262 GFLOP/s: a product of 4 rows × 4 k unrolled in a vector loop, one Zen 5 core."""
+
+CUDA_EFFICIENCY = 0.125
+"""One result a thread: a multiply-add reads two words of shared memory, of which an SM delivers 32 a cycle; it could
+do 128 multiply-adds."""
+
+BUSY_THREADS = 512
+"""Threads that keep an SM's pipelines full: four schedulers × 32 lanes × four cycles of latency."""
+
+ROWS = (4, 2, 1)
+"""Rows of a register tile on a CPU: four rows × four k reached the rate above."""
+
+COLUMNS = (64, 128, 256, 512)
+"""Columns of a cache tile on a CPU: multiples of the widest vectors."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tile sizes for the band's loops (1: no tile, the loop itself counts tiles), and the order of the tile loops.
+
+    `order` holds positions in the band, outermost first. `parallel` is the position of the loop whose tiles run at
+    once on a CPU's cores, or None; a GPU runs all tiles at once.
+    """
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    parallel: int | None = None
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """Seconds, bytes and operations of one kernel under one tiling."""
+
+    tiling: Tiling
+    flops: int
+    compulsory: int
+    again: int
+    tiles: int
+    utilisation: float
+    compute: float
+    memory: float
+    overhead: float
+
+    @property
+    def total(self) -> float:
+        """Seconds from the call to the last result."""
+        return self.overhead + max(self.compute, self.memory)
+
+    def __str__(self) -> str:
+        return (
+            f"{microseconds(self.total)} = {microseconds(self.overhead)} to start + the larger of "
+            f"{microseconds(self.compute)} for {self.flops} operations at {self.utilisation:.1%} of the machine and "
+            f"{microseconds(self.memory)} for {self.compulsory} bytes once and {self.again} bytes again "
+            f"({self.tiles} tiles)"
+        )
+
+
+def microseconds(seconds: float) -> str:
+    """Seconds in µs, three digits.
+
+    >>> microseconds(1.25e-6)
+    '1.25 µs'
+    """
+    return f"{seconds * 1e6:.3g} µs"
+
+
+class Model:
+    """The costs of a nest's kernels on a machine; each part of a tree is costed once."""
+
+    def __init__(self, counts: Counts, machine: Machine) -> None:
+        self.counts = counts
+        self.machine = machine
+        self._known: dict[int, tuple[Tree, Kernel, KernelCost]] = {}
+
+    def kernel(self, part: Tree) -> Kernel:
+        """The part as a kernel."""
+        return self._found(part)[1]
+
+    def cost(self, part: Tree) -> KernelCost:
+        """The cost of the part under its best tiling."""
+        return self._found(part)[2]
+
+    def _found(self, part: Tree) -> tuple[Tree, Kernel, KernelCost]:
+        if id(part) not in self._known:
+            kernel = kernel_of(self.counts, part)
+            self._known[id(part)] = part, kernel, best(kernel, self.machine, self.counts.total_bytes)
+        return self._known[id(part)]
+
+
+def best(kernel: Kernel, machine: Machine, resident: int) -> KernelCost:
+    """The cheapest tiling; of equals the one that moves least, then the first. `resident`: bytes of the program."""
+    if machine.gpu is not None:
+        costs: Iterator[KernelCost] = (
+            on_cuda(kernel, machine, machine.gpu, resident, t) for t in cuda_tilings(kernel, machine.gpu)
+        )
+    else:
+        costs = (on_cpu(kernel, machine, resident, t) for t in cpu_tilings(kernel, machine))
+    return min(costs, key=lambda cost: (round(cost.total, 12), round(cost.memory, 12)))
+
+
+# -- tilings to choose from --------------------------------------------------------------------------------------------
+
+
+def cpu_tilings(kernel: Kernel, machine: Machine) -> Iterator[Tiling]:
+    """Rows and columns of the last two band loops, in either order, in parallel or not."""
+    extents, size = kernel.extents, len(kernel.extents)
+    choices: list[tuple[int, ...]] = [(1,)] * size
+    if size:
+        row, column = (size - 2, size - 1) if size > 1 else (0, None)
+        if _shared_between(kernel, row):
+            choices[row] = tuple(r for r in ROWS if extents[row] % r == 0)
+        if column is not None:
+            choices[column] = (extents[column], *(c for c in COLUMNS if c < extents[column]))
+    straight = tuple(range(size))
+    orders = [straight] if size < 2 else [straight, (*straight[:-2], size - 1, size - 2)]
+    for sizes, order in product(product(*choices), orders):
+        yield Tiling(sizes, order)
+        several = [p for p in order if tiles_along(extents[p], sizes[p]) > 1]
+        if several and machine.units > 1:
+            yield Tiling(sizes, order, several[0])
+
+
+def _shared_between(kernel: Kernel, position: int) -> bool:
+    """Whether different values of a band loop read the same elements of something of size: then rows pay."""
+    return any(u.read and u.ratios[position] == 1.0 and u.elements > 1024 for u in kernel.uses)
+
+
+def cuda_tilings(kernel: Kernel, gpu: Gpu) -> Iterator[Tiling]:
+    """Tiles of the last two band loops (or the last) that fit into a block of threads."""
+    extents, size = kernel.extents, len(kernel.extents)
+    inner = max((share.inner for share in kernel.shares), default=1)
+    choices: list[tuple[int, ...]] = [(1,)] * size
+    if size == 1:
+        rows = (1, 2, 4, 8, 16, 32) if inner > 1 else (64, 32, 128, 256)
+        choices[0] = _capped(rows, extents[0])
+    elif size > 1:
+        choices[-2] = _capped((16, 8, 4, 2, 1, 32), extents[-2])
+        choices[-1] = _capped((32, 16, 64, 128, 256), extents[-1])
+    for sizes in product(*choices):
+        if math.prod(sizes) <= gpu.max_threads_per_block:
+            yield Tiling(sizes, tuple(range(size)))
+
+
+def _capped(sizes: tuple[int, ...], extent: int) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(min(size, extent) for size in sizes))
+
+
+def tiles_along(extent: int, size: int) -> int:
+    """Tiles of a loop."""
+    return -(-extent // size)
+
+
+# -- the two targets ---------------------------------------------------------------------------------------------------
+
+
+def on_cpu(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> KernelCost:
+    """Tiles in order, or one loop of them over the cores."""
+    counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
+    units = 1.0
+    if tiling.parallel is not None:
+        parallel = counts[tiling.parallel]
+        units = parallel / math.ceil(parallel / machine.units)
+    compute = kernel.flops / (machine.peak(kernel.itemsize, units) * CPU_EFFICIENCY)
+    memory = kernel.compulsory / machine.bandwidth(machine.level(resident), units)
+    again = 0.0
+    for moved, held in rereads(kernel, tiling):
+        again += moved
+        memory += moved / machine.bandwidth(machine.level(held), units)
+    region = machine.region_seconds if tiling.parallel is not None else 0.0
+    return KernelCost(
+        tiling,
+        kernel.flops,
+        kernel.compulsory,
+        int(again),
+        math.prod(counts),
+        units / machine.units,
+        compute,
+        memory,
+        machine.launch_seconds + region,
+    )
+
+
+def rereads(kernel: Kernel, tiling: Tiling) -> Iterator[tuple[float, float]]:
+    """For each tile loop, outermost first: (bytes it reads again, bytes that go by in one of its iterations)."""
+    sizes = list(kernel.extents)
+    iterations = 1
+    before = [float(u.elements * u.itemsize) for u in kernel.uses]
+    for position in tiling.order:
+        sizes[position] = tiling.sizes[position]
+        iterations *= tiles_along(kernel.extents[position], tiling.sizes[position])
+        now = [u.bytes_in(tuple(sizes), kernel.extents) for u in kernel.uses]
+        moved = [iterations * touched for touched in now]
+        outside = [u.read and not u.internal for u in kernel.uses]
+        yield sum(m - b for m, b, o in zip(moved, before, outside, strict=True) if o), sum(now)
+        before = moved
+
+
+def on_cuda(kernel: Kernel, machine: Machine, gpu: Gpu, resident: int, tiling: Tiling) -> KernelCost:
+    """One block a tile, all at once; each statement's instances over the block's threads."""
+    counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
+    blocks, points = math.prod(counts), math.prod(tiling.sizes)
+    per_sm = math.ceil(blocks / machine.units)
+    spread = blocks / (machine.units * per_sm)
+    compute, busy = 0.0, 0.0
+    for share in kernel.shares:
+        threads = min(points * share.inner, gpu.max_threads_per_block)
+        utilisation = spread * min(1.0, min(threads * per_sm, gpu.max_threads_per_sm) / BUSY_THREADS)
+        compute += share.flops / (
+            machine.peak(kernel.itemsize, machine.units) * CUDA_EFFICIENCY * utilisation
+        )
+        busy += utilisation * share.flops
+    again = sum(moved for moved, _ in rereads(kernel, tiling))
+    drawing = min(blocks, machine.units)
+    memory = kernel.compulsory / machine.bandwidth(machine.level(resident), drawing)
+    memory += again / machine.bandwidth(machine.levels[0], drawing)
+    return KernelCost(
+        tiling,
+        kernel.flops,
+        kernel.compulsory,
+        int(again),
+        blocks,
+        busy / max(1, kernel.flops),
+        compute,
+        memory,
+        machine.launch_seconds + gpu.barrier_seconds * (len(kernel.shares) - 1),
+    )

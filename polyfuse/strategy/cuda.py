@@ -1,0 +1,215 @@
+"""The GPU's program: how one group of statements becomes blocks, threads and shared memory, in public verbs.
+
+    for i (block.y): for j (block.x):                   y in a register of each thread
+      for i_in (thread.y): for j_in (thread.x): zero
+      for k (of 16): copy tiles of x and w to shared memory
+        for i_in (thread.y): for j_in (thread.x): for k_in: mac
+      for i_in (thread.y): for j_in (thread.x): bias; relu
+
+Every statement of a group maps the same elements to the same threads, so results stay in registers on their way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from polyfuse.ir import Access, Statement
+from polyfuse.ir.tree import Loop
+from polyfuse.machine import Gpu, Machine
+from polyfuse.schedule import Schedule
+from polyfuse.sets import IN
+from polyfuse.strategy.cost import Tiling
+from polyfuse.strategy.counts import Counts, dims_of, stride
+from polyfuse.strategy.kernel import Kernel
+from polyfuse.strategy.moves import (
+    buffer_bytes,
+    common_loops,
+    constant_extent,
+    contiguous,
+    cut,
+    inside,
+    internal,
+    promoted,
+    rejoined,
+    reordered,
+    separated,
+    units,
+    users_in,
+)
+
+BLOCKS = ("block.x", "block.y", "block.z")
+THREADS = ("thread.x", "thread.y", "thread.z")
+
+STEP = 16
+"""Steps of a contraction whose operands are in shared memory at a time."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """How a group's loops map to the threads of a block.
+
+    `points` says which axis each loop inside a tile runs on. `across` is the axis left for a statement's own parallel
+    loop (None if the points use them all), and `limit` the most threads along it.
+    """
+
+    points: tuple[tuple[str, str], ...]
+    across: str | None
+    limit: int
+
+
+def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, machine: Machine) -> Schedule:
+    """One group, tiled, bound to blocks and threads, operands and temporaries in shared memory and registers."""
+    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
+    names = kernel.names
+    tiled = cut(schedule, kernel, tiling)
+    keep = len(tiled.tiles)
+    if not keep:
+        return tiled.schedule
+    schedule = rejoined(separated(tiled.schedule, names, keep), names, keep)
+    outermost = tiled.tiles[: len(BLOCKS)]
+    places = dict(zip(outermost, reversed(BLOCKS[: len(outermost)]), strict=True))
+    schedule = schedule.bind(names[0], **places)
+    threads = threads_of(kernel, tiling, tiled.points, machine.gpu)
+    steps: dict[str, str] = {}
+    for unit in units(schedule, names, keep):
+        schedule, step = _unit(schedule, counts, unit, keep, threads)
+        if step is not None:
+            steps[unit[0]] = step
+    schedule, room = _temporaries(schedule, kernel, machine.gpu.shared_static)
+    for name, step in steps.items():
+        schedule, room = _operands(schedule, kernel, name, step, room)
+    return schedule
+
+
+def threads_of(kernel: Kernel, tiling: Tiling, points: tuple[str, ...], gpu: Gpu) -> Threads:
+    """The last loop inside a tile runs along x, unless statements have parallel loops of their own: these get x."""
+    own = any(share.inner > 1 for share in kernel.shares) and len(points) < 2
+    axes = THREADS[1:] if own else THREADS
+    placed = tuple(zip(reversed(points[-len(axes) :]), axes, strict=False))
+    taken = prod(size for size in tiling.sizes if size > 1) if points else 1
+    return Threads(placed, THREADS[0] if own else None, max(1, gpu.max_threads_per_block // taken))
+
+
+def _unit(
+    schedule: Schedule, counts: Counts, unit: tuple[str, ...], keep: int, threads: Threads
+) -> tuple[Schedule, str | None]:
+    """One perfect loop nest bound to threads; and the loop over steps of a contraction, if operands may be staged."""
+    name = unit[0]
+    loops = schedule.loops(name)[keep:]
+    placed = dict(threads.points)
+    step = None
+    if threads.across is None:
+        schedule, step = _stepped(schedule, counts, name, loops, placed)
+    else:
+        own = tuple(loop for loop in loops if loop.name not in placed and counts.parallel(loop))
+        if own:
+            across = contiguous(counts, schedule, unit, own)
+            schedule, across_name = _at_most(schedule, name, across, threads.limit)
+            placed[across_name] = threads.across
+    around = {loop.name for loop in schedule.loops(name)[keep:]}
+    places = {loop: place for loop, place in placed.items() if loop in around}
+    return (schedule.bind(name, **places) if places else schedule), step
+
+
+def _at_most(schedule: Schedule, name: str, loop: Loop, limit: int) -> tuple[Schedule, str]:
+    """The loop if it has at most `limit` values, else for j  ->  for j: for j_in, j_in with `limit`."""
+    size = constant_extent(schedule, loop)
+    if size is not None and size <= limit:
+        return schedule, loop.name
+    schedule = schedule.split(name, loop.name, limit)
+    return schedule, inside(schedule, name, loop.name).name
+
+
+def _stepped(
+    schedule: Schedule, counts: Counts, name: str, loops: tuple[Loop, ...], placed: dict[str, str]
+) -> tuple[Schedule, str | None]:
+    """for i_in: for j_in: for k  ->  for k (of 16): for i_in: for j_in: for k_in."""
+    carried = [loop for loop in loops if loop.name not in placed and not counts.parallel(loop)]
+    points = [loop.name for loop in loops if loop.name in placed]
+    if not carried or len(points) + len(carried) != len(loops):
+        return schedule, None
+    last = carried[-1]
+    size = constant_extent(schedule, last)
+    if size is not None and size <= STEP:
+        return schedule, None
+    schedule = schedule.split(name, last.name, STEP)
+    fine = inside(schedule, name, last.name).name
+    order = (*(loop.name for loop in carried), *points, fine)
+    return reordered(schedule, name, order), last.name
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def _temporaries(schedule: Schedule, kernel: Kernel, room: int) -> tuple[Schedule, int]:
+    """Each temporary of the group in registers if every thread needs one element, its own; else in shared memory."""
+    for tensor in internal(kernel):
+        users = users_in(schedule, kernel.names, tensor)
+        around = common_loops(schedule, users)
+        in_block = [loop for loop in around if loop.bind not in THREADS]
+        done = None
+        if around and _one_each(schedule, users, tensor, around[-1]):
+            done = promoted(schedule, tensor, users[0], around[-1].name, "register")
+        if done is None and in_block:
+            size = buffer_bytes(schedule, in_block[-1], tensor)
+            if size is not None and size <= room:
+                done = promoted(schedule, tensor, users[0], in_block[-1].name, "shared")
+                room -= size if done is not None else 0
+        schedule = done or schedule
+    return schedule, room
+
+
+def _one_each(schedule: Schedule, users: tuple[str, ...], tensor: str, at: Loop) -> bool:
+    """Whether a thread touches one element in one iteration of a loop: only thread loops inside index the tensor."""
+    for name in users:
+        s = schedule.nest.statement(name)
+        dims = frozenset().union(*(_dims_read(a) for a in s.accesses if a.tensor == tensor))
+        loops = schedule.loops(name)
+        place = next(p for p, loop in enumerate(loops) if loop is at)
+        serial = [loop for loop in loops[place + 1 :] if loop.bind not in THREADS]
+        if any(dims & dims_of(loop.date(name)) for loop in serial):
+            return False
+    return True
+
+
+def _dims_read(access: Access) -> frozenset[int]:
+    """The dimensions of its statement that an access depends on."""
+    return frozenset(d for d in range(access.map.dim(IN)) if stride(access, d))
+
+
+def _operands(schedule: Schedule, kernel: Kernel, name: str, step: str, room: int) -> tuple[Schedule, int]:
+    """What several threads read in one step of a contraction, copied to shared memory by all threads first."""
+    statement = schedule.nest.statement(name)
+    written = {use.tensor for use in kernel.uses if use.written}
+    bound = [loop for loop in schedule.loops(name) if loop.bind in THREADS]
+    for access in statement.reads:
+        dims = _dims_read(access)
+        shared = any(not dims & dims_of(loop.date(name)) for loop in bound)
+        loop = next(x for x in schedule.loops(name) if x.name == step)
+        if access.tensor in written or not shared:
+            continue
+        size = buffer_bytes(schedule, loop, access.tensor)
+        done = promoted(schedule, access.tensor, name, step, "shared") if size and size <= room else None
+        if size is not None and done is not None:
+            schedule, room = _copied_by_threads(done, bound), room - size
+    return schedule, room
+
+
+def _copied_by_threads(schedule: Schedule, bound: list[Loop]) -> Schedule:
+    """The newest copy's loops over the threads that compute: the last along x, the one before along y."""
+    copy = next(s.name for s in reversed(_newest(schedule)))
+    limits = {loop.bind: constant_extent(schedule, loop) or 1 for loop in bound}
+    own = [loop for loop in schedule.loops(copy) if [n for n, _ in loop.dates] == [copy]]
+    for place, loop in zip(THREADS[:2], reversed(own), strict=False):
+        if place in limits:
+            schedule, across = _at_most(schedule, copy, loop, limits[place])
+            schedule = schedule.bind(copy, **{across: place})
+    return schedule
+
+
+def _newest(schedule: Schedule) -> list[Statement]:
+    """The copy statements of a schedule, oldest first: `promote` names each tensor's buffer last."""
+    buffers = [t.name for t in schedule.nest.tensors if t not in schedule.source.tensors]
+    writers = {s.write.tensor: s for s in schedule.nest.statements}
+    return [writers[buffer] for buffer in buffers]

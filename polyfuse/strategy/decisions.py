@@ -1,0 +1,98 @@
+"""Decisions and plans: what the strategy considered, what it chose, and why, for a person to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.ir import Violation
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost import KernelCost, microseconds
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One producer–consumer pair (or two readers of one input): fused or not, and why.
+
+    `at` is the innermost loop the two share, or the deepest one tried. `bytes_saved` no longer cross a kernel's
+    border, `launches_saved` kernels are no longer started. Costs are in seconds, for the kernels of the two alone.
+    """
+
+    producer: str
+    consumer: str
+    taken: bool
+    at: str | None
+    bytes_saved: int
+    launches_saved: int
+    cost_apart: float
+    cost_together: float
+    violation: Violation | None
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+@dataclass(frozen=True)
+class Group:
+    """The statements of one kernel and what the model expects of it."""
+
+    statements: tuple[str, ...]
+    cost: KernelCost
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.statements)}: {self.cost}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A finished schedule, the kernels it consists of in order, and every decision on the way."""
+
+    schedule: Schedule
+    decisions: tuple[Decision, ...]
+    groups: tuple[Group, ...]
+    machine: Machine
+
+    @property
+    def seconds(self) -> float:
+        """What the model expects of the whole program."""
+        return sum(group.cost.total for group in self.groups)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.groups)} kernels, {microseconds(self.seconds)} expected on {self.machine.name}"]
+        lines += [f"  {group}" for group in self.groups]
+        return "\n".join([*lines, *(f"- {decision}" for decision in self.decisions)])
+
+
+def fused_sentence(
+    producer: str, consumer: str, at: str, bytes_saved: int, apart: float, together: float
+) -> str:
+    """Why two were fused."""
+    kept = f"{bytes_saved} bytes and one launch are saved" if bytes_saved else "one launch is saved"
+    return (
+        f"{producer} and {consumer} are fused at {at}: {kept}; "
+        f"{microseconds(together)} together, {microseconds(apart)} apart."
+    )
+
+
+def costly_sentence(
+    producer: str, consumer: str, at: str, apart: KernelCost, together: KernelCost, total: float
+) -> str:
+    """Why two that may be fused were not: the two costs, and what makes the fused one dearer."""
+    reasons = []
+    if together.utilisation < apart.utilisation:
+        reasons.append(
+            f"{together.utilisation:.1%} of the machine would work instead of {apart.utilisation:.1%}"
+        )
+    if together.again > apart.again:
+        reasons.append(f"{together.again} bytes would be read again instead of {apart.again}")
+    why = f" ({' and '.join(reasons)})" if reasons else ""
+    return (
+        f"{producer} and {consumer} may be fused at {at}, which does not pay: "
+        f"{microseconds(together.total)} together, {microseconds(total)} apart{why}."
+    )
+
+
+def refused_sentence(producer: str, consumer: str, at: str, violation: Violation) -> str:
+    """Why two must not be fused."""
+    return f"{producer} and {consumer} must not be fused at {at}: {violation}"

@@ -1,0 +1,220 @@
+"""The search for groups: which statements run in one kernel.
+
+Every statement begins as a kernel of its own. For each depth, innermost first, each producer–consumer pair that shares
+as many loops is tried: the verb `fuse` says whether it is legal, the cost model whether it pays. Pointwise statements
+join a product's loops, and layers join at the batch loop, by the same rule at different depths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest, Violation
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, statements
+from polyfuse.schedule import Schedule
+from polyfuse.sets import IN
+from polyfuse.strategy.cost import Model
+from polyfuse.strategy.decisions import Decision, costly_sentence, fused_sentence, refused_sentence
+
+
+@dataclass(frozen=True)
+class Search:
+    """A schedule in the middle of the search, and the last verdict on each pair."""
+
+    schedule: Schedule
+    verdicts: dict[tuple[str, str], Decision]
+
+    def with_verdict(self, decision: Decision, schedule: Schedule | None = None) -> Search:
+        """The search after one more decision."""
+        verdicts = {**self.verdicts, (decision.producer, decision.consumer): decision}
+        return replace(self, schedule=schedule or self.schedule, verdicts=verdicts)
+
+
+def parts_of(schedule: Schedule) -> tuple[Tree, ...]:
+    """The kernels of a schedule: the parts of its outermost sequence."""
+    return schedule.tree.children if isinstance(schedule.tree, Sequence) else (schedule.tree,)
+
+
+def part_with(schedule: Schedule, statement: str) -> Tree:
+    """The kernel that holds a statement."""
+    return next(part for part in parts_of(schedule) if statement in statements(part))
+
+
+def inits_of(nest: Nest) -> dict[str, str]:
+    """For each statement that only sets a reduction's first value: the reduction."""
+    found = {}
+    for pair in nest.dependences().pairs:
+        source, sink = nest.statement(pair.source), nest.statement(pair.sink)
+        first = not source.is_reduction and not source.reads
+        if pair.kind == "flow" and first and sink.is_reduction and source.write.tensor == sink.write.tensor:
+            found[pair.source] = pair.sink
+    return found
+
+
+def pairs_of(nest: Nest, inits: dict[str, str]) -> list[tuple[str, str]]:
+    """Producer–consumer pairs by consumer, nearest producer first; an initial value only with its own reduction."""
+    order = {name: position for position, name in enumerate(statements(nest.order))}
+    found = {(p.source, p.sink) for p in nest.dependences().pairs if p.kind == "flow" and p.source != p.sink}
+    kept = [(a, b) for a, b in found if inits.get(a, b) == b]
+    return sorted(kept, key=lambda pair: (order[pair[1]], -order[pair[0]]))
+
+
+def siblings_of(nest: Nest, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pairs of neighbours in time that read the same tensor and do not feed one another."""
+    names = [n for n in statements(nest.order) if nest.statement(n).reads]
+    last: dict[str, str] = {}
+    found: dict[tuple[str, str], None] = {}
+    for name in names:
+        for access in nest.statement(name).reads:
+            before = last.get(access.tensor)
+            if before is not None and before != name and (before, name) not in pairs:
+                found[before, name] = None
+            last[access.tensor] = name
+    return list(found)
+
+
+def search(nest: Nest, model: Model, fuse: bool) -> tuple[Schedule, tuple[Decision, ...]]:
+    """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order."""
+    inits = inits_of(nest)
+    state = with_inits(Search(Schedule(nest), {}), model, inits)
+    if not fuse:
+        return state.schedule, tuple(state.verdicts.values())
+    pairs = pairs_of(nest, inits)
+    wanted = [pair for pair in pairs if pair not in state.verdicts]
+    deepest = max((len(state.schedule.loops(n)) for pair in wanted for n in pair), default=0)
+    for level in range(deepest, 0, -1):
+        for producer, consumer in wanted:
+            state = considered(state, model, producer, consumer, level)
+    for first, second in siblings_of(nest, pairs):
+        if part_with(state.schedule, first) is not part_with(state.schedule, second):
+            state = considered(
+                state, model, first, second, len(model.kernel(part_with(state.schedule, first)).band)
+            )
+    return state.schedule, decisions_in_order(state, pairs)
+
+
+def decisions_in_order(state: Search, pairs: list[tuple[str, str]]) -> tuple[Decision, ...]:
+    """One decision a pair; pairs that came together through others say so."""
+    siblings = [pair for pair in state.verdicts if pair not in pairs]
+    return tuple(_final(state, *pair) for pair in [*pairs, *siblings])
+
+
+def _final(state: Search, producer: str, consumer: str) -> Decision:
+    verdict = state.verdicts.get((producer, consumer))
+    together = part_with(state.schedule, producer) is part_with(state.schedule, consumer)
+    if verdict is not None and (verdict.taken or not together):
+        return verdict
+    if together:
+        at = shared_loops(state.schedule, producer, consumer)[-1].name
+        sentence = f"{producer} and {consumer} share {at} since both were fused with others."
+        return Decision(producer, consumer, True, at, 0, 0, 0.0, 0.0, None, sentence)
+    sentence = f"{producer} and {consumer} have no loops in common."
+    return Decision(producer, consumer, False, None, 0, 0, 0.0, 0.0, None, sentence)
+
+
+def shared_loops(schedule: Schedule, first: str, second: str) -> tuple[Loop, ...]:
+    """The loops around both statements, outermost first."""
+    around = zip(schedule.loops(first), schedule.loops(second), strict=False)
+    return tuple(a for a, b in around if a is b)
+
+
+# -- initial values ----------------------------------------------------------------------------------------------------
+
+
+def with_inits(state: Search, model: Model, inits: dict[str, str]) -> Search:
+    """Each initial value in its reduction's kernel, before anything is weighed: apart they would never be wanted."""
+    for init, reduction in inits.items():
+        schedule = _results_outside(state.schedule, model, reduction)
+        for loop in reversed(schedule.loops(reduction)[: len(schedule.loops(init))]):
+            joined = aligned(schedule, reduction, init, loop.name)
+            if isinstance(joined, Schedule):
+                sentence = f"{init} sets the first value of {reduction} and runs with it, at {loop.name}."
+                decision = Decision(init, reduction, True, loop.name, 0, 1, 0.0, 0.0, None, sentence)
+                state = state.with_verdict(decision, joined)
+                break
+    return state
+
+
+def _results_outside(schedule: Schedule, model: Model, reduction: str) -> Schedule:
+    """for k: for i: s[i] += …  ->  for i: for k: s[i] += …, where the loops are perfectly nested."""
+    loops = schedule.loops(reduction)
+    if len(part_statements(schedule, reduction)) > 1 or not isinstance(loops[-1].body, Leaf):
+        return schedule
+    free = {id(loop): model.counts.parallel(loop) for loop in loops}
+    wanted = sorted(loops, key=lambda loop: not free[id(loop)])
+    if all(a is b for a, b in zip(wanted, loops, strict=True)):
+        return schedule
+    return schedule.reorder(reduction, *(loop.name for loop in wanted))
+
+
+def part_statements(schedule: Schedule, statement: str) -> tuple[str, ...]:
+    """The statements of the kernel that holds one."""
+    return statements(part_with(schedule, statement))
+
+
+# -- one pair at one depth ---------------------------------------------------------------------------------------------
+
+
+def considered(state: Search, model: Model, producer: str, consumer: str, level: int) -> Search:
+    """The state after the pair was tried at its loop number `level`, counted from outside."""
+    schedule = state.schedule
+    first, second = part_with(schedule, producer), part_with(schedule, consumer)
+    loops = schedule.loops(producer)
+    if first is second or level > min(len(loops), len(schedule.loops(consumer))):
+        return state
+    at = loops[level - 1].name
+    joined = aligned(schedule, producer, consumer, at)
+    if joined is None:
+        return state
+    pair = producer, consumer
+    apart = [model.cost(first), model.cost(second)]
+    total = sum(cost.total for cost in apart)
+    if isinstance(joined, Violation):
+        sentence = refused_sentence(*pair, at, joined)
+        return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, joined, sentence))
+    together = model.cost(part_with(joined, consumer))
+    saved = sum(cost.compulsory for cost in apart) - together.compulsory
+    earlier = state.verdicts.get(pair)
+    violation = earlier.violation if earlier else None
+    if together.total < total:
+        sentence = fused_sentence(*pair, at, saved, total, together.total)
+        decision = Decision(*pair, True, at, saved, 1, total, together.total, violation, sentence)
+        return state.with_verdict(decision, joined)
+    slower = max(apart, key=lambda cost: cost.total)
+    sentence = costly_sentence(*pair, at, slower, together, total)
+    return state.with_verdict(
+        Decision(*pair, False, at, saved, 1, total, together.total, violation, sentence)
+    )
+
+
+def aligned(schedule: Schedule, first: str, second: str, at: str) -> Schedule | Violation | None:
+    """The two fused iteration by iteration; what forbids that; or None if their loops do not correspond.
+
+    `fuse` may also place a whole loop nest inside one iteration of another's loops (the last one, after a reduction).
+    That is legal, but fuses nothing: it counts as a refusal of the fusion that was meant.
+    """
+    before = schedule.loops(second)
+    try:
+        fused = schedule.fuse(first, second, at=at)
+        if _iteration_wise(fused, second, at, before):
+            return fused
+        return schedule.why_not("fuse", first, second, at=at, shift={at: 0})
+    except IllegalSchedule as refused:
+        return refused.violation
+    except InvalidSchedule:
+        return None
+
+
+def _iteration_wise(fused: Schedule, guest: str, at: str, before: tuple[Loop, ...]) -> bool:
+    """Whether the guest still runs through as many values of each shared loop as of its own."""
+    around = fused.loops(guest)
+    shared = around[: [loop.name for loop in around].index(at) + 1]
+    own = zip(shared, before, strict=False)
+    return len(before) >= len(shared) and all(_moves(a.date(guest)) == _moves(b.date(guest)) for a, b in own)
+
+
+def _moves(date: isl.PwAff) -> frozenset[int]:
+    return frozenset(d for d in range(date.dim(IN)) if date.involves_dims(IN, d, 1))

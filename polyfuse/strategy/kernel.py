@@ -1,0 +1,128 @@
+"""Kernels as the cost model sees them: one part of a schedule that runs as one launch.
+
+kernel ::= band  use*  statement*
+band     the outermost loops, perfectly nested, whose values may run in any order; its tiles are the kernel's tasks
+use      a tensor, the elements of it that the kernel touches, and how much of that one value of each band loop does
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+from polyfuse.ir.tree import Loop, Tree, loops_around, statements
+from polyfuse.strategy.counts import Counts
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a kernel touches one tensor. `ratios` holds for each band loop the part that one of its values touches."""
+
+    tensor: str
+    itemsize: int
+    elements: int
+    ratios: tuple[float, ...]
+    read: bool
+    written: bool
+    internal: bool
+
+    def bytes_in(self, sizes: tuple[int, ...], extents: tuple[int, ...]) -> float:
+        """The bytes that `sizes` consecutive values of the band loops touch (exact for boxes and windows)."""
+        part = 1.0
+        for ratio, size, extent in zip(self.ratios, sizes, extents, strict=True):
+            part *= 1.0 if size >= extent else ratio + (size - 1) * (1.0 - ratio) / (extent - 1)
+        return self.elements * self.itemsize * part
+
+
+@dataclass(frozen=True)
+class Share:
+    """One statement's part: its operations, and how many instances may run at once for one value of the band."""
+
+    statement: str
+    flops: int
+    inner: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What is launched once."""
+
+    names: tuple[str, ...]
+    band: tuple[Loop, ...]
+    extents: tuple[int, ...]
+    uses: tuple[Use, ...]
+    shares: tuple[Share, ...]
+
+    @property
+    def flops(self) -> int:
+        """Operations in all."""
+        return sum(share.flops for share in self.shares)
+
+    @property
+    def compulsory(self) -> int:
+        """Bytes that cross the kernel's border at least: every outside tensor read once, written once."""
+        return sum(u.elements * u.itemsize * (u.read + u.written) for u in self.uses if not u.internal)
+
+    @property
+    def itemsize(self) -> int:
+        """The widest element, in bytes."""
+        return max((u.itemsize for u in self.uses), default=4)
+
+
+def kernel_of(counts: Counts, tree: Tree) -> Kernel:
+    """The kernel that a part of a schedule is."""
+    names = statements(tree)
+    band = band_of(counts, tree)
+    extents = tuple(counts.extent(loop) for loop in band)
+    return Kernel(names, band, extents, _uses(counts, names, band), _shares(counts, tree, names, band))
+
+
+def band_of(counts: Counts, tree: Tree) -> tuple[Loop, ...]:
+    """The outermost perfectly nested loops without a dependence between their values."""
+    band: list[Loop] = []
+    while isinstance(tree, Loop) and counts.parallel(tree):
+        band.append(tree)
+        tree = tree.body
+    return tuple(band)
+
+
+def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop, ...]) -> tuple[Share, ...]:
+    shares = []
+    known: dict[int, bool] = {}
+    for name in names:
+        inner = 1
+        for loop in loops_around(tree, name)[len(band) :]:
+            if known.setdefault(id(loop), counts.parallel(loop)):
+                inner *= counts.extent(loop)
+        shares.append(Share(name, counts.work(name).flops, inner))
+    return tuple(shares)
+
+
+def _uses(counts: Counts, names: tuple[str, ...], band: tuple[Loop, ...]) -> tuple[Use, ...]:
+    dates = [dict(loop.dates) for loop in band]
+    inside = frozenset(names)
+    found: dict[str, list[Use]] = {}
+    for name in names:
+        for position, access in enumerate(counts.nest.statement(name).accesses):
+            tensor = counts.nest.tensor(access.tensor)
+            internal = tensor.role == "temporary" and counts.users[tensor.name] <= inside
+            ratios = tuple(counts.slice_ratio(name, position, date[name]) for date in dates)
+            elements = counts.footprint(name, position)
+            written = position == 0
+            use = Use(tensor.name, tensor.itemsize, elements, ratios, not written, written, internal)
+            found.setdefault(tensor.name, []).append(use)
+    return tuple(reduce(_either, uses) for uses in found.values())
+
+
+def _either(a: Use, b: Use) -> Use:
+    """Two accesses of one tensor as one: the larger footprint, the larger slices."""
+    ratios = tuple(max(x, y) for x, y in zip(a.ratios, b.ratios, strict=True))
+    return Use(
+        a.tensor,
+        a.itemsize,
+        max(a.elements, b.elements),
+        ratios,
+        a.read or b.read,
+        a.written or b.written,
+        a.internal,
+    )

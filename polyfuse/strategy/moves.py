@@ -1,0 +1,171 @@
+"""Moves that both targets' programs are made of: each is a few verbs of Schedule, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from polyfuse.analysis.storage import geometry
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.tree import Buffer, Leaf, Loop, Sequence, Tree, path_to, statements
+from polyfuse.schedule import Schedule
+from polyfuse.schedule.binding import extent
+from polyfuse.strategy.cost import Tiling
+from polyfuse.strategy.counts import Counts, dims_of, stride
+from polyfuse.strategy.fusion import aligned, shared_loops
+from polyfuse.strategy.kernel import Kernel
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A kernel whose band is cut: `tiles` are its tile loops, outermost first, `points` the loops inside a tile."""
+
+    schedule: Schedule
+    tiles: tuple[str, ...]
+    points: tuple[str, ...]
+
+
+def cut(schedule: Schedule, kernel: Kernel, tiling: Tiling) -> Tiled:
+    """for i: for j: S  ->  for j (tiles): for i (tiles): for i_in: for j_in: S, by a tiling's sizes and order.
+
+    A size of 1 leaves the loop as a tile loop; a tile as large as the loop leaves it as a loop inside the tile, unless
+    no tile loop would be left.
+    """
+    name = kernel.names[0]
+    tiles: dict[int, str] = {}
+    points: list[str] = []
+    whole = all(s == e > 1 for s, e in zip(tiling.sizes, kernel.extents, strict=True))
+    for position, loop in enumerate(kernel.band):
+        size, all_of_it = tiling.sizes[position], kernel.extents[position]
+        if size == 1:
+            tiles[position] = loop.name
+        elif size == all_of_it and not (whole and position == 0):
+            points.append(loop.name)
+        else:
+            schedule = schedule.split(name, loop.name, size)
+            tiles[position] = loop.name
+            points.append(inside(schedule, name, loop.name).name)
+    outer = [tiles[position] for position in tiling.order if position in tiles]
+    return Tiled(reordered(schedule, name, (*outer, *points)), tuple(outer), tuple(points))
+
+
+def inside(schedule: Schedule, statement: str, loop: str) -> Loop:
+    """The next loop around a statement inside the named one."""
+    loops = schedule.loops(statement)
+    return loops[[x.name for x in loops].index(loop) + 1]
+
+
+def reordered(schedule: Schedule, statement: str, names: tuple[str, ...]) -> Schedule:
+    """`reorder` where the loops are not in that order yet."""
+    wanted = set(names)
+    now = tuple(loop.name for loop in schedule.loops(statement) if loop.name in wanted)
+    return schedule if now == names else schedule.reorder(statement, *names)
+
+
+def separated(schedule: Schedule, names: tuple[str, ...], keep: int) -> Schedule:
+    """Loops inside the outermost `keep` around a kernel's statements taken apart, until each part is perfectly nested.
+
+    for i_in: { for k: S; T }  ->  for i_in: for k: S; for i_in: T        loops whose body is statements alone stay
+    """
+    found = _imperfect(schedule, names, keep)
+    while found is not None:
+        schedule = schedule.distribute(*found)
+        found = _imperfect(schedule, names, keep)
+    return schedule
+
+
+def _imperfect(schedule: Schedule, names: tuple[str, ...], keep: int) -> tuple[str, str] | None:
+    for name in names:
+        for loop in reversed(schedule.loops(name)[keep:]):
+            body = loop.body
+            if isinstance(body, Sequence) and not all(isinstance(child, Leaf) for child in body.children):
+                return name, loop.name
+    return None
+
+
+def rejoined(schedule: Schedule, names: tuple[str, ...], keep: int) -> Schedule:
+    """Pointwise producers and consumers that `separated` took apart, in one loop nest again."""
+    linked = {(p.source, p.sink) for p in schedule.nest.dependences().pairs if p.kind == "flow"}
+    for first, second in pairwise(names):
+        loops, others = schedule.loops(first)[keep:], schedule.loops(second)[keep:]
+        pointwise = not any(schedule.nest.statement(n).is_reduction for n in (first, second))
+        if (
+            not pointwise
+            or (first, second) not in linked
+            or not loops
+            or len(loops) != len(others)
+            or loops[0] is others[0]
+        ):
+            continue
+        fused = aligned(schedule, first, second, loops[-1].name)
+        schedule = fused if isinstance(fused, Schedule) else schedule
+    return schedule
+
+
+def units(schedule: Schedule, names: tuple[str, ...], keep: int) -> list[tuple[str, ...]]:
+    """The kernel's statements by the loop nests they stand in below the outermost `keep` loops, in order."""
+    found: list[tuple[Tree, tuple[str, ...]]] = []
+    for name in names:
+        below = path_to(schedule.tree, name)
+        loops = [node for node in below if isinstance(node, Loop)]
+        top: Tree = loops[keep] if len(loops) > keep else below[-1]
+        if not found or found[-1][0] is not top:
+            found.append((top, statements(top)))
+    return [own for _, own in found]
+
+
+def far_and_near(counts: Counts, schedule: Schedule, names: tuple[str, ...], loop: Loop) -> tuple[int, int]:
+    """(accesses that jump when the loop advances, accesses that do not move on to a neighbour): both best if small."""
+    far, near, every = 0, 0, 0
+    for name in names:
+        dims = dims_of(loop.date(name))
+        for access in schedule.nest.statement(name).accesses:
+            moved = max((stride(access, d) for d in dims), default=0)
+            every, far, near = every + 1, far + (moved == 2), near + (moved == 1)
+    return far, every - near
+
+
+def contiguous(counts: Counts, schedule: Schedule, names: tuple[str, ...], loops: tuple[Loop, ...]) -> Loop:
+    """The loop that walks along memory: of equals the innermost."""
+    return min(reversed(loops), key=lambda loop: far_and_near(counts, schedule, names, loop))
+
+
+def constant_extent(schedule: Schedule, loop: Loop) -> int | None:
+    """The number of values of a loop, if it does not depend on sizes."""
+    return extent(schedule.nest, loop)
+
+
+def internal(kernel: Kernel) -> tuple[str, ...]:
+    """The temporaries that only this kernel touches, in order of use."""
+    return tuple(use.tensor for use in kernel.uses if use.internal)
+
+
+def users_in(schedule: Schedule, names: tuple[str, ...], tensor: str) -> tuple[str, ...]:
+    """The kernel's statements that touch a tensor."""
+    return tuple(name for name in names if tensor in schedule.nest.statement(name).tensors)
+
+
+def common_loops(schedule: Schedule, names: tuple[str, ...]) -> tuple[Loop, ...]:
+    """The loops around all of some statements, outermost first."""
+    common = schedule.loops(names[0])
+    for name in names[1:]:
+        common = tuple(x for x in shared_loops(schedule, names[0], name) if any(x is y for y in common))
+    return common
+
+
+def promoted(schedule: Schedule, tensor: str, statement: str, at: str, memory: str) -> Schedule | None:
+    """`promote`, or None where it is not legal there."""
+    try:
+        return schedule.promote(tensor, statement, at=at, memory=memory)
+    except (IllegalSchedule, InvalidSchedule):
+        return None
+
+
+def buffer_bytes(schedule: Schedule, loop: Loop, tensor: str) -> int | None:
+    """The size of the buffer a promotion of the tensor at the loop would need; None if it is not constant."""
+    try:
+        shape = geometry(schedule.nest, schedule.tree, loop, Buffer(tensor, "local")).shape
+    except ValueError:
+        return None
+    return prod(shape) * schedule.nest.tensor(tensor).itemsize
