@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import islpy as isl
 
@@ -120,7 +121,7 @@ def part_at_loop(loop: Loop, pairs: tuple[Pairs, ...]) -> tuple[tuple[Pairs, ...
 
 
 def spanned(node: Sequence, pair: Pairs) -> tuple[int, int] | None:
-    """The positions of source's and sink's children if they differ: a barrier after p with first <= p < second helps."""
+    """The positions of source's and sink's children if they differ; a barrier after p, first <= p < second, helps."""
     home = {name: p for p, child in enumerate(node.children) for name in statements(child)}
     first, second = home[pair.source], home[pair.sink]
     return (first, second) if first < second else None
@@ -165,13 +166,14 @@ def _position(node: Sequence, child: Tree) -> int:
 
 def _steps(tree: Tree, statement: str) -> Iterator[tuple[Tree, Tree]]:
     path = path_to(tree, statement)
-    return zip(path, path[1:], strict=False)
+    return pairwise(path)
 
 
 def _missing(pair: Pairs, node: Loop | Sequence) -> Broken:
     where = f"the iterations of {node.name}" if isinstance(node, Loop) else "the parts of a sequence"
     why = f"different threads run them and no barrier lies between {where}"
-    return Broken(pair.kind, pair.map, why, "put a barrier there (outside every thread loop), or give both to one thread")
+    remedy = "put a barrier there (outside every thread loop), or give both to one thread"
+    return Broken(pair.kind, pair.map, why, remedy)
 
 
 def place_barriers(nest: Nest, tree: Tree) -> Tree:

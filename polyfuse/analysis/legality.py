@@ -106,8 +106,8 @@ def _at_sequence(node: Sequence, proven: Tree | None, pairs: tuple[Pairs, ...]) 
         if first == second:
             inside.setdefault(first, []).append(pair)
         elif first > second and not _kept(before, node.children[first], node.children[second]):
+            why = f"the part with {pair.source} would run after the part with {pair.sink}"
             if not pair.map.is_empty():
-                why = f"the part with {pair.source} would run after the part with {pair.sink}"
                 yield Broken(pair.kind, pair.map, why, f"keep the part with {pair.source} first")
     for position, own in inside.items():
         child = node.children[position]

@@ -90,13 +90,13 @@ def thread_ids(tree: Tree, statement: str) -> tuple[isl.PwAff | None, ...]:
 def same_value(source: isl.PwAff | None, sink: isl.PwAff | None, pairs: isl.Map) -> isl.Map:
     """The pairs of instances on which two functions agree; None is the constant 0."""
     everything = isl.Map.universe(pairs.get_space())
-    if source is None and sink is None:
-        return everything
-    if source is None:
-        return everything.intersect_range(sink.zero_set())
-    if sink is None:
+    if source is not None and sink is not None:
+        return source.eq_map(sink)
+    if source is not None:
         return everything.intersect_domain(source.zero_set())
-    return source.eq_map(sink)
+    if sink is not None:
+        return everything.intersect_range(sink.zero_set())
+    return everything
 
 
 def prefix_of(tree: Tree, loop: Loop, statement: str) -> tuple[Loop, ...]:

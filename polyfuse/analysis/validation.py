@@ -106,7 +106,7 @@ def _cover(nest: Nest, tree: Tree) -> None:
 
 
 def _copies(source: Nest, nest: Nest) -> None:
-    """For every read that differs from the source's: reader -> buffer -> its one writer -> what that reads, is the same."""
+    """Every read that differs from the source's: reader -> buffer -> its one writer -> what that reads is the same."""
     originals = {s.name: s for s in source.statements}
     added = {s.write.tensor: s for s in nest.statements if s.name not in originals}
     for s in nest.statements:

@@ -270,7 +270,8 @@ class _Builder:
                 least, most = values.dim_min(0), values.dim_max(0)
                 low = least if low is None else low.union_min(least)
                 high = most if high is None else high.union_max(most)
-        assert low is not None and high is not None
+        if low is None or high is None:
+            return ast.Constant(0), ast.Constant(0)
         build = isl.AstBuild.from_context(self.nest.context)
         first, last = (to_python(build.expr_from_pw_aff(value), {}) for value in (low, high))
         return first, plus(last, 1)

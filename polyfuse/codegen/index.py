@@ -86,14 +86,13 @@ def is_number(node: ast.expr, value: int) -> bool:
 
 def plus(node: ast.expr, amount: int) -> ast.expr:
     """`node + amount`, folded into a constant where there is one: (n - 1) + 1 is n."""
-    if isinstance(node, ast.Constant):
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return ast.Constant(node.value + amount)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and isinstance(node.right, ast.Constant):
-        sign = 1 if isinstance(node.op, ast.Add) else -1
-        total = sign * node.right.value + amount
-        return binary(ast.Add(), node.left, ast.Constant(total)) if total >= 0 else binary(
-            ast.Sub(), node.left, ast.Constant(-total)
-        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        known = node.right
+        if isinstance(known, ast.Constant) and isinstance(known.value, int):
+            total = amount + (known.value if isinstance(node.op, ast.Add) else -known.value)
+            return binary(ast.Add() if total >= 0 else ast.Sub(), node.left, ast.Constant(abs(total)))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
         return ast.Call(node.func, [plus(arg, amount) for arg in node.args], [])
     return binary(ast.Add() if amount >= 0 else ast.Sub(), node, ast.Constant(abs(amount)))

@@ -62,7 +62,7 @@ class Values:
         return call(f"math.{name}", args)
 
     def _extremum(self, name: str, a: ast.expr, b: ast.expr) -> ast.expr:
-        """max(a, b): `b if a <= b else a`. A NaN in a falls through to a; one in b is asked for unless b is a number."""
+        """max(a, b): `b if a <= b else a`. A NaN in a falls through; one in b is asked for unless b is a number."""
         if _literal(a) is not None and _literal(b) is None:
             a, b = b, a
         order: ast.cmpop = ast.LtE() if name == "max" else ast.GtE()

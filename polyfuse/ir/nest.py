@@ -15,7 +15,14 @@ import numpy as np
 
 from polyfuse.errors import InvalidNest
 from polyfuse.ir.check import check
-from polyfuse.ir.dependences import AccessRelations, Dependences, Pairs, access_relations, dependences, through
+from polyfuse.ir.dependences import (
+    AccessRelations,
+    Dependences,
+    Pairs,
+    access_relations,
+    dependences,
+    through,
+)
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import statement_text

@@ -211,11 +211,11 @@ def operations(body: sympy.Basic) -> int:
     """Arithmetic operations in a body: one per +, *, / and comparison, one per function call."""
     if not body.args:
         return 0
-    inner = sum(operations(arg) for arg in body.args)
+    inner: int = sum(operations(arg) for arg in body.args)
     if isinstance(body, sympy.Add):
         return inner + len(body.args) - 1
     if isinstance(body, sympy.Mul):
-        signs = sum(arg == -1 for arg in body.args)
+        signs = [arg == -1 for arg in body.args].count(True)
         return inner + len(body.args) - 1 - signs
     if isinstance(body, sympy.Pow) and body.args[1] == -1:
         return inner

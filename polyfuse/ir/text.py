@@ -15,9 +15,18 @@ from polyfuse.ir.expression import Dialect, call, to_ast
 from polyfuse.ir.statement import Statement
 from polyfuse.sets import dim_names, param_names
 
-_ASSIGNMENT = re.compile(r"^\s*(?P<target>\w+\s*(?:\[.*?\])?)\s*(?P<op>max=|min=|\+=|\*=|=)(?!=)\s*(?P<value>.+)$", re.S)
+_ASSIGNMENT = re.compile(
+    r"^\s*(?P<target>\w+\s*(?:\[.*?\])?)\s*(?P<op>max=|min=|\+=|\*=|=)(?!=)\s*(?P<value>.+)$", re.S
+)
 
-_COMPARE = {ast.Gt: sympy.Gt, ast.GtE: sympy.Ge, ast.Lt: sympy.Lt, ast.LtE: sympy.Le, ast.Eq: sympy.Eq, ast.NotEq: sympy.Ne}
+_COMPARE = {
+    ast.Gt: sympy.Gt,
+    ast.GtE: sympy.Ge,
+    ast.Lt: sympy.Lt,
+    ast.LtE: sympy.Le,
+    ast.Eq: sympy.Eq,
+    ast.NotEq: sympy.Ne,
+}
 _BINARY = {ast.Add: scalar.add, ast.Sub: scalar.sub, ast.Mult: scalar.mul, ast.Div: scalar.div, ast.Pow: scalar.power}
 
 
@@ -107,8 +116,8 @@ class _Reader:
     def expression(self, node: ast.expr) -> sympy.Basic:
         """A Python expression as an unevaluated body."""
         match node:
-            case ast.Constant(value=int() | float()):
-                return scalar.number(node.value)
+            case ast.Constant(value=int() | float() as literal):
+                return scalar.number(literal)
             case ast.Name() if node.id in self.known:
                 return sympy.Symbol(node.id)
             case ast.Name(id="inf"):

@@ -19,7 +19,6 @@ import islpy as isl
 from polyfuse.sets import union_set
 
 
-
 @dataclass(frozen=True)
 class Buffer:
     """A copy of the part of a tensor that the loop it hangs on touches, in a memory of its own.

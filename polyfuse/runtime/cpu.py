@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import numba
@@ -64,7 +65,7 @@ def use_openmp() -> None:
 
 def _has_openmp() -> bool:
     try:
-        from numba.np.ufunc import omppool  # noqa: F401
+        import_module("numba.np.ufunc.omppool")
     except ImportError:
         return False
     return True

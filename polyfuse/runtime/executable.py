@@ -74,8 +74,8 @@ class Executable:
         """
         if self._runner is None:
             raise TargetUnavailable(
-                f"{missing() or 'no device was asked for'}; this executable was compiled for {self.compiled.machine.name} "
-                "to be read, not to be run here"
+                f"{missing() or 'no device was asked for'}; this executable was compiled for "
+                f"{self.compiled.machine.name} to be read, not to be run here"
             )
         bound = bind_arguments(self.nest, args, named)
         self._copied.update(dict.fromkeys(bound.copied))
@@ -139,7 +139,7 @@ class Executable:
             launches=len(self.kernels),
             compiled_kernels=len(self.program.codes),
             flops=sum(cost.flops for cost in costs),
-            bytes_moved=sum(cost.bytes for cost in costs),
+            bytes_moved=sum(cost.compulsory + cost.again for cost in costs),
             predicted_seconds=sum(cost.total for cost in costs),
             arena_bytes_before=memory.unplanned,
             arena_bytes=memory.size,
@@ -168,7 +168,8 @@ class Executable:
         else:
             given = out if isinstance(out, tuple) else (out,)
             if len(given) != len(wanted):
-                raise BadArgument(f"out: expected {len(wanted)} arrays for {[t.name for t in wanted]}, given {len(given)}")
+                names = ", ".join(t.name for t in wanted)
+                raise BadArgument(f"out: expected {len(wanted)} arrays for {names}, given {len(given)}")
             found = {t.name: check_out(t, array, sizes) for t, array in zip(wanted, given, strict=True)}
             for name, array in found.items():
                 for other, value in arrays.items():
@@ -210,9 +211,9 @@ def runner_for(compiled: Compiled) -> Runner | None:
         return CpuProgram(compiled.program)
     if compiled.device == "gpu":
         return CudaProgram(compiled.program, Gpu())
-    if compiled.device == "none":
-        return None
-    return EmulatedProgram(compiled.program, compiled.device)
+    if compiled.device in ("lockstep", "simulator"):
+        return EmulatedProgram(compiled.program, compiled.device)
+    return None
 
 
 def _constant_array(array: Array) -> Array:

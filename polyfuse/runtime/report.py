@@ -28,7 +28,8 @@ class Report:
                 f"kernels           {self.launches} launches of {self.compiled_kernels} compiled",
                 f"work              {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved (model)",
                 f"predicted time    {1e6 * self.predicted_seconds:.2f} µs (model)",
-                f"temporaries       {self.arena_bytes:,} bytes in one arena, {self.arena_bytes_before:,} without a plan",
+                f"temporaries       {self.arena_bytes:,} bytes in one arena, "
+                f"{self.arena_bytes_before:,} with one allocation each",
                 f"inputs copied     {copied} (not contiguous, in calls so far)",
                 f"validation        {1e3 * self.validation_seconds:.1f} ms",
             )

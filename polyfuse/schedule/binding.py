@@ -39,7 +39,9 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
         if other.bind == place:
             raise InvalidSchedule(f"bind: loop {other.name} on the same path is already bound to {place}")
         if other.bind is not None and {other.bind, place} & {"cores"} and other.bind in PLACES:
-            raise InvalidSchedule(f"bind: loop {other.name} is bound to {other.bind}; cores and a GPU's places do not mix")
+            raise InvalidSchedule(
+                f"bind: loop {other.name} is bound to {other.bind}; cores and a GPU's places do not mix"
+            )
     outside = [x for x in around[: _place_of(around, loop)] if isinstance(x, Loop)]
     if place.startswith("block") and any(x.bind is None or x.bind.startswith("thread") for x in outside):
         names = ", ".join(x.name for x in outside if x.bind is None or x.bind.startswith("thread"))
@@ -56,7 +58,9 @@ def unroll(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
     count = extent(nest, found)
     if count is None or count > MOST_UNROLLED:
         size = "no constant number of" if count is None else str(count)
-        raise InvalidSchedule(f"unroll: loop {loop} has {size} values, at most {MOST_UNROLLED} are unrolled; split it first")
+        raise InvalidSchedule(
+            f"unroll: loop {loop} has {size} values, at most {MOST_UNROLLED} are unrolled; split it first"
+        )
     return replace_node(tree, found, replace(found, bind="unroll"))
 
 

@@ -17,7 +17,8 @@ def loop_named(tree: Tree, statement: str, name: str) -> Loop:
     for loop in around:
         if loop.name == name:
             return loop
-    raise InvalidSchedule(f"no loop {name!r} around {statement}; there are {', '.join(x.name for x in around) or 'none'}")
+    known = ", ".join(loop.name for loop in around) or "none"
+    raise InvalidSchedule(f"no loop {name!r} around {statement}; there are {known}")
 
 
 def only_loop(tree: Tree, name: str) -> Loop:

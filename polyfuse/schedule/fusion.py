@@ -39,7 +39,9 @@ def distribute(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
     """for i: { S; T }  ->  for i: S; for i: T."""
     found = loop_named(tree, statement, loop)
     if not isinstance(found.body, Sequence):
-        raise InvalidSchedule(f"distribute: the body of {loop} around {statement} is one part, there is nothing to take apart")
+        raise InvalidSchedule(
+            f"distribute: the body of {loop} around {statement} is one part, there is nothing to take apart"
+        )
     if found.buffers:
         names = ", ".join(buffer.tensor for buffer in found.buffers)
         raise InvalidSchedule(f"distribute: {names} is promoted at {loop}; distribute first, then promote")
@@ -98,7 +100,8 @@ def _loops_down_to(home: Tree, statement: str, at: str) -> tuple[Loop, ...]:
     around = loops_around(home, statement)
     names = [loop.name for loop in around]
     if at not in names:
-        raise InvalidSchedule(f"fuse: no loop {at!r} to share around {statement}; there are {', '.join(names) or 'none'}")
+        known = ", ".join(names) or "none"
+        raise InvalidSchedule(f"fuse: no loop {at!r} to share around {statement}; there are {known}")
     return around[: names.index(at) + 1]
 
 
@@ -126,7 +129,8 @@ def _alignments(
 def _own_loops(guest: Tree, shared: tuple[Loop, ...], shift: Mapping[str, int]) -> Alignment | None:
     unknown = set(shift) - {loop.name for loop in shared}
     if unknown:
-        raise InvalidSchedule(f"fuse: shift names {', '.join(sorted(unknown))}, the shared loops are {[x.name for x in shared]}")
+        known = ", ".join(loop.name for loop in shared)
+        raise InvalidSchedule(f"fuse: shift names {', '.join(sorted(unknown))}, the shared loops are {known}")
     chain = chain_from(guest) if isinstance(guest, Loop) else ()
     if len(chain) < len(shared) or any(loop.bind or loop.buffers for loop in chain[: len(shared)]):
         return None

@@ -135,7 +135,8 @@ def _copy_statement(domain: isl.Set, tensor: Tensor, buffer: str, outer: int) ->
     identity = isl.Map.identity(domain.get_space().map_from_set())
     write = identity.set_tuple_name(OUT, buffer)
     source = identity.project_out(OUT, 0, outer).set_tuple_name(OUT, tensor.name)
-    return Statement(domain.get_tuple_name(), domain, Access(buffer, write), "=", (Access(tensor.name, source),), read(0))
+    reads = (Access(tensor.name, source),)
+    return Statement(domain.get_tuple_name(), domain, Access(buffer, write), "=", reads, read(0))
 
 
 def _sizes(domain: isl.Set) -> tuple[int | str, ...]:
@@ -186,11 +187,15 @@ def _with_copy(
         corner = footprint.dim_min(d).pullback_multi_aff(to_prefix)
         date = dimension(copy.domain, outer + d).sub(corner).gist(copy.domain)
         body = Loop(fresh(f"{copy.name}_{d}", taken), ((copy.name, date),), body)
-    new: Tree = replace(loop, body=sequence((body, loop.body)), buffers=(*loop.buffers, buffer))
-    new = replace(new, dates=(*loop.dates, (copy.name, dimension(copy.domain, outer - 1))))
+    new = replace(
+        loop,
+        body=sequence((body, loop.body)),
+        buffers=(*loop.buffers, buffer),
+        dates=(*loop.dates, (copy.name, dimension(copy.domain, outer - 1))),
+    )
     for position in range(outer - 2, -1, -1):
         around, inner = prefix[position], prefix[position + 1]
-        date = (copy.name, dimension(copy.domain, position))
-        new = replace(around, body=replace_node(around.body, inner, new), dates=(*around.dates, date))
+        dates = (*around.dates, (copy.name, dimension(copy.domain, position)))
+        new = replace(around, body=replace_node(around.body, inner, new), dates=dates)
     return replace_node(tree, prefix[0], new)
 

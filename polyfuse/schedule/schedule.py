@@ -92,7 +92,9 @@ class Schedule:
 
     def reorder(self, statement: str, *loops: str) -> Schedule:
         """Give perfectly nested loops a new order, outermost first: for i: for j: for k  ->  for k: for i: for j."""
-        return self._do("reorder", (statement, *loops), {}, lambda: order.reorder(self.nest, self.tree, statement, loops))
+        return self._do(
+            "reorder", (statement, *loops), {}, lambda: order.reorder(self.nest, self.tree, statement, loops)
+        )
 
     def skew(self, statement: str, loop: str, by: str, factor: int = 1) -> Schedule:
         """Run a loop's values later by a multiple of a loop around it: S[t, i] at i  ->  S[t, i] at i + factor*t."""
