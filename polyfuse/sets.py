@@ -163,3 +163,17 @@ def fix_params(set_: isl.Set, sizes: dict[str, int]) -> isl.Set:
             at = set_.find_dim_by_name(PARAM, name)
             set_ = set_.fix_val(PARAM, at, isl.Val(sizes[name])).project_out(PARAM, at, 1)
     return set_
+
+
+def expression_text(value: isl.PwAff) -> str:
+    """The right-hand side of a function of one affine piece, or isl's text if there are several.
+
+    >>> expression_text(isl.PwAff("[N] -> { S[i] -> [(2*i + N)] }"))
+    'N + 2i'
+    """
+    text = str(value)
+    body = text[text.index("{") + 1 : text.rindex("}")].strip()
+    if ";" in body or " : " in body:
+        return body
+    expression = body.split("->")[-1].strip().removeprefix("[").removesuffix("]").strip()
+    return expression[1:-1] if expression.startswith("(") and expression.endswith(")") else expression

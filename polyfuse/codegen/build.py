@@ -272,6 +272,10 @@ class _Builder:
                 high = most if high is None else high.union_max(most)
         if low is None or high is None:
             return ast.Constant(0), ast.Constant(0)
+        largest = high.max_val()
+        if bind in THREADS and largest.is_int():
+            # a block's shape is fixed when the kernel is compiled; smaller sizes are guarded
+            high = isl.PwAff.val_on_domain(isl.Set.universe(high.get_domain_space()), largest)
         build = isl.AstBuild.from_context(self.nest.context)
         first, last = (to_python(build.expr_from_pw_aff(value), {}) for value in (low, high))
         return first, plus(last, 1)

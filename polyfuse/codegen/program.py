@@ -81,8 +81,7 @@ def value(expression: ast.expr, sizes: Mapping[str, int]) -> int:
     """The number an expression in sizes stands for."""
     if isinstance(expression, ast.Constant) and isinstance(expression.value, int):
         return expression.value
-    code = compile(ast.fix_missing_locations(ast.Expression(expression)), "<extent>", "eval")
-    return int(eval(code, {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
+    return int(eval(ast.unparse(expression), {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
 
 
 def program(nest: Nest, tree: Tree, target: Target) -> Program:

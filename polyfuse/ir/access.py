@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from polyfuse.sets import OUT
+from polyfuse.sets import OUT, expression_text
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,5 @@ class Access:
     def __str__(self) -> str:
         """The access as a program would write it: "X[i, k]"."""
         parts, domain = self.subscripts(), self.map.domain()
-        texts = [_subscript(parts.get_pw_aff(d).gist(domain)) for d in range(self.map.dim(OUT))]
+        texts = [expression_text(parts.get_pw_aff(d).gist(domain)) for d in range(self.map.dim(OUT))]
         return f"{self.tensor}[{', '.join(texts)}]" if texts else self.tensor
-
-
-def _subscript(value: isl.PwAff) -> str:
-    """The right-hand side of one affine piece, or isl's text if there are several."""
-    text = str(value)
-    body = text[text.index("{") + 1 : text.rindex("}")].strip()
-    if ";" in body or " : " in body:
-        return body
-    expression = body.split("->")[-1].strip().removeprefix("[").removesuffix("]").strip()
-    return expression[1:-1] if expression.startswith("(") and expression.endswith(")") else expression
