@@ -2,6 +2,6 @@
 
 from polyfuse.strategy.cost import KernelCost, Model, Tiling
 from polyfuse.strategy.decisions import Decision, Group, Plan
-from polyfuse.strategy.plan import plan
+from polyfuse.strategy.plan import plan_for, schedule_costs
 
-__all__ = ["Decision", "Group", "KernelCost", "Model", "Plan", "Tiling", "plan"]
+__all__ = ["Decision", "Group", "KernelCost", "Model", "Plan", "Tiling", "plan_for", "schedule_costs"]

@@ -113,13 +113,16 @@ class Model:
 
 def best(kernel: Kernel, machine: Machine, resident: int) -> KernelCost:
     """The cheapest tiling; of equals the one that moves least, then the first. `resident`: bytes of the program."""
-    if machine.gpu is not None:
-        costs: Iterator[KernelCost] = (
-            on_cuda(kernel, machine, machine.gpu, resident, t) for t in cuda_tilings(kernel, machine.gpu)
-        )
-    else:
-        costs = (on_cpu(kernel, machine, resident, t) for t in cpu_tilings(kernel, machine))
+    tilings = cuda_tilings(kernel, machine.gpu) if machine.gpu is not None else cpu_tilings(kernel, machine)
+    costs = (cost_of(kernel, machine, resident, tiling) for tiling in tilings)
     return min(costs, key=lambda cost: (round(cost.total, 12), round(cost.memory, 12)))
+
+
+def cost_of(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> KernelCost:
+    """The cost of one tiling."""
+    if machine.gpu is not None:
+        return on_cuda(kernel, machine, machine.gpu, resident, tiling)
+    return on_cpu(kernel, machine, resident, tiling)
 
 
 # -- tilings to choose from --------------------------------------------------------------------------------------------

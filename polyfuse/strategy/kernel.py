@@ -69,10 +69,10 @@ class Kernel:
         return max((u.itemsize for u in self.uses), default=4)
 
 
-def kernel_of(counts: Counts, tree: Tree) -> Kernel:
-    """The kernel that a part of a schedule is."""
+def kernel_of(counts: Counts, tree: Tree, band: tuple[Loop, ...] | None = None) -> Kernel:
+    """The kernel that a part of a schedule is; its band may be given."""
     names = statements(tree)
-    band = band_of(counts, tree)
+    band = band_of(counts, tree) if band is None else band
     extents = tuple(counts.extent(loop) for loop in band)
     return Kernel(names, band, extents, _uses(counts, names, band), _shares(counts, tree, names, band))
 
