@@ -128,14 +128,8 @@ def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
     """The dependences of statements with these accesses when they run in this order (instances -> dates)."""
     flow, own = flow_and_reduction(accesses, order)
     overwritten = sources(accesses.writes, accesses.assigns, accesses.accumulates, order)
-    anti = (
-        isl.UnionAccessInfo.from_sink(accesses.writes)
-        .set_kill(accesses.assigns)
-        .set_may_source(accesses.reads)
-        .set_schedule_map(order)
-        .compute_flow()
-        .get_may_dependence()
-    )
+    until = isl.UnionAccessInfo.from_sink(accesses.writes).set_kill(accesses.assigns)
+    anti = in_order(until.set_may_source(accesses.reads), order).compute_flow().get_may_dependence()
     return Dependences(
         flow=flow.coalesce(),
         anti=anti.coalesce(),
@@ -156,9 +150,23 @@ def sources(
     sinks: isl.UnionMap, must: isl.UnionMap, may: isl.UnionMap, order: isl.UnionMap
 ) -> isl.UnionMap:
     """Pairs source -> sink: the last `must` access to the sink's element before it, and every `may` since then."""
-    info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(must).set_may_source(may).set_schedule_map(order)
-    found = info.compute_flow()
+    info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(must).set_may_source(may)
+    found = in_order(info, order).compute_flow()
     return found.get_must_dependence().union(found.get_may_dependence())
+
+
+def in_order(info: isl.UnionAccessInfo, order: isl.UnionMap) -> isl.UnionAccessInfo:
+    """The accesses with their dates (instances -> dates), as a schedule tree of one band.
+
+    `set_schedule_map` would be wrong: given dates as a map, isl (islpy 2026.2.2) sorts writers by the dates that are
+    constant first. With { A[i] -> [i, 0] : 0 <= i <= 1; B[] -> [0, 2]; C[] -> [1, 1] }, A and B writing and C
+    reading element 0, it finds A[0] -> C[] although B[] comes between.
+    """
+    if order.is_empty():
+        return info.set_schedule_map(order)
+    root = isl.Schedule.from_domain(order.domain()).get_root()
+    band = isl.MultiUnionPwAff.from_union_map(order)
+    return info.set_schedule(root.child(0).insert_partial_schedule(band).get_schedule())
 
 
 def among_own(pairs: isl.UnionMap, accumulates: isl.UnionMap) -> isl.UnionMap:
