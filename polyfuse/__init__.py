@@ -17,30 +17,52 @@ from typing import TYPE_CHECKING, Any
 # One line a public name: the name, and the module it comes from. A type checker reads the same from the imports below.
 _HOME = {
     "Access": "polyfuse.ir",
+    "BadArgument": "polyfuse.errors",
     "Executable": "polyfuse.compiler",
     "IllegalSchedule": "polyfuse.errors",
+    "InvalidNest": "polyfuse.errors",
+    "InvalidSchedule": "polyfuse.errors",
     "Machine": "polyfuse.machine",
     "Nest": "polyfuse.ir",
     "PolyfuseError": "polyfuse.errors",
     "Schedule": "polyfuse.schedule",
     "Statement": "polyfuse.ir",
+    "TargetUnavailable": "polyfuse.errors",
     "Tensor": "polyfuse.ir",
+    "ValidationFailure": "polyfuse.errors",
+    "Violation": "polyfuse.ir",
     "compile": "polyfuse.compiler",
     "interpret": "polyfuse.interpret",
     "lower": "polyfuse.nn",
+    "statement": "polyfuse.ir",
 }
-_SUBMODULES = {"nn"}
+_SUBMODULES = {"measure", "nn"}
 
 __all__ = sorted({*_HOME, *_SUBMODULES, "__version__"})
 
 if TYPE_CHECKING:
     __version__: str
+    from polyfuse import measure as measure
+    from polyfuse import nn as nn
+    from polyfuse.compiler import Executable as Executable
+    from polyfuse.compiler import compile as compile
+    from polyfuse.errors import BadArgument as BadArgument
     from polyfuse.errors import IllegalSchedule as IllegalSchedule
+    from polyfuse.errors import InvalidNest as InvalidNest
+    from polyfuse.errors import InvalidSchedule as InvalidSchedule
     from polyfuse.errors import PolyfuseError as PolyfuseError
+    from polyfuse.errors import TargetUnavailable as TargetUnavailable
+    from polyfuse.errors import ValidationFailure as ValidationFailure
+    from polyfuse.interpret import interpret as interpret
     from polyfuse.ir import Access as Access
     from polyfuse.ir import Nest as Nest
     from polyfuse.ir import Statement as Statement
     from polyfuse.ir import Tensor as Tensor
+    from polyfuse.ir import Violation as Violation
+    from polyfuse.ir import statement as statement
+    from polyfuse.machine import Machine as Machine
+    from polyfuse.nn import lower as lower
+    from polyfuse.schedule import Schedule as Schedule
 
 
 def __getattr__(name: str) -> Any:

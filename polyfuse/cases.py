@@ -1,0 +1,143 @@
+"""The nests whose CUDA kernels are checked everywhere: on stand-ins by the tests, on a GPU by `polyfuse gpu-check`.
+
+One list, so that what CI compiles and runs without a GPU is what a machine with one runs. A case is drawn anew from a
+seed each time; small cases suit a stand-in, the others only a GPU (all of them compile anywhere).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from polyfuse import nn
+from polyfuse.interpret import interpret
+from polyfuse.ir import Nest
+
+Array = np.ndarray[Any, Any]
+
+TOLERANCE = 256
+"""How many units of rounding a result may lie from the oracle's, relative to its largest element (or 1): sums over up
+to 1024 terms in another order."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A nest to compile for CUDA and check. `kernels` is how many the strategy is expected to make of it, if that
+    is part of what is promised; `small` says that a stand-in runs it in a second or so.
+    """
+
+    name: str
+    make: Callable[[], Nest]
+    kernels: int | None = None
+    small: bool = True
+
+    def nest(self) -> Nest:
+        """The nest, with its own seeded weights."""
+        return self.make()
+
+
+def dense(
+    *sizes: int,
+    batch: int,
+    dtype: str = "float32",
+    activation: Callable[[], nn.Module] = nn.ReLU,
+    bias: bool = True,
+) -> Nest:
+    """A chain of Linear layers over these sizes, each followed by an activation."""
+    layers: list[nn.Module] = []
+    for number, (size, after) in enumerate(pairwise(sizes)):
+        layers += [nn.Linear(size, after, bias=bias, seed=number, dtype=dtype), activation()]
+    return nn.lower(nn.Sequential(*layers), batch=batch)
+
+
+def pointwise(layer: nn.Module, batch: int = 5, features: int = 67) -> Nest:
+    """One layer without weights."""
+    return nn.lower(layer, batch=batch, features=features)
+
+
+def reduction(reduce: Callable[[nn.Value], nn.Value], *shape: int, dtype: str = "float32") -> Nest:
+    """A function of one input x."""
+    return nn.lower(reduce(nn.input("x", shape, dtype)))
+
+
+def residual() -> Nest:
+    """x + linear(relu(linear(x))), normalised."""
+    block = nn.Sequential(nn.Linear(24, 40, seed=1), nn.ReLU(), nn.Linear(40, 24, seed=2))
+    return nn.lower(nn.Sequential(nn.Residual(block), nn.LayerNorm(24)), batch=9)
+
+
+def two_outputs() -> Nest:
+    """Two results of one product."""
+    x = nn.input("x", (11, 20))
+    y = nn.linear(x, nn.Linear(20, 12, seed=3))
+    return nn.lower((nn.relu(y), nn.softmax(y)))
+
+
+CASES: tuple[Case, ...] = (
+    Case("linear 17 → 31, no bias", lambda: nn.lower(nn.Linear(17, 31, bias=False), batch=13)),
+    Case("linear 17 → 31 + ReLU", lambda: dense(17, 31, batch=13), kernels=1),
+    Case("2 dense layers 33 → 50 → 21", lambda: dense(33, 50, 21, batch=19)),
+    Case("2 dense layers, float64", lambda: dense(18, 25, 7, batch=10, dtype="float64")),
+    Case("8 dense layers of 64, batch 1", lambda: dense(*[64] * 9, batch=1), kernels=1),
+    Case("8 dense layers of 64, batch 5", lambda: dense(*[64] * 9, batch=5), kernels=1),
+    Case("dense, batch 0", lambda: dense(8, 8, batch=0)),
+    Case("ReLU", lambda: pointwise(nn.ReLU()), kernels=1),
+    Case("LeakyReLU", lambda: pointwise(nn.LeakyReLU(0.1)), kernels=1),
+    Case("tanh", lambda: pointwise(nn.Tanh()), kernels=1),
+    Case("sigmoid", lambda: pointwise(nn.Sigmoid()), kernels=1),
+    Case("GELU, exact", lambda: pointwise(nn.GELU()), kernels=1),
+    Case("GELU, tanh", lambda: pointwise(nn.GELU("tanh")), kernels=1),
+    Case("SiLU", lambda: pointwise(nn.SiLU()), kernels=1),
+    Case("softmax", lambda: pointwise(nn.Softmax(), features=37), kernels=1),
+    Case("softmax, float64", lambda: reduction(nn.softmax, 6, 21, dtype="float64"), kernels=1),
+    Case("log-softmax", lambda: pointwise(nn.LogSoftmax(), features=37), kernels=1),
+    Case("layer norm", lambda: nn.lower(nn.LayerNorm(45), batch=7), kernels=1),
+    Case("residual block", residual),
+    Case("two outputs of one product", two_outputs),
+    Case("sum of all", lambda: reduction(nn.sum, 7, 33)),
+    Case("mean over rows", lambda: reduction(lambda x: nn.mean(x, 0), 33, 9)),
+    Case("max over columns", lambda: reduction(lambda x: nn.max(x, -1), 9, 33)),
+    Case("min over the middle of three", lambda: reduction(lambda x: nn.min(x, 1, keepdims=True), 4, 9, 5)),
+    Case("x / sum(x)", lambda: reduction(lambda x: x / nn.sum(x), 6, 11)),
+    Case("4 dense layers of 512, batch 64", lambda: dense(*[512] * 5, batch=64), kernels=4, small=False),
+    Case("2 dense layers of 1024, batch 100", lambda: dense(*[1024] * 3, batch=100), small=False),
+    Case("softmax of 1000 × 1000", lambda: pointwise(nn.Softmax(), 1000, 1000), kernels=1, small=False),
+)
+"""Every case."""
+
+
+def draw(nest: Nest, generator: np.random.Generator) -> dict[str, Array]:
+    """Random inputs for a nest by name, standard normal."""
+    found = {}
+    for tensor in nest.inputs:
+        shape = tuple(int(size) for size in tensor.shape)
+        found[tensor.name] = np.asarray(generator.standard_normal(shape), tensor.dtype)
+    return found
+
+
+def poisoned(nest: Nest) -> tuple[Array, ...]:
+    """An array of NaN for each output, so that an element that is not written shows."""
+    shapes = [(tuple(int(size) for size in t.shape), t.dtype) for t in nest.with_role("output")]
+    return tuple(np.full(shape, np.nan, dtype) for shape, dtype in shapes)
+
+
+def error(nest: Nest, inputs: Mapping[str, Array], results: Mapping[str, Array]) -> float:
+    """The largest difference from the oracle, in units of rounding of the result's largest element (or of 1).
+
+    Infinite where one is NaN and the other is not.
+    """
+    expected = interpret(nest, inputs)
+    worst = 0.0
+    for name, found in results.items():
+        right = np.asarray(expected[name])
+        if right.size == 0:
+            continue
+        if not np.array_equal(np.isnan(right), np.isnan(found)):
+            return float("inf")
+        unit = float(np.finfo(right.dtype).eps) * max(1.0, float(np.nanmax(np.abs(right))))
+        worst = max(worst, float(np.nanmax(np.abs(right - found))) / unit)
+    return worst

@@ -1,0 +1,145 @@
+"""The commands: arguments and help here, what they do in the modules beside this one."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyfuse.cli.terminal import Terminal
+
+app = typer.Typer(
+    help="Affine loop nests in, checked and fused kernels out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class Target(enum.StrEnum):
+    """What is compiled for."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class DeviceName(enum.StrEnum):
+    """Where CUDA kernels run."""
+
+    gpu = "gpu"
+    lockstep = "lockstep"
+    simulator = "simulator"
+    none = "none"
+
+
+class CheckDevice(enum.StrEnum):
+    """Where gpu-check runs its cases."""
+
+    gpu = "gpu"
+    lockstep = "lockstep"
+
+
+FILE_HELP = (
+    "A Python file, or file.py:name. It defines `nest` (a Nest), `model` (a layer such as nn.Sequential), `layers` "
+    "(a list of them) or `outputs` (values of the functional form). A model needs a batch: --batch, or a variable "
+    "`batch` in the file."
+)
+File = Annotated[str, typer.Argument(metavar="FILE", help=FILE_HELP)]
+TargetOption = Annotated[Target, typer.Option(help="auto is cuda where a GPU can be used, else cpu.")]
+MachineOption = Annotated[
+    str | None, typer.Option(help="A preset the cost model plans for: h200, a100, zen5, …")
+]
+DeviceOption = Annotated[
+    DeviceName | None, typer.Option(help="Where CUDA kernels run; none: only to be read.")
+]
+BatchOption = Annotated[int | None, typer.Option(help="The batch of a model; overrides the file's.")]
+FeaturesOption = Annotated[list[int] | None, typer.Option(help="The shape of one input; once per dimension.")]
+FuseOption = Annotated[
+    bool, typer.Option("--fuse/--no-fuse", help="Without: every operation a kernel of its own.")
+]
+
+
+@app.command()
+def demo(
+    turns: Annotated[int, typer.Option(min=1, help="How often each candidate is timed, in turns.")] = 25,
+) -> None:
+    """Two dense networks: lowered, scheduled, compiled, run, checked against NumPy, and timed in turns.
+
+    4 × Linear(512) + ReLU at batch 64, then 8 × Linear(64) + ReLU at batch 1; on the CPU, and on a GPU where there is
+    one. Prints the nest, the schedule tree, the explanation, the kernels, and the times, lost ones too.
+    """
+    from polyfuse.cli.demo import run_demo
+
+    run_demo(Terminal(), turns)
+
+
+@app.command("compile")
+def compile_file(
+    file: File,
+    target: TargetOption = Target.auto,
+    machine: MachineOption = None,
+    device: DeviceOption = None,
+    batch: BatchOption = None,
+    features: FeaturesOption = None,
+    fuse: FuseOption = True,
+    emit: Annotated[
+        Path | None, typer.Option(help="Write sources, schedule and report into this folder.")
+    ] = None,
+) -> None:
+    """Compile a nest or a model; print its kernels and the report."""
+    from polyfuse.cli.compiling import compiled, emit_files, show_kernels
+
+    terminal = Terminal()
+    net = compiled(terminal, file, target, machine, device, batch, features, fuse)
+    show_kernels(terminal, net)
+    if emit is not None:
+        for path in emit_files(net, emit):
+            terminal.text(f"wrote {path}")
+
+
+@app.command()
+def explain(
+    file: File,
+    target: TargetOption = Target.auto,
+    machine: MachineOption = None,
+    device: DeviceOption = None,
+    batch: BatchOption = None,
+    features: FeaturesOption = None,
+) -> None:
+    """Print which fusions were taken and which refused, and why."""
+    from polyfuse.cli.compiling import compiled
+
+    terminal = Terminal()
+    terminal.text(compiled(terminal, file, target, machine, device, batch, features, True).explain())
+
+
+@app.command("gpu-check")
+def gpu_check(
+    device: Annotated[
+        CheckDevice, typer.Option(help="lockstep: a dry run on the stand-in.")
+    ] = CheckDevice.gpu,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results file. On a GPU benchmarks/results; a dry run has none."),
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Only cases whose name contains this.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For the inputs; without it they are fresh.")] = None,
+) -> None:
+    """Run every CUDA kernel of the test suite on this machine's GPU and compare with the oracle.
+
+    Prints one line a case, and writes the results with date, GPU, driver and commit.
+    """
+    from polyfuse.cli.gpu_check import run_check
+
+    raise typer.Exit(0 if run_check(Terminal(), device.value, out, only, seed) else 1)
+
+
+@app.command()
+def info() -> None:
+    """Print versions, targets, the machine as the cost model sees it, and the cache directory."""
+    from polyfuse.cli.info import show_info
+
+    show_info(Terminal())

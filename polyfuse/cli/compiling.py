@@ -1,0 +1,62 @@
+"""`polyfuse compile` and `polyfuse explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from polyfuse.cli.load import load_nest
+from polyfuse.cli.terminal import Terminal
+from polyfuse.compiler import compile
+from polyfuse.runtime.executable import Executable
+
+
+def compiled(
+    terminal: Terminal,
+    file: str,
+    target: str,
+    machine: str | None,
+    device: str | None,
+    batch: int | None,
+    features: Sequence[int] | None,
+    fuse: bool,
+) -> Executable:
+    """Load a file and compile what it defines."""
+    with terminal.working(f"running {file}"):
+        nest = load_nest(file, batch, features)
+    options: dict[str, Any] = {"target": str(target), "machine": machine, "fuse": fuse}
+    if device is not None:
+        options["device"] = str(device)
+    with terminal.working(f"compiling {nest.name}"):
+        return compile(nest, **options)
+
+
+def show_kernels(terminal: Terminal, net: Executable) -> None:
+    """The launches, the source, the report."""
+    terminal.heading(f"{len(net.kernels)} kernels")
+    for launch in net.kernels:
+        terminal.text(str(launch))
+    terminal.heading("source")
+    terminal.code(net.source)
+    terminal.heading("report")
+    terminal.text(str(net.report()))
+
+
+def emit_files(net: Executable, folder: Path) -> list[Path]:
+    """Write the source, the nest, the schedule (tree and trace), the explanation and the report as files."""
+    texts = {
+        f"kernels_{net.program.target}.py": net.source,
+        "nest.txt": str(net.nest),
+        "schedule.txt": str(net.schedule),
+        "schedule.py": f"{net.schedule.trace()}\n",
+        "explanation.txt": net.explain(),
+        "report.txt": str(net.report()),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, text in texts.items():
+        path = folder / name
+        path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+        written.append(path)
+    return written

@@ -1,0 +1,157 @@
+"""`polyfuse demo`: two dense networks through the whole pipeline, checked and timed against NumPy and unfused code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from rich.progress import Progress
+
+from polyfuse import cases, measure
+from polyfuse.cases import TOLERANCE, Array
+from polyfuse.cli.terminal import Terminal
+from polyfuse.compiler import compile
+from polyfuse.errors import PolyfuseError
+from polyfuse.ir import Nest
+from polyfuse.runtime.cuda_driver import available
+from polyfuse.runtime.executable import Executable
+
+T = TypeVar("T")
+
+
+class WrongResult(PolyfuseError):
+    """A kernel's result is not NumPy's: a bug of the compiler."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A chain of `layers` dense layers of `width` with ReLU."""
+
+    layers: int
+    width: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.layers} × Linear({self.width}) + ReLU, batch {self.batch}, float32"
+
+    def nest(self) -> Nest:
+        """Layers to nest, with seeded weights."""
+        return cases.dense(*[self.width] * (self.layers + 1), batch=self.batch)
+
+    def numpy(self, weights: dict[str, Array], x: Array) -> Array:
+        """What the network computes, as a person would write it with NumPy."""
+        for layer in range(self.layers):
+            x = np.maximum(x @ weights[f"w{layer}"] + weights[f"b{layer}"], 0)
+        return x
+
+
+NETWORKS = (Network(4, 512, 64), Network(8, 64, 1))
+
+
+def run_demo(terminal: Terminal, turns: int) -> None:
+    """Both networks on the CPU, then on a GPU if there is one. Raises WrongResult if a result is not NumPy's."""
+    about = measure.environment()
+    terminal.text(
+        f"{about['date']}  {about['cpu']}, {about['cpus']} CPUs usable, load {about['load_average']}"
+    )
+    terminal.text(
+        f"python {about['python']}, " + ", ".join(f"{n} {v}" for n, v in measure.versions().items())
+    )
+    targets: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda") if available() else ("cpu",)
+    summary = []
+    for target in targets:
+        for network in NETWORKS:
+            summary += show(terminal, network, target, turns)
+    terminal.title("times, medians (quartiles) of calls in turns")
+    terminal.table(("network", "target", "candidate", "time per call", "compared with polyfuse"), summary)
+    if "cuda" not in targets:
+        terminal.text(
+            "no GPU can be used here: `polyfuse info` says why, `polyfuse gpu-check --device lockstep` needs none"
+        )
+    else:
+        terminal.text("on the GPU a call includes copying its input there and its result back")
+
+
+def show(
+    terminal: Terminal, network: Network, target: Literal["cpu", "cuda"], turns: int
+) -> list[tuple[str, ...]]:
+    """One network: everything the compiler knows of it, a check, and rows for the table of times."""
+    terminal.title(f"{network}, target {target}")
+    nest = timed(terminal, "lower the layers to a nest", network.nest)
+    deps = timed(terminal, "find all dependences", nest.dependences)
+    net = timed(
+        terminal, f"schedule, validate, emit, compile for {target}", lambda: compile(nest, target=target)
+    )
+    unfused = timed(terminal, "the same, unfused", lambda: compile(nest, target=target, fuse=False))
+    terminal.heading("the nest")
+    terminal.text(str(nest))
+    terminal.text(f"{len(deps.pairs)} dependence relations")
+    terminal.heading("the schedule tree")
+    terminal.text(str(net.schedule))
+    terminal.heading("the explanation")
+    terminal.text(net.explain())
+    terminal.heading("the kernels")
+    terminal.code(net.source)
+    terminal.heading("the report")
+    terminal.text(str(net.report()))
+    x = np.random.default_rng(0).standard_normal((network.batch, network.width), np.float32)
+    reference = partial(network.numpy, dict(nest.constants), x)
+    terminal.heading("the check")
+    verify(terminal, "polyfuse", net, x, reference())
+    verify(terminal, "unfused", unfused, x, reference())
+    times = race(
+        terminal, {"polyfuse": lambda: net(x), "unfused": lambda: unfused(x), "NumPy": reference}, turns
+    )
+    kernels = {"polyfuse": f", {len(net.kernels)} kernels", "unfused": f", {len(unfused.kernels)} kernels"}
+    short = f"{network.layers} × {network.width}, batch {network.batch}"
+    return [
+        (
+            short,
+            target,
+            name + kernels.get(name, ""),
+            str(time),
+            compared(time.median, times["polyfuse"].median),
+        )
+        for name, time in times.items()
+    ]
+
+
+def timed(terminal: Terminal, what: str, work: Callable[[], T]) -> T:
+    """Do something that may take a while, and say how long it took."""
+    start = time.perf_counter()
+    with terminal.working(what):
+        result = work()
+    terminal.text(f"{what}: {measure.duration(time.perf_counter() - start)}")
+    return result
+
+
+def verify(terminal: Terminal, name: str, net: Executable, x: Array, expected: Array) -> None:
+    """Compare a call's result with NumPy's."""
+    found: Any = net(x)
+    error = float(np.abs(found - expected).max())
+    allowed = TOLERANCE * float(np.finfo(np.float32).eps) * max(1.0, float(np.abs(expected).max()))
+    terminal.text(f"{name:<9} largest difference from NumPy {error:.2e} ({allowed:.2e} allowed)")
+    if not error <= allowed:
+        raise WrongResult(f"{name} differs from NumPy by {error:.2e}, {allowed:.2e} is allowed")
+
+
+def race(
+    terminal: Terminal, candidates: dict[str, Callable[[], object]], turns: int
+) -> dict[str, measure.Timing]:
+    """Time the candidates in turns, with a progress bar in a terminal."""
+    with Progress(console=terminal.err, transient=True, disable=not terminal.err.is_terminal) as progress:
+        task = progress.add_task(f"timing {', '.join(candidates)} in turns", total=turns)
+        return measure.in_turns(
+            candidates, turns, after_turn=lambda done: progress.update(task, completed=done)
+        )
+
+
+def compared(seconds: float, ours: float) -> str:
+    """How much longer than polyfuse something takes; a row that polyfuse loses says so."""
+    if seconds == ours:
+        return "1.00 ×"
+    return f"{seconds / ours:.2f} ×{'' if seconds >= ours else ' (faster)'}"

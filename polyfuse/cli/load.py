@@ -1,0 +1,86 @@
+"""What a FILE on the command line means: Python that defines a nest, a model, layers, or values.
+
+FILE ::= path[.py] [":" name]
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from polyfuse.errors import BadArgument, PolyfuseError
+from polyfuse.ir import Nest
+from polyfuse.nn import Module, Sequential, Value, lower
+
+NAMES = ("nest", "model", "layers", "outputs")
+"""What is looked for, in this order, where the command line names nothing."""
+
+
+def load_nest(file: str, batch: int | None = None, features: Sequence[int] | None = None) -> Nest:
+    """Run a Python file and make a nest of what it defines.
+
+    A Nest is taken as it is; a model, or a list of layers, is lowered with `batch` and `features` (from the command
+    line, or else the file's variables of these names); values are outputs. A function without parameters is called.
+
+    Raises BadArgument if there is no such file, name or kind of value, or if the file raises.
+    """
+    path, _, name = file.partition(":") if not Path(file).exists() else (file, "", "")
+    variables = _run(Path(path))
+    wanted = [name] if name else [n for n in NAMES if n in variables]
+    if not wanted or wanted[0] not in variables:
+        looked = repr(name) if name else "none of " + ", ".join(NAMES)
+        raise BadArgument(f"{path} defines {'no ' if name else ''}{looked}; name one with {path}:name")
+    found = variables[wanted[0]]
+    if callable(found) and not isinstance(found, Module):
+        found = found()
+    return _lowered(
+        found,
+        f"{wanted[0]} in {path}",
+        batch if batch is not None else variables.get("batch"),
+        features or variables.get("features"),
+    )
+
+
+def _lowered(found: Any, where: str, batch: int | None, features: Sequence[int] | None) -> Nest:
+    if isinstance(found, Nest):
+        return found
+    if isinstance(found, list | tuple) and found and all(isinstance(x, Module) for x in found):
+        found = Sequential(*found)
+    if isinstance(found, Module):
+        if batch is None:
+            raise BadArgument(
+                f"{where} is a model and needs a batch: give --batch, or define batch in the file"
+            )
+        return lower(found, batch=batch, features=features)
+    if isinstance(found, Value) or (
+        isinstance(found, list | tuple) and all(isinstance(x, Value) for x in found)
+    ):
+        return lower(found)
+    raise BadArgument(
+        f"{where} is a {type(found).__name__}; expected a Nest, a model, a list of layers, or values"
+    )
+
+
+def _run(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise BadArgument(f"there is no file {path}")
+    try:
+        return runpy.run_path(str(path), run_name="polyfuse_file")
+    except PolyfuseError:
+        raise
+    except Exception as error:  # a user's file may raise anything; it is reported, not hidden
+        raise BadArgument(f"{path}{_line(error, path)} raised {type(error).__name__}: {error}") from error
+
+
+def _line(error: BaseException, path: Path) -> str:
+    """Where in the file an error came from, as ", line 3"."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f", line {error.lineno}"
+    number, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            number = trace.tb_lineno
+        trace = trace.tb_next
+    return f", line {number}" if number is not None else ""

@@ -1,0 +1,77 @@
+"""What the commands print with: colours, rules and tables in a terminal, the same words as plain text elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.syntax import Syntax
+from rich.table import Table
+
+from polyfuse.errors import PolyfuseError
+
+PLAIN_WIDTH = 120
+"""Columns where the output is no terminal: tables must not be cut to the 80 that rich assumes."""
+
+
+class Terminal:
+    """Standard output for results, standard error for progress and errors."""
+
+    def __init__(self) -> None:
+        out, err = Console(), Console(stderr=True)
+        self.out = out if out.is_terminal else Console(width=PLAIN_WIDTH)
+        self.err = err if err.is_terminal else Console(stderr=True, width=PLAIN_WIDTH)
+
+    def title(self, text: str) -> None:
+        """A line that starts a part."""
+        self.out.print()
+        self.out.rule(f"[bold]{escape(text)}", align="left")
+
+    def heading(self, text: str) -> None:
+        """A line above a block."""
+        self.out.print(f"\n[bold]{escape(text)}[/bold]")
+
+    def text(self, text: str) -> None:
+        """A block as it is: neither wrapped nor marked up."""
+        self.out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def code(self, source: str) -> None:
+        """Python source; coloured in a terminal."""
+        if self.out.is_terminal:
+            self.out.print(Syntax(source, "python", background_color="default"))
+        else:
+            self.text(source)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table; all columns but the first are aligned right."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for number, column in enumerate(columns):
+            table.add_column(column, justify="right" if number else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        self.out.print(table)
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Show that something takes a while: a spinner in a terminal, a line elsewhere."""
+        if self.err.is_terminal:
+            with self.err.status(f"{escape(what)} …"):
+                yield
+        else:
+            self.err.print(f"{what} …", markup=False, highlight=False)
+            yield
+
+
+@contextmanager
+def errors_as_messages() -> Iterator[None]:
+    """An error of polyfuse's own ends the command with its message in red and exit code 1."""
+    try:
+        yield
+    except PolyfuseError as error:
+        console = Console(stderr=True)
+        console.print(
+            f"[bold red]error:[/bold red] [red]{escape(str(error))}[/red]", highlight=False, soft_wrap=True
+        )
+        raise SystemExit(1) from None

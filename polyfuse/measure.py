@@ -1,0 +1,150 @@
+"""Measuring: callables timed in turns, and the facts about a machine that a figure is worth nothing without.
+
+    A B C  A B C  A B C …      each letter: one call that is not counted, then enough calls to be timed together
+
+In turns, so that a clock that changes or a neighbour that wakes up meets all of them alike; the median, so that one
+interruption does not decide. A ratio is only worth something between rows of one run.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = ("polyfuse", "numpy", "numba", "islpy", "sympy", "numba-cuda", "cuda-core")
+"""Whose versions a figure depends on."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call: the median turn and the quartiles around it. `calls` were timed together in each turn."""
+
+    median: float
+    low: float
+    high: float
+    turns: int
+    calls: int
+
+    def __str__(self) -> str:
+        return f"{duration(self.median)} ({duration(self.low)} – {duration(self.high)})"
+
+
+def in_turns(
+    candidates: Mapping[str, Callable[[], object]],
+    turns: int = 25,
+    seconds: float = 0.004,
+    after_turn: Callable[[int], None] | None = None,
+) -> dict[str, Timing]:
+    """Time callables in turns; each turn of each takes about `seconds`, or one call where a call takes longer.
+
+    Every callable runs once before the clock starts. `after_turn` gets the number of turns done, to show progress.
+    """
+    calls = {name: _calls(candidate, seconds) for name, candidate in candidates.items()}
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    for turn in range(turns):
+        for name, candidate in candidates.items():
+            candidate()
+            taken[name].append(_seconds(candidate, calls[name]))
+        if after_turn is not None:
+            after_turn(turn + 1)
+    return {name: _timing(values, calls[name]) for name, values in taken.items()}
+
+
+def _calls(candidate: Callable[[], object], seconds: float) -> int:
+    candidate()
+    once = min(_seconds(candidate, 1) for _ in range(3))
+    return max(1, round(seconds / max(once, 1e-9)))
+
+
+def _seconds(candidate: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        candidate()
+    return (time.perf_counter() - start) / calls
+
+
+def _timing(values: list[float], calls: int) -> Timing:
+    low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+    return Timing(median, low, high, len(values), calls)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a person, three digits.
+
+    >>> duration(0.00123)
+    '1.23 ms'
+    >>> duration(0.0000456)
+    '45.6 µs'
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def environment() -> dict[str, object]:
+    """What a results file says of where it was made: date, CPU, usable CPUs, load, versions, commit."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": cpu_name(),
+        "cpus": usable_cpus(),
+        "load_average": [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": versions(),
+        "commit": commit(),
+    }
+
+
+def cpu_name() -> str:
+    """The CPU's model as Linux gives it, else what Python knows."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def usable_cpus() -> int:
+    """The CPUs this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def versions() -> dict[str, str]:
+    """The installed versions of the packages that figures depend on; absent ones are left out."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str | None:
+    """The commit of the checkout this package runs from, "+changes" if files differ; None outside a checkout."""
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        head = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{head}+changes" if changed else head
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
