@@ -78,7 +78,7 @@ def _in_bounds(nest: Nest, statement: Statement, access: Access) -> None:
         sizes, instance = found
         where = f" with {sizes}" if sizes else ""
         raise InvalidNest(
-            f"statement {statement.name}: {access} is out of bounds of {tensor.name}{list(tensor.shape)} "
+            f"statement {statement.name}: {access} is out of bounds of {tensor.name}[{', '.join(map(str, tensor.shape))}] "
             f"at {statement.name}{list(instance)}{where}"
         )
 

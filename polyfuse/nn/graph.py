@@ -93,8 +93,10 @@ class Value:
                 what = f"input {name}"
             case Constant():
                 what = "constant"
+            case Pointwise(kind):
+                what = kind
             case operation:
-                what = str(operation)
+                what = type(operation).__name__.lower()
         return f"<{what}: {self.dtype}{list(self.shape)}>"
 
 

@@ -35,7 +35,7 @@ def test_a_subscript_out_of_bounds() -> None:
 def test_a_subscript_out_of_bounds_at_some_size() -> None:
     y = Tensor("y", ("N",), "float32", "output")
     first = statement("[N] -> { S[i] : 0 <= i < 8 }", "y[i] = 1.0")
-    with pytest.raises(InvalidNest, match=r"out of bounds of y\['N'\] at S\[\d\] with \{'N': \d\}"):
+    with pytest.raises(InvalidNest, match=r"out of bounds of y\[N\] at S\[\d\] with \{'N': \d\}"):
         Nest.of([y], [first], context="[N] -> { : 1 <= N <= 9 }")
     Nest.of([y], [first], context="[N] -> { : 8 <= N <= 9 }")
 
