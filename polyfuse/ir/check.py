@@ -77,8 +77,9 @@ def _in_bounds(nest: Nest, statement: Statement, access: Access) -> None:
     if found is not None:
         sizes, instance = found
         where = f" with {sizes}" if sizes else ""
+        shape = ", ".join(map(str, tensor.shape))
         raise InvalidNest(
-            f"statement {statement.name}: {access} is out of bounds of {tensor.name}[{', '.join(map(str, tensor.shape))}] "
+            f"statement {statement.name}: {access} is out of bounds of {tensor.name}[{shape}] "
             f"at {statement.name}{list(instance)}{where}"
         )
 

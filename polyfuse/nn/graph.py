@@ -41,7 +41,7 @@ class Constant:
 class Value:
     """A tensor that is not computed yet: an input, a constant, or an operation on other values.
 
-    + - * / and unary minus act element by element and broadcast as in NumPy, with values, arrays and numbers;
+    Operators + - * / and unary minus act element by element and broadcast as in NumPy, with values, arrays and numbers;
     x @ w is the product with a matrix.
     """
 
