@@ -24,7 +24,7 @@ from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import body_text
 from polyfuse.ir.tree import Loop, Sequence, Tree, loops, loops_around, statements, to_isl, walk
-from polyfuse.sets import OUT, dimension
+from polyfuse.sets import OUT, constant, dimension
 
 AXES = (*BLOCKS, *THREADS)
 BARRIER = "barrier"
@@ -149,7 +149,8 @@ class _Builder:
             return values
         where = held.prefix[name]
         moved = (v.sub(c.pullback_pw_multi_aff(where)) for v, c in zip(values, held.corner, strict=True))
-        return [value for value, extent in zip(moved, held.shape, strict=True) if extent != 1]
+        kept = [value for value, extent in zip(moved, held.shape, strict=True) if extent != 1]
+        return kept if kept or held.buffer.memory != "shared" else [constant(self.nest.domains[name], 0)]
 
     # -- what isl answers ----------------------------------------------------------------------------------------
 
@@ -300,6 +301,8 @@ class _Builder:
                 continue
             self.allocated.add(tensor.name)
             shape = tuple(extent for extent in g.shape if extent != 1)
+            if not shape and g.buffer.memory == "shared":
+                shape = (1,)  # a scalar variable would be each thread's own
             found.append(Allocate(self.namer(tensor.name), shape, tensor.dtype, g.buffer.memory))
         return tuple(found)
 
