@@ -66,6 +66,11 @@ def _at_leaf(leaf: Leaf, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
 
 def _at_loop(loop: Loop, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
     same = isinstance(proven, Loop) and loop.bind == proven.bind and loop.dates == proven.dates
+    if same and isinstance(proven, Loop):
+        if loop.body is proven.body:
+            return
+        settled = _settled(loop.body, proven.body)
+        pairs = tuple(p for p in pairs if settled.get(p.source, -1) != settled.get(p.sink, -2))
     equal = []
     for pair in pairs:
         source, sink = loop.date(pair.source), loop.date(pair.sink)
@@ -76,6 +81,15 @@ def _at_loop(loop: Loop, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Itera
         if not rest.is_empty():
             equal.append(Pairs(pair.kind, pair.source, pair.sink, rest))
     yield from broken(loop.body, proven.body if same and isinstance(proven, Loop) else None, tuple(equal))
+
+
+def _settled(body: Tree, proven: Tree) -> dict[str, int]:
+    """The statements of those parts of a sequence that the proven one has too, each with its part's position."""
+    if not (isinstance(body, Sequence) and isinstance(proven, Sequence)):
+        return {}
+    known = {id(child) for child in proven.children}
+    parts = ((p, child) for p, child in enumerate(body.children) if id(child) in known)
+    return {name: position for position, child in parts for name in statements(child)}
 
 
 def _wrong_at(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Broken | None:

@@ -19,7 +19,7 @@ import islpy as isl
 from polyfuse.analysis.legality import Broken
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, loops, loops_around, path_to, statements
+from polyfuse.ir.tree import Buffer, Loop, Tree, children, date_map, loops, loops_around, path_to, statements
 from polyfuse.sets import OUT
 
 THREADS = ("thread.x", "thread.y", "thread.z")
@@ -48,14 +48,37 @@ def buffers_of(tree: Tree) -> Iterator[tuple[Loop, Buffer]]:
     return ((loop, buffer) for loop in loops(tree) for buffer in loop.buffers)
 
 
-def unsafe_buffer(nest: Nest, tree: Tree) -> Broken | None:
-    """The first flow that a contracted buffer would lose; None if all are safe."""
-    for loop, buffer in buffers_of(tree):
+def unsafe_buffer(nest: Nest, tree: Tree, proven: Tree | None = None) -> Broken | None:
+    """The first flow that a contracted buffer would lose; None if all are safe.
+
+    `proven` is a tree whose buffers are known to be safe: those that stand in `tree` as they do there are skipped.
+    """
+    known = {standing for _, _, standing in _standings(proven)} if proven is not None else set()
+    for loop, buffer, standing in _standings(tree):
+        if standing in known:
+            continue
         for pair in nest.flow_through(buffer.tensor):
             lost = _lost(tree, loop, buffer, pair)
             if lost is not None:
                 return lost
     return None
+
+
+Standing = tuple[Buffer, tuple[str, ...], tuple[tuple[int, str | None], ...]]
+"""All that a buffer's safety depends on: what is inside, and the dates (by identity) of the loops that part it."""
+
+
+def _standings(tree: Tree, around: tuple[Loop, ...] = ()) -> Iterator[tuple[Loop, Buffer, Standing]]:
+    """Every buffer with its loop and its standing, outer first."""
+    if isinstance(tree, Loop):
+        around = (*around, tree)
+        if tree.buffers:
+            threads = tuple(inner for inner in loops(tree.body) if inner.bind in THREADS)
+            dates = tuple((id(loop.dates), loop.bind) for loop in (*around, *threads))
+            inside = statements(tree)
+            yield from ((tree, buffer, (buffer, inside, dates)) for buffer in tree.buffers)
+    for child in children(tree):
+        yield from _standings(child, around)
 
 
 def _lost(tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Broken | None:

@@ -13,7 +13,7 @@ still holds.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -122,6 +122,30 @@ def through(accesses: AccessRelations, tensors: Container[str]) -> AccessRelatio
         return union
 
     return AccessRelations(kept(accesses.reads), kept(accesses.assigns), kept(accesses.accumulates))
+
+
+def merged(
+    old: Dependences, fresh: Dependences, targets: Mapping[str, str], touched: Collection[str]
+) -> Dependences:
+    """`old` with what passes through the `touched` tensors replaced by `fresh`.
+
+    `targets` says which tensor each statement writes. A statement writes one, so a pair passes through its source's
+    target (flow, output, reduction) or its sink's (anti).
+    """
+
+    def kept(relation: isl.UnionMap, end: int) -> isl.UnionMap:
+        union = isl.UnionMap("{ }")
+        for pair in maps_of(relation):
+            if targets[tuple_names(pair)[end]] not in touched:
+                union = union.union(isl.UnionMap.from_map(pair))
+        return union
+
+    return Dependences(
+        flow=kept(old.flow, 0).union(fresh.flow),
+        anti=kept(old.anti, 1).union(fresh.anti),
+        output=kept(old.output, 0).union(fresh.output),
+        reduction=kept(old.reduction, 0).union(fresh.reduction),
+    )
 
 
 def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:

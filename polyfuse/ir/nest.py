@@ -21,12 +21,13 @@ from polyfuse.ir.dependences import (
     Pairs,
     access_relations,
     dependences,
+    merged,
     through,
 )
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import statement_text
-from polyfuse.ir.tree import Leaf, Loop, Tree, dates, sequence, statements
+from polyfuse.ir.tree import Leaf, Loop, Tree, dates, restrict, sequence, statements
 from polyfuse.sets import dim_names, dimension, param_names
 
 
@@ -123,20 +124,32 @@ class Nest:
     def _dependences(self) -> Dependences:
         return dependences(self.accesses, self.original_dates())
 
+    def rewritten(
+        self, tensors: tuple[Tensor, ...], statements: tuple[Statement, ...], order: Tree, touched: frozenset[str]
+    ) -> Nest:
+        """The same nest where only accesses to the `touched` tensors differ; other dependences are taken over."""
+        new = replace(self, tensors=tensors, statements=statements, order=order)
+        inside = [s for s in statements if touched & set(s.tensors)]
+        here = restrict(order, frozenset(s.name for s in inside))
+        if here is not None:
+            fresh = dependences(through(access_relations(inside), touched), dates(here, new.domains))
+            targets = {s.name: s.write.tensor for s in (*self.statements, *statements)}
+            new.__dict__["_dependences"] = merged(self.dependences(), fresh, targets, touched)
+        return new
+
     def flow_through(self, tensor: str) -> tuple[Pairs, ...]:
         """The flow (and reduction) pairs whose value travels through one tensor."""
         return self._flow_by_tensor[tensor]
 
     @cached_property
     def _flow_by_tensor(self) -> Mapping[str, tuple[Pairs, ...]]:
-        found = {}
-        order = self.original_dates()
-        for tensor in self.tensors:
-            touching = [s for s in self.statements if tensor.name in s.tensors]
-            part = through(access_relations(touching), (tensor.name,))
-            deps = dependences(part, order)
-            found[tensor.name] = tuple(p for p in deps.pairs if p.kind in ("flow", "reduction"))
-        return found
+        # A statement writes one tensor, so the source of a flow says which tensor its value travels through.
+        targets = {s.name: s.write.tensor for s in self.statements}
+        found: dict[str, list[Pairs]] = {tensor.name: [] for tensor in self.tensors}
+        for pair in self.dependences().pairs:
+            if pair.kind in ("flow", "reduction"):
+                found[targets[pair.source]].append(pair)
+        return {name: tuple(pairs) for name, pairs in found.items()}
 
     def check(self) -> None:
         """Raise InvalidNest if an invariant is broken; the message names the statement and an instance."""

@@ -130,14 +130,20 @@ def loops(tree: Tree) -> Iterator[Loop]:
 
 def path_to(tree: Tree, statement: str) -> tuple[Tree, ...]:
     """The nodes from the root to a statement's leaf; KeyError if it is not there."""
-    if isinstance(tree, Leaf):
-        if tree.statement == statement:
-            return (tree,)
+    found = _path(tree, statement)
+    if found is None:
         raise KeyError(statement)
+    return found
+
+
+def _path(tree: Tree, statement: str) -> tuple[Tree, ...] | None:
+    if isinstance(tree, Leaf):
+        return (tree,) if tree.statement == statement else None
     for child in children(tree):
-        if statement in statements(child):
-            return (tree, *path_to(child, statement))
-    raise KeyError(statement)
+        below = _path(child, statement)
+        if below is not None:
+            return (tree, *below)
+    return None
 
 
 def loops_around(tree: Tree, statement: str) -> tuple[Loop, ...]:
@@ -239,8 +245,8 @@ def _insert(node: isl.ScheduleNode, tree: Tree, domains: Mapping[str, isl.Set], 
         case Loop():
             band = isl.MultiUnionPwAff.from_union_pw_aff(tree.partial())
             node = node.insert_partial_schedule(band)
-            kind = isl.ast_loop_type.unroll if tree.bind == "unroll" else isl.ast_loop_type.atomic
-            node = node.band_member_set_ast_loop_type(0, kind)
+            # atomic: one loop for all statements, never one per combination of those that are active
+            node = node.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic)
             node = _insert(node.child(0), tree.body, domains, marks).parent()
         case Sequence():
             filters = isl.UnionSetList.alloc(node.get_ctx(), len(tree.children))

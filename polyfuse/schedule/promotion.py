@@ -33,7 +33,7 @@ from polyfuse.ir.tree import (
     walk,
 )
 from polyfuse.schedule.chains import fresh, loop_named
-from polyfuse.sets import OUT, SET, dimension
+from polyfuse.sets import OUT, SET, dimension, expression_text
 
 MEMORIES = ("local", "register", "shared")
 """Where `promote` may put a buffer: of a core or thread, of a thread, of a block."""
@@ -90,11 +90,11 @@ def _copied_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, memory: str) 
     )
     order = _ordered(nest, tensor.name, copy, readers)
     position = next(p for p, s in enumerate(nest.statements) if s.name in readers)
-    extended = replace(
-        nest,
-        tensors=(*nest.tensors, staged),
-        statements=(*changed[:position], copy, *changed[position:]),
-        order=order,
+    extended = nest.rewritten(
+        (*nest.tensors, staged),
+        (*changed[:position], copy, *changed[position:]),
+        order,
+        frozenset((tensor.name, buffer_name)),
     )
     return Promoted(extended, _with_copy(tree, loop, prefix, copy, footprint, Buffer(buffer_name, memory)))
 
@@ -142,10 +142,12 @@ def _copy_statement(domain: isl.Set, tensor: Tensor, buffer: str, outer: int) ->
 def _sizes(domain: isl.Set) -> tuple[int | str, ...]:
     sizes: list[int | str] = []
     for d in range(domain.dim(SET)):
-        high = domain.dim_max(d).max_val()
-        if not high.is_int():
-            raise InvalidSchedule(f"promote: dimension {d} of {domain.get_tuple_name()} has no constant bound")
-        sizes.append(int(high.to_python()) + 1)
+        last = domain.dim_max(d)
+        high = last.max_val()
+        if high.is_int():
+            sizes.append(int(high.to_python()) + 1)
+        else:
+            sizes.append(f"{expression_text(last.gist_params(domain.params()))} + 1")
     return tuple(sizes)
 
 

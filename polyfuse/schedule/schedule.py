@@ -246,8 +246,9 @@ class Schedule:
         return self._with(verb, args, options, nest, tree)
 
     def _proof(self, nest: Nest, tree: Tree) -> Broken | None:
-        proven = self.tree if nest is self.nest else None
-        return first_broken(tree, nest.dependences().pairs, proven) or unsafe_buffer(nest, tree)
+        # Only `promote` changes the nest, and every dependence it adds has the new copy statement at one end: what
+        # the two trees have in common holds no such statement and stays proven.
+        return first_broken(tree, nest.dependences().pairs, self.tree) or unsafe_buffer(nest, tree, self.tree)
 
     def _with(
         self, verb: str, args: tuple[object, ...], options: Mapping[str, object], nest: Nest, tree: Tree
