@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 from polyfuse.codegen import cpu, cuda
 from polyfuse.codegen.build import kernels
+from polyfuse.codegen.equal import canonical
 from polyfuse.codegen.looptree import Kernel
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree
@@ -86,21 +88,22 @@ def value(expression: ast.expr, sizes: Mapping[str, int]) -> int:
 
 def program(nest: Nest, tree: Tree, target: Target) -> Program:
     """Print every kernel of a tree; equal ones once. Names are unique: a second, different `mac` is `mac_2`."""
-    codes: dict[str, Code] = {}
-    named: dict[str, str] = {}
+    codes: dict[tuple[object, ...], Code] = {}
     launches = []
     for kernel in kernels(nest, tree):
         code, grid, block = _printed(kernel, target)
-        name = code.name
-        n = 1
-        while named.setdefault(name, code.source) != code.source:
-            n += 1
-            name = f"{code.name}_{n}"
-        if name not in codes:
-            codes[name] = _renamed(code, name)
+        key = canonical(code.source), code.signature, code.parallel
+        if key not in codes:
+            taken = [known.name for known in codes.values()]
+            codes[key] = _renamed(code, _free(code.name, taken))
         tensors = tuple(tensor.name for tensor in kernel.arrays.values())
-        launches.append(Launch(codes[name], kernel.statements, tensors, grid, block))
+        launches.append(Launch(codes[key], kernel.statements, tensors, grid, block))
     return Program(target, tuple(launches), nest.params)
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    numbered = (name if n == 1 else f"{name}_{n}" for n in count(1))
+    return next(candidate for candidate in numbered if candidate not in taken)
 
 
 Extents = tuple[ast.expr, ast.expr, ast.expr]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from polyfuse.codegen.cuda import HEADER
 from polyfuse.codegen.cuda_build import Cubin, build
 from polyfuse.codegen.program import Code, Program, value
+from polyfuse.ir.tensor import Role
 from polyfuse.runtime.cuda_driver import Gpu, Launch, address
 from polyfuse.runtime.files import source_file
 
@@ -48,45 +49,47 @@ def _threads(program: Program, code: Code) -> int:
 
 @dataclass
 class _Buffers:
-    """Device memory for one set of sizes, and the captured graph over it."""
+    """Device memory for one set of sizes, the captured graph over it, and which constants lie there."""
 
-    memory: dict[str, Any] = field(default_factory=dict)
+    memory: list[Any] = field(default_factory=list)
     addresses: dict[str, int] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
     graph: Any = None
 
 
 class CudaProgram:
-    """A program on one GPU. A call copies inputs in, replays the graph, and copies outputs out."""
+    """A program on one GPU. A call copies inputs in, replays the graph, and copies outputs out.
 
-    def __init__(self, program: Program, gpu: Gpu) -> None:
+    `roles` says what each tensor is: a constant is copied in once, a temporary never leaves the device.
+    """
+
+    def __init__(self, program: Program, gpu: Gpu, roles: Mapping[str, Role]) -> None:
         self.program = program
+        self.roles = roles
         self.cubins = build_kernels(program, gpu.info.compute_capability)
         self._gpu = gpu
         self._by_sizes: dict[tuple[tuple[str, int], ...], _Buffers] = {}
-        self._constants: dict[str, Array] = {}
         self._lock = threading.Lock()
 
     def run(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
-        """Run on host arrays: those the kernels only read are uploaded, all others downloaded afterwards.
+        """Run on host arrays. Outputs are copied in too: what no kernel writes keeps what the caller put there.
 
         Temporaries share one host arena in `arrays`; their device addresses repeat its layout.
         """
         with self._lock:
-            key = tuple(sorted(sizes.items()))
-            fresh = key not in self._by_sizes
-            held = self._by_sizes.setdefault(key, _Buffers())
-            if fresh:
-                self._allocate(held, arrays)
-            for name, array in arrays.items():
-                if name in held.addresses and self._constants.get(name) is not array:
-                    self._gpu.upload(held.addresses[name], array)
-                    if not array.flags.writeable:
-                        self._constants[name] = array
+            held = self._by_sizes.setdefault(tuple(sorted(sizes.items())), _Buffers())
             if held.graph is None:
+                self._allocate(held, arrays)
                 held.graph = self._gpu.capture(self.launches(held.addresses, sizes))
+            for name, array in arrays.items():
+                if self.roles[name] == "temporary" or held.constants.get(name) is array:
+                    continue
+                self._gpu.upload(held.addresses[name], array)
+                if self.roles[name] == "constant":
+                    held.constants[name] = array
             self._gpu.replay(held.graph)
             for name, array in arrays.items():
-                if name in held.addresses and array.flags.writeable:
+                if self.roles[name] in ("output", "inout"):
                     self._gpu.download(held.addresses[name], array)
 
     def launches(self, addresses: Mapping[str, int], sizes: Mapping[str, int]) -> list[Launch]:
@@ -103,19 +106,27 @@ class CudaProgram:
         return found
 
     def _allocate(self, held: _Buffers, arrays: Mapping[str, Array]) -> None:
-        """Arrays that share host memory (the arena's temporaries) share device memory in the same way."""
-        bases: dict[int, Any] = {}
+        """A buffer for each tensor; temporaries are one buffer, with the offsets they have in the arena.
+
+        Only they: two of a caller's arrays may overlap in one call and not in the next.
+        """
+        arenas: dict[int, int] = {}
         for name, array in arrays.items():
-            root = array if array.base is None else _root(array)
-            if id(root) not in bases:
-                bases[id(root)] = self._gpu.allocate(root.nbytes)
-                held.memory[name] = bases[id(root)]
-            offset = array.ctypes.data - root.ctypes.data
-            held.addresses[name] = address(bases[id(root)]) + offset
+            if self.roles[name] != "temporary":
+                held.addresses[name] = self._new(held, array.nbytes)
+                continue
+            arena = _root(array)
+            if id(arena) not in arenas:
+                arenas[id(arena)] = self._new(held, arena.nbytes)
+            held.addresses[name] = arenas[id(arena)] + array.ctypes.data - arena.ctypes.data
+
+    def _new(self, held: _Buffers, nbytes: int) -> int:
+        held.memory.append(self._gpu.allocate(nbytes))
+        return address(held.memory[-1])
 
 
 def _root(array: Array) -> Array:
-    base = array.base
-    while isinstance(base, np.ndarray) and isinstance(base.base, np.ndarray):
-        base = base.base
-    return base if isinstance(base, np.ndarray) else array
+    """The array that owns a view's memory."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array

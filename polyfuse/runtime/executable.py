@@ -69,7 +69,7 @@ class Executable:
         """Run on arrays given in the order of the nest's inputs, or by name.
 
         NumPy arrays give a NumPy array; an array of another library that speaks DLPack gives that library's. One
-        output is returned by itself, several as a tuple in the nest's order. `out` is an array, or a tuple of them,
+        output is returned by itself, several as a tuple in the nest's order, none as None. `out` is an array, or a tuple of them,
         to write to instead. Tensors with role inout are changed in place.
         """
         if self._runner is None:
@@ -90,7 +90,7 @@ class Executable:
             self._spare.setdefault(key, []).append(temporaries)
         self._write_back(bound.copied, bound.arrays, args, named)
         given = tuple(give_back(results[t.name], bound.module) for t in self.nest.with_role("output"))
-        return given[0] if len(given) == 1 else given
+        return given if len(given) > 1 else given[0] if given else None
 
     def replace_constants(self, values: Mapping[str, Array]) -> None:
         """Give constants (weights) new values of the same shape and dtype; calls that run now finish with the old."""
@@ -210,7 +210,8 @@ def runner_for(compiled: Compiled) -> Runner | None:
     if compiled.program.target == "cpu":
         return CpuProgram(compiled.program)
     if compiled.device == "gpu":
-        return CudaProgram(compiled.program, Gpu())
+        roles = {tensor.name: tensor.role for tensor in compiled.schedule.nest.tensors}
+        return CudaProgram(compiled.program, Gpu(), roles)
     if compiled.device in ("lockstep", "simulator"):
         return EmulatedProgram(compiled.program, compiled.device)
     return None

@@ -1,0 +1,30 @@
+"""When two kernels are one: their sources are equal up to the names of parameters and local variables.
+
+def mac(w, x, a): …x[i]…        def mac_2(w, a, out): …a[i]…        are one kernel, launched with other tensors
+"""
+
+from __future__ import annotations
+
+import ast
+
+
+def canonical(source: str) -> str:
+    """A function's source without its name, its docstring, and with variables numbered in order of appearance.
+
+    >>> canonical("def f(x, y):\\n    y[0] = x[0]") == canonical("def g(a, out):\\n    out[0] = a[0]")
+    True
+    >>> canonical("def f(x, y):\\n    y[0] = x[0]") == canonical("def g(a, out):\\n    a[0] = out[0]")
+    False
+    """
+    (function,) = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    function.name = "kernel"
+    if ast.get_docstring(function) is not None:
+        function.body = function.body[1:]
+    stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    numbers: dict[str, str] = {}
+    for argument in function.args.args:
+        argument.arg = numbers.setdefault(argument.arg, f"v{len(numbers)}")
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and (node.id in stored or node.id in numbers):
+            node.id = numbers.setdefault(node.id, f"v{len(numbers)}")
+    return ast.unparse(function)
