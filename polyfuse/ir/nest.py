@@ -102,15 +102,20 @@ class Nest:
         """The tensors with one of these roles, in order."""
         return tuple(t for t in self.tensors if t.role in roles)
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[Tensor, ...]:
         """What a call passes, in order."""
         return self.with_role("input", "inout")
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
-        """What a call gives back, in order."""
+        """What a run leaves for the caller, in order: results, and the inputs it changes in place."""
         return self.with_role("output", "inout")
+
+    @cached_property
+    def results(self) -> tuple[Tensor, ...]:
+        """What a call returns, in order."""
+        return self.with_role("output")
 
     def original_dates(self) -> isl.UnionMap:
         """When each instance runs in the original order: instances -> dates."""

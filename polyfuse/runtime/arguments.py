@@ -54,20 +54,23 @@ def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) 
 
 def _matched(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
     names = [tensor.name for tensor in nest.inputs]
-    expected = f"expected {', '.join(map(str, nest.inputs)) or 'no inputs'}"
     if len(args) > len(names):
-        raise BadArgument(f"{len(args)} arrays were given, {len(names)} are inputs; {expected}")
+        raise BadArgument(f"{len(args)} arrays were given, {len(names)} are inputs; {_expected(nest)}")
     given = dict(zip(names, args, strict=False))
     for name, value in named.items():
         if name not in names:
-            raise BadArgument(f"there is no input {name!r}; {expected}")
+            raise BadArgument(f"there is no input {name!r}; {_expected(nest)}")
         if name in given:
             raise BadArgument(f"input {name!r} is given twice")
         given[name] = value
     missing = [name for name in names if name not in given]
     if missing:
-        raise BadArgument(f"input {', '.join(missing)} is missing; {expected}")
+        raise BadArgument(f"input {', '.join(missing)} is missing; {_expected(nest)}")
     return given
+
+
+def _expected(nest: Nest) -> str:
+    return f"expected {', '.join(map(str, nest.inputs)) or 'no inputs'}"
 
 
 def to_numpy(tensor: Tensor, value: Any) -> Array:

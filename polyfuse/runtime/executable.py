@@ -64,13 +64,14 @@ class Executable:
         self._spare: dict[tuple[tuple[str, int], ...], list[dict[str, Array]]] = {}
         self._plans: dict[tuple[tuple[str, int], ...], MemoryPlan] = {}
         self._copied: dict[str, None] = {}
+        self._scalars = tuple(t.name for t in self.nest.tensors if t.rank == 0 and t.role != "temporary")
 
     def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
         """Run on arrays given in the order of the nest's inputs, or by name.
 
         NumPy arrays give a NumPy array; an array of another library that speaks DLPack gives that library's. One
-        output is returned by itself, several as a tuple in the nest's order, none as None. `out` is an array, or a tuple of them,
-        to write to instead. Tensors with role inout are changed in place.
+        output is returned by itself, several as a tuple in the nest's order, none as None. `out` is an array, or a
+        tuple of them, to write to instead. Tensors with role inout are changed in place.
         """
         if self._runner is None:
             raise TargetUnavailable(
@@ -78,7 +79,8 @@ class Executable:
                 f"{self.compiled.machine.name} to be read, not to be run here"
             )
         bound = bind_arguments(self.nest, args, named)
-        self._copied.update(dict.fromkeys(bound.copied))
+        if bound.copied:
+            self._copied.update(dict.fromkeys(bound.copied))
         arrays: dict[str, Array] = {**self._constants, **bound.arrays}
         results = self._outputs(out, bound.sizes, arrays)
         key = tuple(sorted(bound.sizes.items()))
@@ -88,8 +90,9 @@ class Executable:
             self._runner.run(arrays, bound.sizes)
         finally:
             self._spare.setdefault(key, []).append(temporaries)
-        self._write_back(bound.copied, bound.arrays, args, named)
-        given = tuple(give_back(results[t.name], bound.module) for t in self.nest.with_role("output"))
+        if bound.copied:
+            self._write_back(bound.copied, bound.arrays, args, named)
+        given = tuple(give_back(results[t.name], bound.module) for t in self.nest.results)
         return given if len(given) > 1 else given[0] if given else None
 
     def replace_constants(self, values: Mapping[str, Array]) -> None:
@@ -162,7 +165,7 @@ class Executable:
         return tensor
 
     def _outputs(self, out: Any, sizes: Mapping[str, int], arrays: dict[str, Array]) -> dict[str, Array]:
-        wanted = self.nest.with_role("output")
+        wanted = self.nest.results
         if out is None:
             found = {t.name: np.empty(shape_of(t, sizes), t.dtype) for t in wanted}
         else:
@@ -175,9 +178,9 @@ class Executable:
                 for other, value in arrays.items():
                     if np.may_share_memory(array, value):
                         raise BadArgument(f"out for {name} shares memory with {other}, which the kernels read")
-        arrays.update({name: _at_least_1d(array) for name, array in found.items()})
-        for name, array in list(arrays.items()):
-            arrays[name] = _at_least_1d(array)
+        arrays.update(found)
+        for name in self._scalars:
+            arrays[name] = _at_least_1d(arrays[name])
         return found
 
     def _take(self, key: tuple[tuple[str, int], ...], sizes: Mapping[str, int]) -> dict[str, Array]:
@@ -197,10 +200,8 @@ class Executable:
         self, copied: tuple[str, ...], arrays: Mapping[str, Array], args: tuple[Any, ...], named: Mapping[str, Any]
     ) -> None:
         """An inout array that had to be copied to be contiguous gets its new values."""
-        names = [t.name for t in self.nest.inputs]
-        for tensor in self.nest.with_role("inout"):
-            if tensor.name in copied:
-                position = names.index(tensor.name)
+        for position, tensor in enumerate(self.nest.inputs):
+            if tensor.role == "inout" and tensor.name in copied:
                 theirs = named[tensor.name] if tensor.name in named else args[position]
                 np.asarray(theirs)[...] = arrays[tensor.name]
 
