@@ -59,7 +59,7 @@ def _lowered(found: Any, where: str, batch: int | None, features: Sequence[int] 
     ):
         return lower(found)
     raise BadArgument(
-        f"{where} is a {type(found).__name__}; expected a Nest, a model, a list of layers, or values"
+        f"{where} is of type {type(found).__name__}; expected a Nest, a model, a list of layers, or values"
     )
 
 

@@ -9,11 +9,11 @@ import ast
 
 
 def canonical(source: str) -> str:
-    """A function's source without its name, its docstring, and with variables numbered in order of appearance.
+    r"""A function's source without its name, its docstring, and with variables numbered in order of appearance.
 
-    >>> canonical("def f(x, y):\\n    y[0] = x[0]") == canonical("def g(a, out):\\n    out[0] = a[0]")
+    >>> canonical("def f(x, y):\n    y[0] = x[0]") == canonical("def g(a, out):\n    out[0] = a[0]")
     True
-    >>> canonical("def f(x, y):\\n    y[0] = x[0]") == canonical("def g(a, out):\\n    a[0] = out[0]")
+    >>> canonical("def f(x, y):\n    y[0] = x[0]") == canonical("def g(a, out):\n    a[0] = out[0]")
     False
     """
     (function,) = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))

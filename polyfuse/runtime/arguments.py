@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,16 @@ from polyfuse.runtime.memory import shape_of
 from polyfuse.sets import fix_params
 
 Array = npt.NDArray[Any]
+
+
+class Shaped(Protocol):
+    """Anything with a shape in numbers."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+
+
 CPU_DEVICES = (1, 3)
 """DLPack's codes for memory a CPU can read: plain, and pinned for CUDA."""
 
@@ -36,7 +46,7 @@ def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) 
 
     Raises BadArgument for a missing, unknown, or doubly given input, and for a wrong dtype, rank, shape or device.
     """
-    given = _matched(nest, args, named)
+    given = matched(nest, args, named)
     arrays: dict[str, Array] = {}
     copied: list[str] = []
     for tensor in nest.inputs:
@@ -48,11 +58,12 @@ def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) 
         arrays[tensor.name] = array
     sizes = solve_sizes(nest, arrays)
     for tensor in nest.inputs:
-        _check_shape(tensor, arrays[tensor.name], sizes)
-    return Bound(arrays, sizes, tuple(copied), _module(given.values()))
+        check_shape(tensor, arrays[tensor.name].shape, sizes)
+    return Bound(arrays, sizes, tuple(copied), foreign_module(given.values()))
 
 
-def _matched(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+def matched(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    """A call's arguments by input name; BadArgument if one is missing, unknown or given twice."""
     names = [tensor.name for tensor in nest.inputs]
     if len(args) > len(names):
         raise BadArgument(f"{len(args)} arrays were given, {len(names)} are inputs; {_expected(nest)}")
@@ -90,7 +101,7 @@ def to_numpy(tensor: Tensor, value: Any) -> Array:
     return np.from_dlpack(value)
 
 
-def _module(values: Any) -> str | None:
+def foreign_module(values: Iterable[Any]) -> str | None:
     """The package of the first array that is not NumPy's."""
     for value in values:
         if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
@@ -115,14 +126,15 @@ def _check_type(tensor: Tensor, array: Array) -> None:
         )
 
 
-def _check_shape(tensor: Tensor, array: Array, sizes: Mapping[str, int]) -> None:
+def check_shape(tensor: Tensor, shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
+    """BadArgument unless a shape is the tensor's for these symbolic sizes."""
     expected = shape_of(tensor, sizes)
-    if array.shape != expected:
+    if shape != expected:
         solved = f" ({', '.join(f'{n} = {v}' for n, v in sizes.items())})" if sizes else ""
-        raise BadArgument(f"{tensor.name}: expected shape {list(expected)}{solved}, given {list(array.shape)}")
+        raise BadArgument(f"{tensor.name}: expected shape {list(expected)}{solved}, given {list(shape)}")
 
 
-def solve_sizes(nest: Nest, arrays: Mapping[str, Array]) -> dict[str, int]:
+def solve_sizes(nest: Nest, arrays: Mapping[str, Shaped]) -> dict[str, int]:
     """The symbolic sizes, read off the first dimension that is just that size; the context must allow them."""
     sizes: dict[str, int] = {}
     for tensor in nest.inputs:
@@ -141,7 +153,7 @@ def check_out(tensor: Tensor, array: Any, sizes: Mapping[str, int]) -> Array:
     """An array given as `out=`: of the right type and shape, contiguous and writable."""
     found = to_numpy(tensor, array)
     _check_type(tensor, found)
-    _check_shape(tensor, found, sizes)
+    check_shape(tensor, found.shape, sizes)
     if not (found.flags.c_contiguous and found.flags.writeable):
         raise BadArgument(f"out for {tensor.name}: expected a writable C-contiguous array")
     return found
@@ -150,6 +162,6 @@ def check_out(tensor: Tensor, array: Any, sizes: Mapping[str, int]) -> Array:
 def check_constant(tensor: Tensor, array: Array) -> Array:
     """A new value for a constant: same dtype and shape."""
     _check_type(tensor, array)
-    _check_shape(tensor, array, {})
+    check_shape(tensor, array.shape, {})
     return np.ascontiguousarray(array)
 

@@ -69,6 +69,7 @@ class CudaProgram:
         self.cubins = build_kernels(program, gpu.info.compute_capability)
         self._gpu = gpu
         self._by_sizes: dict[tuple[tuple[str, int], ...], _Buffers] = {}
+        self._in_place: dict[tuple[tuple[str, int], ...], _Buffers] = {}
         self._lock = threading.Lock()
 
     def run(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
@@ -91,6 +92,30 @@ class CudaProgram:
             for name, array in arrays.items():
                 if self.roles[name] in ("output", "inout"):
                     self._gpu.download(held.addresses[name], array)
+
+    def run_in_place(
+        self, given: Mapping[str, int], host: Mapping[str, Array], sizes: Mapping[str, int]
+    ) -> None:
+        """Run on arrays that lie on the GPU already, by address; constants and temporaries as in `run`.
+
+        Their addresses change from call to call, so this launches the kernels instead of replaying a graph. It waits
+        at the end, since the caller's stream knows nothing of this one.
+        """
+        with self._lock:
+            held = self._in_place.setdefault(tuple(sorted(sizes.items())), _Buffers())
+            if not held.memory:
+                self._allocate(held, host)
+            for name, array in host.items():
+                if self.roles[name] == "constant" and held.constants.get(name) is not array:
+                    self._gpu.upload(held.addresses[name], array)
+                    held.constants[name] = array
+            self._gpu.launch(self.launches({**held.addresses, **given}, sizes))
+            self._gpu.wait()
+
+    @property
+    def gpu(self) -> Gpu:
+        """The device this program runs on."""
+        return self._gpu
 
     def launches(self, addresses: Mapping[str, int], sizes: Mapping[str, int]) -> list[Launch]:
         """The program's launches on given device addresses; a launch over no elements is left out."""

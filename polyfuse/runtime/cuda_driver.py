@@ -91,6 +91,16 @@ class Gpu:
         self._kernels: dict[tuple[str, bytes], Any] = {}
 
     @property
+    def ordinal(self) -> int:
+        """Which of the machine's GPUs this is."""
+        return int(self._device.device_id)
+
+    @property
+    def stream(self) -> int:
+        """The address of the stream that everything runs on."""
+        return int(self._stream.handle)
+
+    @property
     def info(self) -> DeviceInfo:
         """Name, compute capability, number of multiprocessors."""
         major, minor = self._device.compute_capability

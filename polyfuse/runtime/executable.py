@@ -15,10 +15,11 @@ from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Tensor
 from polyfuse.machine import Machine
-from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back
+from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
 from polyfuse.runtime.cpu import CpuProgram
 from polyfuse.runtime.cuda import CudaProgram
 from polyfuse.runtime.cuda_driver import Gpu, missing
+from polyfuse.runtime.device_arrays import call_in_place, is_on_gpu
 from polyfuse.runtime.emulated import EmulatedProgram
 from polyfuse.runtime.memory import MemoryPlan, plan_memory, shape_of
 from polyfuse.runtime.report import Report
@@ -78,6 +79,9 @@ class Executable:
                 f"{missing() or 'no device was asked for'}; this executable was compiled for "
                 f"{self.compiled.machine.name} to be read, not to be run here"
             )
+        if isinstance(self._runner, CudaProgram) and any(is_on_gpu(value) for value in (*args, *named.values())):
+            given_arrays = matched(self.nest, args, named)
+            return call_in_place(self._runner, self.nest, given_arrays, out, self._host_arrays)
         bound = bind_arguments(self.nest, args, named)
         if bound.copied:
             self._copied.update(dict.fromkeys(bound.copied))
@@ -195,6 +199,10 @@ class Executable:
             tensor = self.schedule.nest.tensor(name)
             found[name] = _at_least_1d(arena[start:stop].view(tensor.dtype).reshape(shape_of(tensor, sizes)))
         return found
+
+    def _host_arrays(self, sizes: Mapping[str, int]) -> dict[str, Array]:
+        """Constants, and temporaries for the layout of their arena (never touched on the host)."""
+        return {**self._constants, **self._take(tuple(sorted(sizes.items())), sizes)}
 
     def _write_back(
         self, copied: tuple[str, ...], arrays: Mapping[str, Array], args: tuple[Any, ...], named: Mapping[str, Any]

@@ -1,0 +1,166 @@
+"""Programs on a GPU, with a GPU that is host memory and runs its kernels in lock-step: what is copied when, which
+addresses a graph is captured with, and that a replay gives the oracle's result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import cases, nn
+from polyfuse.codegen.lockstep import run as run_lockstep
+from polyfuse.codegen.program import Program
+from polyfuse.errors import TargetUnavailable
+from polyfuse.runtime.cuda import CudaProgram
+from polyfuse.runtime.cuda_driver import DeviceInfo, Gpu, Launch, available
+
+pytest.importorskip("cuda.core")
+pytest.importorskip("numba.cuda")
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Memory:
+    """A buffer of the fake GPU; new memory is not zero."""
+
+    bytes: Array
+
+    @property
+    def handle(self) -> int:
+        return int(self.bytes.ctypes.data)
+
+
+@dataclass
+class HostGpu:
+    """What `CudaProgram` asks of a Gpu, done on the host; `uploads` counts by address."""
+
+    program: Program
+    buffers: list[Memory] = field(default_factory=list)
+    uploads: list[int] = field(default_factory=list)
+    captures: int = 0
+    replays: int = 0
+
+    info = DeviceInfo("host", (9, 0), 132)
+
+    def allocate(self, nbytes: int) -> Memory:
+        self.buffers.append(Memory(np.full(max(nbytes, 1), 0xFF, np.uint8)))
+        return self.buffers[-1]
+
+    def upload(self, address: int, array: Array) -> None:
+        self.uploads.append(address)
+        self.at(address, np.dtype(np.uint8))[: array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def download(self, address: int, array: Array) -> None:
+        array.reshape(-1).view(np.uint8)[:] = self.at(address, np.dtype(np.uint8))[: array.nbytes]
+
+    def capture(self, launches: list[Launch]) -> list[Launch]:
+        self.captures += 1
+        return launches
+
+    def replay(self, graph: list[Launch]) -> None:
+        self.replays += 1
+        for launch in graph:
+            code = next(c for c in self.program.codes if c.name == launch.kernel.entry)
+            args = [
+                self.at(int(value), np.dtype(kind.removesuffix("*"))) if kind.endswith("*") else value
+                for value, kind in zip(launch.args, code.signature, strict=True)
+            ]
+            run_lockstep(code.source, code.name, launch.grid, launch.block, args)
+
+    def at(self, address: int, dtype: np.dtype[Any]) -> Array:
+        """The memory from an address to the end of its buffer."""
+        for buffer in self.buffers:
+            offset = address - buffer.handle
+            if 0 <= offset < buffer.bytes.nbytes:
+                rest = buffer.bytes[offset:]
+                return rest[: rest.nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
+        raise AssertionError(f"address {address} is in no buffer")
+
+
+def on_host_gpu(nest: pf.Nest, fuse: bool = True) -> tuple[pf.Executable, HostGpu]:
+    net = pf.compile(nest, target="cuda", machine="h200", device="none", fuse=fuse)
+    gpu = HostGpu(net.program)
+    roles = {tensor.name: tensor.role for tensor in net.schedule.nest.tensors}
+    net._runner = CudaProgram(net.program, gpu, roles)  # type: ignore[arg-type]
+    return net, gpu
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_graph_is_captured_once_and_replayed(fuse: bool) -> None:
+    nest = cases.dense(12, 20, 7, batch=9)
+    net, gpu = on_host_gpu(nest, fuse)
+    for seed in range(3):
+        inputs, outputs = cases.draw(nest, np.random.default_rng(seed)), cases.poisoned(nest)
+        net(**inputs, out=outputs)
+        assert cases.error(nest, inputs, {"out": outputs[0]}) <= cases.TOLERANCE
+    assert (gpu.captures, gpu.replays) == (1, 3)
+
+
+def test_constants_go_to_the_device_once_and_again_when_replaced() -> None:
+    nest = nn.lower(nn.Linear(6, 3, seed=1), batch=4)
+    net, gpu = on_host_gpu(nest)
+    x = np.ones((4, 6), np.float32)
+    net(x)
+    assert len(gpu.uploads) == 4  # x, w0, b0, out
+    net(x)
+    assert len(gpu.uploads) == 6
+    net.replace_constants({"w0": np.full((6, 3), 2, np.float32), "b0": np.zeros(3, np.float32)})
+    np.testing.assert_array_equal(net(x), np.full((4, 3), 12))
+
+
+def test_inputs_that_overlap_in_one_call_and_not_in_the_next() -> None:
+    x, y = nn.input("x", (8,)), nn.input("y", (8,))
+    net, _ = on_host_gpu(nn.lower(x - y))
+    both = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(net(both, both), np.zeros(8))
+    np.testing.assert_array_equal(net(both, np.zeros(8, np.float32)), both)
+
+
+def test_a_read_only_input_that_changes_is_copied_again() -> None:
+    net, _ = on_host_gpu(cases.pointwise(nn.ReLU(), 2, 3))
+    values = np.ones((2, 3), np.float32)
+    fixed = values.view()
+    fixed.flags.writeable = False
+    net(fixed)
+    values[:] = 5
+    np.testing.assert_array_equal(net(fixed), values)
+
+
+def test_each_set_of_sizes_has_its_own_buffers() -> None:
+    scale = pf.statement("[N] -> { scale[i] : 0 <= i < N }", "b[i] = a[i] * c[0]")
+    tensors = [
+        pf.Tensor("a", ("N",), "float32", "input"),
+        pf.Tensor("c", (1,), "float32", "constant"),
+        pf.Tensor("b", ("N",), "float32", "output"),
+    ]
+    constants = {"c": np.full(1, 3, np.float32)}
+    nest = pf.Nest.of(tensors, [scale], context="[N] -> { : N >= 0 }", constants=constants)
+    net, gpu = on_host_gpu(nest)
+    for size in (4, 70, 4):
+        np.testing.assert_array_equal(net(np.ones(size, np.float32)), np.full(size, 3))
+    assert gpu.captures == 2
+
+
+def test_an_inout_comes_back_changed() -> None:
+    step = pf.statement("{ step[i] : 0 <= i < 5 }", "a[i] = a[i] + b[i]")
+    tensors = [pf.Tensor("a", (5,), "float64", "inout"), pf.Tensor("b", (5,), "float64", "input")]
+    net, _ = on_host_gpu(pf.Nest.of(tensors, [step]))
+    a = np.arange(5.0)
+    net(a, np.ones(5))
+    np.testing.assert_array_equal(a, np.arange(5.0) + 1)
+
+
+def test_an_empty_batch_launches_nothing_and_returns() -> None:
+    net, gpu = on_host_gpu(cases.dense(8, 8, batch=0))
+    assert net(np.empty((0, 8), np.float32)).shape == (0, 8)
+    assert gpu.replays == 1
+
+
+@pytest.mark.skipif(available(), reason="there is a GPU")
+def test_without_a_gpu_it_is_refused() -> None:
+    with pytest.raises(TargetUnavailable, match="target 'cuda' needs"):
+        Gpu()

@@ -1,0 +1,133 @@
+"""A caller's GPU arrays, on a GPU that is host memory: used in place, answered in their kind, refused with reasons."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.errors import BadArgument
+from polyfuse.runtime.cuda import CudaProgram
+from tests.runtime.test_cuda_program import HostGpu, Memory
+
+utils = pytest.importorskip("cuda.core.utils")
+pytest.importorskip("numba.cuda")
+
+
+class InPlaceGpu(HostGpu):
+    """A HostGpu that launches without a graph too."""
+
+    ordinal, stream, waits = 0, 7, 0
+
+    def launch(self, launches: list[Any]) -> None:
+        self.replay(launches)
+
+    def wait(self) -> None:
+        self.waits += 1
+
+
+class Tensor:
+    """An array of a made-up GPU library."""
+
+    def __init__(self, memory: Memory, dtype: str, shape: tuple[int, ...], device: int = 0) -> None:
+        self.memory, self.dtype, self.shape, self.device = memory, np.dtype(dtype), shape, device
+        self.strides: tuple[int, ...] | None = None
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise AssertionError("only the view reads it")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self.device
+
+    def view(self, dtype: Any) -> Tensor:
+        return Tensor(self.memory, np.dtype(dtype).name, (self.memory.bytes.nbytes // np.dtype(dtype).itemsize,))
+
+    def reshape(self, shape: tuple[int, ...]) -> Tensor:
+        return Tensor(self.memory, self.dtype.name, shape)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        count = int(np.prod(self.shape)) * self.dtype.itemsize
+        return self.memory.bytes[:count].view(self.dtype).reshape(self.shape)
+
+
+class View:
+    """What cuda.core's StridedMemoryView says of a Tensor."""
+
+    def __init__(self, value: Tensor, stream_ptr: int) -> None:
+        assert stream_ptr == InPlaceGpu.stream
+        self.ptr, self.shape, self.strides = value.memory.handle, value.shape, value.strides
+        self.dtype, self.device_id = value.dtype, value.device
+
+
+@pytest.fixture
+def net(monkeypatch: pytest.MonkeyPatch) -> tuple[pf.Executable, InPlaceGpu]:
+    library = ModuleType("gpulib")
+    library.from_dlpack = lambda buffer: Tensor(buffer, "uint8", (buffer.bytes.nbytes,))  # type: ignore[attr-defined]
+    library.float32 = np.float32  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gpulib", library)
+    monkeypatch.setattr(Tensor, "__module__", "gpulib.arrays")
+    monkeypatch.setattr(utils, "StridedMemoryView", View)
+    model = nn.Sequential(nn.Linear(12, 20, seed=1), nn.ReLU(), nn.Linear(20, 7, seed=2))
+    compiled = pf.compile(pf.lower(model, batch=9), target="cuda", machine="h200", device="none")
+    gpu = InPlaceGpu(compiled.program)
+    roles = {tensor.name: tensor.role for tensor in compiled.schedule.nest.tensors}
+    compiled._runner = CudaProgram(compiled.program, gpu, roles)  # type: ignore[arg-type]
+    return compiled, gpu
+
+
+def put(gpu: InPlaceGpu, array: np.ndarray[Any, Any]) -> Tensor:
+    memory = gpu.allocate(array.nbytes)
+    memory.bytes[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return Tensor(memory, array.dtype.name, array.shape)
+
+
+def test_results_come_back_in_the_callers_kind(net: tuple[pf.Executable, InPlaceGpu]) -> None:
+    compiled, gpu = net
+    for seed in range(2):
+        x = np.random.default_rng(seed).standard_normal((9, 12)).astype(np.float32)
+        result = compiled(put(gpu, x))
+        assert isinstance(result, Tensor)
+        expected = pf.interpret(compiled.nest, {"x": x})["out"]
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert gpu.captures == 0
+    assert gpu.waits == 2
+
+
+def test_out_is_written_in_place(net: tuple[pf.Executable, InPlaceGpu]) -> None:
+    compiled, gpu = net
+    x, out = np.ones((9, 12), np.float32), put(gpu, np.full((9, 7), np.nan, np.float32))
+    assert compiled(put(gpu, x), out=out) is out
+    np.testing.assert_allclose(out.numpy(), pf.interpret(compiled.nest, {"x": x})["out"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dtype": np.dtype("float64")}, "x: expected dtype float32, given float64"),
+        ({"shape": (12,)}, "x: expected rank 2"),
+        ({"shape": (8, 12)}, r"x: expected shape \[9, 12\], given \[8, 12\]"),
+        ({"device": 1}, "x: the array lies on GPU 1, the executable runs on GPU 0"),
+        ({"strides": (1, 9)}, r"x: strides \(1, 9\) are not C-contiguous"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    net: tuple[pf.Executable, InPlaceGpu], change: dict[str, Any], message: str
+) -> None:
+    compiled, gpu = net
+    x = put(gpu, np.ones((9, 12), np.float32))
+    for name, value in change.items():
+        setattr(x, name, value)
+    with pytest.raises(BadArgument, match=message):
+        compiled(x)
+
+
+def test_a_cpu_executable_refuses_a_gpu_array() -> None:
+    compiled = pf.compile(pf.lower(nn.Linear(3, 2), batch=4), target="cpu")
+    x = Tensor(Memory(np.zeros(48, np.uint8)), "float32", (4, 3))
+    with pytest.raises(BadArgument, match="lies on device 2:0, this executable runs on the CPU"):
+        compiled(x)

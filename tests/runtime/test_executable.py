@@ -1,0 +1,336 @@
+"""Executables on the CPU: calls, outputs, threads, pickling, memory, kernels compiled once."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import cases, nn
+from polyfuse.errors import BadArgument, InvalidSchedule, TargetUnavailable
+from polyfuse.runtime import cuda_driver
+
+
+@cache
+def small_nest() -> pf.Nest:
+    return cases.dense(6, 9, 4, batch=5)
+
+
+@cache
+def small() -> pf.Executable:
+    return pf.compile(small_nest(), target="cpu")
+
+
+def rows(seed: int = 0, batch: int = 5) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).standard_normal((batch, 6)).astype(np.float32)
+
+
+def by_hand(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    w = small_nest().constants
+    for n in range(2):
+        x = np.maximum(x @ w[f"w{n}"] + w[f"b{n}"], 0)
+    return x
+
+
+@pytest.mark.parametrize("case", [c for c in cases.CASES if c.small], ids=lambda c: c.name)
+@pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unfused"])
+def test_every_case_on_the_cpu_is_what_the_oracle_says(case: cases.Case, fuse: bool) -> None:
+    nest = case.nest()
+    net = pf.compile(nest, target="cpu", fuse=fuse)
+    inputs, outputs = cases.draw(nest, np.random.default_rng(3)), cases.poisoned(nest)
+    net(**inputs, out=outputs)
+    names = [tensor.name for tensor in nest.with_role("output")]
+    assert cases.error(nest, inputs, dict(zip(names, outputs, strict=True))) <= cases.TOLERANCE
+
+
+def test_a_call_by_position_and_by_name() -> None:
+    x = rows()
+    np.testing.assert_allclose(small()(x), by_hand(x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(small()(x=x), small()(x))
+
+
+def test_out_is_written_and_returned() -> None:
+    x, out = rows(), np.full((5, 4), np.nan, np.float32)
+    result = small()(x, out=out)
+    assert np.shares_memory(result, out)
+    np.testing.assert_array_equal(out, small()(x))
+
+
+def test_out_of_several_outputs() -> None:
+    nest = cases.two_outputs()
+    net = pf.compile(nest, target="cpu")
+    (x,) = cases.draw(nest, np.random.default_rng(1)).values()
+    outs = cases.poisoned(nest)
+    first, second = net(x, out=outs)
+    assert np.shares_memory(first, outs[0])
+    assert np.shares_memory(second, outs[1])
+    with pytest.raises(BadArgument, match="expected 2 arrays for"):
+        net(x, out=outs[0])
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (np.zeros((5, 5), np.float32), r"out: expected shape \[5, 4\], given \[5, 5\]"),
+        (np.zeros((5, 4)), "out: expected dtype float32, given float64"),
+        (np.zeros((4, 5), np.float32).T, "out for out: expected a writable C-contiguous array"),
+    ],
+)
+def test_out_that_does_not_fit(out: np.ndarray[Any, Any], message: str) -> None:
+    with pytest.raises(BadArgument, match=message):
+        small()(rows(), out=out)
+
+
+def test_out_that_overlaps_an_input_is_refused() -> None:
+    net = pf.compile(cases.pointwise(nn.ReLU(), 2, 3), target="cpu")
+    x = np.ones((2, 3), np.float32)
+    with pytest.raises(BadArgument, match="out for out shares memory with x"):
+        net(x, out=x)
+
+
+def test_a_scalar_result_has_rank_0() -> None:
+    net = pf.compile(nn.lower(nn.sum(nn.input("x", (3, 4)))), target="cpu")
+    result = net(np.ones((3, 4), np.float32))
+    assert (result.shape, float(result)) == ((), 12.0)
+
+
+def test_an_input_that_is_not_contiguous_is_copied_and_reported() -> None:
+    net = pf.compile(small_nest(), target="cpu")
+    x = rows()
+    assert net.report().copied_inputs == ()
+    np.testing.assert_array_equal(net(np.asfortranarray(x)), net(x))
+    assert net.report().copied_inputs == ("x",)
+    assert "inputs copied     x (not contiguous" in str(net.report())
+
+
+def inout_nest() -> pf.Nest:
+    step = pf.statement("[N] -> { step[i] : 0 <= i < N }", "a[i] = a[i] + b[i]")
+    tensors = [pf.Tensor("b", ("N",), "float64", "input"), pf.Tensor("a", ("N",), "float64", "inout")]
+    return pf.Nest.of(tensors, [step], context="[N] -> { : N >= 0 }")
+
+
+def test_an_inout_changes_in_place_also_where_it_had_to_be_copied() -> None:
+    net = pf.compile(inout_nest(), target="cpu")
+    a, b = np.arange(6.0), np.ones(6)
+    assert net(b, a) is None
+    np.testing.assert_array_equal(a, np.arange(6.0) + 1)
+    wide = np.zeros((6, 2))
+    net(b, wide[:, 1])
+    np.testing.assert_array_equal(wide, [[0, 1]] * 6)
+    named = np.zeros((6, 2))
+    net(b=b, a=named[:, 0])
+    np.testing.assert_array_equal(named, [[1, 0]] * 6)
+
+
+def test_symbolic_sizes_are_read_off_the_arrays() -> None:
+    net = pf.compile(inout_nest(), target="cpu")
+    for size in (0, 1, 7):
+        a = np.zeros(size)
+        net(np.ones(size), a)
+        np.testing.assert_array_equal(a, np.ones(size))
+    with pytest.raises(BadArgument, match=r"a: expected shape \[3\] \(N = 3\), given \[4\]"):
+        net(np.ones(3), np.zeros(4))
+
+
+SPECIAL = np.array([[np.nan, np.inf, -np.inf, -0.0, 1e30, -1e30, 1e-42]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("layer", "formula"),
+    [
+        (nn.ReLU(), lambda x: np.maximum(x, 0)),
+        (nn.LeakyReLU(0.5), lambda x: np.where(x > 0, x, np.float32(0.5) * x)),
+        (nn.Tanh(), np.tanh),
+        (nn.Sigmoid(), lambda x: 1 / (1 + np.exp(-x))),
+    ],
+    ids=["relu", "leaky_relu", "tanh", "sigmoid"],
+)
+def test_nan_and_infinity_pass_as_in_numpy(layer: nn.Module, formula: Any) -> None:
+    net = pf.compile(nn.lower(layer, batch=1, features=7), target="cpu")
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(net(SPECIAL), formula(SPECIAL), rtol=1e-6)
+
+
+def test_nan_in_one_row_stays_in_that_row() -> None:
+    x = rows()
+    x[2, 3] = np.nan
+    found = small()(x)
+    assert np.isnan(by_hand(x)[2]).all()
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(by_hand(x)))
+
+
+def test_batch_0_gives_an_empty_result() -> None:
+    net = pf.compile(cases.dense(6, 9, 4, batch=0), target="cpu")
+    assert net(np.empty((0, 6), np.float32)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_many_threads_at_once(fuse: bool) -> None:
+    net = pf.compile(cases.dense(*[96] * 4, batch=64), target="cpu", fuse=fuse)
+    draws = [np.random.default_rng(n).standard_normal((64, 96)).astype(np.float32) for n in range(8)]
+    expected = [net(x) for x in draws]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(net, draws * 25))
+    for n, result in enumerate(found):
+        np.testing.assert_array_equal(result, expected[n % 8])
+
+
+def test_constants_replaced_while_threads_call_give_the_old_or_the_new() -> None:
+    net = pf.compile(nn.lower(nn.Linear(3, 2, seed=1), batch=4), target="cpu")
+    x = np.ones((4, 3), np.float32)
+    values = [{"w0": np.full((3, 2), v, np.float32), "b0": np.full(2, v, np.float32)} for v in (1.0, 2.0)]
+    net.replace_constants(values[0])
+    with ThreadPoolExecutor(4) as pool:
+        results = [pool.submit(net, x) for _ in range(100)]
+        for n in range(50):
+            net.replace_constants(values[n % 2])
+        found = {float(v) for r in results for v in np.unique(r.result())}
+    assert found <= {4.0, 8.0}
+    assert float(net(x)[0, 0]) == 8.0
+
+
+def test_replaced_constants_must_fit() -> None:
+    net = pf.compile(small_nest(), target="cpu")
+    with pytest.raises(BadArgument, match=r"w0: expected shape \[6, 9\], given \[9, 6\]"):
+        net.replace_constants({"w0": np.zeros((9, 6), np.float32)})
+    with pytest.raises(BadArgument, match="w0: expected dtype float32, given float64"):
+        net.replace_constants({"w0": np.zeros((6, 9))})
+    with pytest.raises(BadArgument, match="there is no constant 'w7'; there are w0, b0, w1, b1"):
+        net.replace_constants({"w7": np.zeros((6, 9), np.float32)})
+
+
+def test_replacing_constants_leaves_the_nest_alone() -> None:
+    net = pf.compile(small_nest(), target="cpu")
+    net.replace_constants({name: np.zeros_like(a) for name, a in net.constants.items()})
+    assert not net(rows()).any()
+    assert small()(rows()).any()
+
+
+def test_a_pickled_net_gives_the_same_results_and_keeps_replaced_constants() -> None:
+    net = pf.compile(small_nest(), target="cpu")
+    net.replace_constants({"b1": np.full(4, 2.5, np.float32)})
+    copy = pickle.loads(pickle.dumps(net))
+    np.testing.assert_array_equal(copy(rows()), net(rows()))
+    assert copy.source == net.source
+    assert copy.schedule.trace() == net.schedule.trace()
+    assert copy.explain() == net.explain()
+
+
+def test_a_schedule_made_by_hand() -> None:
+    nest = small_nest()
+    schedule = pf.Schedule(nest).tile("mac0", i=2, j=3).fuse("bias0", "relu0", at="j")
+    net = pf.compile(nest, target="cpu", schedule=schedule)
+    np.testing.assert_allclose(net(rows()), by_hand(rows()), rtol=1e-5, atol=1e-6)
+    assert "the schedule was given by hand" in net.explain()
+    with pytest.raises(InvalidSchedule, match="made for nest"):
+        pf.compile(cases.dense(6, 9, batch=5), schedule=schedule)
+
+
+def test_a_schedule_bound_to_what_the_target_has_not() -> None:
+    nest = small_nest()
+    on_gpu = pf.Schedule(nest).bind("mac0", i="block.x")
+    with pytest.raises(InvalidSchedule, match=r"loop i is bound to block.x, which target cpu does not have"):
+        pf.compile(nest, target="cpu", schedule=on_gpu)
+    on_cores = pf.Schedule(nest).bind("mac0", i="cores")
+    with pytest.raises(InvalidSchedule, match="loop i is bound to cores, which target cuda does not have"):
+        pf.compile(nest, target="cuda", machine="h200", device="none", schedule=on_cores)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_layers_of_one_shape_are_compiled_once(target: str) -> None:
+    nest = cases.dense(*[64] * 9, batch=128)
+    machine = {"cpu": None, "cuda": "h200"}[target]
+    device = None if target == "cpu" else "none"
+    net = pf.compile(nest, target=target, machine=machine, device=device, fuse=False)  # type: ignore[arg-type]
+    assert len(net.kernels) == 8 * 3
+    assert len(net.program.codes) == 3
+    assert [k.tensors for k in net.kernels if k.statements == ("bias3",)] == [("y3", "b3", "z3")]
+
+
+def test_fused_layers_of_one_shape_are_one_code_and_eight_launches() -> None:
+    net = pf.compile(cases.dense(*[512] * 9, batch=64), target="cuda", machine="h200", device="none")
+    assert len(net.kernels) == 8
+    assert len(net.program.codes) == 1
+
+
+def test_the_arena_is_smaller_than_its_temporaries() -> None:
+    nest = cases.dense(*[32] * 7, batch=16)
+    net = pf.compile(nest, target="cpu", fuse=False)
+    report = net.report()
+    one = 16 * 32 * 4
+    assert report.arena_bytes_before == one * (6 * 3 - 1)
+    assert report.arena_bytes == 2 * one
+    x = np.random.default_rng(5).standard_normal((16, 32)).astype(np.float32)
+    np.testing.assert_allclose(net(x), pf.interpret(nest, [x])["out"], rtol=1e-5, atol=1e-6)
+
+
+def test_cuda_without_a_gpu_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = "target 'cuda' needs an NVIDIA GPU with its driver; no driver library is found on this machine"
+    monkeypatch.setattr("polyfuse.compiler.available", lambda: False)
+    monkeypatch.setattr("polyfuse.compiler.missing", lambda: reason)
+    with pytest.raises(TargetUnavailable, match=r"needs an NVIDIA GPU with its driver.*machine='h200'"):
+        pf.compile(small_nest(), target="cuda")
+    with pytest.raises(TargetUnavailable, match="needs an NVIDIA GPU with its driver"):
+        pf.compile(small_nest(), target="cuda", machine="h200", device="gpu")
+    assert pf.compile(small_nest(), target="auto").program.target == "cpu"
+
+
+def test_auto_without_the_cuda_extra_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "find_spec", lambda name: None)
+    net = pf.compile(small_nest())
+    assert net.program.target == "cpu"
+    np.testing.assert_array_equal(net(rows()), small()(rows()))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "tpu"}, "no target 'tpu'; there are auto, cpu, cuda"),
+        ({"target": "cuda", "machine": "h300"}, "no machine 'h300'; there are a100"),
+        ({"target": "cpu", "machine": "h200"}, "machine h200 is a cuda machine, the target is cpu"),
+        ({"target": "cpu", "device": "lockstep"}, "device 'lockstep' runs CUDA kernels; the target is cpu"),
+        ({"target": "cuda", "machine": "h200", "device": "tpu"}, "no device 'tpu'; there are gpu"),
+    ],
+)
+def test_targets_that_are_not_there(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TargetUnavailable, match=message):
+        pf.compile(small_nest(), **options)
+
+
+def test_compiled_to_be_read_it_says_so_when_called() -> None:
+    net = pf.compile(small_nest(), target="cuda", machine="h200", device="none")
+    assert "cuda.blockIdx" in net.source
+    with pytest.raises(TargetUnavailable, match="compiled for h200 to be read, not to be run here"):
+        net(rows())
+
+
+def test_sources_in_the_cache_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    net = pf.compile(small_nest(), target="cpu")
+    files = sorted((tmp_path / "polyfuse" / "source").iterdir())
+    assert len(files) == len(net.program.codes)
+    assert all(code.source in "".join(f.read_text() for f in files) for code in net.program.codes)
+
+
+def test_a_cache_write_that_is_cut_off_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polyfuse.runtime import files
+
+    def cut(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(files.os, "replace", cut)
+    with pytest.raises(KeyboardInterrupt):
+        files.source_file("kernel", "text")
+    assert list((tmp_path / "polyfuse" / "source").iterdir()) == []
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert files.source_file("kernel", "text").read_text() == "text"

@@ -1,0 +1,154 @@
+"""Every CUDA kernel without a GPU: on the stand-ins against the oracle, and as machine code for sm_90."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import cases, nn
+from polyfuse.cases import CASES, TOLERANCE, Case
+from polyfuse.cli import gpu_check
+from polyfuse.cli.terminal import Terminal
+from polyfuse.codegen.cuda_build import Cubin
+from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.runtime.cuda import build_kernels
+
+pytest.importorskip("cuda.core")
+pytest.importorskip("numba.cuda")
+
+SMALL = [case for case in CASES if case.small]
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+every_small_case = pytest.mark.parametrize("case", SMALL, ids=lambda c: c.name)
+fused_or_not = pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unfused"])
+
+
+@cache
+def compiled(case: Case, fuse: bool) -> pf.Executable:
+    device: Any = "lockstep" if case.small else "none"
+    return pf.compile(case.nest(), target="cuda", machine="h200", device=device, fuse=fuse)
+
+
+@cache
+def machine_code(case: Case, fuse: bool) -> tuple[Cubin, ...]:
+    return tuple(build_kernels(compiled(case, fuse).program, (9, 0)).values())
+
+
+@every_small_case
+@fused_or_not
+def test_in_lock_step_it_is_what_the_oracle_says(case: Case, fuse: bool) -> None:
+    net = compiled(case, fuse)
+    for seed in (1, 2):
+        inputs, outputs = cases.draw(net.nest, np.random.default_rng(seed)), cases.poisoned(net.nest)
+        net(**inputs, out=outputs)
+        names = [tensor.name for tensor in net.nest.with_role("output")]
+        assert cases.error(net.nest, inputs, dict(zip(names, outputs, strict=True))) <= TOLERANCE
+
+
+@every_case
+@fused_or_not
+def test_as_machine_code_it_has_registers_and_spills_none(case: Case, fuse: bool) -> None:
+    cubins = machine_code(case, fuse)
+    assert [cubin.entry for cubin in cubins] == [code.name for code in compiled(case, fuse).program.codes]
+    for cubin in cubins:
+        assert cubin.arch == "sm_90"
+        assert 0 < cubin.registers <= 255
+        assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+        assert cubin.shared_bytes <= 48 * 1024
+        assert cubin.code[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.kernels is not None], ids=lambda c: c.name)
+def test_it_is_as_many_kernels_as_promised(case: Case) -> None:
+    assert len(compiled(case, True).kernels) == case.kernels
+
+
+TINY = (
+    Case("dense", lambda: cases.dense(5, 6, 3, batch=4)),
+    Case("softmax", lambda: cases.pointwise(nn.Softmax(), 3, 7)),
+    Case("layer norm", lambda: nn.lower(nn.LayerNorm(6), batch=3)),
+    Case("sum", lambda: cases.reduction(nn.sum, 4, 5)),
+)
+
+
+@pytest.mark.parametrize("case", TINY, ids=lambda c: c.name)
+def test_on_the_simulator_it_is_what_the_oracle_says(case: Case) -> None:
+    nest = case.nest()
+    net = pf.compile(nest, target="cuda", machine="h200", device="simulator")
+    inputs, outputs = cases.draw(nest, np.random.default_rng(4)), cases.poisoned(nest)
+    net(**inputs, out=outputs)
+    assert cases.error(nest, inputs, {"out": outputs[0]}) <= TOLERANCE
+
+
+def test_the_error_counts_units_of_rounding_and_sees_poison() -> None:
+    nest = cases.pointwise(nn.ReLU(), 1, 3)
+    inputs = {"x": np.array([[1, 2, 4]], np.float32)}
+    right = np.array([[1, 2, 4]], np.float32)
+    assert cases.error(nest, inputs, {"out": right}) == 0
+    assert cases.error(nest, inputs, {"out": right + np.float32(4 * 2**-21)}) == 4
+    poison = right.copy()
+    poison[0, 1] = np.nan
+    assert cases.error(nest, inputs, {"out": poison}) == float("inf")
+
+
+def test_a_dry_run_prints_a_line_a_case_and_writes_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = (Case("softmax", lambda: cases.pointwise(nn.Softmax(), 3, 7)),)
+    monkeypatch.setattr(gpu_check, "CASES", chosen)
+    assert gpu_check.run_check(Terminal(), "lockstep", tmp_path, None, 7)
+    printed = capsys.readouterr().out
+    assert printed.count("ok      softmax") == 2
+    assert "2 passed, 0 failed" in printed
+    (path,) = tmp_path.iterdir()
+    results = json.loads(path.read_text(encoding="utf-8"))
+    assert (results["passed"], results["failed"], results["seed"]) == (2, 0, 7)
+    fused, unfused = results["cases"]
+    assert (fused["fused"], unfused["fused"]) == (True, False)
+    assert fused["launches"] == len(fused["kernels"]) == 1
+    assert all(kernel["registers"] > 0 and kernel["arch"] == "sm_90" for kernel in unfused["kernels"])
+    assert {"date", "cpu", "versions", "commit", "device", "tolerance"} <= results.keys()
+
+
+def test_a_wrong_kernel_fails_its_case_and_the_others_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(nest: pf.Nest, **options: Any) -> pf.Executable:
+        net = pf.compile(nest, **options)
+        program = net.program
+        launches = tuple(
+            replace(
+                launch,
+                code=replace(launch.code, source=launch.source.replace("<= float32(0.0)", "<= float32(0.5)")),
+            )
+            for launch in program.launches
+        )
+        return pf.Executable(replace(net.compiled, program=replace(program, launches=launches)))
+
+    chosen = (
+        Case("ReLU", lambda: cases.pointwise(nn.ReLU())),
+        Case("tanh", lambda: cases.pointwise(nn.Tanh())),
+    )
+    monkeypatch.setattr(gpu_check, "CASES", chosen)
+    monkeypatch.setattr(gpu_check, "compile", broken)
+    assert not gpu_check.run_check(Terminal(), "lockstep", None, None, 1)
+    printed = capsys.readouterr().out
+    assert "FAILED  ReLU" in printed
+    assert "ok      tanh" in printed
+
+
+def test_without_a_gpu_the_error_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_check, "missing", lambda: "target 'cuda' needs an NVIDIA GPU with its driver")
+    with pytest.raises(TargetUnavailable, match=r"needs an NVIDIA GPU with its driver.*--device lockstep"):
+        gpu_check.run_check(Terminal(), "gpu", None, None, None)
+
+
+def test_a_name_that_no_case_has() -> None:
+    with pytest.raises(BadArgument, match="no case has 'conv' in its name; there are linear"):
+        gpu_check.run_check(Terminal(), "lockstep", None, "conv", None)
