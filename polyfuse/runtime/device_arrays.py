@@ -1,0 +1,123 @@
+"""A caller's arrays that lie on the GPU: used where they are, and answered with the caller's kind of array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from math import prod
+from typing import Any
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tensor import Tensor
+from polyfuse.runtime.arguments import Array, check_shape, foreign_module, solve_sizes
+from polyfuse.runtime.cuda import CudaProgram
+from polyfuse.runtime.cuda_driver import address
+from polyfuse.runtime.memory import shape_of
+
+Sizes = Mapping[str, int]
+
+CUDA_DEVICE = 2
+"""DLPack's code for a GPU's own memory."""
+
+
+@dataclass(frozen=True)
+class DeviceArray:
+    """Where an array's first element lies on the GPU. `owner` keeps the memory alive."""
+
+    address: int
+    shape: tuple[int, ...]
+    owner: Any
+
+
+def is_on_gpu(value: Any) -> bool:
+    """Whether an array lies in a GPU's memory, by what it says of itself."""
+    if hasattr(value, "__dlpack_device__"):
+        return int(value.__dlpack_device__()[0]) == CUDA_DEVICE
+    return hasattr(value, "__cuda_array_interface__")
+
+
+def device_array(tensor: Tensor, value: Any, ordinal: int, stream: int) -> DeviceArray:
+    """A view of a caller's array, ordered after the work its library has queued on it.
+
+    `stream` is the address of the stream that will read it. Raises BadArgument for an array on the host or on another
+    GPU, of another dtype or rank, or one that is not C-contiguous (nothing is copied on the device behind the
+    caller's back).
+    """
+    from cuda.core.utils import StridedMemoryView
+
+    if not is_on_gpu(value):
+        raise BadArgument(f"{tensor.name}: the other arrays lie on the GPU, this one does not; move it there as well")
+    view = StridedMemoryView(value, stream_ptr=stream)
+    if view.device_id != ordinal:
+        raise BadArgument(
+            f"{tensor.name}: the array lies on GPU {view.device_id}, the executable runs on GPU {ordinal}"
+        )
+    shape = tuple(view.shape)
+    if str(view.dtype) != tensor.dtype:
+        raise BadArgument(f"{tensor.name}: expected dtype {tensor.dtype}, given {view.dtype}")
+    if len(shape) != tensor.rank:
+        raise BadArgument(
+            f"{tensor.name}: expected rank {tensor.rank} with shape {list(tensor.shape)}, "
+            f"given rank {len(shape)} with shape {list(shape)}"
+        )
+    if view.strides is not None and tuple(view.strides) != row_major(shape):
+        raise BadArgument(
+            f"{tensor.name}: strides {tuple(view.strides)} are not C-contiguous; make it contiguous first"
+        )
+    return DeviceArray(int(view.ptr), shape, value)
+
+
+def call_in_place(
+    program: CudaProgram, nest: Nest, given: Mapping[str, Any], out: Any, host: Callable[[Sizes], Mapping[str, Array]]
+) -> Any:
+    """Run a program on a caller's GPU arrays; the results are new GPU arrays of the same library, or `out`.
+
+    `host` gives constants and temporaries for some sizes.
+    """
+    gpu = program.gpu
+    inputs = {t.name: device_array(t, given[t.name], gpu.ordinal, gpu.stream) for t in nest.inputs}
+    sizes = solve_sizes(nest, inputs)
+    for tensor in nest.inputs:
+        check_shape(tensor, inputs[tensor.name].shape, sizes)
+    module = foreign_module(given.values())
+    if module is None:
+        raise BadArgument("arrays on the GPU must speak DLPack for the results to be given back in their kind")
+    wanted = (None,) * len(nest.results) if out is None else out if isinstance(out, tuple) else (out,)
+    if len(wanted) != len(nest.results):
+        raise BadArgument(f"out: expected {len(nest.results)} arrays, given {len(wanted)}")
+    results, addresses = [], {name: array.address for name, array in inputs.items()}
+    for tensor, target in zip(nest.results, wanted, strict=True):
+        shape = shape_of(tensor, sizes)
+        if target is None:
+            buffer = gpu.allocate(prod(shape) * tensor.itemsize)
+            addresses[tensor.name] = address(buffer)
+            results.append(for_caller(buffer, tensor, shape, module))
+        else:
+            known = device_array(tensor, target, gpu.ordinal, gpu.stream)
+            check_shape(tensor, known.shape, sizes)
+            addresses[tensor.name] = known.address
+            results.append(target)
+    program.run_in_place(addresses, host(sizes), sizes)
+    return tuple(results) if len(results) > 1 else results[0] if results else None
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, in elements, of a C-contiguous array.
+
+    >>> row_major((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def for_caller(buffer: Any, tensor: Tensor, shape: tuple[int, ...], module: str) -> Any:
+    """Device memory as an array of the caller's library (torch, cupy, …), taken over by DLPack without a copy."""
+    library = import_module(module)
+    return library.from_dlpack(buffer).view(getattr(library, tensor.dtype)).reshape(shape)
+
