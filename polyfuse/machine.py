@@ -125,8 +125,9 @@ def _size(size: int) -> str:
 CALL_SECONDS = 0.2e-6
 """A call of a compiled numba function with four arrays from Python: 196 ns on a Zen 5 core, numba 0.68."""
 
-REGION_SECONDS = 0.7e-6
-"""One parallel loop of numba over its OpenMP layer: 0.6–0.8 µs on two Zen 5 cores, numba 0.68."""
+REGION_SECONDS = 10e-6
+"""What a parallel loop adds to a call: the threads have to wake up. On two Zen 5 cores (numba 0.68 over OpenMP): 1.0 µs
+when calls follow at once, 4.4 µs a millisecond after the last one, 55 µs after twenty; this is in between."""
 
 BYTES_PER_CYCLE = (109.0, 61.0, 30.0)
 """Read and write together, from L1, L2, L3: 446, 249 and 122 GB/s on a Zen 5 core at 4.1 GHz."""

@@ -1,9 +1,13 @@
 """The CPU's program: how one group of statements becomes loops for cores, caches and vectors, in public verbs.
 
-for i (tiles, on cores): for j (tiles):
-  for i_in: for j_in: zero                          y in a local buffer of one tile
-  for k (of 4): for j_in (vector): i_in, k_in unrolled: mac
-  for i_in: for j_in (vector): bias; relu           their temporaries scalars
+    for i (tiles, on cores): for j (tiles):             y in a local buffer of one tile
+      for i_in: for j_in (vector): zero
+      for k (of 4): for j_in: for i_in: for k_in: mac
+      for i_in: for j_in (vector): bias; relu           the temporary between them a scalar
+
+The loops over four rows and four steps inside the contraction's j_in stay loops: their trip counts are constants, so
+LLVM unrolls them before it vectorizes j_in. Unrolled by `unroll`, 4 × Linear(512) + ReLU at batch 64 ran as fast
+(1.84 against 1.87 ms, one Zen 5 core) and took numba 3.9 s to compile instead of 1.1 s.
 """
 
 from __future__ import annotations
@@ -22,19 +26,19 @@ from polyfuse.strategy.moves import (
     cut,
     inside,
     internal,
+    is_perfect,
     promoted,
     rejoined,
     reordered,
     separated,
     units,
     users_in,
+    where_legal,
 )
 
-UNROLLED_K = 4
-"""Steps of a contraction in one pass over a vector loop: with four rows 205 GFLOP/s on a Zen 5 core, numba 0.68."""
-
-UNROLLED = 16
-"""Copies of a statement at most: numba's frontend takes time quadratic in the statements of a function."""
+SMALL = 4
+"""The most rows, and steps of a contraction, in one pass over a vector loop: four of each are the 16 sums that fit
+into registers beside their operands."""
 
 
 def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, machine: Machine) -> Schedule:
@@ -57,10 +61,10 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
 def _unit(
     schedule: Schedule, counts: Counts, unit: tuple[str, ...], keep: int, points: tuple[str, ...]
 ) -> Schedule:
-    """One perfect loop nest: contractions outside, then the loop along memory as vector, small loops unrolled in it."""
+    """One perfect loop nest: contractions outside, then the loop along memory, then small constant loops."""
     name = unit[0]
     loops = schedule.loops(name)[keep:]
-    if not loops:
+    if not loops or not is_perfect(schedule, unit):
         return schedule
     vector = contiguous(counts, schedule, unit, loops)
     carried = [loop for loop in loops if not counts.parallel(loop)]
@@ -68,27 +72,26 @@ def _unit(
         return _vector(schedule, name, loops, vector)
     schedule, step = _stepped(schedule, name, carried[-1])
     rows = [
-        loop for loop in loops if loop.name in points and loop is not vector and _copies(schedule, loop) <= 4
+        loop for loop in loops if loop.name in points and loop is not vector and _is_small(schedule, loop)
     ][:1]
     inner = [loop.name for loop in rows] + ([step] if step else [])
     outer = [loop for loop in loops if loop is not vector and loop.name not in inner]
     outer.sort(key=lambda loop: loop in carried)
-    schedule = reordered(schedule, name, (*(loop.name for loop in outer), vector.name, *inner))
-    for small in inner:
-        schedule = schedule.unroll(name, small)
-    return schedule.vectorize(name, vector.name)
+    return reordered(schedule, name, (*(loop.name for loop in outer), vector.name, *inner))
 
 
 def _vector(schedule: Schedule, name: str, loops: tuple[Loop, ...], vector: Loop) -> Schedule:
     """The loop along memory innermost, on vector lanes."""
     others = [loop.name for loop in loops if loop is not vector]
-    return reordered(schedule, name, (*others, vector.name)).vectorize(name, vector.name)
+    schedule = reordered(schedule, name, (*others, vector.name))
+    is_last = schedule.loops(name)[-1].name == vector.name
+    return where_legal(schedule, "vectorize", name, vector.name) if is_last else schedule
 
 
 def _stepped(schedule: Schedule, name: str, loop: Loop) -> tuple[Schedule, str | None]:
-    """for k  ->  for k: for k_in, with the most steps up to four that divide it: a rest would need guards."""
+    """for k  ->  for k: for k_in, with the most steps up to four that divide it: else their number is no constant."""
     size = constant_extent(schedule, loop)
-    steps = next((s for s in range(UNROLLED_K, 1, -1) if size is not None and size % s == 0), None)
+    steps = next((s for s in range(SMALL, 1, -1) if size is not None and size % s == 0), None)
     if steps is None:
         return schedule, None
     if size == steps:
@@ -97,16 +100,15 @@ def _stepped(schedule: Schedule, name: str, loop: Loop) -> tuple[Schedule, str |
     return schedule, inside(schedule, name, loop.name).name
 
 
-def _copies(schedule: Schedule, loop: Loop) -> int:
-    return constant_extent(schedule, loop) or UNROLLED + 1
+def _is_small(schedule: Schedule, loop: Loop) -> bool:
+    size = constant_extent(schedule, loop)
+    return size is not None and size <= SMALL
 
 
 def _contracted(schedule: Schedule, tensor: str, users: tuple[str, ...], machine: Machine) -> Schedule:
     """The temporary in a buffer of the innermost loop that holds all its uses, if that fits into L2."""
     around = common_loops(schedule, users)
     for loop in reversed(around):
-        if loop.bind == "unroll":
-            continue
         size = buffer_bytes(schedule, loop, tensor)
         if size is None or size > machine.levels[1].size // 2:
             return schedule

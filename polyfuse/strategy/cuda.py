@@ -30,6 +30,7 @@ from polyfuse.strategy.moves import (
     cut,
     inside,
     internal,
+    is_perfect,
     promoted,
     rejoined,
     reordered,
@@ -99,7 +100,9 @@ def _unit(
     loops = schedule.loops(name)[keep:]
     placed = dict(threads.points)
     step = None
-    if threads.across is None:
+    if not is_perfect(schedule, unit):
+        pass  # a loop in order around several parts: only what is outside it goes to threads
+    elif threads.across is None:
         schedule, step = _stepped(schedule, counts, name, loops, placed)
     else:
         own = tuple(loop for loop in loops if loop.name not in placed and counts.parallel(loop))

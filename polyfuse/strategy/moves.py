@@ -56,32 +56,62 @@ def inside(schedule: Schedule, statement: str, loop: str) -> Loop:
     return loops[[x.name for x in loops].index(loop) + 1]
 
 
+def where_legal(schedule: Schedule, verb: str, *args: str) -> Schedule:
+    """The schedule after a verb, or as it was if a dependence forbids it."""
+    try:
+        done = getattr(schedule, verb)(*args)
+    except IllegalSchedule:
+        return schedule
+    assert isinstance(done, Schedule)
+    return done
+
+
 def reordered(schedule: Schedule, statement: str, names: tuple[str, ...]) -> Schedule:
-    """`reorder` where the loops are not in that order yet."""
+    """`reorder` where the loops are not in that order yet and may be."""
     wanted = set(names)
     now = tuple(loop.name for loop in schedule.loops(statement) if loop.name in wanted)
-    return schedule if now == names else schedule.reorder(statement, *names)
+    return schedule if now == names else where_legal(schedule, "reorder", statement, *names)
 
 
 def separated(schedule: Schedule, names: tuple[str, ...], keep: int) -> Schedule:
     """Loops inside the outermost `keep` around a kernel's statements taken apart, until each part is perfectly nested.
 
     for i_in: { for k: S; T }  ->  for i_in: for k: S; for i_in: T        loops whose body is statements alone stay
+
+    A loop that carries a dependence between its parts stays as it is.
     """
-    found = _imperfect(schedule, names, keep)
+    refused: set[tuple[str, str]] = set()
+    found = _imperfect(schedule, names, keep, refused)
     while found is not None:
-        schedule = schedule.distribute(*found)
-        found = _imperfect(schedule, names, keep)
+        done = where_legal(schedule, "distribute", *found)
+        if done is schedule:
+            refused.add(found)
+        schedule = done
+        found = _imperfect(schedule, names, keep, refused)
     return schedule
 
 
-def _imperfect(schedule: Schedule, names: tuple[str, ...], keep: int) -> tuple[str, str] | None:
+def _imperfect(
+    schedule: Schedule, names: tuple[str, ...], keep: int, refused: set[tuple[str, str]]
+) -> tuple[str, str] | None:
+    """A loop to take apart next, innermost first, named by its first statement."""
     for name in names:
         for loop in reversed(schedule.loops(name)[keep:]):
-            body = loop.body
-            if isinstance(body, Sequence) and not all(isinstance(child, Leaf) for child in body.children):
-                return name, loop.name
+            body, key = loop.body, (statements(loop)[0], loop.name)
+            together = not isinstance(body, Sequence) or all(
+                isinstance(child, Leaf) for child in body.children
+            )
+            if not together and key not in refused:
+                return key
     return None
+
+
+def is_perfect(schedule: Schedule, unit: tuple[str, ...]) -> bool:
+    """Whether all loops of a unit stand around all its statements."""
+    loops = schedule.loops(unit[0])
+    return all(
+        len(schedule.loops(n)) == len(loops) == len(common_loops(schedule, (unit[0], n))) for n in unit[1:]
+    )
 
 
 def rejoined(schedule: Schedule, names: tuple[str, ...], keep: int) -> Schedule:
@@ -166,6 +196,6 @@ def buffer_bytes(schedule: Schedule, loop: Loop, tensor: str) -> int | None:
     """The size of the buffer a promotion of the tensor at the loop would need; None if it is not constant."""
     try:
         shape = geometry(schedule.nest, schedule.tree, loop, Buffer(tensor, "local")).shape
-    except ValueError:
+    except InvalidSchedule:
         return None
     return prod(shape) * schedule.nest.tensor(tensor).itemsize

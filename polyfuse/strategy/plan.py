@@ -30,6 +30,8 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
     for part in parts_of(schedule):
         kernel, cost = model.kernel(part), model.cost(part)
         groups.append(Group(statements(part), cost))
+        if not any(counts.work(name).instances for name in kernel.names):
+            continue  # a batch of size 0: there is nothing to tile
         schedule = program(schedule, counts, kernel, cost.tiling, machine)
     return Plan(schedule, decisions, tuple(groups), machine)
 

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from polyfuse.analysis.barriers import place_barriers, unsynchronised
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import loops
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.schedule.dump import tree_text
+from polyfuse.strategy import Plan, plan_for, schedule_costs
+from polyfuse.strategy.fusion import parts_of
+from tests.strategy.models import CPU, CUDA, diamond, layer_norm, log_softmax, mlp, residual, softmax
+
+NESTS = {
+    "mlp": mlp(2, 128, 32),
+    "small mlp": mlp(3, 64, 1),
+    "softmax": softmax(),
+    "log_softmax": log_softmax(),
+    "layer_norm": layer_norm(),
+    "residual": residual(),
+    "diamond": diamond(),
+}
+
+
+def kernels(plan: Plan) -> int:
+    assert len(plan.groups) == len(parts_of(plan.schedule))
+    return len(plan.groups)
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+@pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
+def test_eight_small_layers_become_one_kernel(machine: Machine, batch: int) -> None:
+    assert kernels(plan_for(mlp(8, 64, batch), machine)) == 1
+
+
+def test_four_wide_layers_become_four_kernels_on_cuda() -> None:
+    plan = plan_for(mlp(4, 512, 64), CUDA)
+    assert [group.statements for group in plan.groups] == [
+        (f"zero{k}", f"mac{k}", f"bias{k}", f"relu{k}") for k in range(4)
+    ]
+
+
+def test_four_wide_layers_become_at_most_four_kernels_on_a_cpu() -> None:
+    assert kernels(plan_for(mlp(4, 512, 64), CPU)) <= 4
+
+
+@pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "residual"])
+def test_one_kernel_each(name: str, machine: Machine) -> None:
+    assert kernels(plan_for(NESTS[name], machine)) == 1
+
+
+@pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
+@pytest.mark.parametrize(("name", "count"), [("mlp", 6), ("softmax", 4), ("layer_norm", 6), ("residual", 6)])
+def test_unfused_only_initial_values_join(name: str, count: int, machine: Machine) -> None:
+    plan = plan_for(NESTS[name], machine, fuse=False)
+    assert kernels(plan) == count
+    assert all(decision.taken for decision in plan.decisions)
+
+
+@pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
+@pytest.mark.parametrize("name", NESTS)
+def test_fusing_is_never_slower_by_the_model(name: str, machine: Machine) -> None:
+    nest = NESTS[name]
+    assert plan_for(nest, machine).seconds <= plan_for(nest, machine, fuse=False).seconds
+
+
+@pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
+@pytest.mark.parametrize("name", NESTS)
+def test_the_trace_makes_the_same_schedule(name: str, machine: Machine) -> None:
+    nest = NESTS[name]
+    schedule = plan_for(nest, machine).schedule
+    space = {"pf": SimpleNamespace(Schedule=Schedule), "nest": nest}
+    exec(schedule.trace(), space)
+    again = space["s"]
+    assert isinstance(again, Schedule)
+    assert tree_text(again.nest, again.tree) == tree_text(schedule.nest, schedule.tree)
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+@pytest.mark.parametrize("name", [*NESTS, "wide mlp"])
+def test_barriers_of_cuda_plans_are_provable(name: str, fuse: bool) -> None:
+    nest = mlp(2, 512, 64) if name == "wide mlp" else NESTS[name]
+    schedule = plan_for(nest, CUDA, fuse=fuse).schedule
+    placed = place_barriers(schedule.nest, schedule.tree)
+    assert unsynchronised(schedule.nest, placed) is None
+
+
+@pytest.mark.parametrize("name", [*NESTS, "wide mlp"])
+def test_cuda_plans_keep_to_the_limits_of_a_block(name: str) -> None:
+    nest = mlp(2, 512, 64) if name == "wide mlp" else NESTS[name]
+    schedule = plan_for(nest, CUDA).schedule
+    for part in parts_of(schedule):
+        places = {loop.bind for loop in loops(part)}
+        assert any(place and place.startswith("block") for place in places)
+        assert any(place and place.startswith("thread") for place in places)
+        threads = 1
+        for axis in ("thread.x", "thread.y", "thread.z"):
+            threads *= max((extent(schedule.nest, x) for x in loops(part) if x.bind == axis), default=1)
+        assert threads <= 1024
+
+
+def extent(nest: Nest, loop: object) -> int:
+    from polyfuse.ir.tree import Loop
+    from polyfuse.schedule.binding import extent as values
+
+    assert isinstance(loop, Loop)
+    found = values(nest, loop)
+    assert found is not None
+    return found
+
+
+def test_a_tiled_product_keeps_its_sum_in_a_register_and_its_operands_in_shared_memory() -> None:
+    schedule = plan_for(mlp(1, 512, 64), CUDA).schedule
+    held = {buffer.tensor: buffer.memory for loop in loops(schedule.tree) for buffer in loop.buffers}
+    assert held == {"y0": "register", "z0": "register", "x_shared": "shared", "w0_shared": "shared"}
+
+
+def test_on_a_cpu_the_contraction_stands_outside_the_loop_along_memory() -> None:
+    schedule = plan_for(mlp(1, 512, 64), CPU).schedule
+    names = [loop.name for loop in schedule.loops("mac0")]
+    assert names[-3:] in (["j", "i_in", "k_in"], ["j_in", "i_in", "k_in"])
+    assert "k" in names[:-3]
+
+
+def test_plans_are_deterministic() -> None:
+    first, second = (plan_for(residual(), CUDA) for _ in range(2))
+    assert [str(d) for d in first.decisions] == [str(d) for d in second.decisions]
+    assert first.schedule.trace() == second.schedule.trace()
+
+
+@pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
+@pytest.mark.parametrize("name", NESTS)
+def test_a_finished_schedule_is_costed_much_as_it_was_planned(name: str, machine: Machine) -> None:
+    plan = plan_for(NESTS[name], machine)
+    for group, cost in zip(plan.groups, schedule_costs(plan.schedule, machine), strict=True):
+        assert cost.flops == group.cost.flops
+        assert cost.compulsory == group.cost.compulsory
+        assert cost.total == pytest.approx(group.cost.total, rel=0.5)
+
+
+def test_an_empty_batch_needs_no_kernel_shape() -> None:
+    plan = plan_for(mlp(1, 64, 0), CUDA)
+    assert all(group.cost.flops == 0 for group in plan.groups)

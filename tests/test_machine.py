@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polyfuse.errors import TargetUnavailable
+from polyfuse.machine import KiB, Machine, MiB, detect_cpu
+
+
+@pytest.mark.parametrize("name", ["a100", "h100", "h200", "rtx4090"])
+def test_presets_of_gpus_are_consistent(name: str) -> None:
+    machine = Machine.preset(name)
+    assert machine.kind == "cuda"
+    assert machine.gpu is not None
+    assert machine.gpu.shared_static <= machine.gpu.shared_per_block <= machine.gpu.shared_per_sm
+    assert [level.size for level in machine.levels] == sorted(level.size for level in machine.levels)
+    assert machine.bandwidth(machine.levels[0], machine.sms) == machine.levels[0].bandwidth
+    assert str(machine).startswith(f"{name}: {machine.sms} SMs")
+
+
+def test_an_unknown_preset_names_those_there_are() -> None:
+    with pytest.raises(TargetUnavailable, match="h200"):
+        Machine.preset("h900")
+
+
+def test_detect_describes_a_cpu() -> None:
+    machine = Machine.detect()
+    assert machine.kind == "cpu"
+    assert machine.gpu is None
+    assert machine.cores >= 1
+    assert machine.peak(4, 1) == 2 * machine.peak(8, 1)
+
+
+def test_missing_files_give_safe_values(tmp_path: Path) -> None:
+    machine = detect_cpu(tmp_path / "nothing", tmp_path / "neither")
+    assert (machine.name, machine.vector_bytes, machine.levels[0].size) == ("cpu", 16, 32 * KiB)
+
+
+def test_linux_files_are_read(tmp_path: Path) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text(
+        "model name\t: Some CPU\ncpu MHz\t\t: 2000.0\nflags\t\t: fpu avx2 fma\n\nmodel name\t: other\n"
+    )
+    for index, (level, kind, size) in enumerate(
+        [("1", "Data", "48K"), ("1", "Instruction", "64K"), ("2", "Unified", "2M")]
+    ):
+        folder = tmp_path / f"cpu0/cache/index{index}"
+        folder.mkdir(parents=True)
+        for name, text in (("level", level), ("type", kind), ("size", size)):
+            (folder / name).write_text(text + "\n")
+    machine = detect_cpu(tmp_path, info)
+    assert (machine.name, machine.vector_bytes) == ("Some CPU", 32)
+    assert [level.size for level in machine.levels[:3]] == [48 * KiB, 2 * MiB, 16 * MiB]
+    assert machine.flops32 == 2 * 2 * 8 * 2.0e9
+
+
+def test_the_level_is_the_smallest_that_holds_it() -> None:
+    machine = Machine.preset("zen5")
+    assert machine.level(1).name == "L1"
+    assert machine.level(512 * KiB).name == "L2"
+    assert machine.level(2**50).name == "DRAM"
