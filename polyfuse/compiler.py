@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from itertools import pairwise
 from typing import Literal
 
 from polyfuse.analysis.validation import validate
@@ -17,6 +19,9 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, plan_for, schedule_costs
 
 __all__ = ["Executable", "compile"]
+
+STAGES = ("schedule", "validation", "source")
+"""What `compile` does to a nest, in order; the executable adds the time for machine code."""
 
 
 def compile(
@@ -42,6 +47,7 @@ def compile(
     """
     goal, place, model = _placement(target, machine, device, schedule)
     plan: Plan | None = None
+    times = [time.perf_counter()]
     if schedule is None:
         plan = plan_for(nest, model, fuse=fuse)
         schedule = plan.schedule
@@ -49,11 +55,15 @@ def compile(
         raise InvalidSchedule(f"the schedule was made for nest {schedule.source.name!r}, not for this {nest.name!r}")
     _check_places(schedule, goal)
     schedule = schedule.synchronised()
+    times.append(time.perf_counter())
     arena = None if nest.params else plan_memory(nest, schedule.nest, schedule.tree, {}).spans
     validation = validate(nest, schedule.nest, schedule.tree, arena)
+    times.append(time.perf_counter())
     printed = program(schedule.nest, schedule.tree, goal)
+    times.append(time.perf_counter())
+    stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
     costs = tuple(g.cost for g in plan.groups) if plan is not None else schedule_costs(schedule, model)
-    return Executable(Compiled(schedule, plan, costs, validation, printed, model, place))
+    return Executable(Compiled(schedule, plan, costs, validation, printed, model, place, stages))
 
 
 def _placement(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -50,6 +51,7 @@ class Compiled:
     program: Program
     machine: Machine
     device: Device
+    seconds: Mapping[str, float]
 
 
 class Executable:
@@ -60,7 +62,9 @@ class Executable:
         self.nest: Nest = compiled.schedule.source
         self.schedule = compiled.schedule
         self.program = compiled.program
+        start = time.perf_counter()
         self._runner = runner_for(compiled)
+        self._build_seconds = time.perf_counter() - start
         self._constants = {n: _constant_array(a) for n, a in self.nest.constants.items()}
         self._spare: dict[tuple[tuple[str, int], ...], list[dict[str, Array]]] = {}
         self._plans: dict[tuple[tuple[str, int], ...], MemoryPlan] = {}
@@ -151,7 +155,7 @@ class Executable:
             arena_bytes_before=memory.unplanned,
             arena_bytes=memory.size,
             copied_inputs=tuple(self._copied),
-            validation_seconds=self.compiled.validation.seconds,
+            compile_seconds={**self.compiled.seconds, "machine code": self._build_seconds},
         )
 
     def __reduce__(self) -> tuple[type[Executable], tuple[Compiled], dict[str, Any]]:

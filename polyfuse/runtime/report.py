@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -18,10 +19,11 @@ class Report:
     arena_bytes_before: int
     arena_bytes: int
     copied_inputs: tuple[str, ...]
-    validation_seconds: float
+    compile_seconds: Mapping[str, float]
 
     def __str__(self) -> str:
         copied = ", ".join(self.copied_inputs) or "none"
+        spent = ", ".join(f"{stage} {1e3 * seconds:.1f} ms" for stage, seconds in self.compile_seconds.items())
         return "\n".join(
             (
                 f"target            {self.target}",
@@ -31,6 +33,6 @@ class Report:
                 f"temporaries       {self.arena_bytes:,} bytes in one arena, "
                 f"{self.arena_bytes_before:,} with one allocation each",
                 f"inputs copied     {copied} (not contiguous, in calls so far)",
-                f"validation        {1e3 * self.validation_seconds:.1f} ms",
+                f"compile time      {spent}",
             )
         )
