@@ -17,6 +17,7 @@ from functools import reduce
 import islpy as isl
 
 from polyfuse.analysis.legality import Broken
+from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Buffer, Loop, Tree, children, date_map, loops, loops_around, path_to, statements
@@ -132,7 +133,7 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     """The bounding box of what one iteration of the loop touches of the tensor, as isl computes it.
 
     The corner is a function of the loops' values; the shape holds for every iteration.
-    Raises ValueError if the box has no constant size.
+    Raises InvalidSchedule if the box has no constant size.
     """
     touching = [nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors]
     prefix = {s.name: _where(tree, loop, buffer, s.name, nest.domains[s.name]) for s in touching}
@@ -146,9 +147,12 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     corner, shape = [], []
     for d in range(touched.dim(OUT)):
         low, high = touched.dim_min(d), touched.dim_max(d)
-        extent = high.sub(low).max_val()
+        extent = isl.Val(0) if touched.is_empty() else high.sub(low).max_val()
         if not extent.is_int():
-            raise ValueError(f"the part of {buffer.tensor} that one iteration of {loop.name} touches has no fixed size")
+            raise InvalidSchedule(
+                f"the part of {buffer.tensor} that one iteration of {loop.name} touches has no fixed size; "
+                f"tile first, or promote {buffer.tensor} at a loop further in"
+            )
         corner.append(low)
         shape.append(int(extent.to_python()) + 1)
     return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix)

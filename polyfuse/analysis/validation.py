@@ -3,6 +3,7 @@
 It trusts nothing of how the schedule was made. From the finished tree alone it asks isl:
   cover      every instance of every statement runs exactly once
   copies     the statements that `promote` added only move values: taking them out gives the source's accesses back
+  places     blocks, threads, cores and shared memory are where hardware can have them
   order      every dependence of the source keeps its order, and no two parallel instances depend on each other
   storage    the dataflow, computed anew for the new order with every access in the buffer cell it really uses, is the
              source's dataflow: nothing live is overwritten
@@ -24,6 +25,7 @@ import islpy as isl
 from polyfuse.analysis.barriers import unsynchronised
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.liveness import live_ranges
+from polyfuse.analysis.places import misplaced
 from polyfuse.analysis.storage import BLOCKS, PRIVATE, THREADS, Geometry, buffers_of, geometry
 from polyfuse.errors import ValidationFailure
 from polyfuse.ir.access import Access
@@ -66,6 +68,7 @@ def validate(source: Nest, nest: Nest, tree: Tree, arena: Spans | None = None) -
     checks: list[tuple[str, Callable[[], None]]] = [
         ("cover", lambda: _cover(nest, tree)),
         ("copies", lambda: _copies(source, nest)),
+        ("places", lambda: _places(tree)),
         ("order", lambda: _no("order", first_broken(tree, nest.dependences().pairs))),
         ("storage", lambda: _storage(nest, tree)),
         ("barriers", lambda: _no("barriers", unsynchronised(nest, tree))),
@@ -104,6 +107,12 @@ def _cover(nest: Nest, tree: Tree) -> None:
             raise ValidationFailure(f"validation of cover failed: {missing} never run")
         if not when.is_injective():
             raise ValidationFailure(f"validation of cover failed: instances of {name} share a date")
+
+
+def _places(tree: Tree) -> None:
+    fault = misplaced(tree)
+    if fault is not None:
+        raise ValidationFailure(f"validation of places failed: {fault}")
 
 
 def _copies(source: Nest, nest: Nest) -> None:

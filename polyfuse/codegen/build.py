@@ -3,7 +3,7 @@
     schedule tree (one part per kernel)  --isl AST generation-->  for / if / mark / user nodes  -->  LoopTree
 
 Each of our loops becomes an isl mark named after it, so that a generated `for` (or its absence, when it has one value)
-is known by the loop it came from. Barriers and the ends of buffers' lives travel as marks too.
+is known by the loop it came from. Barriers are statements of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.analysis.storage import BLOCKS, THREADS, Geometry, buffers_of, geometry
+from polyfuse.codegen.barriers import with_barrier_statements
 from polyfuse.codegen.index import binary, is_number, plus, to_python
 from polyfuse.codegen.looptree import Allocate, Axis, Barrier, Element, For, Guard, Kernel, Node, Store, block
 from polyfuse.codegen.naming import Namer, base
@@ -23,7 +24,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import body_text
-from polyfuse.ir.tree import Loop, Sequence, Tree, loops, loops_around, statements, to_isl, walk
+from polyfuse.ir.tree import Loop, Sequence, Tree, loops, loops_around, statements, to_isl
 from polyfuse.sets import OUT, constant, dimension
 
 AXES = (*BLOCKS, *THREADS)
@@ -77,6 +78,7 @@ class _Builder:
                 inner = self.namer(access.tensor)
                 if access.tensor not in self.geometry:
                     self.arrays.setdefault(inner, nest.tensor(access.tensor))
+        self.barriers: Mapping[str, isl.Set] = {}
         self.leaves: dict[str, _Leaf] = {}
         self.loops: dict[str, Loop] = {}
         self.allocated: set[str] = set()
@@ -84,7 +86,8 @@ class _Builder:
     def kernel(self) -> Kernel:
         """Generate the loops and read them back as a loop tree."""
         domains = {name: self.nest.domains[name] for name in self.names}
-        schedule = to_isl(self.part, domains, self._marks())
+        tree, self.barriers = with_barrier_statements(self.part, domains)
+        schedule = to_isl(tree, {**domains, **self.barriers}, self._marks(tree))
         build, keep_alive = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
         generated = build.node_from_schedule(schedule)
         del keep_alive
@@ -102,25 +105,19 @@ class _Builder:
 
     # -- what isl is told ----------------------------------------------------------------------------------------
 
-    def _marks(self) -> dict[int, tuple[str, ...]]:
-        """A mark for every loop, and one for every subtree that a barrier follows."""
+    def _marks(self, tree: Tree) -> dict[int, tuple[str, ...]]:
+        """A mark for every loop."""
         marks: dict[int, tuple[str, ...]] = {}
-        followed = {id(node.body) for node in loops(self.part) if node.barrier}
-        for node in walk(self.part):
-            if isinstance(node, Sequence):
-                followed |= {id(node.children[p]) for p in node.barriers}
-        for number, node in enumerate(walk(self.part)):
-            names = (BARRIER,) if id(node) in followed else ()
-            if isinstance(node, Loop):
-                self.loops[f"loop{number}"] = node
-                names = (*names, f"loop{number}")
-            if names:
-                marks[id(node)] = names
+        for number, loop in enumerate(loops(tree)):
+            self.loops[f"loop{number}"] = loop
+            marks[id(loop)] = (f"loop{number}",)
         return marks
 
     def _at_domain(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
         """Called by isl at each statement: note its subscripts in terms of the loops generated so far."""
         name = node.user_get_expr().get_op_arg(0).get_id().get_name()
+        if name in self.barriers:
+            return node.set_annotation(isl.Id(BARRIER))
         s = self.nest.statement(name)
         instance = isl.PwMultiAff.from_map(isl.Map.from_union_map(build.get_schedule()).reverse())
 
@@ -169,8 +166,6 @@ class _Builder:
 
     def _marked(self, node: isl.AstNode, here: _Here) -> Node:
         name, inner = node.mark_get_id().get_name(), node.mark_get_node()
-        if name == BARRIER:
-            return block((self._node(inner, here), Barrier()))
         loop = self.loops[name]
         body = self._node(inner, replace(here, loop=loop))
         # isl leaves out a loop of one value; what lives inside it is allocated here then
@@ -218,10 +213,17 @@ class _Builder:
             checks.append(ast.Compare(low, [ast.LtE()], [value]))
         if not same(high, binary(ast.Add(), self._extent(bind), start)):
             checks.append(ast.Compare(value, [ast.Lt()], [high]))
+        step = int(node.for_get_inc().get_val().to_python())
+        if step != 1:
+            offset = binary(ast.Mod(), binary(ast.Sub(), value, low), ast.Constant(step))
+            checks.append(ast.Compare(offset, [ast.Eq()], [ast.Constant(0)]))
         return guarded(checks, body)
 
     def _user(self, node: isl.AstNode, here: _Here) -> Node:
-        leaf = self.leaves[node.get_annotation().get_name()]
+        key = node.get_annotation().get_name()
+        if key == BARRIER:
+            return Barrier()
+        leaf = self.leaves[key]
         s = leaf.statement
 
         def element(access: Access, subscripts: tuple[isl.AstExpr, ...]) -> Element:
@@ -241,7 +243,7 @@ class _Builder:
         for bind in self.bounds:
             if bind in here.mapped or is_number(self._extent(bind), 1):
                 continue
-            only = to_python(leaf.places[bind], here.names) if bind in leaf.places else self.bounds[bind][0]
+            only = to_python(leaf.places[bind], here.names) if bind in leaf.places else ast.Constant(0)
             checks.append(ast.Compare(self._axis_value(bind), [ast.Eq()], [only]))
         return guarded(checks, store)
 
@@ -261,13 +263,19 @@ class _Builder:
         return name
 
     def _axis_bounds(self, bind: str) -> tuple[ast.expr, ast.expr]:
-        """The smallest value and one past the largest of all loops bound to an axis, as expressions in sizes."""
-        low, high = None, None
-        for loop in loops(self.part):
-            if loop.bind != bind:
-                continue
+        """The smallest value and one past the largest of all loops bound to an axis, as expressions in sizes.
+
+        A statement without such a loop runs at value 0, which is then one of them.
+        """
+        bound = [loop for loop in loops(self.part) if loop.bind == bind]
+        everywhere = {name for loop in bound for name, _ in loop.dates} == set(self.names)
+        zero = isl.PwAff.val_on_domain(self.nest.context, isl.Val(0))
+        low, high = (None, None) if everywhere else (zero, zero)
+        for loop in bound:
             for name, date in loop.dates:
                 values = date.intersect_domain(self.nest.domains[name]).as_map().range()
+                if values.is_empty():
+                    continue
                 least, most = values.dim_min(0), values.dim_max(0)
                 low = least if low is None else low.union_min(least)
                 high = most if high is None else high.union_max(most)
@@ -289,8 +297,8 @@ class _Builder:
         return binary(ast.Add(), ast.Name(axis_name(bind)), self.bounds[bind][0])
 
     def _held_inside(self, loop: Loop) -> tuple[Geometry, ...]:
-        inside = {id(x) for x in loops(loop)}
-        return tuple(g for g in self.geometry.values() if id(g.loop) in inside)
+        inside = {buffer.tensor for x in loops(loop) for buffer in x.buffers}
+        return tuple(g for tensor, g in self.geometry.items() if tensor in inside)
 
     def _allocations(self, held: tuple[Geometry, ...]) -> tuple[Allocate, ...]:
         """The buffers not yet allocated; each is allocated once per core, outside the loops that refill it."""

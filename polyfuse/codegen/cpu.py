@@ -71,9 +71,13 @@ class _Cpu(Emitter):
         if node.bind != "cores":
             return super().loop(node)
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
-        low, high = ast.unparse(node.low), ast.unparse(node.high)
-        head = f"for {node.variable}_core in prange({low}, {high}):"
-        return [head, *self._indented([f"{node.variable} = int64({node.variable}_core)", *self.lines(node.body)])]
+        low, high, core = ast.unparse(node.low), ast.unparse(node.high), f"{node.variable}_core"
+        if node.step == 1:
+            head, value = f"for {core} in prange({low}, {high}):", f"int64({core})"
+        else:  # prange takes no steps
+            head = f"for {core} in prange(-(({low} - ({high})) // {node.step})):"
+            value = f"{low} + {node.step} * int64({core})"
+        return [head, *self._indented([f"{node.variable} = {value}", *self.lines(node.body)])]
 
     def allocation(self, node: Allocate) -> str:
         if not node.shape:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
+from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest, own_loops
@@ -66,11 +67,15 @@ def promote(nest: Nest, tree: Tree, tensor: str, statement: str, at: str, memory
             f"promote: {tensor} is written inside {at} and visible to the caller ({known.role}); "
             "only what the loop alone uses, or only reads, can be promoted"
         )
-    return Promoted(nest, _hung(tree, loop, Buffer(tensor, memory)))
+    buffer = Buffer(tensor, memory)
+    return _sized(Promoted(nest, replace_node(tree, loop, replace(loop, buffers=(*loop.buffers, buffer)))), buffer)
 
 
-def _hung(tree: Tree, loop: Loop, buffer: Buffer) -> Tree:
-    return replace_node(tree, loop, replace(loop, buffers=(*loop.buffers, buffer)))
+def _sized(done: Promoted, buffer: Buffer) -> Promoted:
+    """The same, once the new buffer is known to have a constant size; InvalidSchedule if it has none."""
+    home = next(loop for loop, other in buffers_of(done.tree) if other is buffer)
+    geometry(done.nest, done.tree, home, buffer)
+    return done
 
 
 def _copied_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, memory: str) -> Promoted:
@@ -96,7 +101,8 @@ def _copied_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, memory: str) 
         order,
         frozenset((tensor.name, buffer_name)),
     )
-    return Promoted(extended, _with_copy(tree, loop, prefix, copy, footprint, Buffer(buffer_name, memory)))
+    buffer = Buffer(buffer_name, memory)
+    return _sized(Promoted(extended, _with_copy(tree, loop, prefix, copy, footprint, buffer)), buffer)
 
 
 def _footprint(nest: Nest, tensor: Tensor, loop: Loop, prefix: tuple[Loop, ...]) -> isl.Map:

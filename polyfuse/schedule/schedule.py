@@ -15,6 +15,7 @@ from typing import Literal
 
 from polyfuse.analysis.barriers import has_threads, place_barriers, unsynchronised
 from polyfuse.analysis.legality import Broken, first_broken
+from polyfuse.analysis.places import misplaced
 from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
@@ -131,6 +132,7 @@ class Schedule:
         for tree in trees:
             found = self._proof(self.nest, tree)
             if found is None:
+                _well_placed("fuse", tree)
                 return self._with("fuse", (first, second), options, self.nest, tree)
             refused = refused or found
         assert refused is not None, "fusions yields a tree or raises"
@@ -243,6 +245,7 @@ class Schedule:
         broken = self._proof(nest, tree)
         if broken is not None:
             raise IllegalSchedule(self._violation(verb, args, options, broken))
+        _well_placed(verb, tree)
         return self._with(verb, args, options, nest, tree)
 
     def _proof(self, nest: Nest, tree: Tree) -> Broken | None:
@@ -274,6 +277,12 @@ class Schedule:
             remedy=broken.remedy,
             sizes=sizes,
         )
+
+
+def _well_placed(verb: str, tree: Tree) -> None:
+    fault = misplaced(tree)
+    if fault is not None:
+        raise InvalidSchedule(f"{verb}: {fault}")
 
 
 VERBS = (

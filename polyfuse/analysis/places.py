@@ -1,0 +1,60 @@
+"""Can a tree's bindings be mapped to hardware at all? Rules on the shape of a tree, whatever its dependences.
+
+    kernel ::= block*  rest          loops over blocks come first, around everything in their kernel: blocks cannot
+                                     wait for each other
+    - no place twice on one path, and no cores beside a GPU's places
+    - no shared buffer inside a loop over threads: the block has one, and every thread would fill it anew
+    - no barrier inside a loop over threads: the others would not get there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from polyfuse.analysis.storage import BLOCKS, THREADS
+from polyfuse.ir.tree import Loop, Sequence, Tree, children
+
+
+def misplaced(tree: Tree) -> str | None:
+    """What is wrong with where a tree's loops and buffers are, as a sentence; None if nothing is."""
+    kernels = tree.children if isinstance(tree, Sequence) else (tree,)
+    return next((fault for kernel in kernels for fault in _faults(kernel, (), True)), None)
+
+
+def _faults(tree: Tree, around: tuple[Loop, ...], outermost: bool) -> Iterator[str]:
+    """`outermost` says that nothing but loops over blocks lies around the tree in its kernel."""
+    inside_threads = [x.name for x in around if x.bind in THREADS]
+    if isinstance(tree, Loop):
+        yield from _loop_faults(tree, around, outermost)
+        around = (*around, tree)
+        inside_threads += [tree.name] if tree.bind in THREADS else []
+        shared = [buffer.tensor for buffer in tree.buffers if buffer.memory == "shared"]
+        if shared and inside_threads:
+            yield (
+                f"{shared[0]} is in memory that a block shares, filled in each iteration of {tree.name}, but the threads "
+                f"of {inside_threads[0]} run these at once; promote around {inside_threads[0]}, or to local memory"
+            )
+        if tree.barrier and inside_threads:
+            yield f"a barrier at the end of {tree.name} lies inside {inside_threads[0]}, which is bound to threads"
+        outermost = outermost and tree.bind in BLOCKS
+    elif isinstance(tree, Sequence):
+        outermost = False
+        if tree.barriers and inside_threads:
+            yield f"a barrier in a sequence lies inside {inside_threads[0]}, which is bound to threads"
+    for child in children(tree):
+        yield from _faults(child, around, outermost)
+
+
+def _loop_faults(loop: Loop, around: tuple[Loop, ...], outermost: bool) -> Iterator[str]:
+    if loop.bind in (None, "vector", "unroll"):
+        return
+    for other in around:
+        if other.bind == loop.bind:
+            yield f"loops {other.name} and {loop.name} lie one inside the other and are both bound to {loop.bind}"
+        elif other.bind is not None and "." in f"{other.bind}{loop.bind}" and "cores" in (other.bind, loop.bind):
+            yield f"loop {other.name} is bound to {other.bind} and {loop.name} to {loop.bind}; they do not mix"
+    if loop.bind in BLOCKS and not outermost:
+        yield (
+            f"loop {loop.name} is bound to {loop.bind}, so it must be around everything in its kernel but other loops "
+            "over blocks; distribute or interchange first"
+        )

@@ -1,0 +1,98 @@
+"""Running finished schedules: emitted CPU source as plain Python, by numba, and CUDA source on a stand-in."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from polyfuse.codegen.build import kernels
+from polyfuse.codegen.cpu import cpu_kernel
+from polyfuse.codegen.looptree import Block, For, Guard, Node
+from polyfuse.codegen.program import program
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Loop, Sequence, Tree, children, with_children
+from polyfuse.runtime.cpu import CpuProgram
+from polyfuse.runtime.emulated import EmulatedProgram
+from polyfuse.runtime.memory import plan_memory, shape_of
+
+Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
+
+
+def memory(nest: Nest, extended: Nest, tree: Tree, inputs: Mapping[str, Array], sizes: dict[str, int]) -> Arrays:
+    """An array for every tensor outside kernels: inputs copied, temporaries in one arena, the rest NaN."""
+    found = {name: np.array(array) for name, array in inputs.items()}
+    for tensor in nest.with_role("output"):
+        found[tensor.name] = np.full(shape_of(tensor, sizes), np.nan)
+    plan = plan_memory(nest, extended, tree, sizes)
+    arena = np.full(plan.size // 8 + 1, np.nan)
+    for name, (start, stop) in plan.spans.items():
+        found[name] = arena[start // 8 : stop // 8].reshape(shape_of(extended.tensor(name), sizes))
+    return found
+
+
+def plain_names(seed: int) -> dict[str, Any]:
+    """What emitted CPU source imports, in plain Python: prange in a random order, fresh memory full of NaN."""
+    rng = random.Random(seed)
+
+    def shuffled(*bounds: int) -> list[int]:
+        order = list(range(*bounds))
+        rng.shuffle(order)
+        return order
+
+    def full_of_nan(shape: tuple[int, ...], dtype: type) -> Array:
+        return np.full(shape, np.nan, dtype)
+
+    numpy = SimpleNamespace(empty=full_of_nan, float64=np.float64, float32=np.float32)
+    return {"math": math, "np": numpy, "prange": shuffled, "int64": int, "float64": float, "float32": np.float32}
+
+
+def unordered(node: Node) -> Node:
+    """The loop tree with vector loops run as loops over cores are: in any order."""
+    match node:
+        case Block(parts):
+            return Block(tuple(unordered(part) for part in parts))
+        case Guard(condition, body):
+            return Guard(condition, unordered(body))
+        case For():
+            bind = "cores" if node.bind == "vector" else node.bind
+            return replace(node, bind=bind, body=unordered(node.body))
+    return node
+
+
+def run_plain(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int], seed: int) -> str:
+    """Run the emitted CPU source as plain Python, cores and vector lanes in random order; the source."""
+    every = []
+    for kernel in kernels(nest, tree):
+        code = cpu_kernel(replace(kernel, body=unordered(kernel.body)))
+        space = plain_names(seed)
+        exec(code.source, space)
+        function: Callable[..., None] = space[code.name]
+        tensors = [tensor.name for tensor in kernel.arrays.values()]
+        function(*(arrays[name] for name in tensors), *(sizes[name] for name in kernel.sizes))
+        every.append(code.source)
+    return "\n".join(every)
+
+
+def run_numba(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int]) -> None:
+    """Compile and run on the CPU."""
+    CpuProgram(program(nest, tree, "cpu")).run(arrays, sizes)
+
+
+def run_lockstep(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int]) -> None:
+    """Run the CUDA source on the lock-step stand-in, which also finds races and wrong barriers."""
+    EmulatedProgram(program(nest, tree, "cuda"), "lockstep").run(arrays, sizes)
+
+
+def without_gpu(tree: Tree) -> Tree:
+    """The tree with its GPU bindings and barriers taken off: the same order, sequential."""
+    tree = with_children(tree, tuple(without_gpu(child) for child in children(tree)))
+    if isinstance(tree, Loop):
+        return replace(tree, bind=None if tree.bind and "." in tree.bind else tree.bind, barrier=False)
+    return replace(tree, barriers=()) if isinstance(tree, Sequence) else tree

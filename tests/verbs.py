@@ -1,0 +1,133 @@
+"""Random verbs for a schedule, with arguments drawn from what the schedule has."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from polyfuse.ir.tree import Loop, Sequence, loops_around, statements, walk
+from polyfuse.schedule import Schedule
+
+AXES = ("block.x", "block.y", "thread.x", "thread.y")
+
+
+class Call(NamedTuple):
+    """A verb and its arguments."""
+
+    verb: str
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+    def on(self, schedule: Schedule) -> Schedule:
+        """The schedule after this verb."""
+        done: Schedule = getattr(schedule, self.verb)(*self.args, **self.options)
+        return done
+
+
+SIZES = st.integers(1, 4)
+COMMON = ("tile", "split", "interchange", "reorder", "skew", "shift", "reverse", "fuse", "fuse", "fuse", "distribute")
+VERBS = {
+    "cpu": (*COMMON, "bind", "bind", "unroll", "vectorize", "promote", "promote"),
+    "cuda": (*COMMON, "bind", "bind", "bind", "bind", "bind", "unroll", "promote", "promote", "promote"),
+}
+
+
+@st.composite
+def calls(draw: st.DrawFn, schedule: Schedule, target: str) -> Call:
+    """A verb that the schedule can be asked for; whether it is legal is for the schedule to say."""
+    everything = statements(schedule.tree)
+    wanted = draw(st.sampled_from(VERBS[target]))
+    if wanted == "fuse" and len(everything) > 1:
+        return draw(fusions(schedule))
+    if wanted == "distribute":
+        return draw(distributions(schedule))
+    statement = draw(st.sampled_from(everything))
+    around = loops_around(schedule.tree, statement)
+    if not around:
+        return Call("bind", (statement,), {"i": "cores"})
+    return draw(on_loops(schedule, target, wanted, statement, around))
+
+
+@st.composite
+def on_loops(
+    draw: st.DrawFn, schedule: Schedule, target: str, wanted: str, statement: str, around: tuple[Loop, ...]
+) -> Call:
+    """A verb on the loops around one statement."""
+    names = [loop.name for loop in around]
+    free = [loop.name for loop in around if loop.bind is None] or names
+    loop = draw(st.sampled_from(free))
+    chain = draw(neighbours(names))
+    match wanted:
+        case "tile":
+            return Call("tile", (statement,), {name: draw(SIZES) for name in chain})
+        case "interchange" if len(names) > 1:
+            return Call("interchange", (statement, *draw(st.permutations(chain))[:2]), {})
+        case "reorder":
+            return Call("reorder", (statement, *draw(st.permutations(chain))), {})
+        case "skew" if len(names) > 1:
+            inner = draw(st.integers(1, len(names) - 1))
+            by = names[draw(st.integers(0, inner - 1))]
+            return Call("skew", (statement, names[inner]), {"by": by, "factor": draw(st.sampled_from([1, 1, 2, -1]))})
+        case "shift":
+            return Call("shift", (statement, loop, draw(st.sampled_from([1, 2, 3, -1, -2]))), {})
+        case "bind":
+            place = "cores" if target == "cpu" else draw(st.sampled_from(AXES))
+            return Call("bind", (statement,), {loop: place})
+        case "unroll":
+            return Call("unroll", (statement, loop), {})
+        case "reverse":
+            return Call("reverse", (statement, loop), {})
+        case "vectorize":
+            return Call("vectorize", (statement, free[-1]), {})
+        case "promote":
+            tensor = draw(st.sampled_from(schedule.nest.statement(statement).tensors))
+            memories = ["local", "register", *(["shared"] * 2 if target == "cuda" else [])]
+            memory = draw(st.sampled_from(memories))
+            at = draw(st.sampled_from(names))
+            return Call("promote", (tensor, statement), {"at": at, "memory": memory})
+    return Call("split", (statement, loop, draw(SIZES)), {})
+
+
+@st.composite
+def placements(draw: st.DrawFn, schedule: Schedule) -> list[Call]:
+    """Binds of most statements' outer loops to blocks and inner ones to threads, in an order that can succeed."""
+    found = []
+    for axis in ("block.x", "thread.x", "thread.y"):
+        for statement in statements(schedule.tree):
+            around = [loop.name for loop in loops_around(schedule.tree, statement) if loop.bind is None]
+            if around and draw(st.sampled_from([True, True, False])):
+                loop = around[0] if axis == "block.x" else draw(st.sampled_from(around))
+                found.append(Call("bind", (statement,), {loop: axis}))
+    return found
+
+
+@st.composite
+def neighbours(draw: st.DrawFn, names: list[str]) -> list[str]:
+    """Some consecutive names, two or more where there are two."""
+    length = draw(st.integers(min(2, len(names)), len(names)))
+    start = draw(st.integers(0, len(names) - length))
+    return names[start : start + length]
+
+
+@st.composite
+def fusions(draw: st.DrawFn, schedule: Schedule) -> Call:
+    """fuse two statements that do not share all their loops, at some loop of the first, shifted or not."""
+    first, second = draw(st.permutations(statements(schedule.tree)))[:2]
+    around = [loop.name for loop in loops_around(schedule.tree, first)] or ["i"]
+    at = draw(st.sampled_from(around))
+    options: dict[str, Any] = {"at": at}
+    if draw(st.sampled_from([False, False, True])):
+        options["shift"] = {draw(st.sampled_from(around[: around.index(at) + 1])): draw(st.integers(-1, 3))}
+    return Call("fuse", (first, second), options)
+
+
+@st.composite
+def distributions(draw: st.DrawFn, schedule: Schedule) -> Call:
+    """distribute a loop whose body is a sequence, if there is one."""
+    wide = [x for x in walk(schedule.tree) if isinstance(x, Loop) and isinstance(x.body, Sequence)]
+    found = wide or [x for x in walk(schedule.tree) if isinstance(x, Loop)]
+    if not found:
+        return Call("distribute", (statements(schedule.tree)[0], "i"), {})
+    loop = draw(st.sampled_from(found))
+    return Call("distribute", (statements(loop)[0], loop.name), {})
