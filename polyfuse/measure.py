@@ -1,9 +1,11 @@
 """Measuring: callables timed in turns, and the facts about a machine that a figure is worth nothing without.
 
-    A B C  A B C  A B C …      each letter: one call that is not counted, then enough calls to be timed together
+    A B C  A B C  A B C …      each letter: a pause, one call that is not counted, then enough calls, timed together
 
 In turns, so that a clock that changes or a neighbour that wakes up meets all of them alike; the median, so that one
-interruption does not decide. A ratio is only worth something between rows of one run.
+interruption does not decide. The pause is there because the threads of one library (OpenBLAS, OpenMP) go on spinning
+after its last call, on the cores that the next candidate needs. A ratio is only worth something between rows of one
+run.
 """
 
 from __future__ import annotations
@@ -41,16 +43,19 @@ def in_turns(
     candidates: Mapping[str, Callable[[], object]],
     turns: int = 25,
     seconds: float = 0.004,
+    pause: float = 0.05,
     after_turn: Callable[[int], None] | None = None,
 ) -> dict[str, Timing]:
     """Time callables in turns; each turn of each takes about `seconds`, or one call where a call takes longer.
 
-    Every callable runs once before the clock starts. `after_turn` gets the number of turns done, to show progress.
+    Before each there is a `pause`, in seconds. Every callable runs before the clock starts. `after_turn` gets the
+    number of turns done, to show progress.
     """
     calls = {name: _calls(candidate, seconds) for name, candidate in candidates.items()}
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(turns):
         for name, candidate in candidates.items():
+            time.sleep(pause)
             candidate()
             taken[name].append(_seconds(candidate, calls[name]))
         if after_turn is not None:

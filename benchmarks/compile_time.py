@@ -1,0 +1,79 @@
+"""How long compiling takes: the stages of an 8-layer network of width 1024, each in a fresh process.
+
+Wanted: lowering + dependences + schedule + validation at most 1 s, a whole cold compile at most 5 s.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+REPEATS = 3
+CANDIDATES: dict[str, dict[str, Any]] = {
+    "cpu": {"target": "cpu"},
+    "cpu, unfused": {"target": "cpu", "fuse": False},
+    "cuda, sm_90 (source only)": {"target": "cuda", "machine": "h200", "device": "none"},
+}
+"""Options of compile() by name."""
+
+FRESH = """
+import json, sys, time
+start = time.perf_counter()
+import polyfuse as pf
+from polyfuse import nn
+layers = [layer for n in range(8) for layer in (nn.Linear(1024, 1024, seed=n), nn.ReLU())]
+model = nn.Sequential(*layers)
+seconds = {"import": time.perf_counter() - start}
+start = time.perf_counter()
+nest = pf.lower(model, batch=64)
+seconds["lower"] = time.perf_counter() - start
+start = time.perf_counter()
+nest.dependences()
+seconds["dependences"] = time.perf_counter() - start
+net = pf.compile(nest, **json.loads(sys.argv[1]))
+seconds.update(net.report().compile_seconds)
+print(json.dumps({"seconds": seconds, "kernels": len(net.kernels), "whole": time.perf_counter() - began}))
+"""
+
+
+def measure(turns: int) -> list[dict[str, Any]]:
+    """A row for each candidate: the median seconds of each stage over fresh processes."""
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in CANDIDATES}
+    for _ in range(REPEATS):
+        for name, options in CANDIDATES.items():
+            runs[name].append(cold(options))
+    return [row(name, found) for name, found in runs.items()]
+
+
+def cold(options: dict[str, Any]) -> dict[str, Any]:
+    """One compile in a process of its own."""
+    code = f"import time\nbegan = time.perf_counter()\n{FRESH}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(options)], check=True, capture_output=True, text=True
+    )
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def row(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians, and the two sums the targets are about."""
+    stages = {stage: statistics.median(run["seconds"][stage] for run in runs) for stage in runs[0]["seconds"]}
+    analysis = sum(stages[stage] for stage in ("lower", "dependences", "schedule", "validation"))
+    whole = statistics.median(run["whole"] for run in runs)
+    print(f"8 × 1024, {name}: {runs[0]['kernels']} kernels")
+    print("  " + ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in stages.items()))
+    print(f"  lower + dependences + schedule + validation {analysis:.3f} s (wanted: 1 s)")
+    print(f"  the whole process {whole:.3f} s (wanted: 5 s)")
+    rounded = {f"{stage}_s": round(seconds, 4) for stage, seconds in stages.items()}
+    return {
+        "network": "8 x 1024, batch 64",
+        "candidate": name,
+        "kernels": runs[0]["kernels"],
+        **rounded,
+        "analysis_s": round(analysis, 4),
+        "whole_s": round(whole, 4),
+        "repeats": len(runs),
+    }
