@@ -93,6 +93,14 @@ def costly_sentence(
     )
 
 
+def marginal_sentence(producer: str, consumer: str, at: str, saved: float, least: float) -> str:
+    """Why two were not fused although the model sees a gain: it is too small to be believed."""
+    return (
+        f"{producer} and {consumer} may be fused at {at}, which hardly pays: {microseconds(saved)} would be saved, "
+        f"less than the {microseconds(least)} below which the model's answer is not worth a larger kernel."
+    )
+
+
 def refused_sentence(producer: str, consumer: str, at: str, violation: Violation) -> str:
     """Why two must not be fused."""
     return f"{producer} and {consumer} must not be fused at {at}: {violation}"

@@ -17,7 +17,17 @@ from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, statements
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
 from polyfuse.strategy.cost import Model
-from polyfuse.strategy.decisions import Decision, costly_sentence, fused_sentence, refused_sentence
+from polyfuse.strategy.decisions import (
+    Decision,
+    costly_sentence,
+    fused_sentence,
+    marginal_sentence,
+    refused_sentence,
+)
+
+WORTHWHILE = 0.05
+"""A fusion must save this share of the cheaper of the two kernels: the model is no finer than that, and a kernel of
+many layers takes numba much longer to compile than one layer that is launched many times."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +189,16 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
     saved = sum(cost.compulsory for cost in apart) - together.compulsory
     earlier = state.verdicts.get(pair)
     violation = earlier.violation if earlier else None
-    if together.total < total:
+    least = WORTHWHILE * min(cost.total for cost in apart)
+    if total - together.total > least:
         sentence = fused_sentence(*pair, at, saved, total, together.total)
         decision = Decision(*pair, True, at, saved, 1, total, together.total, violation, sentence)
         return state.with_verdict(decision, joined)
-    slower = max(apart, key=lambda cost: cost.total)
-    sentence = costly_sentence(*pair, at, slower, together, total)
+    if together.total < total:
+        sentence = marginal_sentence(*pair, at, total - together.total, least)
+    else:
+        slower = max(apart, key=lambda cost: cost.total)
+        sentence = costly_sentence(*pair, at, slower, together, total)
     return state.with_verdict(
         Decision(*pair, False, at, saved, 1, total, together.total, violation, sentence)
     )
