@@ -73,7 +73,12 @@ class _Cpu(Emitter):
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
         low, high, core = ast.unparse(node.low), ast.unparse(node.high), f"{node.variable}_core"
         if node.step == 1:
-            head, value = f"for {core} in prange({low}, {high}):", f"int64({core})"
+            # The maximum changes nothing, but tells LLVM that indices are not negative: else numba's wrap-around of
+            # negative ones keeps it from vectorizing (27 against 180 GFLOP/s, columns of a product over the cores).
+            first = node.low.value if isinstance(node.low, ast.Constant) else None
+            known = isinstance(first, int) and first >= 0
+            head = f"for {core} in prange({low}, {high}):"
+            value = f"max(int64({core}), {low})" if known else f"int64({core})"
         else:  # prange takes no steps
             head = f"for {core} in prange(-(({low} - ({high})) // {node.step})):"
             value = f"{low} + {node.step} * int64({core})"
