@@ -1,6 +1,6 @@
 """What a kernel costs on a machine, and the tiling of its band that costs least.
 
-    cost = launch + region + max(compute, memory)
+    cost = launch + region + max(compute, memory) + exposed × min(compute, memory)
     compute = operations / (peak × efficiency × utilisation)
     memory  = compulsory bytes at the level that holds the whole program's data
             + bytes that tiles read again, at the level that still holds them when they are needed again
@@ -21,9 +21,14 @@ from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.kernel import Kernel, kernel_of
 
-CPU_EFFICIENCY = 0.3
-"""What the emitted loops reach of the peak: 4 × Linear(512) + ReLU at batch 64 in one kernel ran at 92 of 262 GFLOP/s,
-widths 256 and 1024 at 68 and 60 (one Zen 5 core, numba 0.68)."""
+CPU_EFFICIENCY = 0.5
+"""What the emitted loops reach of the peak: products of width 512 at batch 64 ran at 139 of 262 GFLOP/s, of width 1024
+at 113 (one Zen 5 core, numba 0.68)."""
+
+CPU_EXPOSED = 0.5
+"""The part of the shorter of compute and memory time that a CPU core does not hide behind the longer. 4 × Linear(1024)
++ ReLU at batch 64 took 7.1 ms in one kernel, which reads the weights from L3 for every four rows (2.1 ms by the rates
+above), and 4.8 ms in four kernels, which read them from L2 (1.0 ms): one Zen 5 core, numba 0.68."""
 
 CUDA_EFFICIENCY = 0.125
 """One result a thread: a multiply-add reads two words of shared memory, of which an SM delivers 32 a cycle; it could
@@ -65,15 +70,17 @@ class KernelCost:
     compute: float
     memory: float
     overhead: float
+    exposed: float = 0.0
 
     @property
     def total(self) -> float:
         """Seconds from the call to the last result."""
-        return self.overhead + max(self.compute, self.memory)
+        longer, shorter = max(self.compute, self.memory), min(self.compute, self.memory)
+        return self.overhead + longer + self.exposed * shorter
 
     def __str__(self) -> str:
         return (
-            f"{microseconds(self.total)} = {microseconds(self.overhead)} to start + the larger of "
+            f"{microseconds(self.total)}: {microseconds(self.overhead)} to start, "
             f"{microseconds(self.compute)} for {self.flops} operations at {self.utilisation:.1%} of the machine and "
             f"{microseconds(self.memory)} for {self.compulsory} bytes once and {self.again} bytes again "
             f"({self.tiles} tiles)"
@@ -205,6 +212,7 @@ def on_cpu(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> K
         compute,
         memory,
         machine.launch_seconds + region,
+        CPU_EXPOSED,
     )
 
 
