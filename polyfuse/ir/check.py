@@ -14,7 +14,7 @@ import islpy as isl
 
 from polyfuse.errors import InvalidNest
 from polyfuse.ir.access import Access
-from polyfuse.ir.dependences import AccessRelations, in_order
+from polyfuse.ir.dependences import AccessRelations, earlier
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import statements
 from polyfuse.sets import maps_of, param_names, point_of, tuple_names
@@ -109,9 +109,8 @@ def _written_before_read(nest: Nest) -> None:
         assigns=_of_temporaries(nest, accesses.assigns),
         accumulates=_of_temporaries(nest, accesses.accumulates),
     )
-    info = isl.UnionAccessInfo.from_sink(needed.reads).set_must_source(needed.assigns)
-    found = in_order(info, nest.original_dates()).compute_flow()
-    for part in maps_of(found.get_must_no_source()):
+    writers = earlier(needed.assigns, needed.reads, nest.original_dates())
+    for part in maps_of(needed.reads.subtract(writers.reverse().apply_range(needed.assigns))):
         where = point_of(part.domain())
         if where is not None:
             reader, tensor = tuple_names(part)
