@@ -17,6 +17,9 @@ from polyfuse.errors import TargetUnavailable
 
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
+UNBOUNDED = 2**62
+"""The size of a level that holds whatever there is."""
+
 
 @dataclass(frozen=True)
 class Level:
@@ -108,16 +111,16 @@ class Machine:
 
     def __str__(self) -> str:
         unit = "cores" if self.kind == "cpu" else "SMs"
-        levels = ", ".join(f"{x.name} {_size(x.size)} {x.bandwidth / 1e9:.0f} GB/s" for x in self.levels)
+        levels = ", ".join(f"{x.name}{_size(x.size)} {x.bandwidth / 1e9:.0f} GB/s" for x in self.levels)
         peak = self.flops32 * self.units / 1e9
         return f"{self.name}: {self.units} {unit}, {peak:.0f} GFLOP/s (fp32), {levels}"
 
 
 def _size(size: int) -> str:
     for name, unit in (("GiB", GiB), ("MiB", MiB), ("KiB", KiB)):
-        if size >= unit:
-            return f"{size / unit:g} {name}"
-    return f"{size} B"
+        if unit <= size < UNBOUNDED:
+            return f" {size / unit:g} {name}"
+    return "" if size == UNBOUNDED else f" {size} B"
 
 
 # -- CPUs --------------------------------------------------------------------------------------------------------------
@@ -156,7 +159,7 @@ def cpu(
         Level("L1", caches[0], rates[0], private=True),
         Level("L2", caches[1], rates[1], private=True),
         Level("L3", caches[2], rates[2], private=True),
-        Level("DRAM", 2**62, dram, private=False),
+        Level("DRAM", UNBOUNDED, dram, private=False),
     )
     flops32 = 2 * 2 * vector_bytes / 4 * hertz
     return Machine(

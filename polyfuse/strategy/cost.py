@@ -237,10 +237,11 @@ def on_cuda(kernel: Kernel, machine: Machine, gpu: Gpu, resident: int, tiling: T
     blocks, points = math.prod(counts), math.prod(tiling.sizes)
     per_sm = math.ceil(blocks / machine.units)
     spread = blocks / (machine.units * per_sm)
+    threads = [min(points * share.inner, gpu.max_threads_per_block) for share in kernel.shares]
+    resident = min(per_sm, gpu.max_threads_per_sm // max(threads, default=1))
     compute, busy = 0.0, 0.0
-    for share in kernel.shares:
-        threads = min(points * share.inner, gpu.max_threads_per_block)
-        utilisation = spread * min(1.0, min(threads * per_sm, gpu.max_threads_per_sm) / BUSY_THREADS)
+    for share, working in zip(kernel.shares, threads, strict=True):
+        utilisation = spread * min(1.0, working * resident / BUSY_THREADS)
         compute += share.flops / (
             machine.peak(kernel.itemsize, machine.units) * CUDA_EFFICIENCY * utilisation
         )

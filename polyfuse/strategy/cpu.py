@@ -109,7 +109,7 @@ def _contracted(schedule: Schedule, tensor: str, users: tuple[str, ...], machine
     """The temporary in a buffer of the innermost loop that holds all its uses, if that fits into L2."""
     around = common_loops(schedule, users)
     for loop in reversed(around):
-        size = buffer_bytes(schedule, loop, tensor)
+        size = buffer_bytes(schedule, loop, tensor, "local")
         if size is None or size > machine.levels[1].size // 2:
             return schedule
         done = promoted(schedule, tensor, users[0], loop.name, "local")

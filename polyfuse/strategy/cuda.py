@@ -155,7 +155,7 @@ def _temporaries(schedule: Schedule, kernel: Kernel, room: int) -> tuple[Schedul
         if around and _one_each(schedule, users, tensor, around[-1]):
             done = promoted(schedule, tensor, users[0], around[-1].name, "register")
         if done is None and in_block:
-            size = buffer_bytes(schedule, in_block[-1], tensor)
+            size = buffer_bytes(schedule, in_block[-1], tensor, "shared")
             if size is not None and size <= room:
                 done = promoted(schedule, tensor, users[0], in_block[-1].name, "shared")
                 room -= size if done is not None else 0
@@ -192,7 +192,7 @@ def _operands(schedule: Schedule, kernel: Kernel, name: str, step: str, room: in
         loop = next(x for x in schedule.loops(name) if x.name == step)
         if access.tensor in written or not shared:
             continue
-        size = buffer_bytes(schedule, loop, access.tensor)
+        size = buffer_bytes(schedule, loop, access.tensor, "shared")
         done = promoted(schedule, access.tensor, name, step, "shared") if size and size <= room else None
         if size is not None and done is not None:
             schedule, room = _copied_by_threads(done, bound), room - size

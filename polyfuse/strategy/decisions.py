@@ -59,7 +59,8 @@ class Plan:
         return sum(group.cost.total for group in self.groups)
 
     def __str__(self) -> str:
-        lines = [f"{len(self.groups)} kernels, {microseconds(self.seconds)} expected on {self.machine.name}"]
+        kernels = "1 kernel" if len(self.groups) == 1 else f"{len(self.groups)} kernels"
+        lines = [f"{kernels}, {microseconds(self.seconds)} expected on {self.machine.name}"]
         lines += [f"  {group}" for group in self.groups]
         return "\n".join([*lines, *(f"- {decision}" for decision in self.decisions)])
 

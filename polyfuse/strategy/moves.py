@@ -192,10 +192,10 @@ def promoted(schedule: Schedule, tensor: str, statement: str, at: str, memory: s
         return None
 
 
-def buffer_bytes(schedule: Schedule, loop: Loop, tensor: str) -> int | None:
-    """The size of the buffer a promotion of the tensor at the loop would need; None if it is not constant."""
+def buffer_bytes(schedule: Schedule, loop: Loop, tensor: str, memory: str) -> int | None:
+    """The size of the buffer that promoting the tensor at the loop would need; None if it is not constant."""
     try:
-        shape = geometry(schedule.nest, schedule.tree, loop, Buffer(tensor, "local")).shape
+        shape = geometry(schedule.nest, schedule.tree, loop, Buffer(tensor, memory)).shape
     except InvalidSchedule:
         return None
     return prod(shape) * schedule.nest.tensor(tensor).itemsize

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from math import prod
 from types import SimpleNamespace
 
 import pytest
 
+from polyfuse import nn
 from polyfuse.analysis.barriers import place_barriers, unsynchronised
+from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.ir import Nest
-from polyfuse.ir.tree import loops
+from polyfuse.ir.tree import Loop, loops
 from polyfuse.machine import Machine
-from polyfuse.schedule import Schedule
+from polyfuse.schedule import Schedule, binding
 from polyfuse.schedule.dump import tree_text
 from polyfuse.strategy import Plan, plan_for, schedule_costs
 from polyfuse.strategy.fusion import parts_of
@@ -103,14 +106,23 @@ def test_cuda_plans_keep_to_the_limits_of_a_block(name: str) -> None:
         assert threads <= 1024
 
 
-def extent(nest: Nest, loop: object) -> int:
-    from polyfuse.ir.tree import Loop
-    from polyfuse.schedule.binding import extent as values
-
-    assert isinstance(loop, Loop)
-    found = values(nest, loop)
+def extent(nest: Nest, loop: Loop) -> int:
+    found = binding.extent(nest, loop)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize("name", [*NESTS, "wide softmax"])
+def test_cuda_plans_fit_into_static_shared_memory(name: str) -> None:
+    nest = nn.lower(nn.Softmax(), batch=4096, features=(1024,)) if name == "wide softmax" else NESTS[name]
+    schedule = plan_for(nest, CUDA).schedule
+    for part in parts_of(schedule):
+        size = 0
+        for loop, buffer in buffers_of(part):
+            if buffer.memory == "shared":
+                shape = geometry(schedule.nest, schedule.tree, loop, buffer).shape
+                size += prod(shape) * schedule.nest.tensor(buffer.tensor).itemsize
+        assert size <= 48 * 1024
 
 
 def test_a_tiled_product_keeps_its_sum_in_a_register_and_its_operands_in_shared_memory() -> None:
