@@ -79,7 +79,7 @@ def param_names(set_: isl.Set) -> tuple[str, ...]:
 
 
 def point_of(set_: isl.Set) -> tuple[dict[str, int], tuple[int, ...]] | None:
-    """One point of a set, the smallest in its first basic set, as (sizes, coordinates); None if it is empty.
+    """One point of a set, the smallest if it is bounded, as (sizes, coordinates); None if it is empty.
 
     >>> point_of(isl.Set("[N] -> { S[i, j] : 2 <= i < N and j = i + 1 }"))
     ({'N': 3}, (2, 3))
@@ -87,7 +87,11 @@ def point_of(set_: isl.Set) -> tuple[dict[str, int], tuple[int, ...]] | None:
     if set_.is_empty():
         return None
     fixed = set_.intersect_params(isl.Set.from_point(set_.params().sample_point())) if set_.dim(PARAM) else set_
-    point = fixed.lexmin().sample_point() if fixed.is_bounded() else fixed.sample_point()
+    if fixed.is_bounded():
+        # dimension by dimension: isl_set_lexmin (islpy 2026.2.2) fails on some sets with divs
+        for d in range(fixed.dim(SET)):
+            fixed = fixed.fix_val(SET, d, fixed.dim_min_val(d))
+    point = fixed.sample_point()
     sizes = {n: int(point.get_coordinate_val(PARAM, d).to_python()) for d, n in enumerate(param_names(set_))}
     values = tuple(int(point.get_coordinate_val(SET, d).to_python()) for d in range(set_.dim(SET)))
     return sizes, values

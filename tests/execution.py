@@ -25,7 +25,9 @@ Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 
 
-def memory(nest: Nest, extended: Nest, tree: Tree, inputs: Mapping[str, Array], sizes: dict[str, int]) -> Arrays:
+def memory(
+    nest: Nest, extended: Nest, tree: Tree, inputs: Mapping[str, Array], sizes: dict[str, int]
+) -> Arrays:
     """An array for every tensor outside kernels: inputs copied, temporaries in one arena, the rest NaN."""
     found = {name: np.array(array) for name, array in inputs.items()}
     for tensor in nest.with_role("output"):
@@ -50,7 +52,14 @@ def plain_names(seed: int) -> dict[str, Any]:
         return np.full(shape, np.nan, dtype)
 
     numpy = SimpleNamespace(empty=full_of_nan, float64=np.float64, float32=np.float32)
-    return {"math": math, "np": numpy, "prange": shuffled, "int64": int, "float64": float, "float32": np.float32}
+    return {
+        "math": math,
+        "np": numpy,
+        "prange": shuffled,
+        "int64": int,
+        "float64": float,
+        "float32": np.float32,
+    }
 
 
 def unordered(node: Node) -> Node:

@@ -75,7 +75,9 @@ def depends(found: Witness) -> bool:
         case "output":
             return found.ordered and source.write == sink.write
         case "reduction":
-            return source.statement is sink.statement and adds and found.ordered and source.write == sink.write
+            return (
+                source.statement is sink.statement and adds and found.ordered and source.write == sink.write
+            )
         case "reuse":
             return sink.write[0] in source.statement.tensors
     return False

@@ -26,7 +26,19 @@ class Call(NamedTuple):
 
 
 SIZES = st.integers(1, 4)
-COMMON = ("tile", "split", "interchange", "reorder", "skew", "shift", "reverse", "fuse", "fuse", "fuse", "distribute")
+COMMON = (
+    "tile",
+    "split",
+    "interchange",
+    "reorder",
+    "skew",
+    "shift",
+    "reverse",
+    "fuse",
+    "fuse",
+    "fuse",
+    "distribute",
+)
 VERBS = {
     "cpu": (*COMMON, "bind", "bind", "unroll", "vectorize", "promote", "promote"),
     "cuda": (*COMMON, "bind", "bind", "bind", "bind", "bind", "unroll", "promote", "promote", "promote"),
@@ -68,7 +80,9 @@ def on_loops(
         case "skew" if len(names) > 1:
             inner = draw(st.integers(1, len(names) - 1))
             by = names[draw(st.integers(0, inner - 1))]
-            return Call("skew", (statement, names[inner]), {"by": by, "factor": draw(st.sampled_from([1, 1, 2, -1]))})
+            return Call(
+                "skew", (statement, names[inner]), {"by": by, "factor": draw(st.sampled_from([1, 1, 2, -1]))}
+            )
         case "shift":
             return Call("shift", (statement, loop, draw(st.sampled_from([1, 2, 3, -1, -2]))), {})
         case "bind":

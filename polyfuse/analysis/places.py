@@ -2,6 +2,7 @@
 
     kernel ::= block*  rest          loops over blocks come first, around everything in their kernel: blocks cannot
                                      wait for each other
+
     - no place twice on one path, and no cores beside a GPU's places
     - no shared buffer inside a loop over threads: the block has one, and every thread would fill it anew
     - no barrier inside a loop over threads: the others would not get there
@@ -31,8 +32,8 @@ def _faults(tree: Tree, around: tuple[Loop, ...], outermost: bool) -> Iterator[s
         shared = [buffer.tensor for buffer in tree.buffers if buffer.memory == "shared"]
         if shared and inside_threads:
             yield (
-                f"{shared[0]} is in memory that a block shares, filled in each iteration of {tree.name}, but the threads "
-                f"of {inside_threads[0]} run these at once; promote around {inside_threads[0]}, or to local memory"
+                f"{shared[0]} is in memory that a block shares, refilled in each iteration of {tree.name}, but threads "
+                f"of {inside_threads[0]} run them at once; promote around {inside_threads[0]}, or to local memory"
             )
         if tree.barrier and inside_threads:
             yield f"a barrier at the end of {tree.name} lies inside {inside_threads[0]}, which is bound to threads"

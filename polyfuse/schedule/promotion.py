@@ -34,7 +34,7 @@ from polyfuse.ir.tree import (
     walk,
 )
 from polyfuse.schedule.chains import fresh, loop_named
-from polyfuse.sets import OUT, SET, dimension, expression_text
+from polyfuse.sets import IN, OUT, SET, dim_names, dimension, expression_text
 
 MEMORIES = ("local", "register", "shared")
 """Where `promote` may put a buffer: of a core or thread, of a thread, of a block."""
@@ -138,7 +138,12 @@ def _named_dims(domain: isl.Set, names: list[str], rank: int) -> isl.Set:
 
 def _copy_statement(domain: isl.Set, tensor: Tensor, buffer: str, outer: int) -> Statement:
     """load[p.., e..]: buffer[p.., e..] = tensor[e..]."""
-    identity = isl.Map.identity(domain.get_space().map_from_set())
+    # only the instance's dimensions are named: a map that names a dimension twice cannot be pickled
+    space = domain.get_space()
+    identity = isl.Map.identity(space.params().add_dims(SET, domain.dim(SET)).map_from_set())
+    identity = identity.set_tuple_name(IN, domain.get_tuple_name())
+    for d, name in enumerate(dim_names(domain)):
+        identity = identity.set_dim_name(IN, d, name)
     write = identity.set_tuple_name(OUT, buffer)
     source = identity.project_out(OUT, 0, outer).set_tuple_name(OUT, tensor.name)
     reads = (Access(tensor.name, source),)

@@ -1,0 +1,208 @@
+"""Each verb: the tree it makes, as golden text; what it refuses, with two instances; what it does not understand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.ir.tree import Leaf, Loop, sequence
+from polyfuse.schedule import Schedule
+from polyfuse.sets import dimension
+from tests.programs import pair, product, sweep
+
+Golden = Callable[[str, str], None]
+
+
+def fused() -> Schedule:
+    return Schedule(pair()).fuse("S", "R", at="j")
+
+
+def chained(*steps: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Callable[[], Schedule]:
+    def build() -> Schedule:
+        s = Schedule(pair())
+        for verb, args, options in steps:
+            s = getattr(s, verb)(*args, **options)
+        return s
+
+    return build
+
+
+FUSED = ("fuse", ("S", "R"), {"at": "j"})
+SHARED_I = ("fuse", ("S", "R"), {"at": "i"})
+START = chained()
+
+TAKEN: list[tuple[str, Callable[[], Schedule], tuple[Any, ...], dict[str, Any]]] = [
+    ("tile", START, ("S",), {"i": 2, "j": 2}),
+    ("split", START, ("S", "j", 3), {}),
+    ("interchange", START, ("S", "i", "j"), {}),
+    ("reorder", chained(("split", ("S", "j", 2), {})), ("S", "j", "j_in", "i"), {}),
+    ("skew", lambda: Schedule(sweep()), ("S", "i"), {"by": "t", "factor": 2}),
+    ("shift", chained(FUSED), ("R", "j", 1), {}),
+    ("reverse", chained(FUSED), ("S", "j"), {}),
+    ("fuse", START, ("S", "R"), {"at": "i"}),
+    ("fuse_shifted", START, ("S", "R"), {"at": "j", "shift": {"j": 2}}),
+    ("fuse_by_dependence", lambda: Schedule(product()).tile("mac", i=4, j=4), ("mac", "act"), {"at": "j"}),
+    ("distribute", chained(SHARED_I), ("R", "i"), {}),
+    ("bind", chained(FUSED), ("S",), {"i": "block.x", "j": "thread.x"}),
+    ("unroll", START, ("S", "j"), {}),
+    ("vectorize", START, ("S", "j"), {}),
+    ("promote", chained(FUSED), ("t", "S"), {"at": "j", "memory": "register"}),
+    ("promote_copied", START, ("A", "S"), {"at": "i", "memory": "local"}),
+]
+
+
+@pytest.mark.parametrize(("case", "before", "args", "options"), TAKEN, ids=[t[0] for t in TAKEN])
+def test_golden(
+    golden: Golden, case: str, before: Callable[[], Schedule], args: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    start = before()
+    verb = case.split("_")[0]
+    done = getattr(start, verb)(*args, **options)
+    text = f"{start}\n\n    ->  {done.steps[-1]}\n\n{done}"
+    golden(f"schedule/{case}.txt", text)
+    assert start.tree == before().tree, "a verb changes nothing but its result"
+
+
+REFUSED: list[tuple[str, Callable[[], Schedule], tuple[Any, ...], dict[str, Any], str]] = [
+    ("tile", lambda: Schedule(sweep()), ("S",), {"t": 2, "i": 2}, "flow"),
+    ("interchange", lambda: Schedule(sweep()), ("S", "t", "i"), {}, "flow"),
+    ("reorder", lambda: Schedule(sweep()), ("S", "i", "t"), {}, "flow"),
+    ("shift", chained(FUSED), ("S", "j", 1), {}, "flow"),
+    ("reverse", lambda: Schedule(sweep()), ("S", "t"), {}, "flow"),
+    ("fuse", START, ("S", "R"), {"at": "j", "shift": {"j": -1}}, "flow"),
+    ("distribute", lambda: Schedule(backwards()), ("S", "i"), {}, "flow"),
+    ("bind", lambda: Schedule(product()), ("mac",), {"k": "cores"}, "reduction"),
+    ("vectorize", lambda: Schedule(scan()), ("S", "i"), {}, "flow"),
+    ("promote", START, ("t", "S"), {"at": "i"}, "flow"),
+]  # fmt: skip
+
+
+def backwards() -> Nest:
+    """for i: { S[i] reads what R[i - 1] wrote; R[i] }: the two cannot be taken apart."""
+    return nest_of("{ S[i] : 0 <= i < 4 }", "Q[i] = P[i]", "{ R[i] : 0 <= i < 4 }", "P[i + 1] = Q[i]")
+
+
+def scan() -> Nest:
+    return nest_of("{ S[i] : 0 <= i < 4 }", "P[i + 1] = P[i]")
+
+
+def nest_of(*parts: str) -> Nest:
+    """Statements sharing one loop i over vectors P and Q of five."""
+    every = [statement(domain, body) for domain, body in zip(parts[::2], parts[1::2], strict=True)]
+    dates = tuple((s.name, dimension(s.domain, 0)) for s in every)
+    order = Loop("i", dates, sequence(tuple(Leaf(s.name) for s in every)))
+    return Nest.of([Tensor(n, (5,), "float64", "inout") for n in "PQ"], every, order)
+
+
+@pytest.mark.parametrize(("verb", "before", "args", "options", "kind"), REFUSED, ids=[r[0] for r in REFUSED])
+def test_refusal(
+    golden: Golden,
+    verb: str,
+    before: Callable[[], Schedule],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    kind: str,
+) -> None:
+    start = before()
+    with pytest.raises(IllegalSchedule) as caught:
+        getattr(start, verb)(*args, **options)
+    violation = caught.value.violation
+    assert start.why_not(verb, *args, **options) == violation
+    assert violation.kind == kind
+    assert violation.statements == (violation.source.statement, violation.sink.statement)
+    golden(f"schedule/refused_{verb}.txt", str(caught.value))
+
+
+def test_threads_that_no_barrier_keeps_in_order_are_refused() -> None:
+    s = Schedule(pair()).fuse("S", "R", at="i").bind("S", i="thread.y")
+    s = s.reverse("R", "j").bind("S", j="thread.x").bind("R", j="thread.x")
+    with pytest.raises(IllegalSchedule, match="no barrier lies between") as caught:
+        s.synchronised()
+    assert caught.value.violation.statements == ("S", "R")
+    assert s.why_not("synchronised") == caught.value.violation
+
+
+def test_why_not_is_none_for_what_is_legal() -> None:
+    s = Schedule(pair())
+    assert s.why_not("fuse", "S", "R", at="j") is None
+    with pytest.raises(InvalidSchedule, match="no verb 'fuze'"):
+        s.why_not("fuze", "S", "R", at="j")
+
+
+INVALID: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    ("tile", ("Z",), {"i": 2}, "no statement 'Z'; there are S, R"),
+    ("tile", ("S",), {"k": 2}, "no loop 'k' around S; there are i, j"),
+    ("tile", ("S",), {"i": 0}, "a tile size is a positive integer, not 0"),
+    ("tile", ("S",), {"i": 2.5}, "a tile size is a positive integer, not 2.5"),
+    ("tile", ("S",), {"i": True}, "a tile size is a positive integer, not True"),
+    ("tile", ("S",), {}, "name at least one loop"),
+    ("split", ("S", "i", -1), {}, "a tile size is a positive integer, not -1"),
+    ("interchange", ("S", "i", "i"), {}, "'i' is named twice"),
+    ("reorder", ("S", "i", "j", "j"), {}, "name each of them once"),
+    ("skew", ("S", "i"), {"by": "j"}, "j is not outside i"),
+    ("skew", ("S", "j"), {"by": "i", "factor": 0.5}, "expected an integer, not 0.5"),
+    ("shift", ("S", "j", "far"), {}, "expected an integer, not 'far'"),
+    ("reverse", ("S", "k"), {}, "no loop 'k'"),
+    ("fuse", ("S", "S"), {"at": "i"}, "'S' is named twice"),
+    ("fuse", ("S", "Z"), {"at": "i"}, "no statement 'Z'"),
+    ("fuse", ("S", "R"), {"at": "k"}, "no loop 'k' to share around S"),
+    ("fuse", ("S", "R"), {"at": "i", "shift": {"j": 1}}, "shift names j"),
+    ("distribute", ("S", "i"), {}, "there is nothing to take apart"),
+    ("bind", ("S",), {"i": "moon"}, "'moon' is no place"),
+    ("bind", (), {"i": "cores"}, "2 loops are named 'i'"),
+    ("bind", ("S",), {"i": "cores", "j": "thread.x"}, "do not mix"),
+    ("bind", ("S",), {"i": "thread.x", "j": "thread.x"}, "already bound to thread.x"),
+    ("bind", ("S",), {"j": "block.x"}, "must be outermost"),
+    ("unroll", ("S", "k"), {}, "no loop 'k'"),
+    ("vectorize", ("S", "i"), {}, "make i innermost first"),
+    ("promote", ("t", "S"), {"at": "i", "memory": "disk"}, "no memory 'disk'"),
+    ("promote", ("O", "S"), {"at": "i"}, "nothing inside i around S touches O"),
+    ("promote", ("O", "R"), {"at": "i"}, "visible to the caller"),
+]
+
+
+@pytest.mark.parametrize(("verb", "args", "options", "message"), INVALID)
+def test_invalid(verb: str, args: tuple[Any, ...], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidSchedule) as caught:
+        getattr(Schedule(pair()), verb)(*args, **options)
+    assert message in str(caught.value)
+
+
+def test_invalid_on_loops_already_placed() -> None:
+    s = fused().bind("S", i="block.x")
+    for wrong, message in (
+        (lambda: s.split("S", "i", 2), "cut it first, then bind"),
+        (lambda: s.bind("S", i="block.y"), "already bound to block.x"),
+        (lambda: s.unroll("S", "i"), "already bound to block.x"),
+        (lambda: s.interchange("S", "i", "j"), "must be around everything in its kernel"),
+        (
+            lambda: s.bind("S", j="thread.x").promote("A", "S", at="j", memory="shared"),
+            "memory that a block shares",
+        ),
+        (lambda: s.promote("t", "S", at="j").promote("t", "S", at="j"), "promoted already"),
+        (lambda: s.promote("t", "S", at="i").distribute("S", "j").distribute("S", "i"), "distribute first"),
+    ):
+        with pytest.raises(InvalidSchedule, match=message):
+            wrong()
+
+
+def test_a_path_has_each_axis_once_whatever_fuse_brings_together() -> None:
+    s = Schedule(pair()).bind("S", i="thread.x").bind("R", j="thread.x")
+    with pytest.raises(InvalidSchedule, match="are both bound to thread"):
+        s.fuse("S", "R", at="i")
+
+
+def test_buffers_of_symbolic_size_are_refused() -> None:
+    with pytest.raises(InvalidSchedule, match="no fixed size"):
+        Schedule(pair("N")).fuse("S", "R", at="i").promote("t", "S", at="i")
+
+
+def test_loops_of_many_values_are_not_unrolled() -> None:
+    with pytest.raises(InvalidSchedule, match="has 65 values"):
+        Schedule(pair(65)).unroll("S", "i")
+    with pytest.raises(InvalidSchedule, match="no constant number of values"):
+        Schedule(pair("N")).unroll("S", "i")
