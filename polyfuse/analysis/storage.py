@@ -20,7 +20,18 @@ from polyfuse.analysis.legality import Broken
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Buffer, Loop, Tree, children, date_map, loops, loops_around, path_to, statements
+from polyfuse.ir.tree import (
+    Buffer,
+    Loop,
+    Sequence,
+    Tree,
+    children,
+    date_map,
+    loops,
+    loops_around,
+    path_to,
+    statements,
+)
 from polyfuse.sets import OUT
 
 THREADS = ("thread.x", "thread.y", "thread.z")
@@ -54,8 +65,11 @@ def unsafe_buffer(nest: Nest, tree: Tree, proven: Tree | None = None) -> Broken 
 
     `proven` is a tree whose buffers are known to be safe: those that stand in `tree` as they do there are skipped.
     """
-    known = {standing for _, _, standing in _standings(proven)} if proven is not None else set()
-    for loop, buffer, standing in _standings(tree):
+    before = {id(part): part for part in _parts(proven)}
+    now = {id(part): part for part in _parts(tree)}
+    known = {found[2] for key, part in before.items() if key not in now for found in _standings(part)}
+    changed = [found for key, part in now.items() if key not in before for found in _standings(part)]
+    for loop, buffer, standing in changed:
         if standing in known:
             continue
         for pair in nest.flow_through(buffer.tensor):
@@ -63,6 +77,13 @@ def unsafe_buffer(nest: Nest, tree: Tree, proven: Tree | None = None) -> Broken 
             if lost is not None:
                 return lost
     return None
+
+
+def _parts(tree: Tree | None) -> tuple[Tree, ...]:
+    """The kernels of a tree."""
+    if tree is None:
+        return ()
+    return tree.children if isinstance(tree, Sequence) else (tree,)
 
 
 Standing = tuple[Buffer, tuple[str, ...], tuple[tuple[int, str | None], ...]]

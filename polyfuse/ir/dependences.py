@@ -20,7 +20,7 @@ import islpy as isl
 
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
-from polyfuse.sets import maps_of, tuple_names
+from polyfuse.sets import maps_of, tuple_names, union_map
 
 
 @dataclass(frozen=True)
@@ -131,20 +131,12 @@ def merged(
     `targets` says which tensor each statement writes. A statement writes one, so a pair passes through its source's
     target (flow, output, reduction) or its sink's (anti).
     """
-
-    def kept(relation: isl.UnionMap, end: int) -> isl.UnionMap:
-        union = isl.UnionMap("{ }")
-        for pair in maps_of(relation):
-            if targets[tuple_names(pair)[end]] not in touched:
-                union = union.union(isl.UnionMap.from_map(pair))
-        return union
-
-    return Dependences(
-        flow=kept(old.flow, 0).union(fresh.flow),
-        anti=kept(old.anti, 1).union(fresh.anti),
-        output=kept(old.output, 0).union(fresh.output),
-        reduction=kept(old.reduction, 0).union(fresh.reduction),
-    )
+    untouched = [p for p in old.pairs if targets[p.sink if p.kind == "anti" else p.source] not in touched]
+    pairs = tuple(p for kind, _ in old.kinds() for p in (*untouched, *fresh.pairs) if p.kind == kind)
+    unions = {kind: union_map(p.map for p in pairs if p.kind == kind) for kind, _ in old.kinds()}
+    result = Dependences(**unions)
+    result.__dict__["pairs"] = pairs
+    return result
 
 
 def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:

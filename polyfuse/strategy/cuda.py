@@ -204,11 +204,12 @@ def _copied_by_threads(schedule: Schedule, bound: list[Loop]) -> Schedule:
     copy = next(s.name for s in reversed(_newest(schedule)))
     limits = {loop.bind: constant_extent(schedule, loop) or 1 for loop in bound}
     own = [loop for loop in schedule.loops(copy) if [n for n, _ in loop.dates] == [copy]]
+    places: dict[str, str] = {}
     for place, loop in zip(THREADS[:2], reversed(own), strict=False):
         if place in limits:
             schedule, across = _at_most(schedule, copy, loop, limits[place])
-            schedule = schedule.bind(copy, **{across: place})
-    return schedule
+            places[across] = place
+    return schedule.bind(copy, **places) if places else schedule
 
 
 def _newest(schedule: Schedule) -> list[Statement]:
