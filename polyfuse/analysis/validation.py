@@ -1,14 +1,15 @@
 """Translation validation: is a finished schedule still the program it came from?
 
 It trusts nothing of how the schedule was made. From the finished tree alone it asks isl:
-  cover      every instance of every statement runs exactly once
-  copies     the statements that `promote` added only move values: taking them out gives the source's accesses back
-  places     blocks, threads, cores and shared memory are where hardware can have them
-  order      every dependence of the source keeps its order, and no two parallel instances depend on each other
-  storage    the dataflow, computed anew for the new order with every access in the buffer cell it really uses, is the
-             source's dataflow: nothing live is overwritten
-  barriers   threads of a block that depend on each other meet in between
-  arena      temporaries that share memory are never needed by one kernel, or across one
+
+    cover      every instance of every statement runs exactly once
+    copies     the statements that `promote` added only move values: taking them out gives the source's accesses back
+    places     blocks, threads, cores and shared memory are where hardware can have them
+    order      every dependence of the source keeps its order, and no two parallel instances depend on each other
+    storage    the dataflow, computed anew for the new order with every access in the buffer cell it really uses, is the
+               source's dataflow: nothing live is overwritten
+    barriers   threads of a block that depend on each other meet in between
+    arena      temporaries that share memory are never needed by one kernel, or across one
 
 A failure is a bug of the compiler (or a schedule broken by hand) and raises ValidationFailure with a witness.
 """
@@ -32,7 +33,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import AccessRelations, flow_and_reduction
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import Tree, date_map, dates, loops_around, restrict, statements
+from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, dates, loops_around, restrict, statements
 from polyfuse.sets import OUT, first_pair, maps_of, tuple_names, union_map
 
 
@@ -175,8 +176,9 @@ def _through_copies(
 def _storage(nest: Nest, tree: Tree) -> None:
     proven: set[str] = set()
     for loop, buffer in buffers_of(tree):
-        g = geometry(nest, tree, loop, buffer)
         touching = tuple(s for s in nest.statements if buffer.tensor in s.tensors)
+        _all_inside(nest, loop, buffer, touching)
+        g = geometry(nest, tree, loop, buffer)
         # dates among these statements alone are the same order with fewer dimensions
         here = restrict(tree, frozenset(s.name for s in touching))
         assert here is not None, "a buffer's tensor is touched"
@@ -195,6 +197,19 @@ def _storage(nest: Nest, tree: Tree) -> None:
         now, _ = flow_and_reduction(cells, order)
         for kind, pairs in (("lose", before.subtract(now)), ("invent", now.subtract(before))):
             _same_flow(buffer.tensor, kind, pairs)
+
+
+def _all_inside(nest: Nest, loop: Loop, buffer: Buffer, touching: tuple[Statement, ...]) -> None:
+    """What touches a tensor kept in a buffer lies inside the buffer's loop."""
+    inside = set(statements(loop))
+    for pair in nest.flow_through(buffer.tensor):
+        if not {pair.source, pair.sink} <= inside:
+            _same_flow(buffer.tensor, "lose", isl.UnionMap.from_map(pair.map))
+    outside = [s.name for s in touching if s.name not in inside]
+    if outside:
+        raise ValidationFailure(
+            f"validation of storage failed: {outside[0]} touches {buffer.tensor} outside {loop.name}, where its buffer is"
+        )
 
 
 def _unnamed(names: list[str], relations: tuple[isl.UnionMap, ...]) -> str:

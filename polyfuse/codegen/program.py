@@ -54,9 +54,11 @@ class Launch:
         return tuple(value(e, sizes) for e in self.grid), tuple(value(e, sizes) for e in self.block)
 
     def __str__(self) -> str:
-        grid = " × ".join(ast.unparse(e) for e in self.grid)
-        block = " × ".join(ast.unparse(e) for e in self.block)
-        return f"{self.name}({', '.join(self.tensors)})  grid {grid}, block {block}  runs {', '.join(self.statements)}"
+        where = ""
+        if not isinstance(self.code.signature, str):  # on a GPU
+            grid, block = (" × ".join(map(ast.unparse, extents)) for extents in (self.grid, self.block))
+            where = f"  grid {grid}, block {block}"
+        return f"{self.name}({', '.join(self.tensors)}){where}  runs {', '.join(self.statements)}"
 
 
 @dataclass(frozen=True)
