@@ -208,7 +208,7 @@ def _all_inside(nest: Nest, loop: Loop, buffer: Buffer, touching: tuple[Statemen
     outside = [s.name for s in touching if s.name not in inside]
     if outside:
         raise ValidationFailure(
-            f"validation of storage failed: {outside[0]} touches {buffer.tensor} outside {loop.name}, where its buffer is"
+            f"validation of storage failed: {outside[0]} touches {buffer.tensor} outside its loop {loop.name}"
         )
 
 
