@@ -40,6 +40,7 @@ def measure(turns: int) -> list[dict[str, Any]]:
                     "median_us": round(1e6 * time.median, 3),
                     "low_us": round(1e6 * time.low, 3),
                     "high_us": round(1e6 * time.high, 3),
+                    "best_us": round(1e6 * time.best, 3),
                     "ratio_to_polyfuse": round(ratio, 3),
                     "turns": time.turns,
                     "calls_per_turn": time.calls,

@@ -27,16 +27,20 @@ PACKAGES = ("polyfuse", "numpy", "numba", "islpy", "sympy", "numba-cuda", "cuda-
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call: the median turn and the quartiles around it. `calls` were timed together in each turn."""
+    """Seconds per call: the median turn, the quartiles around it, the best turn.
+
+    `calls` were timed together in each turn. A best far below the low quartile says that others used the machine.
+    """
 
     median: float
     low: float
     high: float
+    best: float
     turns: int
     calls: int
 
     def __str__(self) -> str:
-        return f"{duration(self.median)} ({duration(self.low)} – {duration(self.high)})"
+        return f"{duration(self.median)} ({duration(self.low)} – {duration(self.high)}), best {duration(self.best)}"
 
 
 def in_turns(
@@ -78,7 +82,7 @@ def _seconds(candidate: Callable[[], object], calls: int) -> float:
 
 def _timing(values: list[float], calls: int) -> Timing:
     low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
-    return Timing(median, low, high, len(values), calls)
+    return Timing(median, low, high, min(values), len(values), calls)
 
 
 def duration(seconds: float) -> str:
@@ -101,7 +105,7 @@ def environment() -> dict[str, object]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu_name(),
         "cpus": usable_cpus(),
-        "load_average": [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+        "load": load(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": versions(),
@@ -124,6 +128,11 @@ def usable_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def load() -> float | None:
+    """How many processes wanted a CPU over the last minute; None where the system does not say."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def versions() -> dict[str, str]:

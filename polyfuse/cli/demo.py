@@ -22,6 +22,9 @@ from polyfuse.runtime.executable import Executable
 
 T = TypeVar("T")
 
+BUSY = 0.5
+"""A load from which on the times of a run say as much about its neighbours."""
+
 
 class WrongResult(PolyfuseError):
     """A kernel's result is not NumPy's: a bug of the compiler."""
@@ -55,9 +58,7 @@ NETWORKS = (Network(4, 512, 64), Network(8, 64, 1))
 def run_demo(terminal: Terminal, turns: int) -> None:
     """Both networks on the CPU, then on a GPU if there is one. Raises WrongResult if a result is not NumPy's."""
     about = measure.environment()
-    terminal.text(
-        f"{about['date']}  {about['cpu']}, {about['cpus']} CPUs usable, load {about['load_average']}"
-    )
+    terminal.text(f"{about['date']}  {about['cpu']}, {about['cpus']} CPUs usable, load {about['load']}")
     terminal.text(
         f"python {about['python']}, " + ", ".join(f"{n} {v}" for n, v in measure.versions().items())
     )
@@ -66,8 +67,24 @@ def run_demo(terminal: Terminal, turns: int) -> None:
     for target in targets:
         for network in NETWORKS:
             summary += show(terminal, network, target, turns)
-    terminal.title("times, medians (quartiles) of calls in turns")
-    terminal.table(("network", "target", "candidate", "time per call", "compared with polyfuse"), summary)
+    terminal.title("times per call, in turns")
+    columns = (
+        "network",
+        "target",
+        "candidate",
+        "median",
+        "quartiles",
+        "best",
+        "median compared with polyfuse",
+    )
+    terminal.table(columns, summary)
+    if isinstance(load := about["load"], float) and load > BUSY:
+        terminal.text(
+            f"the load was {load} before the demo began: others used this machine, and medians of kernels"
+        )
+        terminal.text(
+            "that wait for all their threads suffer most from that; the best turns are closer to a quiet machine"
+        )
     if "cuda" not in targets:
         terminal.text(
             "no GPU can be used here: `polyfuse info` says why, `polyfuse gpu-check --device lockstep` needs none"
@@ -108,13 +125,16 @@ def show(
     )
     kernels = {"polyfuse": f", {len(net.kernels)} kernels", "unfused": f", {len(unfused.kernels)} kernels"}
     short = f"{network.layers} × {network.width}, batch {network.batch}"
+    ours = times["polyfuse"].median
     return [
         (
             short,
             target,
             name + kernels.get(name, ""),
-            str(time),
-            compared(time.median, times["polyfuse"].median),
+            measure.duration(time.median),
+            f"{measure.duration(time.low)} – {measure.duration(time.high)}",
+            measure.duration(time.best),
+            compared(time.median, ours),
         )
         for name, time in times.items()
     ]

@@ -1,0 +1,63 @@
+"""Timing in turns, and what a results file says of its machine."""
+
+from __future__ import annotations
+
+import pytest
+
+import polyfuse as pf
+from polyfuse import measure
+
+
+def test_candidates_run_in_turns_and_are_counted() -> None:
+    order: list[str] = []
+    done: list[int] = []
+    times = pf.measure.in_turns(
+        {"a": lambda: order.append("a"), "b": lambda: order.append("b")},
+        turns=3,
+        seconds=0.0,
+        pause=0.0,
+        after_turn=done.append,
+    )
+    # a warm-up and three calls to find how many fit into a turn; then in each turn one uncounted and one counted
+    assert "".join(order) == "aaaa" + "bbbb" + 3 * ("aa" + "bb")
+    assert done == [1, 2, 3]
+    assert list(times) == ["a", "b"]
+    assert times["a"].turns == 3
+    assert times["a"].calls == 1
+    assert 0 < times["a"].best <= times["a"].low <= times["a"].median <= times["a"].high
+
+
+def test_the_uncounted_call_of_a_turn_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    # four calls before the turns; then pairs of an uncounted and a counted one
+    costs = iter([1.0] * 4 + [50.0, 1.0, 50.0, 2.0, 50.0, 30.0])
+
+    def call() -> None:
+        nonlocal now
+        now += next(costs)
+
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(measure.time, "sleep", lambda seconds: None)
+    time = measure.in_turns({"call": call}, turns=3)["call"]
+    assert (time.best, time.median) == (1.0, 2.0)
+
+
+def test_one_turn_is_its_own_quartile() -> None:
+    time = measure.in_turns({"a": lambda: None}, turns=1, pause=0.0)["a"]
+    assert time.low == time.median == time.high == time.best
+
+
+def test_the_environment_says_what_figures_depend_on() -> None:
+    about = measure.environment()
+    assert about["versions"]["polyfuse"] == pf.__version__  # type: ignore[index]
+    assert about["cpus"] >= 1  # type: ignore[operator]
+    assert str(about["cpu"])
+    assert {"date", "load", "system", "python", "commit"} <= about.keys()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(2.5, "2.5 s"), (0.0199, "19.9 ms"), (1e-6, "1 µs"), (3.2e-8, "32 ns"), (0.0, "0 ns")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert measure.duration(seconds) == text
