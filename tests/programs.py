@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polyfuse import lower, nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import Tree, replace_node
 from polyfuse.schedule import Schedule
@@ -73,3 +74,32 @@ def with_node(tree: Tree, old: Tree, new: Tree) -> Tree:
     changed = replace_node(tree, old, new)
     assert changed is not tree, "the node is not in the tree"
     return changed
+
+
+def triangle(size: int = 6) -> Nest:
+    """y = L x for a lower triangular L, without its upper half being touched."""
+    tensors = [
+        Tensor("L", (size, size), "float64", "input"),
+        Tensor("x", (size,), "float64", "input"),
+        Tensor("y", (size,), "float64", "output"),
+    ]
+    every = [
+        statement(f"{{ zero[i] : 0 <= i < {size} }}", "y[i] = 0"),
+        statement(f"{{ mac[i, j] : 0 <= i < {size} and 0 <= j <= i }}", "y[i] += L[i, j] * x[j]"),
+    ]
+    return Nest.of(tensors, every, name="triangle")
+
+
+def softmax(rows: int = 6, columns: int = 10) -> Nest:
+    """A stable softmax of each row."""
+    return lower(nn.softmax(nn.input("x", (rows, columns), "float64")))
+
+
+def softmax_by_rows(rows: int = 6, columns: int = 10) -> Schedule:
+    """All of a row's statements in one loop over rows, its maximum and sum in registers."""
+    s = Schedule(softmax(rows, columns))
+    first, *others = [x.name for x in s.nest.statements]
+    for name in others:
+        s = s.fuse(first, name, at="i")
+    s = s.promote("m0", first, at="i", memory="register")
+    return s.promote("s0", first, at="i", memory="register").promote("e0", first, at="i", memory="local")

@@ -1,11 +1,11 @@
 """Can a tree's bindings be mapped to hardware at all? Rules on the shape of a tree, whatever its dependences.
 
-    kernel ::= block*  rest          loops over blocks come first, around everything in their kernel: blocks cannot
-                                     wait for each other
+kernel ::= block*  rest          loops over blocks come first, around everything in their kernel: blocks cannot
+                                 wait for each other
 
-    - no place twice on one path, and no cores beside a GPU's places
-    - no shared buffer inside a loop over threads: the block has one, and every thread would fill it anew
-    - no barrier inside a loop over threads: the others would not get there
+- no place twice on one path, and no cores beside a GPU's places
+- no shared buffer inside a loop over threads: the block has one, and every thread would fill it anew
+- no barrier inside a loop over threads: the others would not get there
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ def _loop_faults(loop: Loop, around: tuple[Loop, ...], outermost: bool) -> Itera
     for other in around:
         if other.bind == loop.bind:
             yield f"loops {other.name} and {loop.name} lie one inside the other and are both bound to {loop.bind}"
-        elif other.bind is not None and "." in f"{other.bind}{loop.bind}" and "cores" in (other.bind, loop.bind):
+        elif (
+            other.bind is not None
+            and "." in f"{other.bind}{loop.bind}"
+            and "cores" in (other.bind, loop.bind)
+        ):
             yield f"loop {other.name} is bound to {other.bind} and {loop.name} to {loop.bind}; they do not mix"
     if loop.bind in BLOCKS and not outermost:
         yield (

@@ -48,8 +48,14 @@ def _explicit(tree: Tree, around: tuple[Loop, ...], domains: Domains, found: dic
 
 def _leaf(node: Tree, around: tuple[Loop, ...], domains: Domains, found: dict[str, isl.Set]) -> Leaf:
     """A new barrier under the loops `around`, for all that run in `node`."""
-    runs = (date_map(domains[name], [loop.date(name) for loop in around]).range() for name in statements(node))
-    name = next(f"barrier{n}" for n in range(len(found), len(found) + len(domains) + 1) if f"barrier{n}" not in domains)
+    runs = (
+        date_map(domains[name], [loop.date(name) for loop in around]).range() for name in statements(node)
+    )
+    name = next(
+        f"barrier{n}"
+        for n in range(len(found), len(found) + len(domains) + 1)
+        if f"barrier{n}" not in domains
+    )
     domain = reduce(isl.Set.union, runs).coalesce()
     assert domain.dim(SET) == len(around), "one dimension for each loop"
     found[name] = domain.set_tuple_name(name)

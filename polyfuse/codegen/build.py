@@ -14,10 +14,22 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from polyfuse.analysis.storage import BLOCKS, THREADS, Geometry, buffers_of, geometry
+from polyfuse.analysis.storage import BLOCKS, THREADS, buffers_of, geometry
 from polyfuse.codegen.barriers import with_barrier_statements
 from polyfuse.codegen.index import binary, is_number, plus, to_python
-from polyfuse.codegen.looptree import Allocate, Axis, Barrier, Element, For, Guard, Kernel, Node, Store, block
+from polyfuse.codegen.looptree import (
+    Allocate,
+    Axis,
+    Barrier,
+    Block,
+    Element,
+    For,
+    Guard,
+    Kernel,
+    Node,
+    Store,
+    block,
+)
 from polyfuse.codegen.naming import Namer, base
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
@@ -81,7 +93,6 @@ class _Builder:
         self.barriers: Mapping[str, isl.Set] = {}
         self.leaves: dict[str, _Leaf] = {}
         self.loops: dict[str, Loop] = {}
-        self.allocated: set[str] = set()
 
     def kernel(self) -> Kernel:
         """Generate the loops and read them back as a loop tree."""
@@ -92,7 +103,8 @@ class _Builder:
         generated = build.node_from_schedule(schedule)
         del keep_alive
         body = self._node(generated, _Here({}))
-        body = block((*self._allocations(tuple(self.geometry.values())), body))
+        per_core = {b.tensor for x in loops(self.part) if x.bind == "cores" for _, b in buffers_of(x)}
+        body = block((*self._allocations(set(self.geometry) - per_core), body))
         return Kernel(
             name="_".join(dict.fromkeys(base(name) for name in self.names)),
             statements=self.names,
@@ -168,8 +180,10 @@ class _Builder:
         name, inner = node.mark_get_id().get_name(), node.mark_get_node()
         loop = self.loops[name]
         body = self._node(inner, replace(here, loop=loop))
-        # isl leaves out a loop of one value; what lives inside it is allocated here then
-        return block((*self._allocations(self._held_inside(loop)), body)) if loop.bind == "cores" else body
+        if loop.bind != "cores":
+            return body
+        # every core has its own buffers; isl leaves out a loop of one value, and may make several loops of one
+        return per_core(body, self._allocations({b.tensor for _, b in buffers_of(loop)}))
 
     def _if(self, node: isl.AstNode, here: _Here) -> Node:
         condition = to_python(node.if_get_cond(), here.names)
@@ -190,8 +204,6 @@ class _Builder:
         )
         body = self._node(node.for_get_body(), inner)
         bind = loop.bind if loop is not None else None
-        if loop is not None and bind == "cores":
-            body = block((*self._allocations(self._held_inside(loop)), body))
         step = int(node.for_get_inc().get_val().to_python())
         return For(variable, low, high, step, bind, body)
 
@@ -296,23 +308,50 @@ class _Builder:
     def _axis_value(self, bind: str) -> ast.expr:
         return binary(ast.Add(), ast.Name(axis_name(bind)), self.bounds[bind][0])
 
-    def _held_inside(self, loop: Loop) -> tuple[Geometry, ...]:
-        inside = {buffer.tensor for x in loops(loop) for buffer in x.buffers}
-        return tuple(g for tensor, g in self.geometry.items() if tensor in inside)
-
-    def _allocations(self, held: tuple[Geometry, ...]) -> tuple[Allocate, ...]:
-        """The buffers not yet allocated; each is allocated once per core, outside the loops that refill it."""
+    def _allocations(self, tensors: set[str]) -> tuple[Allocate, ...]:
+        """The allocations of these tensors' buffers, outside the loops that refill them."""
         found = []
-        for g in held:
-            tensor = self.nest.tensor(g.buffer.tensor)
-            if tensor.name in self.allocated:
+        for name, g in self.geometry.items():
+            if name not in tensors:
                 continue
-            self.allocated.add(tensor.name)
             shape = tuple(extent for extent in g.shape if extent != 1)
             if not shape and g.buffer.memory == "shared":
                 shape = (1,)  # a scalar variable would be each thread's own
-            found.append(Allocate(self.namer(tensor.name), shape, tensor.dtype, g.buffer.memory))
+            found.append(Allocate(self.namer(name), shape, self.nest.tensor(name).dtype, g.buffer.memory))
         return tuple(found)
+
+
+def per_core(node: Node, allocations: tuple[Allocate, ...]) -> Node:
+    """The node with buffers allocated inside each of its loops over cores, and before what lies outside of them."""
+    if not allocations:
+        return node
+    if isinstance(node, For) and node.bind == "cores":
+        return replace(node, body=block((*allocations, node.body)))
+    if isinstance(node, Guard) and _over_cores(node):
+        return replace(node, body=per_core(node.body, allocations))
+    if not (isinstance(node, Block) and _over_cores(node)):
+        return block((*allocations, node))
+    parts: list[Node] = []
+    allocated = False
+    for part in node.parts:
+        if _over_cores(part):
+            parts.append(per_core(part, allocations))
+            allocated = False
+            continue
+        parts += [part] if allocated else [*allocations, part]
+        allocated = True
+    return Block(tuple(parts))
+
+
+def _over_cores(node: Node) -> bool:
+    match node:
+        case Block(parts):
+            return any(_over_cores(part) for part in parts)
+        case For():
+            return node.bind == "cores"
+        case Guard():
+            return _over_cores(node.body)
+    return False
 
 
 def same(a: ast.expr, b: ast.expr) -> bool:
