@@ -149,6 +149,15 @@ def test_without_a_gpu_the_error_names_what_is_missing(monkeypatch: pytest.Monke
         gpu_check.run_check(Terminal(), "gpu", None, None, None)
 
 
+def test_without_the_extra_the_error_is_the_commands_and_not_a_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*args: Any) -> None:
+        raise TargetUnavailable("compiling for CUDA needs cuda: pip install polyfuse[cuda]")
+
+    monkeypatch.setattr(gpu_check, "build_kernels", absent)
+    with pytest.raises(TargetUnavailable, match=r"pip install polyfuse\[cuda\]"):
+        gpu_check.run_check(Terminal(), "lockstep", None, "softmax", 1)
+
+
 def test_a_name_that_no_case_has() -> None:
     with pytest.raises(BadArgument, match="no case has 'conv' in its name; there are linear"):
         gpu_check.run_check(Terminal(), "lockstep", None, "conv", None)
