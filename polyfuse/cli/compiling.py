@@ -34,7 +34,7 @@ def compiled(
 
 def show_kernels(terminal: Terminal, net: Executable) -> None:
     """The launches, the source, the report."""
-    terminal.heading(f"{len(net.kernels)} kernels")
+    terminal.heading(f"{len(net.kernels)} kernel{'s' if len(net.kernels) != 1 else ''}")
     for launch in net.kernels:
         terminal.text(str(launch))
     terminal.heading("source")

@@ -123,7 +123,7 @@ def show(
     times = race(
         terminal, {"polyfuse": lambda: net(x), "unfused": lambda: unfused(x), "NumPy": reference}, turns
     )
-    kernels = {"polyfuse": f", {len(net.kernels)} kernels", "unfused": f", {len(unfused.kernels)} kernels"}
+    kernels = {"polyfuse": counted(net), "unfused": counted(unfused)}
     short = f"{network.layers} × {network.width}, batch {network.batch}"
     ours = times["polyfuse"].median
     return [
@@ -138,6 +138,11 @@ def show(
         )
         for name, time in times.items()
     ]
+
+
+def counted(net: Executable) -> str:
+    """What stands behind a candidate's name."""
+    return f", {len(net.kernels)} kernel{'s' if len(net.kernels) != 1 else ''}"
 
 
 def timed(terminal: Terminal, what: str, work: Callable[[], T]) -> T:

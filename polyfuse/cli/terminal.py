@@ -40,7 +40,8 @@ class Terminal:
     def code(self, source: str) -> None:
         """Python source; coloured in a terminal."""
         if self.out.is_terminal:
-            self.out.print(Syntax(source, "python", background_color="default"))
+            coloured = Syntax("", "python", theme="ansi_dark").highlight(source)
+            self.out.print(coloured, soft_wrap=True)
         else:
             self.text(source)
 

@@ -133,7 +133,8 @@ class Executable:
 
     def explain(self) -> str:
         """Each fusion taken and each refused, with the reason; then what validation checked."""
-        lines = [f"{len(self.kernels)} kernels on {self.compiled.machine.name}"]
+        count = len(self.kernels)
+        lines = [f"{count} kernel{'s' if count != 1 else ''} on {self.compiled.machine.name}"]
         lines += [f"  {launch}" for launch in self.kernels]
         if self.compiled.plan is None:
             lines.append("the schedule was given by hand; no fusion was searched for")
