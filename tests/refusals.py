@@ -14,7 +14,7 @@ from polyfuse.analysis.storage import PRIVATE, THREADS
 from polyfuse.errors import IllegalSchedule
 from polyfuse.interpret.affine import Points, values
 from polyfuse.ir import Nest
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops_around, path_to, statements
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, loops_around, path_to, statements
 from polyfuse.ir.violation import Instance, Violation
 from polyfuse.schedule import Schedule
 from tests.enumeration import Step, steps
@@ -129,25 +129,21 @@ def thread(tree: Tree, instance: Instance, sizes: Mapping[str, int]) -> tuple[in
 
 
 def loses(tree: Tree, violation: Violation) -> bool:
-    """Whether a buffer's life ends between the two, or each of them has a buffer of its own."""
-    source, sink = violation.source, violation.sink
-    around = loops_around(tree, source.statement)
-    for depth, loop in enumerate(around):
+    """Whether a buffer's life does not span the two, or each of them has a buffer of its own."""
+    sizes, ends = violation.sizes, (violation.source, violation.sink)
+    for loop in loops(tree):
         for buffer in loop.buffers:
             if f"{buffer.tensor} is kept" not in violation.why:
                 continue
-            if sink.statement not in statements(loop):
+            if not {x.statement for x in ends} <= set(statements(loop)):
                 return True
-            prefix = around[: depth + 1]
-            if any(date(x, source, violation.sizes) != date(x, sink, violation.sizes) for x in prefix):
+            around = loops_around(tree, ends[0].statement)
+            prefix = around[: next(p for p, x in enumerate(around) if x is loop) + 1]
+            if any(date(x, ends[0], sizes) != date(x, ends[1], sizes) for x in prefix):
                 return True
             if buffer.memory in PRIVATE:
-                return thread(tree, source, violation.sizes) != thread(tree, sink, violation.sizes)
-    return any(
-        f"{b.tensor} is kept" in violation.why and source.statement not in statements(loop)
-        for loop in loops_around(tree, sink.statement)
-        for b in loop.buffers
-    )
+                return thread(tree, ends[0], sizes) != thread(tree, ends[1], sizes)
+    return False
 
 
 Dates = tuple[float, ...]

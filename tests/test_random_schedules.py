@@ -36,7 +36,13 @@ def tally() -> Iterator[Counter[str]]:
     """The counts of this run, written down when it is a nightly one."""
     counts: Counter[str] = Counter()
     yield counts
+    counts["accepted verbs"] = sum(n for name, n in counts.items() if name.startswith("accepted: "))
+    counts["refusals checked"] = sum(n for name, n in counts.items() if name.startswith("refused: "))
     print("\n" + json.dumps(dict(sorted(counts.items())), indent=1))
+    if counts["cases"] >= 200:
+        assert counts["accepted verbs"] > counts["cases"], "hardly a verb was accepted"
+        assert min(counts[f"accepted: {verb}"] for verb in ("fuse", "bind", "promote", "tile")) > 0
+        assert counts["schedules with barriers"] > 0
     if settings.get_current_profile_name() == "nightly":
         RESULTS.parent.mkdir(parents=True, exist_ok=True)
         RESULTS.write_text(json.dumps(dict(sorted(counts.items())), indent=1) + "\n", encoding="utf-8")

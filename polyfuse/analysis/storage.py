@@ -72,7 +72,10 @@ def unsafe_buffer(nest: Nest, tree: Tree, proven: Tree | None = None) -> Broken 
     for loop, buffer, standing in changed:
         if standing in known:
             continue
-        for pair in nest.flow_through(buffer.tensor):
+        inside = set(statements(loop))
+        # a pair with an end inside shows best what is lost
+        pairs = sorted(nest.flow_through(buffer.tensor), key=lambda p: inside.isdisjoint((p.source, p.sink)))
+        for pair in pairs:
             lost = _lost(tree, loop, buffer, pair)
             if lost is not None:
                 return lost
