@@ -24,6 +24,8 @@ _HOME = {
     "InvalidSchedule": "polyfuse.errors",
     "Machine": "polyfuse.machine",
     "Nest": "polyfuse.ir",
+    "NoSource": "polyfuse.errors",
+    "NotAffine": "polyfuse.errors",
     "PolyfuseError": "polyfuse.errors",
     "Schedule": "polyfuse.schedule",
     "Statement": "polyfuse.ir",
@@ -34,6 +36,7 @@ _HOME = {
     "compile": "polyfuse.compiler",
     "interpret": "polyfuse.interpret",
     "lower": "polyfuse.nn",
+    "nest": "polyfuse.frontend",
     "statement": "polyfuse.ir",
 }
 _SUBMODULES = {"measure", "nn"}
@@ -50,9 +53,12 @@ if TYPE_CHECKING:
     from polyfuse.errors import IllegalSchedule as IllegalSchedule
     from polyfuse.errors import InvalidNest as InvalidNest
     from polyfuse.errors import InvalidSchedule as InvalidSchedule
+    from polyfuse.errors import NoSource as NoSource
+    from polyfuse.errors import NotAffine as NotAffine
     from polyfuse.errors import PolyfuseError as PolyfuseError
     from polyfuse.errors import TargetUnavailable as TargetUnavailable
     from polyfuse.errors import ValidationFailure as ValidationFailure
+    from polyfuse.frontend import nest as nest
     from polyfuse.interpret import interpret as interpret
     from polyfuse.ir import Access as Access
     from polyfuse.ir import Nest as Nest

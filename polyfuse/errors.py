@@ -46,6 +46,24 @@ class TargetUnavailable(PolyfuseError):
     """A target was asked for that this machine or this installation does not have."""
 
 
+class NotAffine(PolyfuseError):
+    """A Python function is no affine program: where (file, line and column, counted from 1), and what is allowed."""
+
+    def __init__(self, why: str, file: str, line: int, column: int, text: str, allowed: str) -> None:
+        number = f"{line:6d}"
+        caret = " " * (len(number) + column - 1) + "   ^"
+        super().__init__(f"{file}:{line}:{column}: {why}\n{number} | {text}\n{caret}\nallowed here: {allowed}")
+        self.why, self.file, self.line, self.column = why, file, line, column
+        self.text, self.allowed = text, allowed
+
+    def __reduce__(self) -> tuple[type[NotAffine], tuple[str, str, int, int, str, str]]:
+        return type(self), (self.why, self.file, self.line, self.column, self.text, self.allowed)
+
+
+class NoSource(PolyfuseError):
+    """A Python function has no source text that could be read."""
+
+
 class BudgetExceeded(PolyfuseError):
     """isl needed more operations than it was given."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.interpret.affine import Points, contains, values
 from polyfuse.ir import Nest, Tensor
+from polyfuse.ir.sizes import solved
 
 Array = np.ndarray[Any, Any]
 
@@ -45,15 +46,16 @@ def _array(tensor: Tensor, value: Any) -> Array:
 
 
 def solve_sizes(nest: Nest, arrays: Mapping[str, Array], given: Mapping[str, int]) -> dict[str, int]:
-    """The symbolic sizes: those given, and those that stand alone as a size in the shape of an array.
+    """The symbolic sizes: those given, integer inputs of that name, and what the shapes of the arrays say.
 
     BadArgument if one is unknown, or two disagree, or the context does not allow them.
     """
     sizes = dict(given)
-    for name, array in arrays.items():
-        for wanted, actual in zip(nest.tensor(name).shape, array.shape, strict=True):
-            if isinstance(wanted, str) and wanted.isidentifier():
-                sizes.setdefault(wanted, actual)
+    for tensor in nest.inputs:
+        if tensor.rank == 0 and tensor.name in nest.params:
+            sizes.setdefault(tensor.name, int(arrays[tensor.name][()]))
+    pairs = [(s, n) for t in nest.inputs for s, n in zip(t.shape, arrays[t.name].shape, strict=True)]
+    sizes = solved(pairs, sizes)
     missing = [name for name in nest.params if name not in sizes]
     if missing:
         raise BadArgument(

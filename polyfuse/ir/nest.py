@@ -24,6 +24,7 @@ from polyfuse.ir.dependences import (
     merged,
     through,
 )
+from polyfuse.ir.sizes import with_sizes
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import statement_text
@@ -163,6 +164,10 @@ class Nest:
     def with_constants(self, values: Mapping[str, np.ndarray[Any, Any]]) -> Nest:
         """The same nest with other values for some constants."""
         return replace(self, constants={**self.constants, **values})
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> Nest:
+        """The same program for fixed sizes; BadArgument for unknown sizes and values the context does not allow."""
+        return with_sizes(self, sizes)
 
     def __getstate__(self) -> dict[str, Any]:
         """Derived values are computed again where they are needed."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.sizes import solved
 from polyfuse.ir.tensor import Tensor
 from polyfuse.runtime.memory import shape_of
 from polyfuse.sets import fix_params
@@ -135,18 +136,31 @@ def check_shape(tensor: Tensor, shape: tuple[int, ...], sizes: Mapping[str, int]
 
 
 def solve_sizes(nest: Nest, arrays: Mapping[str, Shaped]) -> dict[str, int]:
-    """The symbolic sizes, read off the first dimension that is just that size; the context must allow them."""
-    sizes: dict[str, int] = {}
+    """The symbolic sizes: integer inputs of that name, else read off the arrays' shapes; the context must allow them."""
+    sizes = given_sizes(nest, arrays)
     for tensor in nest.inputs:
         for size, extent in zip(tensor.shape, arrays[tensor.name].shape, strict=True):
             if isinstance(size, str) and size.isidentifier():
                 sizes.setdefault(size, extent)
     unknown = [name for name in nest.params if name not in sizes]
     if unknown:
-        raise BadArgument(f"the size {', '.join(unknown)} is no input's dimension by itself and cannot be read off")
+        pairs = ((s, n) for t in nest.inputs for s, n in zip(t.shape, arrays[t.name].shape, strict=True))
+        sizes = solved(pairs, sizes)
+        unknown = [name for name in unknown if name not in sizes]
+    if unknown:
+        raise BadArgument(f"the size {', '.join(unknown)} cannot be read off the shapes of the inputs")
     if sizes and fix_params(nest.context, sizes).is_empty():
         raise BadArgument(f"sizes {sizes} are outside what the nest allows: {nest.context}")
     return sizes
+
+
+def given_sizes(nest: Nest, arrays: Mapping[str, Shaped]) -> dict[str, int]:
+    """The sizes that are integer inputs of their own."""
+    params = nest.params
+    if not params:
+        return {}
+    scalars = ((t.name, arrays[t.name]) for t in nest.inputs if t.rank == 0 and t.name in params)
+    return {name: int(array[()]) for name, array in scalars if isinstance(array, np.ndarray)}
 
 
 def check_out(tensor: Tensor, array: Any, sizes: Mapping[str, int]) -> Array:

@@ -8,6 +8,7 @@ from math import prod
 
 from polyfuse.analysis.liveness import LiveRange, live_ranges
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.sizes import extent
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Tree
 
@@ -30,8 +31,7 @@ class MemoryPlan:
 
 def shape_of(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The shape in numbers."""
-    known = dict(sizes)
-    return tuple(s if isinstance(s, int) else int(eval(s, {"__builtins__": {}}, known)) for s in tensor.shape)
+    return tuple(s if isinstance(s, int) else extent(s, sizes) for s in tensor.shape)
 
 
 def nbytes(tensor: Tensor, sizes: Mapping[str, int]) -> int:

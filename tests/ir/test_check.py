@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from polyfuse.errors import InvalidNest
+from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Statement, Tensor, statement
 from polyfuse.ir.tree import Leaf, sequence
 from tests.nests import nests
@@ -45,16 +46,23 @@ def test_an_access_of_the_wrong_rank() -> None:
         Nest.of([X, Y], [s("S", "y[i] = x[i, 0]")])
 
 
-def test_a_temporary_assigned_twice() -> None:
-    with pytest.raises(
-        InvalidNest, match=r"a temporary element is assigned twice: by \w+ and \w+, e\.g\. .*S0"
-    ):
-        Nest.of([T, Y], [s("S0", "t[i] = 1.0"), s("S1", "t[i] = 2.0", "3 <= i < 5"), s("S2", "y[i] = t[i]")])
-
-
-def test_a_temporary_assigned_twice_by_one_statement() -> None:
-    with pytest.raises(InvalidNest, match="assigned twice: by S0 and S0"):
-        Nest.of([T], [s("S0", "t[0] = 1.0")])
+def test_a_temporary_is_a_variable_it_may_be_assigned_again() -> None:
+    nest = Nest.of(
+        [X, T, Y],
+        [
+            s("S0", "t[i] = x[i]"),
+            s("S1", "y[i] = t[i]"),
+            s("S2", "t[i] = 2.0 * x[i]", "3 <= i < 5"),
+            s("S3", "y[i] += t[i]"),
+        ],
+    )
+    x = np.arange(8, dtype=np.float32)
+    expected = x + np.where((np.arange(8) >= 3) & (np.arange(8) < 5), 2 * x, x)
+    assert (interpret(nest, {"x": x})["y"] == expected).all()
+    assert {(p.kind, p.source, p.sink) for p in nest.dependences().pairs if p.sink == "S2"} == {
+        ("anti", "S1", "S2"),
+        ("output", "S0", "S2"),
+    }
 
 
 def test_an_output_may_be_assigned_twice_and_a_temporary_accumulated() -> None:

@@ -1,0 +1,147 @@
+"""One assignment as a statement, with reductions recognised.
+
+    x += e   x = x + e   x = e + x   x -= e        ->  x += e   (x += -e)
+    x *= e   x = x * e   x = e * x                 ->  x *= e
+    x = max(x, e)   x = min(e, x)                  ->  x max= e, x min= e
+
+where e never reads the element that is written, and some element is written more than once: an accumulation that
+happens once an element is an assignment, x = x + e, and hides what was there.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+import islpy as isl
+import sympy
+
+from polyfuse.frontend.body import Body
+from polyfuse.frontend.names import Names
+from polyfuse.frontend.parameters import DTYPES
+from polyfuse.frontend.scope import Place
+from polyfuse.ir import Access, DType, Statement
+from polyfuse.ir.scalar import neg
+
+TARGETS = "a variable, or one element of an array that is given"
+OPERATORS = "= += -= *= /="
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """A statement, and what decides the type of a variable it assigns.
+
+    `leaves` are the tensors whose elements are part of the value, `fractional` says that a float or a division is.
+    """
+
+    statement: Statement
+    leaves: frozenset[str]
+    fractional: bool
+    declared: DType | None
+
+
+@dataclass(frozen=True)
+class Term:
+    """`target op value`; negated: the value with its sign turned."""
+
+    op: str
+    value: ast.expr
+    negated: bool = False
+
+
+def assignment(
+    names: Names, here: Place, node: ast.Assign | ast.AugAssign | ast.AnnAssign, context: isl.Set
+) -> Assigned:
+    """The statement of an assignment. NotAffine if a subscript is not, or the value cannot be computed in a nest."""
+    target = target_of(names, node)
+    write = Body(here.affine).access(target)
+    if write is None:
+        names.source.refuse(target, f"{ast.unparse(target)} is assigned, but not given", TARGETS)
+    declared = declared_type(names, node)
+    whole = whole_value(names, node, target)
+    for term in terms(names, node, whole):
+        if not is_target(here, term, write, whole):
+            continue
+        body = Body(here.affine)
+        value = body.value(term.value)
+        if accumulates(here, write, body.reads, context):
+            made = _statement(here, write, term.op, body, neg(value) if term.negated else value)
+            return Assigned(made, frozenset(body.leaves), body.fractional, declared)
+    body = Body(here.affine)
+    value = body.value(whole)
+    made = _statement(here, write, "=", body, value)
+    return Assigned(made, frozenset(body.leaves), body.fractional, declared)
+
+
+def _statement(here: Place, write: Access, op: str, body: Body, value: sympy.Expr) -> Statement:
+    name = here.domain.get_tuple_name()
+    assert name is not None, "place() named the instances"
+    return Statement(name, here.domain, write, op, tuple(body.reads), value)
+
+
+def target_of(names: Names, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> ast.expr:
+    """What is assigned. NotAffine for several targets, tuples, attributes."""
+    if isinstance(node, ast.Assign) and len(node.targets) != 1:
+        names.source.refuse(node.targets[1], "two targets in one assignment", "one assignment each")
+    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+    if not isinstance(target, ast.Name | ast.Subscript):
+        names.source.refuse(target, f"{ast.unparse(target)} cannot be assigned in a nest", TARGETS)
+    return target
+
+
+def declared_type(names: Names, node: ast.stmt) -> DType | None:
+    """The type in `x: "f32" = …`."""
+    if not isinstance(node, ast.AnnAssign):
+        return None
+    note = node.annotation
+    if isinstance(note, ast.Constant) and note.value in DTYPES:
+        return DTYPES[str(note.value)]
+    return names.source.refuse(
+        note, f"the annotation {ast.unparse(note)}", ", ".join(f'"{d}"' for d in DTYPES)
+    )
+
+
+def whole_value(names: Names, node: ast.Assign | ast.AugAssign | ast.AnnAssign, target: ast.expr) -> ast.expr:
+    """The value that is stored: `x op= e` stores x op e."""
+    if not isinstance(node, ast.AugAssign):
+        assert node.value is not None, "an annotation alone is no assignment"
+        return node.value
+    if not isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
+        names.source.refuse(node, f"{ast.unparse(node)}: this operator", OPERATORS)
+    return ast.copy_location(ast.BinOp(target, node.op, node.value), node)
+
+
+def terms(names: Names, node: ast.stmt, whole: ast.expr) -> tuple[Term, ...]:
+    """The ways in which a value could be an accumulation, if its other operand is the target."""
+    match whole:
+        case ast.BinOp(op=ast.Add()):
+            return Term("+=", whole.right), Term("+=", whole.left)
+        case ast.BinOp(op=ast.Mult()):
+            return Term("*=", whole.right), Term("*=", whole.left)
+        case ast.BinOp(op=ast.Sub()):
+            return (Term("+=", whole.right, negated=True),)
+        case ast.Call(args=[a, b]) if names.function(whole.func) in ("max", "min"):
+            op = f"{names.function(whole.func)}="
+            return Term(op, b), Term(op, a)
+    return ()
+
+
+def is_target(here: Place, term: Term, write: Access, whole: ast.expr) -> bool:
+    """Whether the operand that a term leaves out is the element that is written."""
+    pair = whole.args if isinstance(whole, ast.Call) else [whole.left, whole.right]  # type: ignore[attr-defined]
+    other = pair[0] if pair[1] is term.value else pair[1]
+    if not isinstance(other, ast.Name | ast.Subscript):
+        return False
+    if isinstance(other, ast.Name) and here.affine.variable(other.id) is not None:
+        return False
+    access = Body(here.affine).access(other)
+    return access is not None and access.tensor == write.tensor and access.map.is_equal(write.map)
+
+
+def accumulates(here: Place, write: Access, reads: list[Access], context: isl.Set) -> bool:
+    """Whether elements are written more than once, and never read by the value that is added to them."""
+    domain = here.domain.intersect_params(context)
+    own = (access.map for access in reads if access.tensor == write.tensor)
+    if any(not element.intersect(write.map).intersect_domain(domain).is_empty() for element in own):
+        return False
+    return not write.map.intersect_domain(domain).is_injective()

@@ -1,0 +1,39 @@
+"""The element types of local variables, from what is assigned to them.
+
+Python's numbers are weak, as they are to NumPy: `s = 0.0` followed by `s += A[i]` has A's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from polyfuse.frontend.assignment import Assigned
+from polyfuse.ir import DType
+
+
+def local_types(found: Sequence[Assigned], given: Mapping[str, DType]) -> dict[str, DType]:
+    """The type of every assigned tensor that is not given, in order of first assignment."""
+    kinds: dict[str, list[Assigned]] = {}
+    for made in found:
+        if made.statement.write.tensor not in given:
+            kinds.setdefault(made.statement.write.tensor, []).append(made)
+    known: dict[str, DType] = dict(given)
+    while True:
+        found_now = {name: _joined(every, known) for name, every in kinds.items()}
+        if all(known.get(name) == dtype for name, dtype in found_now.items()):
+            return found_now
+        known.update(found_now)
+
+
+def _joined(every: Sequence[Assigned], known: Mapping[str, DType]) -> DType:
+    declared = next((made.declared for made in every if made.declared is not None), None)
+    if declared is not None:
+        return declared
+    types = {known[leaf] for made in every for leaf in made.leaves if leaf in known}
+    floats = {dtype for dtype in types if dtype.startswith("float")}
+    if floats:
+        # NumPy's rule: float32 with integers makes float64
+        return "float32" if types == {"float32"} else "float64"
+    if any(made.fractional for made in every):
+        return "float64"
+    return "int32" if types == {"int32"} else "int64"

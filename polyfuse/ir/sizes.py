@@ -1,0 +1,202 @@
+"""Symbolic sizes: read off arrays, fixed to numbers, written as the extents of tensors.
+
+    extent ::= integer | size | extent + extent | extent - extent | integer * extent | floor((extent)/integer)
+
+which is isl's notation and, with `floor` known, Python's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import islpy as isl
+import sympy
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir.access import Access
+from polyfuse.ir.scalar import substitute
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tree import Loop, Tree, children, restrict, with_children
+from polyfuse.sets import PARAM, fix_params
+
+if TYPE_CHECKING:
+    from polyfuse.ir.nest import Nest
+
+Sizes = Mapping[str, int]
+
+
+def extent(size: int | str, sizes: Sizes) -> int:
+    """A tensor's extent in numbers.
+
+    >>> extent("floor((N)/2)", {"N": 7}), extent("2 * N + 1", {"N": 3})
+    (3, 7)
+    """
+    return (
+        size
+        if isinstance(size, int)
+        else int(eval(size, {"__builtins__": {}, "floor": math.floor}, dict(sizes)))
+    )
+
+
+def solved(shapes: Iterable[tuple[int | str, int]], known: Sizes) -> dict[str, int]:
+    """The sizes that (extent as text, extent in numbers) pairs determine, beyond those known.
+
+    An extent with one unknown size, in which it is linear, says what it is; a size that no extent says is left out.
+
+    >>> solved([("M + N", 9), ("2 * N + 1", 7)], {})
+    {'N': 3, 'M': 6}
+    """
+    found = dict(known)
+    open_ = [(text, actual) for text, actual in shapes if isinstance(text, str)]
+    progress = True
+    while progress:
+        progress = False
+        for text, actual in open_:
+            unknown = [name for name in _names(text) if name not in found]
+            if len(unknown) != 1:
+                continue
+            value = _solve(text, unknown[0], actual, found)
+            if value is not None:
+                found[unknown[0]] = value
+                progress = True
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    code = compile(text, "<extent>", "eval")
+    return tuple(name for name in code.co_names if name != "floor")
+
+
+def _solve(text: str, name: str, actual: int, known: Sizes) -> int | None:
+    at = [extent(text, {**known, name: value}) for value in (0, 1, 2)]
+    slope = at[1] - at[0]
+    if slope == 0 or at[2] - at[1] != slope or "floor" in text:
+        return None
+    return (actual - at[0]) // slope
+
+
+def extent_text(value: isl.PwAff) -> int | str | None:
+    """A function of sizes alone as an extent; None if it has several pieces.
+
+    >>> extent_text(isl.PwAff("[N] -> { [] -> [(floor((2N + 1)/3) - 1)] }"))
+    'floor((2 * N + 1)/3) - 1'
+    """
+    pieces = value.get_pieces()
+    if len(pieces) != 1:
+        return None
+    text = _aff_text(pieces[0][1])
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _aff_text(aff: isl.Aff) -> str:
+    scale = aff.get_denominator_val()
+
+    def scaled(coefficient: isl.Val) -> int:
+        return int(coefficient.mul(scale).to_python())
+
+    terms = [
+        (scaled(aff.get_coefficient_val(PARAM, p)), aff.get_dim_name(PARAM, p)) for p in range(aff.dim(PARAM))
+    ]
+    for k in range(aff.dim(isl.dim_type.div)):
+        terms.append(
+            (scaled(aff.get_coefficient_val(isl.dim_type.div, k)), _aff_text(aff.get_div(k).floor()))
+        )
+    terms.append((scaled(aff.get_constant_val()), None))
+    text = _sum_text([(factor, name) for factor, name in terms if factor])
+    return text if scale.is_one() else f"floor(({text})/{scale.to_python()})"
+
+
+def _sum_text(terms: list[tuple[int, str | None]]) -> str:
+    text = ""
+    for factor, name in terms:
+        size = abs(factor)
+        part = str(size) if name is None else name if size == 1 else f"{size} * {name}"
+        sign = "-" if factor < 0 else "+" if text else ""
+        text += f" {sign} {part}" if text else f"{sign}{part}"
+    return text or "0"
+
+
+def with_sizes(nest: Nest, sizes: Sizes) -> Nest:
+    """The same program for fixed sizes: domains, accesses, dates, shapes and bodies with numbers in their place.
+
+    A size that the caller passes as an integer argument stays in the context, as the one value it may have.
+    Raises BadArgument for a size that the nest does not have, and for values its context does not allow.
+    """
+    unknown = [name for name in sizes if name not in nest.params]
+    if unknown:
+        raise BadArgument(
+            f"the nest {nest.name} has no size {', '.join(unknown)}; it has {', '.join(nest.params) or 'none'}"
+        )
+    context = fix_params(nest.context, dict(sizes))
+    if context.is_empty():
+        raise BadArgument(f"sizes {dict(sizes)} are outside of what the nest allows: {nest.context}")
+    for name in (t.name for t in nest.inputs if t.rank == 0 and t.name in sizes):
+        context = context.intersect(isl.Set(f"[{name}] -> {{ : {name} = {sizes[name]} }}"))
+    fixed = {s.name: _statement(s, sizes) for s in nest.statements}
+    # a statement that never runs at these sizes is no statement
+    runs = {name: s for name, s in fixed.items() if not s.domain.intersect_params(context).is_empty()}
+    if not runs:
+        raise BadArgument(f"with sizes {dict(sizes)} the nest {nest.name} computes nothing")
+    return replace(
+        nest,
+        tensors=tuple(replace(t, shape=tuple(_extent(s, sizes) for s in t.shape)) for t in nest.tensors),
+        statements=tuple(runs.values()),
+        order=_order(nest.order, sizes, frozenset(runs)),
+        context=context,
+    )
+
+
+def _extent(size: int | str, sizes: Sizes) -> int | str:
+    if isinstance(size, int) or not any(name in sizes for name in _names(size)):
+        return size
+    names = ", ".join(dict.fromkeys(_names(size)))
+    value = isl.PwAff(f"[{names}] -> {{ [] -> [({size})] }}")
+    fixed = extent_text(_fixed(value, sizes))
+    assert fixed is not None, "an extent has one piece"
+    return fixed
+
+
+def _statement(s: Statement, sizes: Sizes) -> Statement:
+    numbers: dict[sympy.Basic, sympy.Basic] = {sympy.Symbol(n): sympy.Integer(v) for n, v in sizes.items()}
+    return replace(
+        s,
+        domain=fix_params(s.domain, dict(sizes)),
+        write=_access(s.write, sizes),
+        reads=tuple(_access(a, sizes) for a in s.reads),
+        body=substitute(s.body, numbers),
+    )
+
+
+def _access(access: Access, sizes: Sizes) -> Access:
+    relation = access.map
+    for name, value in sizes.items():
+        at = relation.find_dim_by_name(PARAM, name)
+        if at >= 0:
+            relation = relation.fix_val(PARAM, at, isl.Val(value)).project_out(PARAM, at, 1)
+    return replace(access, map=relation)
+
+
+def _fixed(value: isl.PwAff, sizes: Sizes) -> isl.PwAff:
+    """A function with numbers for some of its sizes."""
+    relation = value.as_map()
+    for name, number in sizes.items():
+        at = relation.find_dim_by_name(PARAM, name)
+        if at >= 0:
+            relation = relation.fix_val(PARAM, at, isl.Val(number)).project_out(PARAM, at, 1)
+    return isl.PwMultiAff.from_map(relation).get_pw_aff(0)
+
+
+def _order(tree: Tree, sizes: Sizes, kept: frozenset[str]) -> Tree:
+    found = restrict(tree, kept)
+    assert found is not None, "at least one statement is kept"
+
+    def fixed(node: Tree) -> Tree:
+        below = with_children(node, tuple(fixed(child) for child in children(node)))
+        if not isinstance(below, Loop):
+            return below
+        return replace(below, dates=tuple((name, _fixed(date, sizes)) for name, date in below.dates))
+
+    return fixed(found)
