@@ -51,12 +51,17 @@ def plain_names(seed: int) -> dict[str, Any]:
     def full_of_nan(shape: tuple[int, ...], dtype: type) -> Array:
         return np.full(shape, np.nan, dtype)
 
+    def unsigned(index: int) -> int:
+        assert index >= 0, "an index counted from the end"
+        return index
+
     numpy = SimpleNamespace(empty=full_of_nan, float64=np.float64, float32=np.float32)
     return {
         "math": math,
         "np": numpy,
         "prange": shuffled,
         "int64": int,
+        "uint64": int,
         "float64": float,
         "float32": np.float32,
     }
