@@ -35,6 +35,14 @@ class DeviceName(enum.StrEnum):
     none = "none"
 
 
+class Picture(enum.StrEnum):
+    """What `draw` draws."""
+
+    domain = "domain"
+    dependences = "dependences"
+    tree = "tree"
+
+
 class CheckDevice(enum.StrEnum):
     """Where gpu-check runs its cases."""
 
@@ -114,6 +122,41 @@ def explain(
 
     terminal = Terminal()
     terminal.text(compiled(terminal, file, target, machine, device, batch, features, True).explain())
+
+
+@app.command()
+def draw(
+    file: File,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="Where to; .svg, .png, .pdf, …, or .tex, .html, .dot for text."),
+    ],
+    picture: Annotated[Picture, typer.Option(help="What a picture shows.")] = Picture.tree,
+    schedule: Annotated[
+        Path | None, typer.Option(help="Python that makes a schedule s of nest, as compile --emit writes.")
+    ] = None,
+    statement: Annotated[
+        list[str] | None, typer.Option(help="For domain: whose instances; once per statement.")
+    ] = None,
+    dim: Annotated[
+        list[str] | None, typer.Option(help="For domain: a dimension to plot, horizontal first.")
+    ] = None,
+    size: Annotated[list[str] | None, typer.Option(help="For domain: a symbolic size, as N=8.")] = None,
+    at: Annotated[
+        list[str] | None, typer.Option(help="For domain: where a dimension that is not plotted is held.")
+    ] = None,
+    batch: BatchOption = None,
+    features: FeaturesOption = None,
+) -> None:
+    """Draw a nest, or a schedule of it, into a file: iteration domain, dependence graph, or schedule tree.
+
+    The suffix says the format. As text: .tex is the statements, .html the nest or schedule, .dot the dependence graph.
+    """
+    from polyfuse.cli.draw import draw as draw_file
+
+    lists = (statement or [], dim or [], size or [], at or [])
+    draw_file(file, out, picture.value, schedule, *lists, batch, features)
+    Terminal().text(f"wrote {out}")
 
 
 @app.command("gpu-check")

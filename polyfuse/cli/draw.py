@@ -1,0 +1,102 @@
+"""`polyfuse draw`: what polyfuse.show makes of a nest, as a file."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polyfuse as pf
+from polyfuse.cli.load import load_nest
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Nest
+from polyfuse.schedule import Schedule
+from polyfuse.show import dependence_graph, dependence_plot, domain_plot, latex, tree_picture
+from polyfuse.show.optional import need
+from polyfuse.show.pages import page
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TEXTS: Mapping[str, Callable[[Nest, Schedule | Nest], str]] = {
+    ".tex": lambda nest, what: latex(nest) + "\n",
+    ".html": lambda nest, what: page(what),
+    ".dot": lambda nest, what: str(dependence_graph(nest).source),
+}
+"""What is written by suffix alone: the statements, the nest or schedule, the dependence graph."""
+
+
+def draw(
+    file: str,
+    out: Path,
+    picture: str,
+    schedule: Path | None,
+    statements: Sequence[str],
+    dims: Sequence[str],
+    sizes: Sequence[str],
+    at: Sequence[str],
+    batch: int | None,
+    features: Sequence[int] | None,
+) -> None:
+    """Write a picture or a text of what a file defines; the suffix of `out` says in which format.
+
+    Raises BadArgument for a suffix, picture, statement, dimension or number that means nothing.
+    """
+    nest = load_nest(file, batch, features)
+    what = nest if schedule is None else run_trace(schedule, nest)
+    text = TEXTS.get(out.suffix)
+    if text is not None:
+        out.write_text(text(nest, what), encoding="utf-8")
+        return
+    _is_format(out)
+    _figure(nest, what, picture, statements, dims, numbers(sizes), numbers(at)).savefig(out)
+
+
+def _figure(
+    nest: Nest,
+    what: Schedule | Nest,
+    picture: str,
+    statements: Sequence[str],
+    dims: Sequence[str],
+    sizes: Mapping[str, int],
+    at: Mapping[str, int],
+) -> Figure:
+    if picture == "dependences":
+        return dependence_plot(nest)
+    if picture == "tree":
+        return tree_picture(what)
+    named = list(statements) or [s.name for s in nest.statements]
+    return domain_plot(what, named, list(dims) or None, sizes, at)
+
+
+def _is_format(out: Path) -> None:
+    known = need("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
+    if out.suffix.removeprefix(".") not in known:
+        every = sorted([*TEXTS, *(f".{name}" for name in known)])
+        raise BadArgument(f"cannot write {out.name}: its suffix is none of {', '.join(every)}")
+
+
+def run_trace(path: Path, nest: Nest) -> Schedule:
+    """The schedule `s` that a file makes of `nest`, such as the schedule.py of `polyfuse compile --emit`."""
+    if not path.is_file():
+        raise BadArgument(f"there is no file {path}")
+    found = runpy.run_path(str(path), init_globals={"pf": pf, "nest": nest}).get("s")
+    if not isinstance(found, Schedule):
+        raise BadArgument(
+            f"{path} makes no Schedule called s; `polyfuse compile --emit` writes one that does"
+        )
+    return found
+
+
+def numbers(given: Sequence[str]) -> dict[str, int]:
+    """Numbers by name.
+
+    >>> numbers(["N=8", "k = 0"])
+    {'N': 8, 'k': 0}
+    """
+    pairs = {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in given)}
+    for name, value in pairs.items():
+        if not value.removeprefix("-").isdecimal():
+            raise BadArgument(f"expected NAME=NUMBER such as N=8, not {name}={value}")
+    return {name: int(value) for name, value in pairs.items()}

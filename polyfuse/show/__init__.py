@@ -1,0 +1,22 @@
+"""Nests and schedules to look at: LaTeX, HTML, plots of iteration domains, dependence graphs, schedule trees.
+
+Text needs nothing beside polyfuse; pictures need `pip install 'polyfuse[plot]'` and are matplotlib Figures.
+"""
+
+from polyfuse.show.domain import domain_plot
+from polyfuse.show.formulas import latex
+from polyfuse.show.graph import dependence_graph, dependence_plot
+from polyfuse.show.pages import html
+from polyfuse.show.tree import tree_picture
+from polyfuse.show.views import load_ipython_extension, notebook
+
+__all__ = [
+    "dependence_graph",
+    "dependence_plot",
+    "domain_plot",
+    "html",
+    "latex",
+    "load_ipython_extension",
+    "notebook",
+    "tree_picture",
+]

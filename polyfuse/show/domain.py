@@ -1,0 +1,168 @@
+"""Plots of iteration domains: instances as points, dependences as arrows, tiles shaded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Loop
+from polyfuse.schedule import Schedule
+from polyfuse.show.graph import KINDS
+from polyfuse.show.optional import need
+from polyfuse.show.slices import Slice, arrows, cut, tile_loops, tiles
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MARKERS = "osD^v"
+SHADES = ("#f3ead8", "#dbe7f3", "#e3efdc", "#f1dfe4")
+"""Of four neighbouring tiles, two by two, each has its own."""
+
+APART = 0.3
+"""How far from its point a further statement's marker stands, so that instances at one point are all seen."""
+
+Point = tuple[float, float]
+
+
+def domain_plot(
+    what: Schedule | Nest,
+    statement: str | Sequence[str],
+    dims: Sequence[str] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    at: Mapping[str, int] | None = None,
+    kinds: Collection[str] = tuple(KINDS),
+    tiled_by: Sequence[str] | None = None,
+) -> Figure:
+    """A slice of the iteration domain of a statement, or of several, with the dependences inside it.
+
+    `dims` names the plotted dimensions, horizontal first (without it: the first two); with one dimension each
+    statement has a row. The others are held at `at[dim]`, else at their least value. `sizes` gives symbolic sizes.
+    Of a schedule, the first statement's tiles are shaded and numbered as they run: `tiled_by` names the loops that make
+    them, without it all that were cut. Pairs of dependences that two others imply are left out.
+
+    Raises BadArgument where that is no finite picture, TargetUnavailable without matplotlib.
+    """
+    nest = what.nest if isinstance(what, Schedule) else what
+    names = (statement,) if isinstance(statement, str) else tuple(statement)
+    dims, sizes, at = _checked(nest, names, dims, sizes or {}, at or {}, kinds)
+    slices = {name: cut(nest, name, dims, sizes, at) for name in names}
+    places = {name: _place(position, len(dims)) for position, name in enumerate(names)}
+    axes = need("matplotlib.figure").Figure(figsize=_extent(slices.values()), layout="constrained").subplots()
+    if isinstance(what, Schedule):
+        _shade(axes, slices[names[0]], tile_loops(what.loops(names[0]), tiled_by), sizes)
+    elif tiled_by is not None:
+        raise BadArgument("a nest has no tiles; give a Schedule")
+    for pairs in nest.dependences().pairs:
+        if pairs.kind in kinds and pairs.source in slices and pairs.sink in slices:
+            found = arrows(pairs, slices[pairs.source], slices[pairs.sink], sizes)
+            _draw_arrows(axes, pairs.kind, found, places[pairs.source], places[pairs.sink])
+    for position, name in enumerate(names):
+        _draw_points(axes, slices[name], places[name], MARKERS[position % len(MARKERS)])
+    _frame(axes, names, dims, {d: at[d] for d in at if d not in dims})
+    figure: Figure = axes.figure
+    return figure
+
+
+def _checked(
+    nest: Nest,
+    names: tuple[str, ...],
+    dims: Sequence[str] | None,
+    sizes: Mapping[str, int],
+    at: Mapping[str, int],
+    kinds: Collection[str],
+) -> tuple[tuple[str, ...], Mapping[str, int], dict[str, int]]:
+    known = [s.name for s in nest.statements]
+    _among("statement", names, known)
+    if not names:
+        raise BadArgument(f"no statement is named; there are {', '.join(known)}")
+    own = dict.fromkeys(d for name in names for d in nest.statement(name).dims)
+    _among("dimension", at, own)
+    _among("symbolic size", sizes, nest.params)
+    _among("kind of dependence", kinds, KINDS)
+    chosen = tuple(dims) if dims is not None else nest.statement(names[0]).dims[:2]
+    if len(set(chosen)) != len(chosen) or len(chosen) not in (1, 2):
+        raise BadArgument(
+            f"a plot has one or two dimensions, not {len(chosen)} ({', '.join(chosen)}); choose from {', '.join(own)}"
+        )
+    return chosen, sizes, dict(at)
+
+
+def _among(what: str, given: Collection[str], known: Collection[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise BadArgument(f"no {what} {name!r}; there are {', '.join(known) or 'none'}")
+
+
+def _place(position: int, dims: int) -> Point:
+    """Where a statement's points are drawn from: a row of its own on a line, a little apart in a plane."""
+    return (0.0, float(position)) if dims == 1 else (APART * position, APART * position)
+
+
+def _moved(point: Sequence[int], place: Point) -> Point:
+    x, y = (*point, 0)[:2]
+    return x + place[0], y + place[1]
+
+
+def _extent(slices: Iterable[Slice]) -> tuple[float, float]:
+    """The size of the figure in inches, so that points are about as far apart in every plot."""
+    points = [_moved(point, (0.0, 0.0)) for found in slices for point in found.points()]
+    width, height = (max(side) - min(side) for side in zip(*points, strict=True))
+    return min(max(0.45 * width, 3.0), 12.0) + 1.8, min(max(0.45 * height, 2.0), 12.0) + 0.9
+
+
+def _draw_points(axes: Any, instances: Slice, place: Point, marker: str) -> None:
+    x, y = zip(*(_moved(p, place) for p in instances.points()), strict=True)
+    axes.scatter(x, y, s=26, marker=marker, color="black", label=instances.statement, zorder=3)
+
+
+def _draw_arrows(
+    axes: Any, kind: str, ends: list[tuple[tuple[int, ...], tuple[int, ...]]], source: Point, sink: Point
+) -> None:
+    lines = [(*_moved(a, source), *_moved(b, sink)) for a, b in ends]
+    lines = [(x, y, u - x, v - y) for x, y, u, v in lines if (x, y) != (u, v)]
+    if lines:
+        form = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.004, "headwidth": 4.5}
+        label = "_" if kind in axes.get_legend_handles_labels()[1] else kind
+        axes.quiver(*zip(*lines, strict=True), color=KINDS[kind], alpha=0.8, label=label, zorder=2, **form)
+
+
+def _shade(axes: Any, instances: Slice, loops: Sequence[Loop], sizes: Mapping[str, int]) -> None:
+    """Cells around the points, neighbouring tiles in different shades, each tile's number in the order they run."""
+    if not loops:
+        return
+    found = tiles(instances, loops, sizes)
+    points = {_moved(point, (0.0, 0.0)): date for point, date in found.items()}
+    xs, ys = (range(int(min(side)), int(max(side)) + 1) for side in zip(*points, strict=True))
+    cells = np.ma.masked_less([[_tone(points.get((x, y))) for x in xs] for y in ys], 0)
+    colours = need("matplotlib.colors").ListedColormap(SHADES)
+    axes.pcolormesh(xs, ys, cells, cmap=colours, vmin=0, vmax=len(SHADES) - 1, shading="nearest", zorder=0)
+    for number, date in enumerate(sorted(set(points.values()))):
+        x, y = min(point for point, other in points.items() if other == date)
+        axes.text(
+            x - 0.45, y - 0.45, str(number), ha="left", va="bottom", fontsize=8, weight="bold", zorder=4
+        )
+
+
+def _tone(date: Sequence[int] | None) -> int:
+    """The shade of a tile, by the parities of its dates; -1 where there is none."""
+    return -1 if date is None else 2 * (sum(date[0::2]) % 2) + sum(date[1::2]) % 2
+
+
+def _frame(axes: Any, names: tuple[str, ...], dims: Sequence[str], at: Mapping[str, int]) -> None:
+    integers = need("matplotlib.ticker").MaxNLocator(integer=True)
+    axes.set_xlabel(dims[0])
+    axes.xaxis.set_major_locator(integers)
+    if len(dims) == 2:
+        axes.set_ylabel(dims[1])
+        axes.yaxis.set_major_locator(integers)
+        axes.set_aspect("equal")
+    else:
+        axes.set_yticks(range(len(names)), names)
+        axes.margins(y=0.4)
+    held = "".join(f", {name} = {value}" for name, value in at.items())
+    axes.set_title(", ".join(names) + held)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)

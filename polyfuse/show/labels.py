@@ -1,0 +1,53 @@
+"""The words that pictures and pages share: a schedule tree as labelled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from polyfuse.ir import Nest
+from polyfuse.ir.text import body_text
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree
+from polyfuse.sets import expression_text
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a tree: `kind` is "loop", "statement" or "barrier", `place` what a loop is bound to."""
+
+    depth: int
+    kind: str
+    text: str
+    detail: str = ""
+    place: str | None = None
+
+
+def rows(nest: Nest, tree: Tree, depth: int = 0) -> Iterator[Row]:
+    """A tree from the top down; a sequence is its children, with the barriers between them."""
+    match tree:
+        case Leaf(name):
+            yield Row(depth, "statement", name, body_text(nest.statement(name)))
+        case Loop():
+            yield Row(depth, "loop", loop_label(tree), dates_label(tree), tree.bind)
+            yield from rows(nest, tree.body, depth + 1)
+            if tree.barrier:
+                yield Row(depth + 1, "barrier", "barrier")
+        case Sequence():
+            for position, child in enumerate(tree.children):
+                yield from rows(nest, child, depth)
+                if position in tree.barriers:
+                    yield Row(depth, "barrier", "barrier")
+
+
+def loop_label(loop: Loop) -> str:
+    """A loop with what runs it and what it keeps: "for i @ cores [y0 in local]"."""
+    place = f" @ {loop.bind}" if loop.bind else ""
+    return f"for {loop.name}{place}" + "".join(f" [{b.tensor} in {b.memory}]" for b in loop.buffers)
+
+
+def dates_label(loop: Loop) -> str:
+    """When the instances run, statements with the same function together: "i: blur; 1 + i: edge"."""
+    groups: dict[str, list[str]] = {}
+    for statement, date in loop.dates:
+        groups.setdefault(expression_text(date), []).append(statement)
+    return "; ".join(f"{date}: {', '.join(names)}" for date, names in groups.items())

@@ -1,0 +1,21 @@
+"""The libraries that draw: imported where a picture is asked for, nowhere else."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from polyfuse.errors import TargetUnavailable
+
+
+def need(module: str) -> Any:
+    """An optional module. Raises TargetUnavailable, naming what to install, where it is missing."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        library = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != library:
+            raise  # the library is there; something it needs is not
+        raise TargetUnavailable(
+            f"this picture needs {library}, which is not installed: pip install 'polyfuse[plot]'"
+        ) from error

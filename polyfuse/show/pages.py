@@ -1,0 +1,86 @@
+"""Nests and schedules as HTML: tables of tensors and statements, and a tree that folds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from polyfuse.ir import Nest
+from polyfuse.ir.text import body_text
+from polyfuse.schedule import Schedule
+from polyfuse.show.labels import Row, rows
+
+
+def html(what: Nest | Schedule) -> str:
+    """A nest as two tables, a schedule as its tree and its trace; one element, without styles of its own."""
+    element = _nest(what) if isinstance(what, Nest) else _schedule(what)
+    return ElementTree.tostring(element, encoding="unicode", method="html")
+
+
+def page(what: Nest | Schedule) -> str:
+    """The same as a document of its own."""
+    title = "nest" if isinstance(what, Nest) else "schedule"
+    return f'<!DOCTYPE html>\n<meta charset="utf-8">\n<title>polyfuse: {title}</title>\n{html(what)}\n'
+
+
+def _nest(nest: Nest) -> Element:
+    block = Element("div", {"class": "polyfuse-nest"})
+    _line(block, f"nest {nest.name}", f" over {nest.context}")
+    shapes = ["[" + ", ".join(map(str, t.shape)) + "]" for t in nest.tensors]
+    tensors = [(t.name, t.role, t.dtype + shape) for t, shape in zip(nest.tensors, shapes, strict=True)]
+    _table(block, ("tensor", "role", "elements"), tensors)
+    statements = [(s.name, body_text(s), str(s.domain)) for s in nest.statements]
+    _table(block, ("statement", "computes", "for each instance in"), statements)
+    return block
+
+
+def _line(parent: Element, strong: str, rest: str) -> None:
+    line = SubElement(parent, "p")
+    bold = SubElement(line, "b")
+    bold.text, bold.tail = strong, rest
+
+
+def _table(parent: Element, header: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
+    table = SubElement(parent, "table")
+    heads = SubElement(SubElement(table, "thead"), "tr")
+    for title in header:
+        SubElement(heads, "th", {"style": "text-align: left"}).text = title
+    body = SubElement(table, "tbody")
+    for line in lines:
+        row = SubElement(body, "tr")
+        for cell in line:
+            SubElement(SubElement(row, "td", {"style": "text-align: left"}), "code").text = cell
+
+
+def _schedule(schedule: Schedule) -> Element:
+    block = Element("div", {"class": "polyfuse-schedule"})
+    _line(block, f"schedule of {schedule.nest.name}", f", {len(schedule.steps)} steps")
+    around = [block]  # the element that holds the rows of each depth
+    for row in rows(schedule.nest, schedule.tree):
+        del around[row.depth + 1 :]
+        inside = _row(around[-1], row)
+        if inside is not None:
+            around.append(inside)
+    trace = SubElement(block, "details")
+    SubElement(trace, "summary").text = "the verbs that made it"
+    SubElement(trace, "pre").text = schedule.trace()
+    return block
+
+
+def _row(parent: Element, row: Row) -> Element | None:
+    """A row as an element; a loop returns what its body goes into."""
+    if row.kind == "loop":
+        fold = SubElement(parent, "details", {"open": "open", "style": "margin-left: 1.5em"})
+        _words(SubElement(fold, "summary"), row)
+        return fold
+    _words(SubElement(parent, "div", {"style": "margin-left: 1.5em"}), row)
+    return None
+
+
+def _words(parent: Element, row: Row) -> None:
+    text = SubElement(parent, "code")
+    text.text = row.text
+    if row.detail:
+        text.tail = " "
+        SubElement(parent, "code", {"style": "opacity: 0.65"}).text = row.detail

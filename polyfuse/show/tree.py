@@ -1,0 +1,61 @@
+"""The schedule tree as a picture: what runs where, what is kept where, where threads meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polyfuse.ir import Nest
+from polyfuse.schedule import Schedule
+from polyfuse.show.labels import Row, rows
+from polyfuse.show.sheet import LINE, LINES, box, middle, sheet, width_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PLACES = {
+    "cores": "#cfe2f3",
+    "block": "#cfe2f3",
+    "thread": "#d9ead3",
+    "vector": "#fff2cc",
+    "unroll": "#fce5cd",
+}
+"""The colour of a loop by what runs its values."""
+
+OTHERS = {"nest": "#ffffff", "loop": "#eeeeee", "statement": "#ffffff", "barrier": "#f4cccc"}
+
+INDENT = 0.45
+"""Inches a level."""
+
+
+def tree_picture(what: Schedule | Nest) -> Figure:
+    """One box a loop, statement and barrier, indented below the loop it is in; a nest shows its original order.
+
+    A loop's box says what runs it (`@ cores`), which buffers it keeps, and the date it gives to each statement.
+    Raises TargetUnavailable without matplotlib.
+    """
+    nest, tree = (what, what.order) if isinstance(what, Nest) else (what.nest, what.tree)
+    every = [Row(0, "nest", nest.name), *rows(nest, tree, 1)]
+    axes = sheet(max(INDENT * row.depth + width_of(label(row)) for row in every) + 0.1, len(every))
+    parents: list[int] = []
+    for line, row in enumerate(every):
+        del parents[row.depth :]
+        left = INDENT * row.depth + 0.05
+        box(axes, left, line, label(row), colour(row))
+        if parents:
+            corner = left - INDENT + 0.15
+            xs, ys = (corner, corner, left), (middle(parents[-1]) + 0.35 * LINE, middle(line), middle(line))
+            axes.plot(xs, ys, color=LINES, linewidth=1, zorder=0)
+        parents.append(line)
+    figure: Figure = axes.figure
+    return figure
+
+
+def label(row: Row) -> str:
+    """What a box says."""
+    return f"{row.text}    {row.detail}".rstrip()
+
+
+def colour(row: Row) -> str:
+    """The colour of a row's box."""
+    place = (row.place or "").partition(".")[0]
+    return PLACES.get(place, OTHERS[row.kind])

@@ -1,0 +1,59 @@
+"""Notebooks: nests, schedules and statements show themselves.
+
+The views are registered with IPython by the name of the type. So the values need no `_repr_html_`, and what computes
+does not import what draws.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Nest, Statement
+from polyfuse.schedule import Schedule
+from polyfuse.show.formulas import latex
+from polyfuse.show.pages import html
+
+VIEWS = (
+    ("text/html", Nest, html),
+    ("text/html", Schedule, html),
+    ("text/latex", Nest, lambda nest: f"$${latex(nest)}$$"),
+    ("text/latex", Statement, lambda statement: f"$${latex(statement)}$$"),
+)
+"""(MIME type, type, what shows it)."""
+
+
+def notebook() -> None:
+    """From here on a cell that ends in a Nest, Schedule, Statement or Figure shows it. In a notebook:
+
+        from polyfuse import show
+        show.notebook()                 or: %load_ext polyfuse.show
+
+    Raises BadArgument outside of IPython.
+    """
+    shell = _shell()
+    if shell is None:
+        raise BadArgument("notebook() registers views with IPython, and this is not an IPython session")
+    load_ipython_extension(shell)
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """What `%load_ext polyfuse.show` calls."""
+    formatters = ipython.display_formatter.formatters
+    for mime, kind, view in VIEWS:
+        formatters[mime].for_type(kind, view)
+    if find_spec("matplotlib") is not None:
+        # IPython shows Figures by itself only once pyplot is in use, and ours are made without its global state.
+        from IPython.core.pylabtools import select_figure_formats
+
+        select_figure_formats(ipython, {"svg"})
+
+
+def _shell() -> Any:
+    """The running IPython, if there is one."""
+    try:
+        from IPython import get_ipython
+    except ModuleNotFoundError:
+        return None
+    return get_ipython()

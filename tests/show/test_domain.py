@@ -1,0 +1,131 @@
+"""Plots of iteration domains: points, arrows, tiles, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import polyfuse as pf
+from polyfuse.errors import BadArgument
+from polyfuse.show import domain_plot
+from tests.show.subjects import blur, dense, jacobi, wavefronts
+
+pytest.importorskip("matplotlib")
+from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.quiver import Quiver
+
+SIZES = {"T": 4, "N": 7}
+
+
+def drawn(figure: Any, kind: type) -> list[Any]:
+    return [artist for artist in figure.axes[0].collections if isinstance(artist, kind)]
+
+
+def points(figure: Any) -> list[set[tuple[float, float]]]:
+    return [{tuple(map(float, p)) for p in dots.get_offsets()} for dots in drawn(figure, PathCollection)]
+
+
+def test_every_instance_is_a_point() -> None:
+    (found,) = points(domain_plot(jacobi(), "S", sizes=SIZES))
+    assert found == {(t, i) for t in range(4) for i in range(1, 6)}
+
+
+def test_every_dependence_is_an_arrow_from_source_to_sink() -> None:
+    (arrows,) = drawn(domain_plot(jacobi(), "S", sizes=SIZES, kinds=("flow",)), Quiver)
+    ends = {
+        (x, y, x + u, y + v) for (x, y), u, v in zip(arrows.get_offsets(), arrows.U, arrows.V, strict=True)
+    }
+    inside = range(1, 6)
+    assert ends == {(t, i, t + 1, j) for t in range(3) for i in inside for j in (i - 1, i + 1) if j in inside}
+
+
+def test_labels_name_dimensions_statements_and_kinds() -> None:
+    axes = domain_plot(jacobi(), "S", ("i", "t"), sizes=SIZES).axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("i", "t", "S")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["flow", "S"]
+
+
+def test_tiles_are_cells_numbered_in_the_order_they_run() -> None:
+    figure = domain_plot(wavefronts(), "S", sizes=SIZES)
+    (cells,) = drawn(figure, QuadMesh)
+    assert cells.get_array().shape == (5, 4)
+    assert cells.get_array().count() == 20
+    # t in tiles of 2; i + t = 1 … 5 and 2 … 6 in the first, 3 … 7 and 4 … 8 in the second, in tiles of 4
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0", "1", "2", "3", "4"]
+
+
+def test_neighbouring_tiles_have_different_shades() -> None:
+    cells = drawn(domain_plot(wavefronts(), "S", sizes=SIZES), QuadMesh)[0].get_array()
+    assert cells[0, 0] != cells[-1, 0]  # i = 1 and i = 5 at t = 0
+    assert cells[0, 0] != cells[0, 2]  # t = 0 and t = 2 at i = 1
+
+
+def test_the_loops_that_make_the_tiles_can_be_named() -> None:
+    figure = domain_plot(wavefronts(), "S", sizes=SIZES, tiled_by=("t",))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0", "1"]
+
+
+def test_an_untiled_schedule_and_a_nest_have_no_cells() -> None:
+    for what in (jacobi(), pf.Schedule(jacobi())):
+        assert not drawn(domain_plot(what, "S", sizes=SIZES), QuadMesh)
+
+
+def test_what_is_not_plotted_is_held_at_its_least_value_or_where_it_is_put() -> None:
+    figure = domain_plot(dense(), "mac0", ("j", "k"), at={"i": 2})
+    assert points(figure) == [{(j, k) for j in range(6) for k in range(8)}]
+    assert figure.axes[0].get_title() == "mac0, i = 2"
+    assert domain_plot(dense(), "mac0", ("j", "k")).axes[0].get_title() == "mac0"
+
+
+def test_a_pair_that_two_others_imply_is_left_out() -> None:
+    (arrows,) = drawn(domain_plot(dense(), "mac0", ("j", "k")), Quiver)
+    assert arrows.N == 6 * 7  # from each k to the next; the sum over k has 6 * 28 pairs
+    assert set(arrows.V) == {1}
+
+
+def test_statements_on_a_line_have_rows() -> None:
+    figure = domain_plot(blur(), ("blur", "edge"), ("i",))
+    assert points(figure) == [{(i, 0.0) for i in range(6)}, {(i, 1.0) for i in range(5)}]
+    assert drawn(figure, Quiver)[0].N == 10
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["blur", "edge"]
+
+
+def test_statements_in_a_plane_stand_apart() -> None:
+    first, second = points(domain_plot(dense(), ("bias0", "relu0")))
+    assert len(first) == len(second) == 24
+    assert not first & second
+
+
+REFUSED: list[tuple[str, Callable[[], object]]] = [
+    ("no statement 'R'; there are S", lambda: domain_plot(jacobi(), "R", sizes=SIZES)),
+    ("no statement is named", lambda: domain_plot(jacobi(), ())),
+    ("one or two dimensions, not 3", lambda: domain_plot(dense(), "mac0", ("i", "j", "k"))),
+    ("one or two dimensions, not 2", lambda: domain_plot(dense(), "mac0", ("i", "i"))),
+    ("no dimension 'k'; it has i, j", lambda: domain_plot(dense(), "bias0", ("i", "k"))),
+    ("no dimension 'z'; there are i, j, k", lambda: domain_plot(dense(), "mac0", at={"z": 1})),
+    ("depends on T, N; give numbers: sizes={'T': 8, 'N': 8}", lambda: domain_plot(jacobi(), "S")),
+    ("depends on N; give numbers", lambda: domain_plot(jacobi(), "S", sizes={"T": 4})),
+    ("no symbolic size 'M'; there are T, N", lambda: domain_plot(jacobi(), "S", sizes={**SIZES, "M": 1})),
+    ("no instance with {'T': 4, 'N': 2}", lambda: domain_plot(jacobi(), "S", sizes={"T": 4, "N": 2})),
+    ("no instance at {'k': 8}", lambda: domain_plot(dense(), "mac0", at={"k": 8})),
+    ("at most 2500 can be told apart", lambda: domain_plot(jacobi(), "S", sizes={"T": 100, "N": 100})),
+    ("no kind of dependence 'fluss'", lambda: domain_plot(jacobi(), "S", sizes=SIZES, kinds=("fluss",))),
+    ("no loop 'z' around", lambda: domain_plot(wavefronts(), "S", sizes=SIZES, tiled_by=("z",))),
+    ("a nest has no tiles", lambda: domain_plot(jacobi(), "S", sizes=SIZES, tiled_by=("t",))),
+]
+
+
+@pytest.mark.parametrize(("message", "plot"), REFUSED, ids=[message for message, _ in REFUSED])
+def test_what_is_no_picture_is_refused(message: str, plot: Callable[[], object]) -> None:
+    with pytest.raises(BadArgument) as refused:
+        plot()
+    assert message in str(refused.value)
+
+
+def test_an_unbounded_domain_is_refused() -> None:
+    endless = pf.statement("{ S[i, j] : i >= 0 and 0 <= j < 3 }", "s = 0")
+    nest = pf.Nest.of([pf.Tensor("s", (), "float32", "output")], [endless])
+    with pytest.raises(BadArgument, match="not bounded"):
+        domain_plot(nest, "S")
