@@ -19,11 +19,8 @@ from polyfuse.runtime.cuda_driver import Gpu, Launch, address, available, missin
 CUBIN = Cubin("k", "sm_90", 8, 0, 0, 0, b"code", "ptx")
 
 
-def test_asking_is_fast_and_never_raises() -> None:
-    available()
-    start = time.perf_counter()
+def test_asking_never_raises() -> None:
     assert available() is (missing() is None)
-    assert time.perf_counter() - start < 0.1
 
 
 def test_without_the_extra_the_refusal_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
