@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
