@@ -25,6 +25,18 @@ SHADES = ("#f3ead8", "#dbe7f3", "#e3efdc", "#f1dfe4")
 APART = 0.3
 """How far from its point a further statement's marker stands, so that instances at one point are all seen."""
 
+ARROWS: dict[str, object] = {
+    "angles": "xy",
+    "scale_units": "xy",
+    "scale": 1,
+    "units": "inches",
+    "width": 0.014,
+    "headwidth": 7,
+    "headlength": 9,
+    "headaxislength": 8,
+}
+"""Arrows in the plot's own units, their heads in inches: seen in a large plot as in a small one."""
+
 Point = tuple[float, float]
 
 
@@ -116,7 +128,7 @@ def _extent(slices: Iterable[Slice]) -> tuple[float, float]:
 
 def _draw_points(axes: Any, instances: Slice, place: Point, marker: str) -> None:
     x, y = zip(*(_moved(p, place) for p in instances.points()), strict=True)
-    axes.scatter(x, y, s=26, marker=marker, color="black", label=instances.statement, zorder=3)
+    axes.scatter(x, y, s=14, marker=marker, color="black", label=instances.statement, zorder=3)
 
 
 def _draw_arrows(
@@ -125,9 +137,8 @@ def _draw_arrows(
     lines = [(*_moved(a, source), *_moved(b, sink)) for a, b in ends]
     lines = [(x, y, u - x, v - y) for x, y, u, v in lines if (x, y) != (u, v)]
     if lines:
-        form = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.004, "headwidth": 4.5}
         label = "_" if kind in axes.get_legend_handles_labels()[1] else kind
-        axes.quiver(*zip(*lines, strict=True), color=KINDS[kind], alpha=0.8, label=label, zorder=2, **form)
+        axes.quiver(*zip(*lines, strict=True), color=KINDS[kind], alpha=0.8, label=label, zorder=2, **ARROWS)
 
 
 def _shade(axes: Any, instances: Slice, loops: Sequence[Loop], sizes: Mapping[str, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -99,3 +100,9 @@ def test_a_missing_library_is_named_with_what_installs_it(
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(TargetUnavailable, match=rf"needs {library}.*pip install 'polyfuse\[plot\]'"):
         picture()
+
+
+def test_importing_show_imports_nothing_that_draws() -> None:
+    code = "import sys, polyfuse.show; print({'matplotlib', 'graphviz', 'IPython'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "set()\n"
