@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Literal
 
@@ -12,6 +13,7 @@ from polyfuse.errors import InvalidSchedule, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import loops
 from polyfuse.machine import Machine
+from polyfuse.rewrite.expand import Expansion, expand
 from polyfuse.runtime.cuda_driver import available, missing
 from polyfuse.runtime.executable import Compiled, Device, Executable
 from polyfuse.runtime.memory import plan_memory
@@ -29,26 +31,33 @@ def compile(
     *,
     target: Literal["auto", "cpu", "cuda"] = "auto",
     schedule: Schedule | None = None,
+    sizes: Mapping[str, int] | None = None,
     fuse: bool = True,
     machine: Machine | str | None = None,
     device: Literal["gpu", "lockstep", "simulator", "none"] | None = None,
 ) -> Executable:
     """Compile a nest to an executable.
 
-    Nest -> Dependences -> Schedule -> barriers -> validation -> LoopTree -> source -> Executable
+    Nest -> expansion -> Dependences -> Schedule -> barriers -> validation -> LoopTree -> source -> Executable
 
-    `target` "auto" is "cuda" where a GPU can be used, else "cpu". `schedule` is one made by hand; without it the
-    strategy for the machine chooses, and with `fuse=False` it keeps every operation a kernel of its own. `machine`
-    (a Machine, or a preset's name such as "h200") is what the cost model plans for. `device` says where CUDA kernels
-    run: "gpu", one of the stand-ins "lockstep" and "simulator", or "none" to compile for reading only.
+    `target` "auto" is "cuda" where a GPU can be used, else "cpu". `schedule` is one made by hand; without one variables
+    are expanded (polyfuse.rewrite) and the strategy for the machine chooses; with `fuse=False` it keeps every operation
+    a kernel of its own. `sizes` fixes symbolic sizes, all or some; a schedule by hand is then one of
+    `nest.with_sizes(sizes)`. `machine` (a Machine, or a preset's name such as "h200") is what the cost model plans for.
+    `device` says where CUDA kernels run: "gpu", one of the stand-ins "lockstep" and "simulator", or "none" to compile
+    for reading only.
 
     Raises TargetUnavailable if the target is not there, InvalidSchedule if the schedule is another nest's or binds
     loops the target does not have, ValidationFailure if the compiler made a mistake.
     """
     goal, place, model = _placement(target, machine, device, schedule)
+    nest = nest.with_sizes(sizes) if sizes else nest
     plan: Plan | None = None
+    expansions: tuple[Expansion, ...] = ()
     times = [time.perf_counter()]
     if schedule is None:
+        expanded = expand(nest)
+        nest, expansions = expanded.nest, expanded.expansions
         plan = plan_for(nest, model, fuse=fuse)
         schedule = plan.schedule
     elif schedule.source is not nest and schedule.source != nest:
@@ -63,7 +72,7 @@ def compile(
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
     costs = tuple(g.cost for g in plan.groups) if plan is not None else schedule_costs(schedule, model)
-    return Executable(Compiled(schedule, plan, costs, validation, printed, model, place, stages))
+    return Executable(Compiled(schedule, plan, costs, validation, printed, model, place, stages, expansions))
 
 
 def _placement(

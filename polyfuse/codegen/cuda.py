@@ -51,9 +51,22 @@ def flat_index(tensor: Tensor, subscripts: tuple[ast.expr, ...]) -> ast.expr:
         return ast.Constant(0)
     position = subscripts[0]
     for size, index in zip(tensor.shape[1:], subscripts[1:], strict=True):
-        extent: ast.expr = ast.Constant(size) if isinstance(size, int) else ast.parse(size, mode="eval").body
+        extent: ast.expr = ast.Constant(size) if isinstance(size, int) else size_expression(size)
         position = binary(ast.Add(), binary(ast.Mult(), position, extent), index)
     return position
+
+
+def size_expression(text: str) -> ast.expr:
+    """An extent in a kernel's own words: floor((N)/2) is N // 2."""
+    for node in ast.walk(tree := ast.parse(text, mode="eval")):
+        if isinstance(node, ast.Call) and isinstance(node.args[0], ast.BinOp):
+            node.args[0].op = ast.FloorDiv()
+
+    class Plain(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            return self.generic_visit(node).args[0]  # type: ignore[attr-defined, no-any-return]
+
+    return Plain().visit(tree).body  # type: ignore[no-any-return]
 
 
 class _Cuda(Emitter):

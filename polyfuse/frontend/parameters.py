@@ -177,17 +177,14 @@ def extent_text(names: Names, node: ast.expr) -> str:
     if not any(isinstance(part, ast.FloorDiv) for part in ast.walk(node)):
         return ast.unparse(node)
 
-    def text(part: ast.expr) -> str:
-        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv):
-            return f"floor(({text(part.left)})/{text(part.right)})"
-        if isinstance(part, ast.BinOp):
-            return f"({text(part.left)} {_SIGNS[type(part.op)]} {text(part.right)})"
-        return ast.unparse(part)
+    class Floor(ast.NodeTransformer):
+        def visit_BinOp(self, inner: ast.BinOp) -> ast.expr:
+            inner = ast.BinOp(self.visit(inner.left), inner.op, self.visit(inner.right))
+            if not isinstance(inner.op, ast.FloorDiv):
+                return inner
+            return ast.Name(f"floor(({ast.unparse(inner.left)})/{ast.unparse(inner.right)})")
 
-    return text(node)
-
-
-_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+    return ast.unparse(Floor().visit(node))
 
 
 def base_context(names: Names, shapes: tuple[Tensor, ...]) -> isl.Set:

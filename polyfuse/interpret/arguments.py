@@ -38,6 +38,8 @@ def named_arrays(nest: Nest, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[
 
 def _array(tensor: Tensor, value: Any) -> Array:
     if tensor.rank == 0 and isinstance(value, int | float):
+        if tensor.dtype.startswith("int") and int(value) != value:
+            raise BadArgument(f"{tensor.name} is {value!r}, expected {tensor}")
         return np.asarray(value, tensor.dtype)
     array = np.asarray(value)
     if array.ndim != tensor.rank or array.dtype != tensor.dtype:
@@ -75,7 +77,7 @@ def solve_sizes(nest: Nest, arrays: Mapping[str, Array], given: Mapping[str, int
 
 def shape_of(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """A tensor's shape in numbers."""
-    return tuple(size if isinstance(size, int) else evaluate(size, sizes) for size in tensor.shape)
+    return tuple(size if isinstance(size, int) else max(0, evaluate(size, sizes)) for size in tensor.shape)
 
 
 def evaluate(text: str, sizes: Mapping[str, int]) -> int:

@@ -29,16 +29,16 @@ Sizes = Mapping[str, int]
 
 
 def extent(size: int | str, sizes: Sizes) -> int:
-    """A tensor's extent in numbers.
+    """A tensor's extent in numbers; a negative one is 0, as in `range`.
 
-    >>> extent("floor((N)/2)", {"N": 7}), extent("2 * N + 1", {"N": 3})
-    (3, 7)
+    >>> extent("floor((N)/2)", {"N": 7}), extent("2 * N + 1", {"N": 3}), extent("N - 2", {"N": 1})
+    (3, 7, 0)
     """
-    return (
-        size
-        if isinstance(size, int)
-        else int(eval(size, {"__builtins__": {}, "floor": math.floor}, dict(sizes)))
-    )
+    return size if isinstance(size, int) else max(0, _value(size, sizes))
+
+
+def _value(text: str, sizes: Sizes) -> int:
+    return int(eval(text, {"__builtins__": {}, "floor": math.floor}, dict(sizes)))
 
 
 def solved(shapes: Iterable[tuple[int | str, int]], known: Sizes) -> dict[str, int]:
@@ -71,7 +71,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _solve(text: str, name: str, actual: int, known: Sizes) -> int | None:
-    at = [extent(text, {**known, name: value}) for value in (0, 1, 2)]
+    at = [_value(text, {**known, name: value}) for value in (0, 1, 2)]
     slope = at[1] - at[0]
     if slope == 0 or at[2] - at[1] != slope or "floor" in text:
         return None
@@ -81,8 +81,8 @@ def _solve(text: str, name: str, actual: int, known: Sizes) -> int | None:
 def extent_text(value: isl.PwAff) -> int | str | None:
     """A function of sizes alone as an extent; None if it has several pieces.
 
-    >>> extent_text(isl.PwAff("[N] -> { [] -> [(floor((2N + 1)/3) - 1)] }"))
-    'floor((2 * N + 1)/3) - 1'
+    >>> extent_text(isl.PwAff("[N] -> { [] -> [(floor(N/3) - 1)] }"))
+    'floor((N)/3) - 1'
     """
     pieces = value.get_pieces()
     if len(pieces) != 1:
@@ -97,13 +97,13 @@ def _aff_text(aff: isl.Aff) -> str:
     def scaled(coefficient: isl.Val) -> int:
         return int(coefficient.mul(scale).to_python())
 
-    terms = [
-        (scaled(aff.get_coefficient_val(PARAM, p)), aff.get_dim_name(PARAM, p)) for p in range(aff.dim(PARAM))
-    ]
+    terms: list[tuple[int, str | None]] = []
+    for p in range(aff.dim(PARAM)):
+        terms.append((scaled(aff.get_coefficient_val(PARAM, p)), str(aff.get_dim_name(PARAM, p))))
     for k in range(aff.dim(isl.dim_type.div)):
-        terms.append(
-            (scaled(aff.get_coefficient_val(isl.dim_type.div, k)), _aff_text(aff.get_div(k).floor()))
-        )
+        factor = scaled(aff.get_coefficient_val(isl.dim_type.div, k))
+        if factor:  # an integer division's own text has all of them in its space, unused
+            terms.append((factor, _aff_text(aff.get_div(k))))
     terms.append((scaled(aff.get_constant_val()), None))
     text = _sum_text([(factor, name) for factor, name in terms if factor])
     return text if scale.is_one() else f"floor(({text})/{scale.to_python()})"

@@ -50,17 +50,45 @@ def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) 
     given = matched(nest, args, named)
     arrays: dict[str, Array] = {}
     copied: list[str] = []
+    written: dict[str, Array] = {}
+    theirs: dict[str, Array] = {}
     for tensor in nest.inputs:
-        array = to_numpy(tensor, given[tensor.name])
+        array = theirs[tensor.name] = to_numpy(tensor, given[tensor.name])
         _check_type(tensor, array)
+        if tensor.role == "inout":
+            written[tensor.name] = array
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
             copied.append(tensor.name)
         arrays[tensor.name] = array
+    if written:
+        check_written(written, theirs)
     sizes = solve_sizes(nest, arrays)
     for tensor in nest.inputs:
         check_shape(tensor, arrays[tensor.name].shape, sizes)
     return Bound(arrays, sizes, tuple(copied), foreign_module(given.values()))
+
+
+def check_written(written: Mapping[str, Array], every: Mapping[str, Array]) -> None:
+    """BadArgument for an array that is changed in place, but is read-only or shares memory with another argument."""
+    for name, array in written.items():
+        if not array.flags.writeable:
+            raise BadArgument(f"{name} is changed in place, and the array given for it is read-only")
+        for other, value in every.items():
+            if other != name and _share_memory(array, value):
+                raise BadArgument(
+                    f"{name} and {other} share memory, and {name} is changed in place: the result would depend on the "
+                    "order of reads and writes; pass a copy of one of them"
+                )
+
+
+def _share_memory(a: Array, b: Array) -> bool:
+    """Whether two arrays have an element in common."""
+    if not np.may_share_memory(a, b):
+        return False
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        return True
+    return np.shares_memory(a, b)
 
 
 def matched(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +118,7 @@ def to_numpy(tensor: Tensor, value: Any) -> Array:
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, int | float | np.generic) and tensor.rank == 0:
-        return np.asarray(value, tensor.dtype)
+        return scalar_array(tensor, value)
     if not hasattr(value, "__dlpack__"):
         raise BadArgument(f"{tensor.name}: expected an array ({tensor}), given {type(value).__name__}")
     kind, number = value.__dlpack_device__()
@@ -100,6 +128,16 @@ def to_numpy(tensor: Tensor, value: Any) -> Array:
             "move the array, or compile for the device's target"
         )
     return np.from_dlpack(value)
+
+
+def scalar_array(tensor: Tensor, value: Any) -> Array:
+    """A number as a tensor without dimensions; BadArgument if its element type does not hold it."""
+    if tensor.dtype.startswith("int") and int(value) != value:
+        raise BadArgument(f"{tensor.name}: expected an integer ({tensor}), given {value!r}")
+    try:
+        return np.asarray(value, tensor.dtype)
+    except OverflowError as error:
+        raise BadArgument(f"{tensor.name}: {value!r} is no {tensor.dtype}") from error
 
 
 def foreign_module(values: Iterable[Any]) -> str | None:
@@ -136,7 +174,7 @@ def check_shape(tensor: Tensor, shape: tuple[int, ...], sizes: Mapping[str, int]
 
 
 def solve_sizes(nest: Nest, arrays: Mapping[str, Shaped]) -> dict[str, int]:
-    """The symbolic sizes: integer inputs of that name, else read off the arrays' shapes; the context must allow them."""
+    """The symbolic sizes: integer inputs, else read off the arrays' shapes. BadArgument if the context forbids them."""
     sizes = given_sizes(nest, arrays)
     for tensor in nest.inputs:
         for size, extent in zip(tensor.shape, arrays[tensor.name].shape, strict=True):
@@ -178,4 +216,3 @@ def check_constant(tensor: Tensor, array: Array) -> Array:
     _check_type(tensor, array)
     check_shape(tensor, array.shape, {})
     return np.ascontiguousarray(array)
-

@@ -81,6 +81,7 @@ def call_in_place(
     sizes = solve_sizes(nest, inputs)
     for tensor in nest.inputs:
         check_shape(tensor, inputs[tensor.name].shape, sizes)
+    check_overlaps(nest, inputs)
     module = foreign_module(given.values())
     if module is None:
         raise BadArgument("arrays on the GPU must speak DLPack for the results to be given back in their kind")
@@ -101,6 +102,16 @@ def call_in_place(
             results.append(target)
     program.run_in_place(addresses, host(sizes), sizes)
     return tuple(results) if len(results) > 1 else results[0] if results else None
+
+
+def check_overlaps(nest: Nest, inputs: Mapping[str, DeviceArray]) -> None:
+    """BadArgument for an array that is changed in place and shares memory with another argument."""
+    spans = {t.name: (inputs[t.name].address, prod(inputs[t.name].shape) * t.itemsize) for t in nest.inputs}
+    for name in (t.name for t in nest.inputs if t.role == "inout"):
+        start, size = spans[name]
+        for other, (begin, length) in spans.items():
+            if other != name and start < begin + length and begin < start + size:
+                raise BadArgument(f"{name} and {other} share memory, and {name} is changed in place; pass a copy")
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

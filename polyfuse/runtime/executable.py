@@ -16,6 +16,7 @@ from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Tensor
 from polyfuse.machine import Machine
+from polyfuse.rewrite.expand import Expansion
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
 from polyfuse.runtime.cpu import CpuProgram
 from polyfuse.runtime.cuda import CudaProgram
@@ -52,6 +53,7 @@ class Compiled:
     machine: Machine
     device: Device
     seconds: Mapping[str, float]
+    expansions: tuple[Expansion, ...] = ()
 
 
 class Executable:
@@ -139,6 +141,7 @@ class Executable:
         if self.compiled.plan is None:
             lines.append("the schedule was given by hand; no fusion was searched for")
         else:
+            lines += [f"- {expansion}" for expansion in self.compiled.expansions]
             lines += [f"- {decision}" for decision in self.compiled.plan.decisions]
         return "\n".join([*lines, str(self.compiled.validation)])
 
