@@ -25,6 +25,14 @@ model = nn.Sequential(nn.Linear(6, 5, seed=1), nn.ReLU())
 batch = 4
 """
 
+LOOPS = """
+import polyfuse as pf
+@pf.nest
+def twice(x: "f32[8]", y: "f32[8]"):
+    for i in range(8):
+        y[i] = 2 * x[i]
+"""
+
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
@@ -100,8 +108,9 @@ def test_explain_prints_each_decision(model: Path) -> None:
             ":make",
             {"x": (5, 3)},
         ),
+        (LOOPS, "", {"x": (8,), "y": (8,)}),
     ],
-    ids=["layers", "features", "outputs", "two values", "nest", "function"],
+    ids=["layers", "features", "outputs", "two values", "nest", "function", "loops"],
 )
 def test_what_a_file_may_define(
     text: str, name: str, tensors: dict[str, tuple[int, ...]], tmp_path: Path

@@ -52,8 +52,8 @@ class CheckDevice(enum.StrEnum):
 
 FILE_HELP = (
     "A Python file, or file.py:name. It defines `nest` (a Nest), `model` (a layer such as nn.Sequential), `layers` "
-    "(a list of them) or `outputs` (values of the functional form). A model needs a batch: --batch, or a variable "
-    "`batch` in the file."
+    "(a list of them), `outputs` (values of the functional form), or one function under @pf.nest. A model needs a "
+    "batch: --batch, or a variable `batch` in the file."
 )
 File = Annotated[str, typer.Argument(metavar="FILE", help=FILE_HELP)]
 TargetOption = Annotated[Target, typer.Option(help="auto is cuda where a GPU can be used, else cpu.")]

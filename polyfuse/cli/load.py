@@ -23,17 +23,19 @@ def load_nest(file: str, batch: int | None = None, features: Sequence[int] | Non
 
     A Nest is taken as it is; a model, or a list of layers, is lowered with `batch` and `features` (from the command
     line, or else the file's variables of these names); values are outputs. A function without parameters is called.
+    Without a name, and if none of NAMES is there, the file's only Nest is taken, such as a function under @pf.nest.
 
     Raises BadArgument if there is no such file, name or kind of value, or if the file raises.
     """
     path, _, name = file.partition(":") if not Path(file).exists() else (file, "", "")
     variables = _run(Path(path))
-    wanted = [name] if name else [n for n in NAMES if n in variables]
+    nests = [n for n, value in variables.items() if isinstance(value, Nest)]
+    wanted = [name] if name else [n for n in NAMES if n in variables] or (nests if len(nests) == 1 else [])
     if not wanted or wanted[0] not in variables:
         looked = repr(name) if name else "none of " + ", ".join(NAMES)
         raise BadArgument(f"{path} defines {'no ' if name else ''}{looked}; name one with {path}:name")
     found = variables[wanted[0]]
-    if callable(found) and not isinstance(found, Module):
+    if callable(found) and not isinstance(found, Module | Nest):
         found = found()
     return _lowered(
         found,
