@@ -1,8 +1,8 @@
 """Python's integer expressions and conditions as isl functions and sets over the instances of a statement.
 
-aff  ::= integer | size | index | aff + aff | aff - aff | -aff | constant * aff | aff // constant | aff % constant
-       | min(aff, …) | max(aff, …) | len(A) | A.shape[d]
-cond ::= aff < aff | <= > >= == != (chained too) | cond and cond | cond or cond | not cond
+    aff  ::= integer | size | index | aff + aff | aff - aff | -aff | constant * aff | aff // constant | aff % constant
+           | min(aff, …) | max(aff, …) | len(A) | A.shape[d]
+    cond ::= aff < aff | <= > >= == != (chained too) | cond and cond | cond or cond | not cond
 """
 
 from __future__ import annotations

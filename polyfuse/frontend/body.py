@@ -1,9 +1,9 @@
 """Python's expressions on data as scalar bodies, operation by operation in the order they stand.
 
-value ::= number | size | index | scalar | A[aff, …] | A[aff]…[aff]
-        | value (+ - * / **) value | -value | +value | f(value, …) | value if test else value
-test  ::= value (< <= > >= == !=) value (chained too) | test and test | test or test | not test
-f     ::= sqrt exp log pow abs min max sin cos tanh erf (math, numpy, builtins), numpy.where, float
+    value ::= number | size | index | scalar | A[aff, …] | A[aff]…[aff]
+            | value (+ - * / **) value | -value | +value | f(value, …) | value if test else value
+    test  ::= value (< <= > >= == !=) value (chained too) | test and test | test or test | not test
+    f     ::= sqrt exp log pow abs min max sin cos tanh erf (math, numpy, builtins), numpy.where, float
 """
 
 from __future__ import annotations
