@@ -3,6 +3,8 @@
     aff  ::= integer | size | index | aff + aff | aff - aff | -aff | constant * aff | aff // constant | aff % constant
            | min(aff, …) | max(aff, …) | len(A) | A.shape[d]
     cond ::= aff < aff | <= > >= == != (chained too) | cond and cond | cond or cond | not cond
+
+Whatever else stands where an `aff` or `cond` is expected is refused, with its place in the source.
 """
 
 from __future__ import annotations

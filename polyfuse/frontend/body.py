@@ -4,6 +4,8 @@
             | value (+ - * / **) value | -value | +value | f(value, …) | value if test else value
     test  ::= value (< <= > >= == !=) value (chained too) | test and test | test or test | not test
     f     ::= sqrt exp log pow abs min max sin cos tanh erf (math, numpy, builtins), numpy.where, float
+
+Whatever else stands where a `value` is expected is refused, with its place in the source.
 """
 
 from __future__ import annotations
