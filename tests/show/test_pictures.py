@@ -7,12 +7,15 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
 
 import polyfuse as pf
+from polyfuse import show
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir import Nest
 from polyfuse.show import dependence_graph, dependence_plot, domain_plot, tree_picture
 from polyfuse.show.labels import rows
+from tests.nests import nests
 from tests.show.subjects import blur, dense, fused, jacobi, threads
 
 pytest.importorskip("matplotlib")
@@ -106,3 +109,16 @@ def test_importing_show_imports_nothing_that_draws() -> None:
     code = "import sys, polyfuse.show; print({'matplotlib', 'graphviz', 'IPython'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "set()\n"
+
+
+@given(nests())
+@settings(max_examples=max(10, settings.default.max_examples // 20))
+def test_every_nest_can_be_shown(nest: Nest) -> None:
+    assert show.latex(nest).count("\n") == len(nest.statements) + 1
+    assert all(s.name in show.html(nest) for s in nest.statements)
+    assert len(tree_picture(nest).axes[0].texts) > len(nest.statements)
+    dependence_plot(nest)
+    for s in nest.statements:
+        sizes = dict.fromkeys(nest.params, 4)
+        dots = domain_plot(nest, s.name, s.dims[:2], sizes).axes[0].collections[-1]
+        assert len(dots.get_offsets()) >= 1
