@@ -28,11 +28,18 @@ def has_threads(tree: Tree) -> bool:
     return any(loop.bind in THREADS for loop in loops(tree))
 
 
-def cross_thread(nest: Nest, tree: Tree) -> tuple[Pairs, ...]:
-    """The ordered pairs of one block that run in different threads, those of reused shared buffers among them."""
+def kernels_of(tree: Tree) -> tuple[Tree, ...]:
+    """The parts that are launched by themselves."""
+    return tree.children if isinstance(tree, Sequence) else (tree,)
+
+
+def cross_thread(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
+    """The ordered pairs of a kernel that run in different threads, those of reused shared buffers among them."""
+    own = set(statements(kernel))
+    inside = (pair for pair in nest.dependences().pairs if {pair.source, pair.sink} <= own)
     found = []
-    for pair in (*nest.dependences().pairs, *_reuse(nest, tree)):
-        different = _different_threads(tree, pair)
+    for pair in (*inside, *_reuse(nest, kernel)):
+        different = _different_threads(kernel, pair)
         if not different.is_empty():
             found.append(replace(pair, map=different))
     return tuple(found)
@@ -78,15 +85,8 @@ def _later_iteration(tree: Tree, loop: Loop, source: str, sink: str) -> isl.Map:
 
 def unsynchronised(nest: Nest, tree: Tree) -> Broken | None:
     """The first pair of instances in different threads that no barrier keeps in order; None if there is none."""
-    if not has_threads(tree):
-        return None
-    for kernel in tree.children if isinstance(tree, Sequence) else (tree,):
-        own = set(statements(kernel))
-        pairs = tuple(p for p in cross_thread(nest, tree) if {p.source, p.sink} <= own)
-        found = next(_unordered(kernel, pairs), None)
-        if found is not None:
-            return found
-    return None
+    kernels = (kernel for kernel in kernels_of(tree) if has_threads(kernel))
+    return next((found for k in kernels for found in _unordered(k, cross_thread(nest, k))), None)
 
 
 def _unordered(tree: Tree, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
@@ -182,13 +182,7 @@ def place_barriers(nest: Nest, tree: Tree) -> Tree:
     In a sequence, intervals [source, sink) are stabbed greedily from the left, which is optimal; a loop gets a
     barrier at the end of its body only for pairs that none inside the body separates.
     """
-    if not has_threads(tree):
-        return tree
-    pairs = cross_thread(nest, tree)
-    kernels = tree.children if isinstance(tree, Sequence) else (tree,)
-    placed = tuple(
-        _placed(k, tuple(p for p in pairs if {p.source, p.sink} <= set(statements(k)))) for k in kernels
-    )
+    placed = tuple(_placed(k, cross_thread(nest, k)) if has_threads(k) else k for k in kernels_of(tree))
     return with_children(tree, placed) if isinstance(tree, Sequence) else placed[0]
 
 

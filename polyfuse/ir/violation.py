@@ -39,7 +39,8 @@ class Violation:
         return self.source.statement, self.sink.statement
 
     def __str__(self) -> str:
-        sizes = "".join(f" with {n} = {v}" for n, v in self.sizes.items())
+        known = ", ".join(f"{n} = {v}" for n, v in self.sizes.items())
+        sizes = f" with {known}" if known else ""
         return (
             f"{self.verb} is refused: the {self.kind} dependence {self.source} -> {self.sink}{sizes} "
             f"would be broken: {self.why}. What would make it legal: {self.remedy}."
