@@ -24,6 +24,7 @@ _HOME = {
     "InvalidSchedule": "polyfuse.errors",
     "Machine": "polyfuse.machine",
     "Nest": "polyfuse.ir",
+    "NestBuilder": "polyfuse.frontend",
     "NoSource": "polyfuse.errors",
     "NotAffine": "polyfuse.errors",
     "PolyfuseError": "polyfuse.errors",
@@ -34,12 +35,14 @@ _HOME = {
     "ValidationFailure": "polyfuse.errors",
     "Violation": "polyfuse.ir",
     "compile": "polyfuse.compiler",
+    "einsum": "polyfuse.frontend",
+    "expand": "polyfuse.rewrite",
     "interpret": "polyfuse.interpret",
     "lower": "polyfuse.nn",
     "nest": "polyfuse.frontend",
     "statement": "polyfuse.ir",
 }
-_SUBMODULES = {"measure", "nn"}
+_SUBMODULES = {"measure", "nn", "show"}
 
 __all__ = sorted({*_HOME, *_SUBMODULES, "__version__"})
 
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     __version__: str
     from polyfuse import measure as measure
     from polyfuse import nn as nn
+    from polyfuse import show as show
     from polyfuse.compiler import Executable as Executable
     from polyfuse.compiler import compile as compile
     from polyfuse.errors import BadArgument as BadArgument
@@ -58,6 +62,8 @@ if TYPE_CHECKING:
     from polyfuse.errors import PolyfuseError as PolyfuseError
     from polyfuse.errors import TargetUnavailable as TargetUnavailable
     from polyfuse.errors import ValidationFailure as ValidationFailure
+    from polyfuse.frontend import NestBuilder as NestBuilder
+    from polyfuse.frontend import einsum as einsum
     from polyfuse.frontend import nest as nest
     from polyfuse.interpret import interpret as interpret
     from polyfuse.ir import Access as Access
@@ -68,6 +74,7 @@ if TYPE_CHECKING:
     from polyfuse.ir import statement as statement
     from polyfuse.machine import Machine as Machine
     from polyfuse.nn import lower as lower
+    from polyfuse.rewrite import expand as expand
     from polyfuse.schedule import Schedule as Schedule
 
 

@@ -22,6 +22,8 @@ from polyfuse.frontend.parameters import DTYPES
 from polyfuse.frontend.scope import Place
 from polyfuse.ir import Access, DType, Statement
 from polyfuse.ir.scalar import neg
+from polyfuse.ir.tree import date_map
+from polyfuse.sets import OUT
 
 TARGETS = "a variable, or one element of an array that is given"
 OPERATORS = "= += -= *= /="
@@ -73,6 +75,19 @@ def assignment(
     return Assigned(made, frozenset(body.leaves), body.fractional, declared)
 
 
+def copy_of(here: Place, parameter: str) -> Assigned:
+    """The statement parameter_local = parameter."""
+    body = Body(here.affine)
+    value = body.leaf(scalar_access(here, parameter))
+    made = _statement(here, scalar_access(here, body.local_name(parameter)), "=", body, value)
+    return Assigned(made, frozenset(body.leaves), body.fractional, None)
+
+
+def scalar_access(here: Place, tensor: str) -> Access:
+    """The access to a tensor without dimensions."""
+    return Access(tensor, date_map(here.affine.domain, []).set_tuple_name(OUT, tensor))
+
+
 def _statement(here: Place, write: Access, op: str, body: Body, value: sympy.Expr) -> Statement:
     name = here.domain.get_tuple_name()
     assert name is not None, "place() named the instances"
@@ -94,8 +109,9 @@ def declared_type(names: Names, node: ast.stmt) -> DType | None:
     if not isinstance(node, ast.AnnAssign):
         return None
     note = node.annotation
-    if isinstance(note, ast.Constant) and note.value in DTYPES:
-        return DTYPES[str(note.value)]
+    text = note.value if isinstance(note, ast.Constant) else note.id if isinstance(note, ast.Name) else None
+    if isinstance(text, str) and text in DTYPES:
+        return DTYPES[text]
     return names.source.refuse(
         note, f"the annotation {ast.unparse(note)}", ", ".join(f'"{d}"' for d in DTYPES)
     )

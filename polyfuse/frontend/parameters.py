@@ -54,21 +54,22 @@ def parameters(source: Source) -> tuple[Annotated, ...]:
 
 def _annotated(source: Source, node: ast.arg) -> Annotated:
     note = node.annotation
-    text = note.value if isinstance(note, ast.Constant) and isinstance(note.value, str) else None
-    if text is None or note is None:
-        source.refuse(note or node, f"the parameter {node.arg} has no annotation of type and shape", ALLOWED)
-    try:
-        parsed = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
-        source.refuse(note, f"the annotation {text!r} cannot be read", ALLOWED)
-    for part in ast.walk(parsed):  # errors point at the annotation
-        ast.copy_location(part, note)
+    if note is None:
+        source.refuse(node, f"the parameter {node.arg} has no annotation of type and shape", ALLOWED)
+    parsed = note  # unquoted, under `from __future__ import annotations`
+    if isinstance(note, ast.Constant) and isinstance(note.value, str):
+        try:
+            parsed = ast.parse(note.value.strip(), mode="eval").body
+        except SyntaxError:
+            source.refuse(note, f"the annotation {note.value!r} cannot be read", ALLOWED)
+        for part in ast.walk(parsed):  # errors point at the annotation
+            ast.copy_location(part, note)
     shape: tuple[ast.expr, ...] = ()
     if isinstance(parsed, ast.Subscript):
         shape = tuple(parsed.slice.elts) if isinstance(parsed.slice, ast.Tuple) else (parsed.slice,)
         parsed = parsed.value
     if not (isinstance(parsed, ast.Name) and parsed.id in DTYPES):
-        source.refuse(note, f"the annotation {text!r} cannot be read", ALLOWED)
+        source.refuse(note, f"the annotation {ast.unparse(note)} cannot be read", ALLOWED)
     return Annotated(node, DTYPES[parsed.id], shape)
 
 

@@ -23,11 +23,11 @@ import islpy as isl
 
 from polyfuse.errors import BadArgument, InvalidNest
 from polyfuse.frontend.affine import Affine, instances
-from polyfuse.frontend.assignment import Assigned, assignment
+from polyfuse.frontend.assignment import Assigned, assignment, copy_of
 from polyfuse.frontend.assumptions import with_bounds
 from polyfuse.frontend.parameters import base_context, names_of
 from polyfuse.frontend.reference import reference
-from polyfuse.frontend.scope import Branch, Range, Scope, place, range_of
+from polyfuse.frontend.scope import Branch, Place, Range, Scope, place, range_of
 from polyfuse.frontend.source import source_of
 from polyfuse.frontend.types import local_types
 from polyfuse.ir import Nest, Statement, Tensor
@@ -64,8 +64,9 @@ def nest(function: Callable[..., Any]) -> PythonNest:
     if not isinstance(function, FunctionType):
         raise BadArgument(f"pf.nest reads a Python function, not {function!r}")
     reader = _Reader(function)
+    first = reader.own_copies()
     order = reader.block(reader.source.tree.body, ())
-    return reader.finished(order)
+    return reader.finished(sequence((*first, order)) if order is not None else None)
 
 
 @dataclass
@@ -81,6 +82,15 @@ class _Reader:
         self.source = source_of(self.function)
         self.names = names_of(self.source)
         self.context = base_context(self.names, tuple(self.names.tensors.values()))
+
+    def own_copies(self) -> tuple[Leaf, ...]:
+        """alpha_local = alpha, for every parameter that is assigned: the caller never sees that."""
+        made = []
+        for tensor in self.names.tensors.values():
+            if tensor.name in self.names.locals:
+                here = place(self.names, (), self._free_name())
+                made.append(self._keep(here, copy_of(here, tensor.name)))
+        return tuple(made)
 
     def block(self, body: list[ast.stmt], scope: Scope) -> Tree | None:
         """The order of some statements; None if nothing is left of them."""
@@ -137,16 +147,22 @@ class _Reader:
 
     def assign(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, scope: Scope) -> Tree | None:
         """target op value: a statement; nothing if no instance can ever run."""
-        name = f"S{len(self.found)}"
-        while name in self.names.tensors or name in self.names.locals or name in self.names.sizes:
-            name = f"{name}_"
-        here = place(self.names, scope, name)
+        here = place(self.names, scope, self._free_name())
         made = assignment(self.names, here, node, self.context)
         if here.domain.intersect_params(self.context).is_empty():
             return None
+        return self._keep(here, made)
+
+    def _free_name(self) -> str:
+        name = f"S{len(self.found)}"
+        while name in self.names.tensors or name in self.names.locals or name in self.names.sizes:
+            name = f"{name}_"
+        return name
+
+    def _keep(self, here: Place, made: Assigned) -> Leaf:
         self.found.append(made)
-        self.dates[name] = here.dates
-        return Leaf(name)
+        self.dates[made.statement.name] = here.dates
+        return Leaf(made.statement.name)
 
     def assume(self, node: ast.Assert) -> None:
         """assert cond: the context is limited to sizes for which it holds."""

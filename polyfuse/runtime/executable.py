@@ -71,6 +71,7 @@ class Executable:
         self._spare: dict[tuple[tuple[str, int], ...], list[dict[str, Array]]] = {}
         self._plans: dict[tuple[tuple[str, int], ...], MemoryPlan] = {}
         self._copied: dict[str, None] = {}
+        self._out_is_input = any(tensor.name == "out" for tensor in self.nest.inputs)
         self._scalars = tuple(t.name for t in self.nest.tensors if t.rank == 0 and t.role != "temporary")
 
     def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
@@ -80,6 +81,8 @@ class Executable:
         output is returned by itself, several as a tuple in the nest's order, none as None. `out` is an array, or a
         tuple of them, to write to instead. Tensors with role inout are changed in place.
         """
+        if out is not None and self._out_is_input:
+            named, out = {**named, "out": out}, None
         if self._runner is None:
             raise TargetUnavailable(
                 f"{missing() or 'no device was asked for'}; this executable was compiled for "
@@ -143,6 +146,7 @@ class Executable:
         else:
             lines += [f"- {expansion}" for expansion in self.compiled.expansions]
             lines += [f"- {decision}" for decision in self.compiled.plan.decisions]
+            lines += [f"- {note}" for note in self.compiled.plan.notes]
         return "\n".join([*lines, str(self.compiled.validation)])
 
     def report(self, sizes: Mapping[str, int] | None = None) -> Report:

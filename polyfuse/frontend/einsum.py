@@ -1,0 +1,79 @@
+"""Contractions from Einstein's notation: "ik,kj->ij"."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from polyfuse.errors import InvalidNest
+from polyfuse.frontend.build import NestBuilder
+from polyfuse.ir import DType, Nest
+
+NAMES = "ABCDEFGH"
+
+
+def einsum(
+    subscripts: str,
+    sizes: Mapping[str, int | str] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    out: str = "out",
+    dtype: DType = "float64",
+) -> Nest:
+    """The nest of numpy.einsum: one letter an index, summed where the result does not have it.
+
+    einsum("ik,kj->ij")  =  zero: out[i, j] = 0.0;  mac: out[i, j] += A[i, k] * B[k, j]
+
+    `sizes` gives extents by index; the others are symbolic, Ni for i. Inputs are called A, B, … or `names`. Without
+    "->" the result has the indices that occur once, in alphabetical order. A repeated index in one operand is a
+    diagonal. InvalidNest for what is no such notation.
+
+    >>> [s.name for s in einsum("ik,kj->ij").statements]
+    ['zero', 'mac']
+    """
+    operands, result = _parsed(subscripts)
+    called = tuple(names or NAMES[: len(operands)])
+    if len(called) != len(operands):
+        raise InvalidNest(
+            f"einsum {subscripts!r} has {len(operands)} operands, names are given for {len(called)}"
+        )
+    indices = list(dict.fromkeys([*result, *"".join(operands)]))
+    extents = {i: (sizes or {}).get(i, f"N{i}") for i in indices}
+    symbols = [extent for extent in extents.values() if isinstance(extent, str)]
+    params = f"[{', '.join(dict.fromkeys(symbols))}]"
+    bounds = " and ".join(f"{symbol} >= 1" for symbol in symbols) or "1 = 1"
+    build = NestBuilder("einsum", f"{params} -> {{ : {bounds} }}")
+    for name, operand in zip(called, operands, strict=True):
+        build = build.tensor(name, tuple(extents[i] for i in operand), dtype)
+    build = build.tensor(out, tuple(extents[i] for i in result), dtype, "output")
+
+    def domain(dims: Sequence[str]) -> str:
+        limits = " and ".join(f"0 <= {i} < {extents[i]}" for i in dims) or "1 = 1"
+        return f"{params} -> {{ [{', '.join(dims)}] : {limits} }}"
+
+    value = " * ".join(_element(name, operand) for name, operand in zip(called, operands, strict=True))
+    target = _element(out, result)
+    if len(indices) == len(result):
+        return build.statement("product", domain(result), target, value).nest()
+    zero = build.statement("zero", domain(result), target, "0.0" if dtype.startswith("float") else "0")
+    return zero.statement("mac", domain(indices), target, value, op="+=").nest()
+
+
+def _element(tensor: str, indices: str) -> str:
+    return f"{tensor}[{', '.join(indices)}]" if indices else tensor
+
+
+def _parsed(subscripts: str) -> tuple[list[str], str]:
+    """The indices of each operand, and of the result."""
+    left, arrow, result = subscripts.replace(" ", "").partition("->")
+    operands = left.split(",")
+    counts = Counter(left.replace(",", ""))
+    if not arrow:
+        result = "".join(sorted(i for i, count in counts.items() if count == 1))
+    letters = all(i.isascii() and i.isalpha() for i in [*counts, *result])
+    if not (letters and len(set(result)) == len(result) and set(result) <= set(counts)):
+        raise InvalidNest(
+            f"einsum cannot read {subscripts!r}: expected one letter an index, the result's each once and among the "
+            "operands', as in 'ik,kj->ij'"
+        )
+    return operands, result
