@@ -13,7 +13,7 @@ HEADER = """\
 import math
 
 import numpy as np
-from numba import float32, float64, int32, int64, prange
+from numba import float32, float64, int32, int64, prange, uint64
 """
 
 
@@ -66,8 +66,35 @@ def has_cores(node: Node) -> bool:
     return False
 
 
+def not_negative(value: ast.expr, known: frozenset[str]) -> bool:
+    """Whether LLVM sees that an index is not negative: sums and products of constants and of loops that begin so."""
+    match value:
+        case ast.Constant(value=int(number)):
+            return number >= 0
+        case ast.Name(id=name):
+            return name in known
+        case ast.BinOp(left, ast.Add() | ast.Mult() | ast.FloorDiv() | ast.Mod(), right):
+            return not_negative(left, known) and not_negative(right, known)
+        case ast.Call(func=ast.Name(id="max")):
+            return any(not_negative(argument, known) for argument in value.args)
+    return False
+
+
 class _Cpu(Emitter):
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.known: frozenset[str] = frozenset()
+
     def loop(self, node: For) -> list[str]:
+        outside = self.known
+        if not_negative(node.low, outside):
+            self.known = outside | {node.variable}
+        try:
+            return self._loop(node)
+        finally:
+            self.known = outside
+
+    def _loop(self, node: For) -> list[str]:
         if node.bind != "cores":
             return super().loop(node)
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
@@ -93,7 +120,15 @@ class _Cpu(Emitter):
         known = self.kernel.arrays.get(element.array)
         if known is not None and known.rank == 0:
             return subscripted(element.array, (ast.Constant(0),))
-        return subscripted(element.array, element.subscripts)
+        return subscripted(element.array, tuple(self._index(value) for value in element.subscripts))
+
+    def _index(self, value: ast.expr) -> ast.expr:
+        """An index; unsigned where LLVM could take it for negative.
+
+        numba counts a negative index from the end, which keeps LLVM from vectorizing: validation has proven that there
+        is none (jacobi-2d in time tiles, 1300 × 1300, 100 steps: MEASURE).
+        """
+        return value if not_negative(value, self.known) else ast.Call(ast.Name("uint64"), [value], [])
 
     def barrier(self) -> str:
         raise AssertionError("a CPU kernel has no threads of a block")

@@ -21,7 +21,7 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around
 from polyfuse.ir.violation import Instance, Violation
-from polyfuse.schedule import binding, fusion, order, promotion, tiling
+from polyfuse.schedule import affine, binding, fusion, order, promotion, tiling
 from polyfuse.schedule.dump import tree_text, tree_to_c, tree_to_yaml
 from polyfuse.sets import first_pair, tuple_names
 
@@ -115,6 +115,17 @@ class Schedule:
     def reverse(self, statement: str, loop: str) -> Schedule:
         """Run a loop backwards: for i = 0 … n-1: S[i]  ->  S[n-1], …, S[0]."""
         return self._do("reverse", (statement, loop), {}, lambda: order.reverse(self.nest, self.tree, statement, loop))
+
+    def affine(self, **dates: str) -> Schedule:
+        """Give statements new dates, all at once: vectors compared lexicographically (Kelly & Pugh 1995).
+
+        for t: { for i: S; for i: R }  ->  for t: for i: { S[t, i - 2t]; R[t, i - 2t - 1] }
+        given S="[t, 2t + i, 0]", R="[t, 2t + i + 1, 1]"
+
+        A position at which all have constants, and different ones, is a sequence; any other is a loop. The statements
+        are all those of one loop (counted from there inwards), or of neighbours in a sequence: these become one part.
+        """
+        return self._do("affine", (), dates, lambda: affine.affine(self.nest, self.tree, dates))
 
     # -- moving statements between loops -------------------------------------------------------------------------
 
@@ -293,6 +304,7 @@ VERBS = (
     "skew",
     "shift",
     "reverse",
+    "affine",
     "fuse",
     "distribute",
     "bind",

@@ -113,14 +113,15 @@ class Counts:
 
     def parallel(self, loop: Loop) -> bool:
         """Whether no dependence among the statements below lies between two values of the loop."""
-        return not any(self._carries(loop, pair) for pair in self.among(loop))
+        return not any(self.carries(loop, pair) for pair in self.among(loop))
 
     def among(self, tree: Tree) -> list[Pairs]:
         """The dependences among the statements of a tree."""
         inside = set(statements(tree))
         return [p for p in self.nest.dependences().pairs if p.source in inside and p.sink in inside]
 
-    def _carries(self, loop: Loop, pair: Pairs) -> bool:
+    def carries(self, loop: Loop, pair: Pairs) -> bool:
+        """Whether a dependence lies between two values of a loop."""
         dates = dict(loop.dates)
         source, sink = dates[pair.source], dates[pair.sink]
         key = id(pair.map), id(source), id(sink)

@@ -35,10 +35,14 @@ class Decision:
 
 @dataclass(frozen=True)
 class Group:
-    """The statements of one kernel and what the model expects of it."""
+    """The statements of one kernel and what the model expects of it.
+
+    `notes` say what was found in its loops and done with them, where its outermost loop carries a dependence.
+    """
 
     statements: tuple[str, ...]
     cost: KernelCost
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{', '.join(self.statements)}: {self.cost}"
@@ -58,11 +62,16 @@ class Plan:
         """What the model expects of the whole program."""
         return sum(group.cost.total for group in self.groups)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found in loops that carry dependences, kernel by kernel."""
+        return tuple(f"{', '.join(group.statements)}: {note}" for group in self.groups for note in group.notes)
+
     def __str__(self) -> str:
         kernels = "1 kernel" if len(self.groups) == 1 else f"{len(self.groups)} kernels"
         lines = [f"{kernels}, {microseconds(self.seconds)} expected on {self.machine.name}"]
         lines += [f"  {group}" for group in self.groups]
-        return "\n".join([*lines, *(f"- {decision}" for decision in self.decisions)])
+        return "\n".join([*lines, *(f"- {text}" for text in (*self.decisions, *self.notes))])
 
 
 def fused_sentence(

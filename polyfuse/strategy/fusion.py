@@ -50,7 +50,13 @@ def parts_of(schedule: Schedule) -> tuple[Tree, ...]:
 
 def part_with(schedule: Schedule, statement: str) -> Tree:
     """The kernel that holds a statement."""
-    return next(part for part in parts_of(schedule) if statement in statements(part))
+    return part_of(schedule.tree, statement)
+
+
+def part_of(tree: Tree, statement: str) -> Tree:
+    """The part of a tree's outermost sequence that holds a statement."""
+    parts = tree.children if isinstance(tree, Sequence) else (tree,)
+    return next(part for part in parts if statement in statements(part))
 
 
 def inits_of(nest: Nest) -> dict[str, str]:
@@ -86,10 +92,11 @@ def siblings_of(nest: Nest, pairs: list[tuple[str, str]]) -> list[tuple[str, str
     return list(found)
 
 
-def search(nest: Nest, model: Model, fuse: bool) -> tuple[Schedule, tuple[Decision, ...]]:
+def search(start: Schedule, model: Model, fuse: bool) -> tuple[Schedule, tuple[Decision, ...]]:
     """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order."""
+    nest = start.nest
     inits = inits_of(nest)
-    state = with_inits(Search(Schedule(nest), {}), model, inits)
+    state = with_inits(Search(start, {}), model, inits)
     if not fuse:
         return state.schedule, tuple(state.verdicts.values())
     pairs = pairs_of(nest, inits)

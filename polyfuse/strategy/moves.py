@@ -8,6 +8,7 @@ from math import prod
 
 from polyfuse.analysis.storage import geometry
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest
 from polyfuse.ir.tree import Buffer, Leaf, Loop, Sequence, Tree, path_to, statements
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
@@ -145,20 +146,20 @@ def units(schedule: Schedule, names: tuple[str, ...], keep: int) -> list[tuple[s
     return [own for _, own in found]
 
 
-def far_and_near(counts: Counts, schedule: Schedule, names: tuple[str, ...], loop: Loop) -> tuple[int, int]:
-    """(accesses that jump when the loop advances, accesses that do not move on to a neighbour): both best if small."""
-    far, near, every = 0, 0, 0
-    for name in names:
-        dims = dims_of(loop.date(name))
-        for access in schedule.nest.statement(name).accesses:
-            moved = max((stride(access, d) for d in dims), default=0)
-            every, far, near = every + 1, far + (moved == 2), near + (moved == 1)
-    return far, every - near
+def far_and_near(nest: Nest, name: str, dims: frozenset[int]) -> tuple[int, int]:
+    """(accesses that jump when these dimensions advance, accesses that do not go on to a neighbour): best if small."""
+    moved = [max((stride(a, d) for d in dims), default=0) for a in nest.statement(name).accesses]
+    return moved.count(2), len(moved) - moved.count(1)
 
 
 def contiguous(counts: Counts, schedule: Schedule, names: tuple[str, ...], loops: tuple[Loop, ...]) -> Loop:
     """The loop that walks along memory: of equals the innermost."""
-    return min(reversed(loops), key=lambda loop: far_and_near(counts, schedule, names, loop))
+
+    def quality(loop: Loop) -> tuple[int, int]:
+        every = [far_and_near(schedule.nest, name, dims_of(loop.date(name))) for name in names]
+        return sum(far for far, _ in every), sum(near for _, near in every)
+
+    return min(reversed(loops), key=quality)
 
 
 def constant_extent(schedule: Schedule, loop: Loop) -> int | None:

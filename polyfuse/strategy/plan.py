@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
-from polyfuse.strategy import cpu, cuda
+from polyfuse.strategy import cpu, cuda, loops, loops_cuda
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of
 from polyfuse.strategy.counts import Counts
-from polyfuse.strategy.decisions import Group, Plan
-from polyfuse.strategy.fusion import parts_of, search
+from polyfuse.strategy.decisions import Decision, Group, Plan
+from polyfuse.strategy.estimate import Estimator
+from polyfuse.strategy.fusion import part_with, parts_of, search
+from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import band_of, kernel_of
+from polyfuse.strategy.moves import separated
 
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
@@ -24,28 +29,65 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
     """
     counts = Counts(nest)
     model = Model(counts, machine)
-    schedule, decisions = search(nest, model, fuse)
-    program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
-    groups = []
+    schedule, decisions, joined = grouped(nest, model, fuse)
+    groups: list[Group] = []
     for part in parts_of(schedule):
         kernel, cost = model.kernel(part), model.cost(part)
-        groups.append(Group(statements(part), cost))
         if not any(counts.work(name).instances for name in kernel.names):
-            continue  # a batch of size 0: there is nothing to tile
-        schedule = program(schedule, counts, kernel, cost.tiling, machine)
+            groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
+        elif kernel.band and not joined & set(kernel.names):
+            groups.append(Group(statements(part), cost))
+            program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
+            schedule = program(schedule, counts, kernel, cost.tiling, machine)
+        else:
+            order = loops.planned if machine.kind == "cpu" else loops_cuda.planned
+            done = order(schedule, counts, part, machine)
+            schedule = done.schedule
+            groups += _groups(done, counts, kernel.names, machine)
     return Plan(schedule, decisions, tuple(groups), machine)
+
+
+def grouped(nest: Nest, model: Model, fuse: bool) -> tuple[Schedule, tuple[Decision, ...], frozenset[str]]:
+    """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
+
+    The search starts from the order as written and, where that puts statements into common loops, from the order with
+    these loops taken apart. The cheaper result counts.
+    """
+    start = Schedule(nest)
+    apart = separated(start, tuple(statements(nest.order)), 0)
+    starts = [start] if len(parts_of(apart)) == len(parts_of(start)) else [start, apart]
+    found = [search(s, model, fuse) for s in (starts if fuse else starts[-1:])]
+    schedule, decisions = min(found, key=lambda one: sum(model.cost(part).total for part in parts_of(one[0])))
+    if not fuse:
+        return schedule, decisions, frozenset()
+    return with_joined(schedule, model, decisions)
+
+
+def _groups(
+    done: loops.Planned, counts: Counts, names: tuple[str, ...], machine: Machine
+) -> Iterator[Group]:
+    """The kernels that one part became, in order; the first one tells what was found."""
+    parts = dict.fromkeys(part_with(done.schedule, name) for name in names)
+    ordered = [part for part in parts_of(done.schedule) if part in parts]
+    for number, part in enumerate(ordered):
+        yield Group(statements(part), finished_cost(counts, part, machine), done.notes if number == 0 else ())
+
+
+def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
+    """What the model expects of one kernel as it stands."""
+    band = band_as_bound(counts, part, machine.kind)
+    if machine.kind == "cpu" and not band:
+        return loops.cost_from(counts, part, Estimator(counts, machine).of(part), machine)
+    kernel = kernel_of(counts, part, band)
+    sizes, order = (1,) * len(kernel.band), tuple(range(len(kernel.band)))
+    parallel = next((p for p, loop in enumerate(kernel.band) if loop.bind == "cores"), None)
+    return cost_of(kernel, machine, counts.total_bytes, Tiling(sizes, order, parallel))
 
 
 def schedule_costs(schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
     """What the model expects of each kernel of a schedule as it stands, in order."""
     counts = Counts(schedule.nest)
-    costs = []
-    for part in parts_of(schedule):
-        kernel = kernel_of(counts, part, band_as_bound(counts, part, machine.kind))
-        sizes, order = (1,) * len(kernel.band), tuple(range(len(kernel.band)))
-        parallel = next((p for p, loop in enumerate(kernel.band) if loop.bind == "cores"), None)
-        costs.append(cost_of(kernel, machine, counts.total_bytes, Tiling(sizes, order, parallel)))
-    return tuple(costs)
+    return tuple(finished_cost(counts, part, machine) for part in parts_of(schedule))
 
 
 def band_as_bound(counts: Counts, part: Tree, kind: str) -> tuple[Loop, ...]:

@@ -1,0 +1,244 @@
+"""What any tree costs on a CPU: loops with dependences, triangles, tiles, wavefronts.
+
+    seconds = regions + max(compute, memory) + exposed × min(compute, memory)
+    memory  = for each level of cache: the bytes that come into it from the next, at that one's rate
+
+A part of the tree whose data fit into a cache brings them in once; a larger one brings in what its parts do, each time.
+All is counted at one iteration in the middle of each loop: half of a triangle's row, a full tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+
+import islpy as isl
+
+from polyfuse.analysis.bands import is_parallel, open_at
+from polyfuse.ir.scalar import operations
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, loops_around, statements
+from polyfuse.machine import Machine
+from polyfuse.sets import SET
+from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED
+from polyfuse.strategy.counts import Counts, dims_of, stride
+
+LINE = 64
+"""Bytes that come together."""
+
+NEXT_REGION = 0.25
+"""What a parallel loop costs, as a part of the first one, when it follows another at once."""
+
+LOOP_SECONDS = 4e-9
+"""What entering an innermost loop costs: bounds, a check for overlapping arrays, the first and last partial vector."""
+
+CACHE = 0.5
+"""The part of a cache that a loop can count on: the rest is other data, other programs', and lines not chosen well.
+jacobi-2d of 1300 × 1300 (27 MB) ran at the rate of DRAM beside an L3 of 32 MB (two Zen 5 cores)."""
+
+CHAINED = 4.0
+"""How much longer a scalar operation takes that waits for the one before."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of one kernel, and what they go to."""
+
+    compute: float
+    memory: float
+    overhead: float
+    traffic: float
+    units: float
+
+    @property
+    def total(self) -> float:
+        """Seconds in all."""
+        longer, shorter = max(self.compute, self.memory), min(self.compute, self.memory)
+        return self.overhead + longer + CPU_EXPOSED * shorter
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A statement in the middle of its loops: values per loop, bytes by tensor with the outer loops fixed."""
+
+    extents: tuple[int, ...]
+    touched: tuple[Mapping[str, int], ...]
+
+
+class Estimator:
+    """Prices trees of one nest; what is known of a statement under the same loops is asked of isl once."""
+
+    def __init__(self, counts: Counts, machine: Machine) -> None:
+        self.counts, self.machine = counts, machine
+        order = counts.nest.order
+        self._order = {name: loops_around(order, name) for name in statements(order)}
+        self._chains: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], _Chain]] = {}
+
+    def of(self, tree: Tree) -> Estimate:
+        """The price of one kernel."""
+        chains = {name: self._chain(name, loops_around(tree, name)) for name in statements(tree)}
+        written = {name: prod(self._chain(name, self._order[name]).extents) for name in chains}
+        run = _Run(self, tree, chains, written)
+        compute = run.compute(tree, 0, 1.0)
+        memory, traffic = 0.0, 0.0
+        for level, beyond in zip(self.machine.levels[:-1], self.machine.levels[1:], strict=True):
+            for moved, units in run.traffic(tree, 0, level.size * CACHE, 1.0):
+                memory += moved / self.machine.bandwidth(beyond, units)
+                traffic = moved
+        regions = run.regions(tree, 0)
+        extra = self.machine.region_seconds * (1 + NEXT_REGION * (regions - 1)) if regions else 0.0
+        return Estimate(compute, memory, self.machine.launch_seconds + extra, traffic, run.most)
+
+    def _chain(self, name: str, around: tuple[Loop, ...]) -> _Chain:
+        dates = tuple(loop.date(name) for loop in around)
+        key = (name, *map(id, dates))
+        if key not in self._chains:
+            self._chains[key] = dates, self._counted(name, dates)
+        return self._chains[key][1]
+
+    def _counted(self, name: str, dates: tuple[isl.PwAff, ...]) -> _Chain:
+        domain = self.counts.domains[name]
+        when = date_map(domain, list(dates))
+        values, extents = when.range(), []
+        touched = [self._touched(name, domain)]
+        for d in range(len(dates)):
+            if values.is_empty():
+                extents.append(0)
+                touched.append({})
+                continue
+            low, high = _int(values.dim_min_val(d)), _int(values.dim_max_val(d))
+            extents.append(high - low + 1)
+            middle = values.fix_val(SET, d, isl.Val((low + high) // 2))
+            values = middle if not middle.is_empty() else values.fix_val(SET, d, isl.Val(low))
+            domain = domain.intersect(when.intersect_range(values).domain())
+            touched.append(self._touched(name, domain))
+        return _Chain(tuple(extents), tuple(touched))
+
+    def _touched(self, name: str, domain: isl.Set) -> dict[str, int]:
+        """Bytes of each tensor that some instances touch, in whole lines of cache."""
+        found: dict[str, int] = {}
+        for access in self.counts.nest.statement(name).accesses:
+            box = domain.apply(access.map)
+            size = self.counts.nest.tensor(access.tensor).itemsize
+            if box.is_empty():
+                continue
+            sides = [_int(box.dim_max_val(d)) - _int(box.dim_min_val(d)) + 1 for d in range(box.dim(SET))]
+            row = -(-(sides[-1] if sides else 1) * size // LINE) * LINE
+            found[access.tensor] = max(found.get(access.tensor, 0), prod(sides[:-1]) * row)
+        return found
+
+
+class _Run:
+    """One tree being priced."""
+
+    def __init__(
+        self, estimator: Estimator, tree: Tree, chains: Mapping[str, _Chain], written: Mapping[str, int]
+    ) -> None:
+        self.tree, self.written = tree, written
+        self.waiting: dict[int, frozenset[str]] = {}
+        self.counts, self.machine, self.chains = estimator.counts, estimator.machine, chains
+        self.most = 1.0
+
+    def extent(self, loop: Loop, depth: int) -> int:
+        """The values of a loop in the middle of those around it."""
+        return max(self.chains[name].extents[depth] for name, _ in loop.dates)
+
+    def compute(self, tree: Tree, depth: int, units: float) -> float:
+        """Seconds of arithmetic, loads and stores."""
+        if isinstance(tree, Sequence):
+            return sum(self.compute(child, depth, units) for child in tree.children)
+        if isinstance(tree, Leaf):
+            return self.instance(tree.statement, None) / units
+        count = self.extent(tree, depth)
+        units = self.spread(tree, count, units)
+        if not isinstance(tree.body, Loop) and all(isinstance(x, Leaf) for x in _parts(tree.body)):
+            inner = sum(
+                self.chains[name].extents[depth] * self.instance(name, tree) for name in statements(tree)
+            )
+            return (LOOP_SECONDS + inner) / units
+        return count * self.compute(tree.body, depth + 1, units)
+
+    def spread(self, loop: Loop, count: int, units: float) -> float:
+        """How many units work inside a loop."""
+        if loop.bind == "cores":
+            units = max(1, count) / ceil(max(1, count) / self.machine.units)
+            self.most = max(self.most, units)
+        return units
+
+    def instance(self, name: str, inner: Loop | None) -> float:
+        """Seconds of one instance: on vector lanes if the innermost loop is parallel and walks along memory."""
+        statement = self.counts.nest.statement(name)
+        itemsize = max(self.counts.nest.tensor(a.tensor).itemsize for a in statement.accesses)
+        work = operations(statement.body) + statement.is_reduction + len(statement.accesses)
+        seconds = work / (self.machine.peak(itemsize, 1.0) * CPU_EFFICIENCY) * self.filled(name)
+        lanes = self.machine.vector_bytes / itemsize
+        if inner is None:
+            return seconds * lanes
+        if name in self.chained(inner):
+            return seconds * lanes * CHAINED
+        dims = dims_of(inner.date(name))
+        near = all(stride(a, d) < 2 for a in statement.accesses for d in dims)
+        return seconds if near else seconds * lanes
+
+    def filled(self, name: str) -> float:
+        """The part of the middle's instances that there are: tiles at the border of a domain are not full."""
+        counted = prod(self.chains[name].extents)
+        return min(1.0, self.written[name] / counted) if counted else 1.0
+
+    def chained(self, inner: Loop) -> frozenset[str]:
+        """The statements of an innermost loop that wait for an earlier iteration of it; sums need not wait."""
+        if id(inner) not in self.waiting:
+            pairs = [p for p in open_at(self.counts.nest, self.tree, inner) if p.kind != "reduction"]
+            found = (p for p in pairs if not is_parallel(inner, (p,)))
+            self.waiting[id(inner)] = frozenset(name for p in found for name in (p.source, p.sink))
+        return self.waiting[id(inner)]
+
+    def traffic(self, tree: Tree, depth: int, size: float, units: float) -> list[tuple[float, float]]:
+        """(bytes that come into a cache of this size, units that draw them), part by part."""
+        held = self.held(tree, depth)
+        total = float(sum(held.values()))
+        if total <= size or isinstance(tree, Leaf):
+            return [(total, units)]
+        if isinstance(tree, Sequence):
+            return [moved for child in tree.children for moved in self.traffic(child, depth, size, units)]
+        count = self.extent(tree, depth)
+        units = self.spread(tree, count, units)
+        once = self.held(tree.body, depth + 1)
+        if sum(once.values()) <= size or not _has_loops(tree.body):
+            # the next iteration finds what this one left: a tensor comes in at most once
+            return [(float(sum(min(count * once.get(t, 0), b) for t, b in held.items())), units)]
+        parts = self.traffic(tree.body, depth + 1, size, units)
+        return [(moved * count, drawn) for moved, drawn in parts]
+
+    def held(self, tree: Tree, depth: int) -> dict[str, int]:
+        """The bytes of each tensor that a part touches."""
+        every: dict[str, int] = {}
+        for name in statements(tree):
+            for tensor, size in self.chains[name].touched[depth].items():
+                every[tensor] = max(every.get(tensor, 0), size)
+        return every
+
+    def regions(self, tree: Tree, depth: int) -> int:
+        """How often a parallel loop starts."""
+        if isinstance(tree, Leaf):
+            return 0
+        if isinstance(tree, Sequence):
+            return sum(self.regions(child, depth) for child in tree.children)
+        if tree.bind == "cores":
+            return 1
+        inside = self.regions(tree.body, depth + 1)
+        return inside * self.extent(tree, depth) if inside else 0
+
+
+def _has_loops(tree: Tree) -> bool:
+    return any(
+        isinstance(part, Loop) or _has_loops(part) for part in _parts(tree) if not isinstance(part, Leaf)
+    )
+
+
+def _parts(tree: Tree) -> tuple[Tree, ...]:
+    return tree.children if isinstance(tree, Sequence) else (tree,)
+
+
+def _int(value: isl.Val) -> int:
+    return int(value.to_python())

@@ -1,0 +1,102 @@
+"""isl's scheduler on one kernel: a new order for statements that a dependence ties together, as dates for `affine`.
+
+isl finds permutable bands of the smallest dependence distances (Verdoolaege & Janssens, "Scheduling for PPCG", 2017,
+after Bondhugula et al. 2008): it shifts, skews and fuses statements of different depths as a band needs it. Reductions
+may be reordered, so their own pairs count for parallel loops only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import islpy as isl
+
+from polyfuse.analysis.bands import among
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Tree, statements
+from polyfuse.sets import union_map, union_set
+
+MAX_OPERATIONS = 20_000_000
+"""isl operations for one kernel: about two seconds. What needs more keeps its original order."""
+
+Dates = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The dates of each statement as text, ready for `affine`."""
+
+    dates: dict[str, str]
+
+
+def found_by_isl(nest: Nest, part: Tree) -> Found | str:
+    """isl's order for one part of a tree; or why there is none, as a sentence."""
+    names = statements(part)
+    domains = union_set(nest.domains[name] for name in names)
+    pairs = among(nest, part)
+    ordering = union_map(p.map for p in pairs if p.kind != "reduction")
+    every = union_map(p.map for p in pairs)
+    near = union_map(p.map for p in pairs if p.kind in ("flow", "reduction"))
+    context = domains.get_ctx()
+    before = context.get_max_operations()
+    try:
+        context.reset_operations()
+        context.set_max_operations(MAX_OPERATIONS)
+        constraints = isl.ScheduleConstraints.on_domain(domains).set_validity(ordering)
+        constraints = constraints.set_coincidence(every).set_proximity(near).set_context(nest.context)
+        root = constraints.compute_schedule().get_root()
+    except isl.Error:
+        return (
+            f"isl's scheduler did not finish within {MAX_OPERATIONS} operations; the original order is kept"
+        )
+    finally:
+        context.reset_operations()
+        context.set_max_operations(before)
+    dates: Dates = {name: [] for name in names}
+    if not _read(root.child(0), names, dates):
+        return "isl's order has dates in pieces, which no verb takes; the original order is kept"
+    return Found({name: f"[{', '.join(parts)}]" for name, parts in dates.items()})
+
+
+def _read(node: isl.ScheduleNode, names: tuple[str, ...], dates: Dates) -> bool:
+    """Append the dates below a node to those of the statements that reach it; False if one is not a single piece."""
+    kind = node.get_type()
+    if kind == isl.schedule_node_type.band:
+        partial = node.band_get_partial_schedule()
+        for member in range(node.band_n_member()):
+            if not _member(partial.get_union_pw_aff(member), names, dates):
+                return False
+        return _read(node.child(0), names, dates)
+    if kind == isl.schedule_node_type.filter:
+        return _read(node.child(0), names, dates)
+    if kind in (isl.schedule_node_type.sequence, isl.schedule_node_type.set):
+        for position in range(node.n_children()):
+            inside = tuple(name for name in names if _reaches(node.child(position), name))
+            for name in inside:
+                dates[name].append(str(position))
+            if not _read(node.child(position), inside, dates):
+                return False
+        return True
+    if len(names) > 1:  # a leaf of several statements: isl found no need for an order; theirs is kept
+        for position, name in enumerate(names):
+            dates[name].append(str(position))
+    return True
+
+
+def _reaches(node: isl.ScheduleNode, name: str) -> bool:
+    found: list[isl.Set] = []
+    node.filter_get_filter().foreach_set(found.append)
+    return any(part.get_tuple_name() == name for part in found)
+
+
+def _member(union: isl.UnionPwAff, names: tuple[str, ...], dates: Dates) -> bool:
+    pieces: list[isl.PwAff] = []
+    union.foreach_pw_aff(pieces.append)
+    found = {date.get_domain_space().get_tuple_name(isl.dim_type.set): date for date in pieces}
+    for name in names:
+        text = str(found[name])
+        body = text[text.index("{") + 1 : text.rindex("}")]
+        if ";" in body or " : " in body:
+            return False
+        dates[name].append(body.split("->")[1].strip().removeprefix("[").removesuffix("]").strip())
+    return True

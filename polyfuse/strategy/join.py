@@ -1,0 +1,87 @@
+"""Kernels with nothing to run at once, put together: one launch for a chain of them.
+
+    s = 0;  for i: s += a[i];  m = s / n   ->   once: { s = 0; for i: s += a[i]; m = s / n }
+
+They share no loop, so `fuse` has nothing to align; `affine` gives them one of a single value.
+"""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.tree import Tree, date_parts, statements
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost import Model
+from polyfuse.strategy.decisions import Decision
+from polyfuse.strategy.fusion import parts_of
+
+Joined = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
+
+
+def with_joined(schedule: Schedule, model: Model, decisions: tuple[Decision, ...]) -> Joined:
+    """Neighbouring serial kernels that depend on each other in one: (schedule, decisions, their statements)."""
+    together: set[str] = set()
+    more: list[Decision] = []
+    for name in statements(schedule.tree):
+        parts = parts_of(schedule)
+        position = next(p for p, part in enumerate(parts) if name in statements(part))
+        if position == 0 or statements(parts[position])[0] != name:
+            continue
+        first, second = parts[position - 1], parts[position]
+        found = _joined(schedule, model, first, second, together)
+        if found is not None:
+            schedule = found
+            together |= {*statements(first), *statements(second)}
+            more.append(_decision(statements(first)[-1], name))
+    return schedule, (*decisions, *more), frozenset(together)
+
+
+def _decision(first: str, second: str) -> Decision:
+    sentence = (
+        f"{first} and {second} run one after the other in one kernel: neither has anything to run at once."
+    )
+    return Decision(first, second, True, None, 0, 1, 0.0, 0.0, None, sentence)
+
+
+def _joined(
+    schedule: Schedule, model: Model, first: Tree, second: Tree, together: set[str]
+) -> Schedule | None:
+    """The two parts one after the other in a loop of one value; None if they should stay apart."""
+    for part in (first, second):
+        if model.kernel(part).band and not together & set(statements(part)):
+            return None
+    inside = set(statements(first)), set(statements(second))
+    if not any(p.source in inside[0] and p.sink in inside[1] for p in schedule.nest.dependences().pairs):
+        return None
+    nested = bool(together & inside[0])
+    texts = _dates(first, 0, nested) | _dates(second, _next(first) if nested else 1, False)
+    if None in texts.values():
+        return None
+    try:
+        return schedule.affine(**{name: str(text) for name, text in texts.items()})
+    except (IllegalSchedule, InvalidSchedule):
+        return None
+
+
+def _next(part: Tree) -> int:
+    """The position after the last one of a part that was joined before."""
+    return 1 + max(int(parts[1]) for parts in date_parts(part).values() if isinstance(parts[1], int))
+
+
+def _dates(part: Tree, position: int, nested: bool) -> dict[str, str | None]:
+    """The dates of a part's statements, at a position inside a loop of one value (or already inside it)."""
+    found: dict[str, str | None] = {}
+    for name, parts in date_parts(part).items():
+        texts = [_text(part) for part in parts]
+        prefix = [] if nested else ["0", str(position)]
+        found[name] = None if None in texts else f"[{', '.join([*prefix, *map(str, texts)])}]"
+    return found
+
+
+def _text(date: isl.PwAff | int) -> str | None:
+    if isinstance(date, int):
+        return str(date)
+    text = str(date)
+    body = text[text.index("{") + 1 : text.rindex("}")]
+    return None if ";" in body or " : " in body else body.split("->")[1].strip().strip("[]").strip()

@@ -1,0 +1,137 @@
+"""Kernels whose outermost loop carries a dependence: time loops, triangular solvers, recurrences.
+
+    part of the schedule  --orders-->  as written, by isl  --shapes-->  drafts  --price-->  the cheapest legal one
+
+Never worse than the original order by the model, which is one of the drafts. What isl or the clock cuts off is said.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.tree import Tree, sequence, statements
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost import CPU_EXPOSED, KernelCost, Tiling, microseconds
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.draft import Draft
+from polyfuse.strategy.estimate import Estimate, Estimator
+from polyfuse.strategy.found import findings, skewed
+from polyfuse.strategy.fusion import part_of
+from polyfuse.strategy.isl_order import found_by_isl
+from polyfuse.strategy.shapes import shapes
+
+SECONDS = 3.0
+"""Wall clock for pricing one kernel's shapes; what was priced until then has to do."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A schedule with one more kernel in shape, and what was found and done."""
+
+    schedule: Schedule
+    notes: tuple[str, ...]
+
+
+def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) -> Planned:
+    """The cheapest legal shape of one part of a schedule on a CPU. isl's order may make several parts of it."""
+    names = statements(part)
+    estimator = Estimator(counts, machine)
+    notes = list(findings(schedule.nest, part))
+    clock = _Clock(notes)
+    written = Draft(schedule.nest, schedule.tree)
+    priced = _priced(estimator, names, clock, chain([written], shapes(written, names)))
+    found = found_by_isl(schedule.nest, part)
+    arranged = found if isinstance(found, str) else arranged_by(written, names, found.dates)
+    if isinstance(arranged, str):
+        notes.append(arranged)
+    else:
+        priced += _by_parts(estimator, names, clock, arranged)
+    original = priced[0][0]
+    for total, draft in sorted(priced, key=lambda one: one[0]):
+        try:
+            done = draft.taken(schedule)
+        except (IllegalSchedule, InvalidSchedule):
+            continue
+        notes += draft.notes
+        notes.append(f"{microseconds(total)} expected, {microseconds(original)} in the order as written")
+        return Planned(done, tuple(notes))
+    return Planned(schedule, tuple(notes))
+
+
+class _Clock:
+    """Says once when there is no time left to price shapes."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self.began, self.notes, self.over = time.perf_counter(), notes, False
+
+    def stops(self) -> bool:
+        """Whether pricing has taken too long."""
+        if not self.over and time.perf_counter() - self.began > SECONDS:
+            self.over = True
+            self.notes.append(f"pricing stopped after {SECONDS:g} s: the best shape until then is taken")
+        return self.over
+
+
+Priced = list[tuple[float, Draft]]
+
+
+def _priced(estimator: Estimator, names: tuple[str, ...], clock: _Clock, drafts: Iterable[Draft]) -> Priced:
+    """The drafts with what the model expects of these statements' kernels, until the clock stops."""
+    found: Priced = []
+    for draft in drafts:
+        found.append((round(estimator.of(held_by(draft.tree, names)).total, 12), draft))
+        if clock.stops():
+            break
+    return found
+
+
+def held_by(tree: Tree, names: tuple[str, ...]) -> Tree:
+    """The kernels that hold these statements, as a tree of their own."""
+    return sequence(tuple(dict.fromkeys(part_of(tree, name) for name in names)))
+
+
+def arranged_by(written: Draft, names: tuple[str, ...], dates: dict[str, str]) -> Draft | str:
+    """The draft in isl's order; or why `affine` does not take it."""
+    try:
+        arranged = written.do("affine", **dates)
+    except InvalidSchedule as error:
+        return f"isl's order is not taken: {error}"
+    parts = dict.fromkeys(part_of(arranged.tree, name) for name in names)
+    text = "; ".join(filter(None, (skewed(part) for part in parts)))
+    return arranged.noted(f"isl's order: {text}" if text else "isl's order")
+
+
+def _by_parts(estimator: Estimator, names: tuple[str, ...], clock: _Clock, draft: Draft) -> Priced:
+    """The shapes of isl's order; where it makes several parts, the best shape of each."""
+    parts = [statements(part) for part in dict.fromkeys(part_of(draft.tree, name) for name in names)]
+    if len(parts) == 1:
+        return _priced(estimator, names, clock, shapes(draft, names))
+    for own in parts:
+        candidates = _priced(estimator, own, clock, chain([draft], shapes(draft, own)))
+        draft = min(candidates, key=lambda one: one[0])[1]
+    return _priced(estimator, names, clock, [draft])
+
+
+def cost_from(counts: Counts, part: Tree, estimate: Estimate, machine: Machine) -> KernelCost:
+    """An estimate as the cost of a kernel."""
+    flops = sum(counts.work(name).flops for name in statements(part))
+    touched = {t for name in statements(part) for t in counts.nest.statement(name).tensors}
+    compulsory = sum(counts.tensor_bytes(t) for t in touched)
+    again = max(0, int(estimate.traffic) - compulsory)
+    return KernelCost(
+        Tiling((), ()),
+        flops,
+        compulsory,
+        again,
+        1,
+        estimate.units / machine.units,
+        estimate.compute,
+        estimate.memory,
+        estimate.overhead,
+        CPU_EXPOSED,
+    )

@@ -1,0 +1,231 @@
+"""Candidate shapes on a CPU for a kernel whose outermost loop carries a dependence, as drafts of public verbs.
+
+in order        for t: for i: for j (vector)                                what was written, or isl's order
+inner parallel  for t: for i (cores): for j (vector)                        a parallel region a step
+outer parallel  for j (tiles, cores): for i: for k: for j_in (vector)       a parallel loop of a permutable band
+tiled           for t, i, j (tiles): for t_in: for i_in: for j_in           a permutable band, tile after tile
+wavefront       for t + i (tiles): for t (tiles, cores): for j (tiles): …   tiles of one wave at once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from polyfuse.analysis.bands import among, facts, is_parallel, permutable, within
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, loops, statements
+from polyfuse.schedule.binding import extent
+from polyfuse.strategy.counts import dims_of
+from polyfuse.strategy.draft import Draft
+from polyfuse.strategy.fusion import part_of
+from polyfuse.strategy.moves import far_and_near
+
+OUTER_SIZES = (8, 16, 32)
+"""Values of a tiled loop that is not the innermost."""
+
+INNER_SIZES = (256, 512)
+"""Values of the tiled loop along memory: whole vectors, and long enough to enter the loop rarely."""
+
+
+def shapes(draft: Draft, names: tuple[str, ...]) -> Iterator[Draft]:
+    """Every candidate from one order of a kernel's statements."""
+    tree = part_of(draft.tree, names[0])
+    pairs = among(draft.nest, tree)
+    band = permutable(tree, pairs)
+    along = _along(draft, names, band)
+    straight = in_order(draft, names, band, along)
+    yield vectorized(straight, names)
+    yield vectorized(inner_parallel(straight, names), names)
+    parallel = next((loop for loop in band if is_parallel(loop, pairs)), None)
+    if parallel is not None:
+        yield from _outer_parallel(draft, names, band, along, parallel)
+        return
+    yield from _behind_one(draft, names, band, along)
+    if len(band) > 1 and along is not None:
+        for sizes in _sizes(draft, band, along):
+            tiled = _tiled(draft, names, band, along, sizes)
+            yield vectorized(tiled, names)
+            yield vectorized(_wavefront(tiled, names, band), names)
+
+
+def _along(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Loop | None:
+    """The band's loop that walks along memory; None if the band ends before the innermost loops do."""
+    if not band or any(isinstance(part, Loop) for part in _parts(band[-1].body)):
+        return None
+
+    walked = {id(loop): (0, 0) for loop in band}
+    for name in names:
+        weight = 10 ** len(draft.nest.statement(name).dims)  # the work is in the deepest statements
+        for loop, dims in zip(band, _stepped(band, name), strict=True):
+            far, near = far_and_near(draft.nest, name, dims)
+            before = walked[id(loop)]
+            walked[id(loop)] = before[0] + weight * far, before[1] + weight * near
+    return min(reversed(band), key=lambda loop: walked[id(loop)])
+
+
+def _stepped(band: tuple[Loop, ...], name: str) -> list[frozenset[int]]:
+    """For each loop of a band the dimensions of a statement that change when it alone takes a step.
+
+    t, t + i, 2t + i + j: a step of the last changes j; one of the second i, and j to keep the last; one of t all.
+    """
+    every = [dims_of(loop.date(name)) for loop in band]
+    known: frozenset[int] = frozenset()
+    new: list[frozenset[int]] = []
+    for dims in every:
+        new.append(dims - known)
+        known |= dims
+    found: list[frozenset[int]] = []
+    for position in range(len(band)):
+        moved = new[position]
+        for later in range(position + 1, len(band)):
+            moved |= new[later] if every[later] & moved else frozenset()
+        found.append(moved)
+    return found
+
+
+def in_order(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop | None) -> Draft:
+    """The loop along memory innermost, and each statement in a loop of its own there."""
+    if along is None:
+        return draft
+    order = [loop.name for loop in band if loop is not along] + [along.name]
+    return parted(_reordered(draft, names[0], order), names)
+
+
+def _reordered(draft: Draft, statement: str, order: list[str]) -> Draft:
+    now = [loop.name for loop in draft.loops(statement) if loop.name in order]
+    return draft if now == order else draft.do("reorder", statement, *order)
+
+
+def parted(draft: Draft, names: tuple[str, ...]) -> Draft:
+    """for j: { S; R }  ->  for j: S; for j: R, innermost loops, where no dependence runs back from R to S."""
+    done: set[str] = set()
+    for name in names:
+        inner = draft.loops(name)[-1:]
+        if name in done or not inner or not isinstance(inner[0].body, Sequence):
+            continue
+        done |= set(statements(inner[0]))
+        if all(isinstance(part, Leaf) for part in inner[0].body.children) and _separable(draft, inner[0]):
+            draft = draft.do("distribute", name, inner[0].name)
+    return draft
+
+
+def _separable(draft: Draft, loop: Loop) -> bool:
+    place = {name: position for position, name in enumerate(statements(loop))}
+    pairs = among(draft.nest, loop)
+    for outer in draft.loops(statements(loop)[0])[:-1]:
+        pairs = within(outer, pairs)
+    return not any(place[p.source] > place[p.sink] for p in pairs)
+
+
+def inner_parallel(draft: Draft, names: tuple[str, ...]) -> Draft:
+    """The outermost parallel loop on each path over the cores, a parallel region a step of the loops around it."""
+    tree = part_of(draft.tree, names[0])
+    free = {id(fact.loop) for fact in facts(draft.nest, tree) if fact.parallel}
+    for loop in _outermost(tree, free):
+        draft = draft.do("bind", statements(loop)[0], **{loop.name: "cores"})
+    return draft
+
+
+def _outermost(tree: Tree, free: set[int]) -> Iterator[Loop]:
+    """The outermost loops among `free`, but for innermost ones inside others: these are for vectors."""
+    if isinstance(tree, Loop) and id(tree) in free and any(isinstance(x, Loop) for x in loops(tree.body)):
+        yield tree
+        return
+    for child in children(tree):
+        yield from _outermost(child, free)
+
+
+def vectorized(draft: Draft, names: tuple[str, ...]) -> Draft:
+    """Innermost loops on vector lanes where they carry nothing but reductions."""
+    done: set[str] = set()
+    for name in names:
+        inner = draft.loops(name)[-1:]
+        if name in done or not inner or inner[0].bind is not None or any(loops(inner[0].body)):
+            continue
+        done |= set(statements(inner[0]))
+        pairs = tuple(p for p in among(draft.nest, inner[0]) if p.kind != "reduction")
+        for outer in draft.loops(name)[:-1]:
+            pairs = within(outer, pairs)
+        if is_parallel(inner[0], pairs):
+            draft = draft.do("vectorize", name, inner[0].name)
+    return draft
+
+
+def _outer_parallel(
+    draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop | None, parallel: Loop
+) -> Iterator[Draft]:
+    """A parallel loop of the band outermost; cut into tiles where it is the one along memory."""
+    rest = [loop.name for loop in band if loop is not parallel and loop is not along]
+    inner = [along.name] if along is not None and along is not parallel else []
+    name = names[0]
+    moved = f"{parallel.name} is parallel and goes outermost"
+    if parallel is not along:
+        done = _reordered(draft, name, [parallel.name, *rest, *inner])
+        done = done.do("bind", name, **{parallel.name: "cores"})
+        yield vectorized(parted(done, names), names).noted(moved)
+        return
+    for size in (INNER_SIZES[0], 64):
+        done = draft.do("split", name, parallel.name, size)
+        point = next(x for x in done.loops(name) if x.name.startswith(f"{parallel.name}_in")).name
+        done = _reordered(done, name, [parallel.name, *rest, point])
+        done = done.do("bind", name, **{parallel.name: "cores"})
+        yield vectorized(parted(done, names), names).noted(f"{moved}, in tiles of {size}")
+
+
+def _behind_one(
+    draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop | None
+) -> Iterator[Draft]:
+    """for k: for i (cores): for j: a loop of the band in order outermost, if another is parallel inside it."""
+    pairs = among(draft.nest, part_of(draft.tree, names[0]))
+    for first in band if along is not None else ():
+        inside = within(first, pairs)
+        free = [x for x in band if x is not first and x is not along and is_parallel(x, inside)]
+        if first is along or not free or along is None:
+            continue
+        rest = [x.name for x in band if x not in (first, free[0], along)]
+        done = _reordered(draft, names[0], [first.name, free[0].name, *rest, along.name])
+        done = parted(done, names).do("bind", names[0], **{free[0].name: "cores"})
+        yield vectorized(done, names).noted(f"{free[0].name} is parallel inside {first.name}")
+
+
+def _sizes(draft: Draft, band: tuple[Loop, ...], along: Loop) -> Iterator[dict[str, int]]:
+    """Tile sizes to price: one for all outer loops, another for the outermost, one for the loop along memory."""
+    seen: set[tuple[int, ...]] = set()
+    others = [loop for loop in band if loop is not along]
+    for first, other, inner in product(OUTER_SIZES, OUTER_SIZES, INNER_SIZES):
+        if first > other:
+            continue
+        wanted = {loop.name: other for loop in others} | {others[0].name: first, along.name: inner}
+        capped = {name: min(size, _extent(draft, band, name) or size) for name, size in wanted.items()}
+        if tuple(capped.values()) not in seen:
+            seen.add(tuple(capped.values()))
+            yield capped
+
+
+def _extent(draft: Draft, band: tuple[Loop, ...], name: str) -> int | None:
+    return extent(draft.nest, next(loop for loop in band if loop.name == name))
+
+
+def _tiled(
+    draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop, sizes: dict[str, int]
+) -> Draft:
+    """for t: for i: for j  ->  for t, i, j (tiles): for t_in: for i_in: for j_in, the one along memory innermost."""
+    ordered = {loop.name: sizes[loop.name] for loop in band}
+    done = draft.do("tile", names[0], **ordered)
+    points = done.loops(names[0])[len(band) : 2 * len(band)]
+    at = next(p for p, loop in enumerate(band) if loop is along)
+    order = [x.name for p, x in enumerate(points) if p != at] + [points[at].name]
+    text = ", ".join(f"{name} by {size}" for name, size in ordered.items())
+    return parted(_reordered(done, names[0], order), names).noted(f"tiled: {text}")
+
+
+def _wavefront(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Draft:
+    """for t: for i (tiles)  ->  for i + t (waves): for t (cores). Dependences between tiles lead to a later wave."""
+    first, second = band[0].name, band[1].name
+    done = draft.do("skew", names[0], second, by=first, factor=1).do("interchange", names[0], first, second)
+    done = done.do("bind", names[0], **{first: "cores"})
+    return done.noted(f"tiles of one wave {first} + {second} run at once")
+
+
+def _parts(tree: Tree) -> tuple[Tree, ...]:
+    return tree.children if isinstance(tree, Sequence) else (tree,)
