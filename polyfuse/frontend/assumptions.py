@@ -6,7 +6,7 @@ for i in range(N): y[i] = x[i + 1]      with x: f64[N]   ->   nothing is left: N
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import islpy as isl
 
@@ -26,37 +26,32 @@ def with_bounds(
                 continue
             allowed = context.subtract(outside.params()).coalesce()
             if not domain.intersect_params(allowed).is_empty():
-                context = _convex(allowed, s.domain)
+                context = _convex(context, allowed, s.domain)
     return context
 
 
-def _convex(allowed: isl.Set, domain: isl.Set) -> isl.Set:
-    """Where an assumption has pieces such as "nothing runs, or …", the one piece in which the statement runs."""
-    if allowed.n_basic_set() == 1:
-        return allowed
+def _convex(context: isl.Set, allowed: isl.Set, domain: isl.Set) -> isl.Set:
+    """Where an assumption has pieces ("nothing runs, or …"), the one in which the statement runs, as wide as may be.
+
+    context T >= 0, allowed { T = 0 or N + 2 <= M }   ->   { T >= 0 and N + 2 <= M }
+    """
     runs = allowed.intersect(domain.params()).coalesce()
-    if runs.n_basic_set() > 1:
+    if allowed.n_basic_set() == 1 or runs.n_basic_set() != 1:
         return allowed
-    hull = isl.Set.from_basic_set(allowed.simple_hull())
-    return hull if hull.is_subset(allowed) else _widened(runs, allowed)
+    kept = [c for part in runs.get_basic_sets() for c in part.get_constraints()]
+    for constraint in tuple(kept):
+        others = [c for c in kept if c is not constraint]
+        if _all(others, runs).intersect(context).is_subset(allowed):
+            kept = others
+    return _all(kept, runs).intersect(context).coalesce()
 
 
-def _widened(runs: isl.Set, allowed: isl.Set) -> isl.Set:
-    """`runs` without those of its constraints that `allowed` does not need."""
-    (part,) = _basic_sets(runs)
-    kept = part
-    for constraint in part.get_constraints():
-        others = [c for c in kept.get_constraints() if not c.is_equal(constraint)]
-        wider = isl.BasicSet.universe(part.get_space())
-        for other in others:
-            wider = wider.add_constraint(other)
-        if isl.Set.from_basic_set(wider).is_subset(allowed):
-            kept = wider
-    return isl.Set.from_basic_set(kept)
-
-
-def _basic_sets(set_: isl.Set) -> Iterable[isl.BasicSet]:
-    return tuple(set_.get_basic_sets())
+def _all(constraints: list[isl.Constraint], like: isl.Set) -> isl.Set:
+    """The points that satisfy every constraint."""
+    part = isl.BasicSet.universe(like.get_space())
+    for constraint in constraints:
+        part = part.add_constraint(constraint)
+    return isl.Set.from_basic_set(part)
 
 
 def out_of_bounds(domain: isl.Set, access: Access, tensor: Tensor) -> isl.Set:
