@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,10 @@ def reference(names: Names) -> Callable[..., Any]:
     def python(*args: Any, **named: Any) -> Any:
         sizes = sizes_of(names, signature.bind(*args, **named).arguments)
         space = {**function.__globals__, **{name: sizes[name] for name in free}}
-        inner = FunctionType(function.__code__, space, function.__name__, None, function.__closure__)
+        # a size may have the name of a variable around the function as well
+        around = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        closure = tuple(CellType(sizes[name]) if name in free else cell for name, cell in around)
+        inner = FunctionType(function.__code__, space, function.__name__, None, closure)
         return inner(*args, **named)
 
     return python

@@ -248,6 +248,21 @@ def test_a_global_of_a_sizes_name_is_not_that_size() -> None:
     assert (x == 4).all()
 
 
+def test_a_variable_around_the_function_of_a_sizes_name_is_not_that_size() -> None:
+    N = 100
+
+    @pf.nest
+    def count(x: f64[N]):
+        for i in range(N):
+            x[i] = N
+
+    assert (pf.interpret(count, [np.zeros(3)])["x"] == 3).all()
+    x = np.zeros(4)
+    count.python(x)
+    assert (x == 4).all()
+    assert N == 100
+
+
 def test_statements_that_never_run_are_left_out() -> None:
     nest = defined(
         '@pf.nest\ndef f(x: "f64[N]"):\n    for i in range(N):\n        if i < 0:\n            x[i] = 1.0\n'
