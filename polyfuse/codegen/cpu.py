@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyfuse.codegen.emit import Emitter, subscripted
-from polyfuse.codegen.looptree import Allocate, Block, Element, For, Guard, Kernel, Node
+from polyfuse.codegen.looptree import Allocate, Block, Element, For, Guard, Kernel, Node, Store
+from polyfuse.codegen.microkernel import product_target, tile_product
 from polyfuse.ir.tensor import Tensor
 
 HEADER = """\
@@ -14,6 +15,7 @@ import math
 
 import numpy as np
 from numba import float32, float64, int32, int64, prange, uint64
+from polyfuse.codegen.tiles import tile_mac
 """
 
 
@@ -80,10 +82,17 @@ def not_negative(value: ast.expr, known: frozenset[str]) -> bool:
     return False
 
 
+def gathers(node: For, store: Store) -> bool:
+    """Whether a loop reduces into one element."""
+    used = {name.id for value in store.target.subscripts for name in ast.walk(value) if isinstance(name, ast.Name)}
+    return store.op != "=" and node.variable not in used
+
+
 class _Cpu(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.known: frozenset[str] = frozenset()
+        self.shapes: dict[str, tuple[int, ...]] = {}
 
     def loop(self, node: For) -> list[str]:
         outside = self.known
@@ -95,6 +104,10 @@ class _Cpu(Emitter):
             self.known = outside
 
     def _loop(self, node: For) -> list[str]:
+        if node.bind == "microkernel":
+            return self._microkernel(node)
+        if node.bind == "vector" and isinstance(node.body, Store) and gathers(node, node.body):
+            return self._gathered(node, node.body)
         if node.bind != "cores":
             return super().loop(node)
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
@@ -111,7 +124,28 @@ class _Cpu(Emitter):
             value = f"{low} + {node.step} * int64({core})"
         return [head, *self._indented([f"{node.variable} = {value}", *self.lines(node.body)])]
 
+    def _gathered(self, node: For, store: Store) -> list[str]:
+        """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum.
+
+        A vector loop carries nothing but the reduction, so nobody else touches s[i] meanwhile; LLVM cannot know that,
+        and would load and store it in every iteration (a sum of 1000000 products: 1.06 ms against 0.35).
+        """
+        name = f"{store.statement}_sum" if store.op == "+=" else f"{store.statement}_value"
+        inner = replace(store, target=Element(name, (), store.target.dtype))
+        kept = ast.unparse(self.place(store.target))
+        lines = [f"{name} = {kept}", *super().loop(replace(node, body=inner)), f"{kept} = {name}"]
+        return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
+
+    def _microkernel(self, node: For) -> list[str]:
+        product = tile_product(node, self.shapes[product_target(node)])
+        call = ast.unparse(product.call)
+        if product.whole is None:
+            return [call]
+        loops = super().loop(node)
+        return [f"if {ast.unparse(product.whole)}:", *self._indented([call]), "else:", *self._indented(loops)]
+
     def allocation(self, node: Allocate) -> str:
+        self.shapes[node.buffer] = node.shape
         if not node.shape:
             return f"{node.buffer} = {node.dtype}(0.0)" if node.dtype[0] == "f" else f"{node.buffer} = {node.dtype}(0)"
         return f"{node.buffer} = np.empty({node.shape}, np.{node.dtype})"

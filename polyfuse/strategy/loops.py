@@ -52,7 +52,7 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
     else:
         priced += _by_parts(estimator, names, clock, arranged)
     original = priced[0][0]
-    for total, draft in sorted(priced, key=lambda one: one[0]):
+    for total, draft in sorted((*priced[1:], priced[0]), key=lambda one: one[0]):
         try:
             done = draft.taken(schedule)
         except (IllegalSchedule, InvalidSchedule):

@@ -17,8 +17,8 @@ from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.fusion import part_with, parts_of, search
 from polyfuse.strategy.join import with_joined
-from polyfuse.strategy.kernel import band_of, kernel_of
-from polyfuse.strategy.moves import separated
+from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
+from polyfuse.strategy.moves import internal, separated
 
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
@@ -36,9 +36,15 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
         if not any(counts.work(name).instances for name in kernel.names):
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
         elif kernel.band and not joined & set(kernel.names):
-            groups.append(Group(statements(part), cost))
             program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
-            schedule = program(schedule, counts, kernel, cost.tiling, machine)
+            shaped = program(schedule, counts, kernel, cost.tiling, machine)
+            better = _better(schedule, shaped, counts, kernel, machine)
+            schedule = better.schedule if better is not None else shaped
+            groups += (
+                [Group(statements(part), cost)]
+                if better is None
+                else _groups(better, counts, kernel.names, machine)
+            )
         else:
             order = loops.planned if machine.kind == "cpu" else loops_cuda.planned
             done = order(schedule, counts, part, machine)
@@ -63,9 +69,27 @@ def grouped(nest: Nest, model: Model, fuse: bool) -> tuple[Schedule, tuple[Decis
     return with_joined(schedule, model, decisions)
 
 
-def _groups(
-    done: loops.Planned, counts: Counts, names: tuple[str, ...], machine: Machine
-) -> Iterator[Group]:
+CLEARLY = 0.7
+"""What a kernel of one parallel loop has to cost in another shape, as a part of its usual one, to get that shape."""
+
+
+def _better(
+    schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine
+) -> loops.Planned | None:
+    """Another shape for a CPU kernel with one parallel loop, where that loop is the one along memory.
+
+    for i (on cores): for j: x[i] += a[j, i]   ->   for i (tiles, on cores): for j: for i_in (vector): x[i] += a[j, i]
+    """
+    if machine.kind != "cpu" or len(kernel.band) != 1 or internal(kernel):
+        return None
+    part = part_with(schedule, kernel.names[0])
+    done = loops.planned(schedule, counts, part, machine)
+    estimator = Estimator(counts, machine)
+    usual, other = (estimator.of(loops.held_by(s.tree, kernel.names)).total for s in (shaped, done.schedule))
+    return done if other < CLEARLY * usual else None
+
+
+def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
     """The kernels that one part became, in order; the first one tells what was found."""
     parts = dict.fromkeys(part_with(done.schedule, name) for name in names)
     ordered = [part for part in parts_of(done.schedule) if part in parts]

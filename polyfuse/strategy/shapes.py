@@ -23,6 +23,9 @@ from polyfuse.strategy.moves import far_and_near
 OUTER_SIZES = (8, 16, 32)
 """Values of a tiled loop that is not the innermost."""
 
+OUTER_COLUMNS = (1024, 512, 256, 64)
+"""Values of a parallel loop along memory that goes outermost: long rows, or enough tiles for the cores."""
+
 INNER_SIZES = (256, 512)
 """Values of the tiled loop along memory: whole vectors, and long enough to enter the loop rarely."""
 
@@ -46,6 +49,7 @@ def shapes(draft: Draft, names: tuple[str, ...]) -> Iterator[Draft]:
             tiled = _tiled(draft, names, band, along, sizes)
             yield vectorized(tiled, names)
             yield vectorized(_wavefront(tiled, names, band), names)
+        yield from _staggered(draft, names, band, along)
 
 
 def _along(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Loop | None:
@@ -164,7 +168,7 @@ def _outer_parallel(
         done = done.do("bind", name, **{parallel.name: "cores"})
         yield vectorized(parted(done, names), names).noted(moved)
         return
-    for size in (INNER_SIZES[0], 64):
+    for size in OUTER_COLUMNS:
         done = draft.do("split", name, parallel.name, size)
         point = next(x for x in done.loops(name) if x.name.startswith(f"{parallel.name}_in")).name
         done = _reordered(done, name, [parallel.name, *rest, point])
@@ -217,6 +221,37 @@ def _tiled(
     order = [x.name for p, x in enumerate(points) if p != at] + [points[at].name]
     text = ", ".join(f"{name} by {size}" for name, size in ordered.items())
     return parted(_reordered(done, names[0], order), names).noted(f"tiled: {text}")
+
+
+def _staggered(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop) -> Iterator[Draft]:
+    """for i: for j  ->  for j + i (in a tile): for i: rows each a step behind the one before, so that none waits.
+
+    For a loop along memory that carries a dependence: its iterations wait for each other, rows side by side do not.
+    """
+    pairs = among(draft.nest, part_of(draft.tree, names[0]))
+    others = [loop for loop in band if loop is not along]
+    for outer in others[:-1]:
+        pairs = within(outer, pairs)
+    if band[-1] is not along or is_parallel(along, within(others[-1], pairs)):
+        return
+    row = others[-1].name
+    done = draft.do("skew", names[0], along.name, by=row, factor=1)
+    later = done.loops(names[0])[len(band) - 1]
+    if not is_parallel(others[-1], within(later, pairs)):
+        return
+    note = (
+        f"{along.name} at {along.name} + {row}: rows of {row} side by side, each a step behind the one before"
+    )
+    size = len(band)
+    for rows, columns in product((8, 16, 32), INNER_SIZES):
+        sizes = {loop.name: rows for loop in others} | {along.name: columns}
+        tiled = done.do("tile", names[0], **sizes)
+        points = [loop.name for loop in tiled.loops(names[0])[size : 2 * size]]
+        tiled = _reordered(tiled, names[0], [*points[:-2], points[-1], points[-2]])
+        text = ", ".join(f"{name} by {count}" for name, count in sizes.items())
+        tiled = parted(tiled, names).noted(note, f"tiled: {text}")
+        yield vectorized(tiled, names)
+        yield vectorized(_wavefront(tiled, names, band), names)
 
 
 def _wavefront(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Draft:
