@@ -22,11 +22,7 @@ def reference(names: Names) -> Callable[..., Any]:
     shapes do not agree.
     """
     function = names.source.function
-    free = [
-        name
-        for name in names.sizes
-        if name not in names.tensors and name not in function.__code__.co_freevars
-    ]
+    free = [name for name in names.sizes if name not in names.tensors]
     if not free:
         return function
     signature = inspect.signature(function)
