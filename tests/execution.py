@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -62,6 +63,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "prange": shuffled,
         "int64": int,
         "uint64": int,
+        "add_any_order": operator.add,
         "float64": float,
         "float32": np.float32,
     }

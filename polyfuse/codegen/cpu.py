@@ -15,8 +15,17 @@ import math
 
 import numpy as np
 from numba import float32, float64, int32, int64, prange, uint64
-from polyfuse.codegen.tiles import tile_mac
 """
+
+ANY_ORDER = "add_any_order"
+OPERATIONS = {ANY_ORDER: "polyfuse.codegen.sums", "tile_mac": "polyfuse.codegen.tiles"}
+"""What emitted source may call beside numba's own functions, and where it comes from."""
+
+
+def header(source: str) -> str:
+    """What emitted source imports."""
+    used = {name: module for name, module in OPERATIONS.items() if f"{name}(" in source}
+    return HEADER + "".join(f"from {module} import {name}\n" for name, module in used.items())
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,11 @@ class _Cpu(Emitter):
         name = f"{store.statement}_sum" if store.op == "+=" else f"{store.statement}_value"
         inner = replace(store, target=Element(name, (), store.target.dtype))
         kept = ast.unparse(self.place(store.target))
-        lines = [f"{name} = {kept}", *super().loop(replace(node, body=inner)), f"{kept} = {name}"]
+        loop = super().loop(replace(node, body=inner))
+        if store.op == "+=" and store.target.dtype.startswith("float"):
+            head, value = loop[-1].split(" += ", 1)
+            loop[-1] = f"{head} = {ANY_ORDER}({head.strip()}, {value})"
+        lines = [f"{name} = {kept}", *loop, f"{kept} = {name}"]
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
 
     def _microkernel(self, node: For) -> list[str]:

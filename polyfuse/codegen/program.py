@@ -77,8 +77,9 @@ class Program:
     @property
     def source(self) -> str:
         """All the source, as one file would hold it."""
-        header = cpu.HEADER if self.target == "cpu" else cuda.HEADER
-        return "\n\n".join([header, *(code.source for code in self.codes)])
+        sources = [code.source for code in self.codes]
+        header = cpu.header("\n".join(sources)) if self.target == "cpu" else cuda.HEADER
+        return "\n\n".join([header, *sources])
 
 
 def value(expression: ast.expr, sizes: Mapping[str, int]) -> int:

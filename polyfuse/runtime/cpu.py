@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy.typing as npt
 
-from polyfuse.codegen.cpu import HEADER
+from polyfuse.codegen.cpu import header
 from polyfuse.codegen.program import Code, Program
 from polyfuse.runtime.files import source_file
 
@@ -49,7 +49,7 @@ class CpuProgram:
 
 def compile_kernel(code: Code) -> Callable[..., None]:
     """The kernel as a numba dispatcher with one signature, its source in a file that tracebacks can show."""
-    text = f"{HEADER}\n\n{code.source}"
+    text = f"{header(code.source)}\n\n{code.source}"
     path = source_file(code.name, text)
     space: dict[str, Any] = {}
     exec(compile(text, str(path), "exec"), space)

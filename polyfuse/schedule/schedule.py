@@ -21,7 +21,7 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around
 from polyfuse.ir.violation import Instance, Violation
-from polyfuse.schedule import affine, binding, fusion, order, promotion, tiling
+from polyfuse.schedule import affine, binding, fusion, microkernel, order, promotion, tiling
 from polyfuse.schedule.dump import tree_text, tree_to_c, tree_to_yaml
 from polyfuse.sets import first_pair, tuple_names
 
@@ -177,6 +177,21 @@ class Schedule:
             "vectorize", (statement, loop), {}, lambda: binding.vectorize(self.nest, self.tree, statement, loop)
         )
 
+    def microkernel(self, statement: str, loop: str) -> Schedule:
+        """Keep a product's sums in registers while the contraction's loop runs, on the CPU.
+
+        for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of r x c sums
+
+        `loop` is the contraction's; rows and columns have constant extents, the columns lie along the last axes of y
+        and b and are whole vectors, and y is promoted to local memory around them. Nothing is reordered.
+        """
+        return self._do(
+            "microkernel",
+            (statement, loop),
+            {},
+            lambda: microkernel.microkernel(self.nest, self.tree, statement, loop),
+        )
+
     def promote(self, tensor: str, statement: str, at: str, memory: str = "local") -> Schedule:
         """Keep what one iteration of a loop touches of a tensor in a memory of its own.
 
@@ -310,6 +325,7 @@ VERBS = (
     "bind",
     "unroll",
     "vectorize",
+    "microkernel",
     "promote",
     "synchronised",
 )

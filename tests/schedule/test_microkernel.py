@@ -1,0 +1,132 @@
+"""The microkernel: a product whose sums stay in registers, for whole tiles and the rest, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir import Nest, Tensor, statement
+
+
+def product(
+    rows: int, columns: int, steps: int, dtype: str, left: str = "A[i, k]", right: str = "B[k, j]"
+) -> Nest:
+    """y = A B, then out = y + 1, with the operands in any layout."""
+    names = {"i": rows, "j": columns, "k": steps}
+    shapes = [tuple(names[d] for d in text[2:-1].split(", ")) for text in (left, right)]
+    tensors = [
+        Tensor(left[0], shapes[0], dtype, "input"),
+        Tensor(right[0], shapes[1], dtype, "input"),
+        Tensor("y", (rows, columns), dtype, "temporary"),
+        Tensor("out", (rows, columns), dtype, "output"),
+    ]
+    box = f"0 <= i < {rows} and 0 <= j < {columns}"
+    return Nest.of(
+        tensors,
+        [
+            statement(f"{{ zero[i, j] : {box} }}", "y[i, j] = 0.0"),
+            statement(f"{{ mac[i, j, k] : {box} and 0 <= k < {steps} }}", f"y[i, j] += {left} * {right}"),
+            statement(f"{{ add[i, j] : {box} }}", "out[i, j] = y[i, j] + 1.0"),
+        ],
+    )
+
+
+def tiled(nest: Nest, rows: int, columns: int) -> pf.Schedule:
+    """The loops a microkernel needs, up to the verb itself."""
+    s = (
+        pf.Schedule(nest)
+        .fuse("mac", "zero", at="j")
+        .fuse("mac", "add", at="j")
+        .tile("mac", i=rows, j=columns)
+    )
+    s = s.distribute("mac", "j_in").distribute("mac", "i_in").interchange("mac", "j_in", "k")
+    return s.interchange("mac", "i_in", "k").promote("y", "mac", at="j")
+
+
+def draw(nest: Nest) -> dict[str, np.ndarray]:
+    """Small integers, whose sums of products are exact in either precision."""
+    rng = np.random.default_rng(3)
+    return {t.name: rng.integers(-4, 5, t.shape).astype(t.dtype) for t in nest.inputs}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(16, 64, 20), (13, 70, 7), (8, 32, 2), (5, 33, 3)])
+def test_whole_tiles_and_the_rest_equal_the_oracle(shape: tuple[int, int, int], dtype: str) -> None:
+    nest = product(*shape, dtype)
+    rows, columns = min(8, shape[0]), 32
+    net = pf.compile(nest, target="cpu", schedule=tiled(nest, rows, columns).microkernel("mac", "k"))
+    inputs = draw(nest)
+    assert "tile_mac(" in net.source
+    np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+
+
+@pytest.mark.parametrize("left", ["A[i, k]", "A[k, i]"])
+def test_the_left_operand_may_be_transposed(left: str) -> None:
+    nest = product(16, 64, 24, "float32", left=left)
+    net = pf.compile(nest, target="cpu", schedule=tiled(nest, 8, 32).microkernel("mac", "k"))
+    inputs = draw(nest)
+    np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+
+
+def test_operands_in_either_order() -> None:
+    nest = product(16, 64, 24, "float32", left="B[k, j]", right="A[i, k]")
+    net = pf.compile(nest, target="cpu", schedule=tiled(nest, 8, 32).microkernel("mac", "k"))
+    inputs = draw(nest)
+    np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+
+
+def test_a_layers_product_in_one_line(golden: Callable[[str, str], None]) -> None:
+    nest = nn.lower(nn.Linear(50, 64, seed=1), batch=21)
+    s = pf.Schedule(nest).fuse("mac0", "zero0", at="j").fuse("mac0", "bias0", at="j").tile("mac0", i=8, j=32)
+    s = s.distribute("mac0", "j_in").distribute("mac0", "i_in").interchange("mac0", "j_in", "k")
+    s = s.interchange("mac0", "i_in", "k").promote("y0", "mac0", at="j").microkernel("mac0", "k")
+    net = pf.compile(nest, target="cpu", schedule=s)
+    golden("schedule/microkernel.txt", f"{s}\n\n{net.kernels[0].source}")
+
+
+def test_on_a_gpu_it_is_the_loops() -> None:
+    nest = product(9, 33, 5, "float32")
+    s = tiled(nest, 8, 32).microkernel("mac", "k")
+    net = pf.compile(nest, target="cuda", machine="h200", device="lockstep", schedule=s)
+    inputs = draw(nest)
+    np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+
+
+def refused(schedule: pf.Schedule, loop: str = "k") -> str:
+    with pytest.raises(InvalidSchedule) as caught:
+        schedule.microkernel("mac", loop)
+    return str(caught.value)
+
+
+def test_what_it_needs_is_said() -> None:
+    nest = product(16, 64, 24, "float32")
+    assert "three perfectly nested loops" in refused(tiled(nest, 8, 32), "i_in")
+    assert "the outermost of the three loops must be the one" in refused(
+        tiled(nest, 8, 32).interchange("mac", "k", "i_in"), "i_in"
+    )
+    assert "no whole number of vectors" in refused(tiled(nest, 8, 10))
+    assert "at most 512 sums, not 16 x 64" in refused(tiled(nest, 16, 64))
+    bare = pf.Schedule(nest).reorder("mac", "k", "i", "j")
+    assert "at most 512 sums" in refused(bare)
+    small = pf.Schedule(product(8, 32, 24, "float32")).reorder("mac", "k", "i", "j")
+    assert "promote y to local memory first" in refused(small)
+    transposed = product(16, 64, 24, "float32", right="B[j, k]")
+    assert "columns along last axes" in refused(tiled(transposed, 8, 32))
+
+
+def test_only_a_sum_of_products_of_two_reads() -> None:
+    box = "0 <= i < 8 and 0 <= j < 32"
+    tensors = [Tensor("A", (8, 4), "float32", "input"), Tensor("y", (8, 32), "float32", "output")]
+    nest = Nest.of(
+        tensors,
+        [
+            statement(f"{{ zero[i, j] : {box} }}", "y[i, j] = 0.0"),
+            statement(f"{{ mac[i, j, k] : {box} and 0 <= k < 4 }}", "y[i, j] += A[i, k] + 1.0"),
+        ],
+    )
+    assert "sum of products of two reads" in refused(pf.Schedule(nest).reorder("mac", "k", "i", "j"))
