@@ -81,7 +81,9 @@ class _Builder:
         self.nest, self.part = nest, part
         self.names = statements(part)
         self.geometry = {b.tensor: geometry(nest, part, loop, b) for loop, b in buffers_of(part)}
-        self.bounds = {bind: self._axis_bounds(bind) for bind in AXES if any(x.bind == bind for x in loops(part))}
+        self.bounds = {
+            bind: self._axis_bounds(bind) for bind in AXES if any(x.bind == bind for x in loops(part))
+        }
         self.namer = Namer((*map(axis_name, AXES), *nest.params))
         self.arrays: dict[str, Tensor] = {}
         for name in self.names:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.looptree import Allocate, Block, Element, For, Guard, Kernel, Node, Store
-from polyfuse.codegen.microkernel import product_target, tile_product
+from polyfuse.codegen.microkernel import tile_product
 from polyfuse.ir.tensor import Tensor
 
 HEADER = """\
@@ -93,7 +93,9 @@ def not_negative(value: ast.expr, known: frozenset[str]) -> bool:
 
 def gathers(node: For, store: Store) -> bool:
     """Whether a loop reduces into one element."""
-    used = {name.id for value in store.target.subscripts for name in ast.walk(value) if isinstance(name, ast.Name)}
+    used = {
+        name.id for value in store.target.subscripts for name in ast.walk(value) if isinstance(name, ast.Name)
+    }
     return store.op != "=" and node.variable not in used
 
 
@@ -101,7 +103,6 @@ class _Cpu(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.known: frozenset[str] = frozenset()
-        self.shapes: dict[str, tuple[int, ...]] = {}
 
     def loop(self, node: For) -> list[str]:
         outside = self.known
@@ -150,17 +151,21 @@ class _Cpu(Emitter):
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
 
     def _microkernel(self, node: For) -> list[str]:
-        product = tile_product(node, self.shapes[product_target(node)])
+        product, loops = tile_product(node), super().loop(node)
+        if product is None:
+            return loops
         call = ast.unparse(product.call)
         if product.whole is None:
             return [call]
-        loops = super().loop(node)
         return [f"if {ast.unparse(product.whole)}:", *self._indented([call]), "else:", *self._indented(loops)]
 
     def allocation(self, node: Allocate) -> str:
-        self.shapes[node.buffer] = node.shape
         if not node.shape:
-            return f"{node.buffer} = {node.dtype}(0.0)" if node.dtype[0] == "f" else f"{node.buffer} = {node.dtype}(0)"
+            return (
+                f"{node.buffer} = {node.dtype}(0.0)"
+                if node.dtype[0] == "f"
+                else f"{node.buffer} = {node.dtype}(0)"
+            )
         return f"{node.buffer} = np.empty({node.shape}, np.{node.dtype})"
 
     def place(self, element: Element) -> ast.expr:

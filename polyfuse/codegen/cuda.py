@@ -33,9 +33,15 @@ class CudaKernel:
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
     """The numba.cuda source of one kernel: every tensor is a pointer to its elements in row-major order."""
-    signature = tuple(f"{tensor.dtype}*" for tensor in kernel.arrays.values()) + ("int64",) * len(kernel.sizes)
+    signature = tuple(f"{tensor.dtype}*" for tensor in kernel.arrays.values()) + ("int64",) * len(
+        kernel.sizes
+    )
     return CudaKernel(
-        kernel.name, _Cuda(kernel).source(), signature, _extents(kernel.axes, "block"), _extents(kernel.axes, "thread")
+        kernel.name,
+        _Cuda(kernel).source(),
+        signature,
+        _extents(kernel.axes, "block"),
+        _extents(kernel.axes, "thread"),
     )
 
 
@@ -79,7 +85,11 @@ class _Cuda(Emitter):
 
     def allocation(self, node: Allocate) -> str:
         if not node.shape:
-            return f"{node.buffer} = {node.dtype}(0.0)" if node.dtype[0] == "f" else f"{node.buffer} = {node.dtype}(0)"
+            return (
+                f"{node.buffer} = {node.dtype}(0.0)"
+                if node.dtype[0] == "f"
+                else f"{node.buffer} = {node.dtype}(0)"
+            )
         memory = "shared" if node.memory == "shared" else "local"
         return f"{node.buffer} = cuda.{memory}.array({node.shape}, {node.dtype})"
 

@@ -11,51 +11,58 @@ from polyfuse.codegen.looptree import Element, For, Store
 
 @dataclass(frozen=True)
 class TileProduct:
-    """What `tile_mac` needs to know; `whole` is the condition under which the tile has all its rows and columns."""
+    """A call of `tile_mac`; `whole` is the condition under which the tile has all its rows and columns, if any."""
 
-    rows: int
-    columns: int
     call: ast.expr
     whole: ast.expr | None
 
 
-def tile_product(top: For, shape: tuple[int, ...]) -> TileProduct:
-    """The call for the loops steps, rows and columns around a store into a buffer of this shape.
+def tile_product(top: For) -> TileProduct | None:
+    """The call for the loops steps, rows and columns around a store; None if their sizes are nowhere constant.
 
     for k: for r: for c: y[r, c] += x[8*i + r, k] * w[k, 32*j + c]
-    ->  tile_mac(8, 32, y, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
+    ->  tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
     """
     inner, innermost, store = _nest(top)
-    rows, columns = shape
-    by_name = {inner.variable: inner, innermost.variable: innermost}
-    row_name, column_name = (_variable(subscript) for subscript in store.target.subscripts)
-    left, right = store.reads if _axis(store.reads[0], column_name) is None else reversed(store.reads)
-    first = {top.variable: top.low, row_name: ast.Constant(0), column_name: ast.Constant(0)}
+    last = len(store.target.subscripts) - 1
+    columns, rows = (inner, innermost) if _axis(store.target, inner.variable) == last else (innermost, inner)
+    left, right = store.reads if _axis(store.reads[0], columns.variable) is None else reversed(store.reads)
+    sizes = whole_size(rows), whole_size(columns)
+    if None in sizes:
+        return None
+    first = {loop.variable: loop.low for loop in (top, rows, columns)}
     arguments: list[ast.expr] = [
-        ast.Constant(rows),
-        ast.Constant(columns),
+        *(ast.Constant(size) for size in sizes),
         ast.Name(store.target.array),
+        _corner(store.target, first),
+        ast.Constant(_axis(store.target, rows.variable)),
         ast.Name(left.array),
         _corner(left, first),
-        ast.Constant(_axis(left, row_name)),
+        ast.Constant(_axis(left, rows.variable)),
         ast.Constant(_axis(left, top.variable)),
         ast.Name(right.array),
         _corner(right, first),
         ast.Constant(_axis(right, top.variable)),
         binary(ast.Sub(), top.high, top.low),
     ]
-    checks = [
-        ast.Compare(by_name[name].high, [ast.Eq()], [ast.Constant(size)])
-        for name, size in ((row_name, rows), (column_name, columns))
-        if not is_number(by_name[name].high, size)
+    checks: list[ast.expr] = [
+        ast.Compare(loop.high, [ast.Eq()], [ast.Constant(size)])
+        for loop, size in zip((rows, columns), sizes, strict=True)
+        if isinstance(loop.high, ast.Call)
     ]
-    whole = None if not checks else checks[0] if len(checks) == 1 else ast.BoolOp(ast.And(), list(checks))
-    return TileProduct(rows, columns, ast.Call(ast.Name("tile_mac"), arguments, []), whole)
+    whole = None if not checks else checks[0] if len(checks) == 1 else ast.BoolOp(ast.And(), checks)
+    return TileProduct(ast.Call(ast.Name("tile_mac"), arguments, []), whole)
 
 
-def product_target(top: For) -> str:
-    """The buffer that a microkernel's loops add to."""
-    return _nest(top)[2].target.array
+def whole_size(loop: For) -> int | None:
+    """How many values a loop has where it is not cut short: 8 for 0 … 8, and for 0 … min(8, n - 8*i)."""
+    extent = binary(ast.Sub(), loop.high, loop.low)
+    if isinstance(extent, ast.Constant) and isinstance(extent.value, int):
+        return extent.value
+    if is_number(loop.low, 0) and isinstance(loop.high, ast.Call):
+        constants = [arg.value for arg in loop.high.args if isinstance(arg, ast.Constant)]
+        return next((value for value in constants if isinstance(value, int)), None)
+    return None
 
 
 def _nest(top: For) -> tuple[For, For, Store]:
@@ -66,11 +73,6 @@ def _nest(top: For) -> tuple[For, For, Store]:
     store = innermost.body
     assert isinstance(store, Store), "the verb checked that they hold one statement"
     return inner, innermost, store
-
-
-def _variable(subscript: ast.expr) -> str:
-    assert isinstance(subscript, ast.Name), "a buffer's subscripts are the loops inside its tile"
-    return subscript.id
 
 
 def _axis(element: Element, variable: str) -> int | None:

@@ -28,6 +28,8 @@ def tile_mac(
     rows: Any,
     columns: Any,
     y: Any,
+    y_index: Any,
+    y_row_axis: Any,
     a: Any,
     a_index: Any,
     row_axis: Any,
@@ -39,27 +41,27 @@ def tile_mac(
 ) -> Any:
     """Add a product of `count` steps to a tile of sums.
 
-    y: a C-contiguous array of rows x columns numbers. a: its element at `a_index` goes with the first row and step;
-    rows lie along `row_axis`, steps along `a_step_axis`. b: its element at `b_index` goes with the first step and
-    column; columns lie along its last axis, steps along `b_step_axis`. `rows`, `columns` and the axes are literals;
-    a row of `columns` numbers is a whole number of vectors.
+    y: its element at `y_index` is the tile's first sum; rows lie along `y_row_axis`, columns along its last axis.
+    a: its element at `a_index` goes with the first row and step; rows lie along `row_axis`, steps along `a_step_axis`.
+    b: its element at `b_index` goes with the first step and column; steps lie along `b_step_axis`, columns along its
+    last axis. `rows`, `columns` and the axes are literals; a row of `columns` numbers is a whole number of vectors.
     """
-    literals = (rows, columns, row_axis, a_step_axis, b_step_axis)
+    literals = (rows, columns, y_row_axis, row_axis, a_step_axis, b_step_axis)
     if not all(isinstance(value, types.IntegerLiteral) for value in literals):
         return None
     tile = _Tile(y.dtype, rows.literal_value, columns.literal_value)
-    axes = row_axis.literal_value, a_step_axis.literal_value, b_step_axis.literal_value
-    signature = types.void(
-        rows, columns, y, a, a_index, row_axis, a_step_axis, b, b_index, b_step_axis, types.int64
-    )
+    y_row, a_row, a_step, b_step = (axis.literal_value for axis in literals[2:])
+    operands = (y, y_index, y_row_axis, a, a_index, row_axis, a_step_axis, b, b_index, b_step_axis)
+    signature = types.void(rows, columns, *operands, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         sums = _Operand(context, builder, sig.args[2], args[2])
-        left = _Operand(context, builder, sig.args[3], args[3])
-        right = _Operand(context, builder, sig.args[7], args[7])
-        places = left.at(sig.args[4], args[4]), right.at(sig.args[8], args[8])
-        strides = left.strides[axes[0]], left.strides[axes[1]], right.strides[axes[2]]
-        tile.emit(builder, sums.data, places, strides, args[10])
+        left = _Operand(context, builder, sig.args[5], args[5])
+        right = _Operand(context, builder, sig.args[9], args[9])
+        addresses = tile.addresses(builder, sums.at(sig.args[3], args[3]), sums.strides[y_row])
+        places = left.at(sig.args[6], args[6]), right.at(sig.args[10], args[10])
+        strides = left.strides[a_row], left.strides[a_step], right.strides[b_step]
+        tile.emit(builder, addresses, places, strides, args[12])
         return context.get_dummy_value()
 
     return signature, codegen
@@ -92,14 +94,20 @@ class _Tile:
         self.itemsize = dtype.bitwidth // 8
         self.rows, self.lanes = rows, min(columns, VECTOR_BYTES // self.itemsize)
         self.vectors = columns // self.lanes
-        self.columns = columns
         self.vector = ir.VectorType(self.element, self.lanes)
 
-    def emit(self, builder: Any, sums: Any, places: Any, strides: Any, count: Any) -> None:
+    def addresses(self, builder: Any, first: Any, row_stride: Any) -> list[Any]:
+        """Where each vector of sums lies, row by row."""
+        found, row = [], first
+        for r in range(self.rows):
+            found += [_plus(builder, row, v * self.lanes * self.itemsize) for v in range(self.vectors)]
+            row = builder.add(row, row_stride) if r + 1 < self.rows else row
+        return found
+
+    def emit(self, builder: Any, addresses: list[Any], places: Any, strides: Any, count: Any) -> None:
         """Load the sums, run the steps with the sums in phis, store them."""
         zero = ir.Constant(ir.IntType(64), 0)
         entry = builder.block
-        addresses = [self._sum(builder, sums, r, v) for r in range(self.rows) for v in range(self.vectors)]
         start = [self._load(builder, address) for address in addresses]
         loop, done = builder.append_basic_block("steps"), builder.append_basic_block("stepped")
         builder.cbranch(builder.icmp_signed(">", count, zero), loop, done)
@@ -148,9 +156,6 @@ class _Tile:
 
     def _load(self, builder: Any, address: Any) -> Any:
         return builder.load(builder.inttoptr(address, self.vector.as_pointer()), align=self.itemsize)
-
-    def _sum(self, builder: Any, sums: Any, row: int, vector: int) -> Any:
-        return _plus(builder, sums, (row * self.columns + vector * self.lanes) * self.itemsize)
 
 
 def _plus(builder: Any, address: Any, amount: int) -> Any:

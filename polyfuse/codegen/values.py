@@ -82,7 +82,11 @@ class Values:
 
 def _literal(node: ast.expr) -> float | None:
     """The number in `float32(0.5)` or `3`; None if the node is not one."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.startswith(("float", "int")):
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id.startswith(("float", "int"))
+    ):
         return _literal(node.args[0])
     if isinstance(node, ast.Attribute) and node.attr == "inf":
         return math.inf

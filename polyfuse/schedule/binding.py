@@ -45,7 +45,9 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
     outside = [x for x in around[: _place_of(around, loop)] if isinstance(x, Loop)]
     if place.startswith("block") and any(x.bind is None or x.bind.startswith("thread") for x in outside):
         names = ", ".join(x.name for x in outside if x.bind is None or x.bind.startswith("thread"))
-        raise InvalidSchedule(f"bind: a loop bound to {place} must be outermost, but {names} is around {loop.name}")
+        raise InvalidSchedule(
+            f"bind: a loop bound to {place} must be outermost, but {names} is around {loop.name}"
+        )
 
 
 def _place_of(around: tuple[Tree, ...], loop: Loop) -> int:
@@ -69,7 +71,9 @@ def vectorize(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
     found = _unbound(tree, statement, loop)
     inner = [x.name for x in loops(found.body) if x.bind != "unroll"]
     if inner:
-        raise InvalidSchedule(f"vectorize: {', '.join(inner)} lies inside {loop}; make {loop} innermost first")
+        raise InvalidSchedule(
+            f"vectorize: {', '.join(inner)} lies inside {loop}; make {loop} innermost first"
+        )
     return replace_node(tree, found, replace(found, bind="vector"))
 
 

@@ -30,7 +30,9 @@ def only_loop(tree: Tree, name: str) -> Loop:
     if not found:
         raise InvalidSchedule(f"no loop {name!r}; there are {names}")
     homes = "; ".join(f"around {', '.join(statements(loop))}" for loop in found)
-    raise InvalidSchedule(f"{len(found)} loops are named {name!r} ({homes}): name a statement first to say which")
+    raise InvalidSchedule(
+        f"{len(found)} loops are named {name!r} ({homes}): name a statement first to say which"
+    )
 
 
 def chain_from(top: Loop) -> tuple[Loop, ...]:

@@ -71,7 +71,7 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
         for left, right in ((0, 1), (1, 0)):
             roles = Roles(top, rows, columns, left, right)
             if _fits(nest, tree, statement, roles):
-                _checked_extents(nest, tree, roles, s.write.tensor, refuse)
+                _checked_extents(nest, roles, s.write.tensor, refuse)
                 return roles
     raise refuse("needs y[rows, columns] += a[rows, steps] * b[steps, columns] with columns along last axes")
 
@@ -85,7 +85,7 @@ def _fits(nest: Nest, tree: Tree, statement: str, roles: Roles) -> bool:
 
     last = b.map.dim(OUT) - 1
     return (
-        axis(s.write, roles.rows) == s.write.map.dim(OUT) - 2
+        axis(s.write, roles.rows) not in (None, s.write.map.dim(OUT) - 1)
         and axis(s.write, roles.columns) == s.write.map.dim(OUT) - 1
         and axis(a, roles.rows) not in (None, axis(a, roles.steps))
         and axis(a, roles.steps) is not None
@@ -96,24 +96,13 @@ def _fits(nest: Nest, tree: Tree, statement: str, roles: Roles) -> bool:
     )
 
 
-def _checked_extents(
-    nest: Nest, tree: Tree, roles: Roles, tensor: str, refuse: Callable[[str], InvalidSchedule]
-) -> None:
+def _checked_extents(nest: Nest, roles: Roles, tensor: str, refuse: Callable[[str], InvalidSchedule]) -> None:
     rows, columns = extent(nest, roles.rows), extent(nest, roles.columns)
     itemsize = nest.tensor(tensor).itemsize
     if rows is None or columns is None or rows * columns > MOST_SUMS or rows < 2:
         raise refuse(f"needs a tile of at least 2 rows and at most {MOST_SUMS} sums, not {rows} x {columns}")
     if columns * itemsize % 64 and columns * itemsize not in (16, 32):
         raise refuse(f"{columns} columns are no whole number of vectors")
-    held = [b for x in loops_around(tree, _statement(roles)) for b in x.buffers if b.tensor == tensor]
-    if not held or held[0].memory == "shared":
-        raise refuse(f"promote {tensor} to local memory first, so that its tile is a buffer")
-
-
-def _statement(roles: Roles) -> str:
-    leaf = roles.columns.body if isinstance(roles.columns.body, Leaf) else roles.rows.body
-    assert isinstance(leaf, Leaf), "the innermost of the three loops holds the statement"
-    return leaf.statement
 
 
 def _moves(nest: Nest, tree: Tree, statement: str, access: Access, loop: Loop) -> int | None:

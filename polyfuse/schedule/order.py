@@ -38,7 +38,9 @@ def skew(nest: Nest, tree: Tree, statement: str, loop: str, by: str, factor: int
     inner = loop_named(tree, statement, loop)
     outer = chain_of(tree, statement, (by, loop))[0]
     if outer.name != by:
-        raise InvalidSchedule(f"skew({statement!r}): {by} is not outside {loop}; a loop is skewed by one around it")
+        raise InvalidSchedule(
+            f"skew({statement!r}): {by} is not outside {loop}; a loop is skewed by one around it"
+        )
     dates = tuple(
         (name, date.add(outer.date(name).scale_val(isl.Val(_integer(factor))))) for name, date in inner.dates
     )

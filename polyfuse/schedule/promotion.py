@@ -68,7 +68,9 @@ def promote(nest: Nest, tree: Tree, tensor: str, statement: str, at: str, memory
             "only what the loop alone uses, or only reads, can be promoted"
         )
     buffer = Buffer(tensor, memory)
-    return _sized(Promoted(nest, replace_node(tree, loop, replace(loop, buffers=(*loop.buffers, buffer)))), buffer)
+    return _sized(
+        Promoted(nest, replace_node(tree, loop, replace(loop, buffers=(*loop.buffers, buffer)))), buffer
+    )
 
 
 def _sized(done: Promoted, buffer: Buffer) -> Promoted:
@@ -169,7 +171,9 @@ def _redirected(s: Statement, tensor: str, buffer: str, prefix: tuple[Loop, ...]
         if access.tensor != tensor:
             return access
         dates = _prefix_map(s.domain, s.name, prefix)
-        return Access(buffer, dates.flat_range_product(access.map.reset_tuple_id(OUT)).set_tuple_name(OUT, buffer))
+        return Access(
+            buffer, dates.flat_range_product(access.map.reset_tuple_id(OUT)).set_tuple_name(OUT, buffer)
+        )
 
     return replace(s, reads=tuple(moved(access) for access in s.reads))
 
@@ -178,7 +182,12 @@ def _ordered(nest: Nest, tensor: str, copy: Statement, readers: frozenset[str]) 
     """The original order with the copy put after the tensor's last write and before its first reader."""
     parts = nest.order.children if isinstance(nest.order, Sequence) else (nest.order,)
     first = next(p for p, part in enumerate(parts) if readers & set(statements(part)))
-    writers = [p for p, part in enumerate(parts) for n in statements(part) if nest.statement(n).write.tensor == tensor]
+    writers = [
+        p
+        for p, part in enumerate(parts)
+        for n in statements(part)
+        if nest.statement(n).write.tensor == tensor
+    ]
     if any(p >= first for p in writers):
         raise InvalidSchedule(
             f"promote: {tensor} is written after {copy.name} would have copied it; a copied tensor must be final "
@@ -211,4 +220,3 @@ def _with_copy(
         dates = (*around.dates, (copy.name, dimension(copy.domain, position)))
         new = replace(around, body=replace_node(around.body, inner, new), dates=dates)
     return replace_node(tree, prefix[0], new)
-

@@ -72,12 +72,17 @@ class Schedule:
         `sizes` gives, for consecutive loops around the statement, the number of values per tile. The tile loop keeps
         the name, the loop inside is called `i_in`. Raises IllegalSchedule if the loops are not permutable.
         """
-        return self._do("tile", (statement,), sizes, lambda: tiling.tile(self.nest, self.tree, statement, sizes))
+        return self._do(
+            "tile", (statement,), sizes, lambda: tiling.tile(self.nest, self.tree, statement, sizes)
+        )
 
     def split(self, statement: str, loop: str, size: int) -> Schedule:
         """Cut one loop into blocks: for i: S  ->  for i (blocks of size): for i_in: S. Always legal."""
         return self._do(
-            "split", (statement, loop, size), {}, lambda: tiling.split(self.nest, self.tree, statement, loop, size)
+            "split",
+            (statement, loop, size),
+            {},
+            lambda: tiling.split(self.nest, self.tree, statement, loop, size),
         )
 
     # -- order of iterations -------------------------------------------------------------------------------------
@@ -109,12 +114,17 @@ class Schedule:
     def shift(self, statement: str, loop: str, amount: int) -> Schedule:
         """Run one statement `amount` iterations later than before: S at i, T at i  ->  S at i + amount, T at i."""
         return self._do(
-            "shift", (statement, loop, amount), {}, lambda: order.shift(self.nest, self.tree, statement, loop, amount)
+            "shift",
+            (statement, loop, amount),
+            {},
+            lambda: order.shift(self.nest, self.tree, statement, loop, amount),
         )
 
     def reverse(self, statement: str, loop: str) -> Schedule:
         """Run a loop backwards: for i = 0 … n-1: S[i]  ->  S[n-1], …, S[0]."""
-        return self._do("reverse", (statement, loop), {}, lambda: order.reverse(self.nest, self.tree, statement, loop))
+        return self._do(
+            "reverse", (statement, loop), {}, lambda: order.reverse(self.nest, self.tree, statement, loop)
+        )
 
     def affine(self, **dates: str) -> Schedule:
         """Give statements new dates, all at once: vectors compared lexicographically (Kelly & Pugh 1995).
@@ -152,7 +162,10 @@ class Schedule:
     def distribute(self, statement: str, loop: str) -> Schedule:
         """Give each part of a loop's body a loop of its own: for i: { S; T }  ->  for i: S; for i: T."""
         return self._do(
-            "distribute", (statement, loop), {}, lambda: fusion.distribute(self.nest, self.tree, statement, loop)
+            "distribute",
+            (statement, loop),
+            {},
+            lambda: fusion.distribute(self.nest, self.tree, statement, loop),
         )
 
     # -- placement -----------------------------------------------------------------------------------------------
@@ -169,12 +182,17 @@ class Schedule:
 
     def unroll(self, statement: str, loop: str) -> Schedule:
         """Write a loop's iterations out: for i in 0, 1: S[i]  ->  S[0]; S[1]. At most 64 values."""
-        return self._do("unroll", (statement, loop), {}, lambda: binding.unroll(self.nest, self.tree, statement, loop))
+        return self._do(
+            "unroll", (statement, loop), {}, lambda: binding.unroll(self.nest, self.tree, statement, loop)
+        )
 
     def vectorize(self, statement: str, loop: str) -> Schedule:
         """Run an innermost loop on vector lanes: for j: S[j]  ->  S[0:n]. It may carry reductions, nothing else."""
         return self._do(
-            "vectorize", (statement, loop), {}, lambda: binding.vectorize(self.nest, self.tree, statement, loop)
+            "vectorize",
+            (statement, loop),
+            {},
+            lambda: binding.vectorize(self.nest, self.tree, statement, loop),
         )
 
     def microkernel(self, statement: str, loop: str) -> Schedule:
@@ -182,8 +200,8 @@ class Schedule:
 
         for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of r x c sums
 
-        `loop` is the contraction's; rows and columns have constant extents, the columns lie along the last axes of y
-        and b and are whole vectors, and y is promoted to local memory around them. Nothing is reordered.
+        `loop` is the contraction's; rows and columns have constant extents, and the columns lie along the last axes
+        of y and b and are whole vectors. Nothing is reordered. On CUDA the loops stay loops.
         """
         return self._do(
             "microkernel",

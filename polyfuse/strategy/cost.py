@@ -37,7 +37,7 @@ do 128 multiply-adds."""
 BUSY_THREADS = 512
 """Threads that keep an SM's pipelines full: four schedulers × 32 lanes × four cycles of latency."""
 
-ROWS = (4, 2, 1)
+ROWS = (8, 4, 2, 1)
 """Rows of a register tile on a CPU."""
 
 COLUMNS = (64, 128, 256, 512)

@@ -12,6 +12,7 @@ LLVM unrolls them before it vectorizes j_in. Unrolled by `unroll`, 4 × Linear(5
 
 from __future__ import annotations
 
+from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
@@ -36,9 +37,14 @@ from polyfuse.strategy.moves import (
     where_legal,
 )
 
+VECTORS = 16
+"""Vectors of sums in a microkernel: half of the 32 registers of 64 bytes, all that smaller CPUs have."""
+
+MOST_ROWS = 8
+"""Rows that go by in one pass over a vector loop, at most: each needs a number of the other operand in a register."""
+
 SMALL = 4
-"""The most rows, and steps of a contraction, in one pass over a vector loop: four of each are the 16 sums that fit
-into registers beside their operands."""
+"""Steps of a contraction in one pass over a vector loop, where no microkernel takes all of them."""
 
 
 def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, machine: Machine) -> Schedule:
@@ -50,7 +56,7 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
         schedule = rejoined(separated(schedule, names, keep), names, keep)
     if keep or len(names) == 1:
         for unit in units(schedule, names, keep):
-            schedule = _unit(schedule, counts, unit, keep, tiled.points)
+            schedule = _unit(schedule, counts, unit, keep, tiled.points, machine)
     if tiling.parallel is not None:
         schedule = schedule.bind(names[0], **{kernel.band[tiling.parallel].name: "cores"})
     for tensor in internal(kernel):
@@ -59,7 +65,12 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
 
 
 def _unit(
-    schedule: Schedule, counts: Counts, unit: tuple[str, ...], keep: int, points: tuple[str, ...]
+    schedule: Schedule,
+    counts: Counts,
+    unit: tuple[str, ...],
+    keep: int,
+    points: tuple[str, ...],
+    machine: Machine,
 ) -> Schedule:
     """One perfect loop nest: contractions outside, then the loop along memory, then small constant loops."""
     name = unit[0]
@@ -70,14 +81,48 @@ def _unit(
     carried = [loop for loop in loops if not counts.parallel(loop)]
     if not carried or vector in carried:
         return _vector(schedule, name, loops, vector)
-    schedule, step = _stepped(schedule, name, carried[-1])
     rows = [
         loop for loop in loops if loop.name in points and loop is not vector and _is_small(schedule, loop)
     ][:1]
+    if len(unit) == len(carried) == len(rows) == 1:
+        product = _product(schedule, name, loops, carried[0], rows[0], vector, machine)
+        if product is not None:
+            return product
+    schedule, step = _stepped(schedule, name, carried[-1])
     inner = [loop.name for loop in rows] + ([step] if step else [])
     outer = [loop for loop in loops if loop is not vector and loop.name not in inner]
     outer.sort(key=lambda loop: loop in carried)
     return reordered(schedule, name, (*(loop.name for loop in outer), vector.name, *inner))
+
+
+def _product(
+    schedule: Schedule,
+    name: str,
+    loops: tuple[Loop, ...],
+    steps: Loop,
+    rows: Loop,
+    vector: Loop,
+    machine: Machine,
+) -> Schedule | None:
+    """A product's rows and a few vectors of columns as a microkernel; None where it is not of that form."""
+    itemsize = schedule.nest.tensor(schedule.nest.statement(name).write.tensor).itemsize
+    size = constant_extent(schedule, vector)
+    most = VECTORS // max(1, constant_extent(schedule, rows) or VECTORS)
+    lanes = machine.vector_bytes // itemsize
+    columns = next((v * lanes for v in (4, 2, 1) if v <= most and size and size % (v * lanes) == 0), None)
+    if columns is None:
+        return None
+    inner = vector.name
+    if columns != size:
+        schedule = schedule.split(name, vector.name, columns)
+        inner = inside(schedule, name, vector.name).name
+    outer = [loop.name for loop in loops if loop not in (steps, rows, vector)]
+    outer += [vector.name] if columns != size else []
+    schedule = reordered(schedule, name, (*outer, steps.name, rows.name, inner))
+    try:
+        return schedule.microkernel(name, steps.name)
+    except InvalidSchedule:
+        return None
 
 
 def _vector(schedule: Schedule, name: str, loops: tuple[Loop, ...], vector: Loop) -> Schedule:
@@ -102,7 +147,7 @@ def _stepped(schedule: Schedule, name: str, loop: Loop) -> tuple[Schedule, str |
 
 def _is_small(schedule: Schedule, loop: Loop) -> bool:
     size = constant_extent(schedule, loop)
-    return size is not None and size <= SMALL
+    return size is not None and size <= MOST_ROWS
 
 
 def _contracted(schedule: Schedule, tensor: str, users: tuple[str, ...], machine: Machine) -> Schedule:

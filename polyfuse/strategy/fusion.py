@@ -106,10 +106,9 @@ def search(start: Schedule, model: Model, fuse: bool) -> tuple[Schedule, tuple[D
         for producer, consumer in wanted:
             state = considered(state, model, producer, consumer, level)
     for first, second in siblings_of(nest, pairs):
-        if part_with(state.schedule, first) is not part_with(state.schedule, second):
-            state = considered(
-                state, model, first, second, len(model.kernel(part_with(state.schedule, first)).band)
-            )
+        depth = len(model.kernel(part_with(state.schedule, first)).band)
+        if depth and part_with(state.schedule, first) is not part_with(state.schedule, second):
+            state = considered(state, model, first, second, depth)
     return state.schedule, decisions_in_order(state, pairs)
 
 

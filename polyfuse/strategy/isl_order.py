@@ -15,6 +15,7 @@ from polyfuse.analysis.bands import among
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree, statements
 from polyfuse.sets import union_map, union_set
+from polyfuse.strategy.budget import at_most
 
 MAX_OPERATIONS = 20_000_000
 """isl operations for one kernel: about two seconds. What needs more keeps its original order."""
@@ -38,20 +39,15 @@ def found_by_isl(nest: Nest, part: Tree) -> Found | str:
     every = union_map(p.map for p in pairs)
     near = union_map(p.map for p in pairs if p.kind in ("flow", "reduction"))
     context = domains.get_ctx()
-    before = context.get_max_operations()
     try:
-        context.reset_operations()
-        context.set_max_operations(MAX_OPERATIONS)
-        constraints = isl.ScheduleConstraints.on_domain(domains).set_validity(ordering)
-        constraints = constraints.set_coincidence(every).set_proximity(near).set_context(nest.context)
-        root = constraints.compute_schedule().get_root()
+        with at_most(context, MAX_OPERATIONS):
+            constraints = isl.ScheduleConstraints.on_domain(domains).set_validity(ordering)
+            constraints = constraints.set_coincidence(every).set_proximity(near).set_context(nest.context)
+            root = constraints.compute_schedule().get_root()
     except isl.Error:
         return (
             f"isl's scheduler did not finish within {MAX_OPERATIONS} operations; the original order is kept"
         )
-    finally:
-        context.reset_operations()
-        context.set_max_operations(before)
     dates: Dates = {name: [] for name in names}
     if not _read(root.child(0), names, dates):
         return "isl's order has dates in pieces, which no verb takes; the original order is kept"

@@ -12,10 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+import islpy as isl
+
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Tree, sequence, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.budget import at_most
 from polyfuse.strategy.cost import CPU_EXPOSED, KernelCost, Tiling, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.draft import Draft
@@ -27,6 +30,12 @@ from polyfuse.strategy.shapes import shapes
 
 SECONDS = 3.0
 """Wall clock for pricing one kernel's shapes; what was priced until then has to do."""
+
+PRICE_OPERATIONS = 30_000_000
+"""isl operations for pricing the shapes of one order of a kernel."""
+
+PROOF_OPERATIONS = 20_000_000
+"""isl operations for proving one shape."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +60,12 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
         notes.append(arranged)
     else:
         priced += _by_parts(estimator, names, clock, arranged)
+    if not priced:
+        return Planned(schedule, (*notes, "the order as written is kept"))
     original = priced[0][0]
     for total, draft in sorted((*priced[1:], priced[0]), key=lambda one: one[0]):
-        try:
-            done = draft.taken(schedule)
-        except (IllegalSchedule, InvalidSchedule):
+        done = _proven(draft, schedule, clock)
+        if done is None:
             continue
         notes += draft.notes
         notes.append(f"{microseconds(total)} expected, {microseconds(original)} in the order as written")
@@ -80,13 +90,35 @@ class _Clock:
 Priced = list[tuple[float, Draft]]
 
 
+def _proven(draft: Draft, schedule: Schedule, clock: _Clock) -> Schedule | None:
+    """The draft's verbs, proven; None if one is not legal, or if isl cannot prove it within the budget."""
+    if clock.stops() and any(step.verb == "tile" for step in draft.steps):
+        return None
+    try:
+        with at_most(schedule.nest.context.get_ctx(), PROOF_OPERATIONS):
+            return draft.taken(schedule)
+    except (IllegalSchedule, InvalidSchedule):
+        return None
+    except isl.Error:
+        clock.notes.append(
+            f"a shape was given up: its proof needs more than {PROOF_OPERATIONS} operations of isl"
+        )
+        return None
+
+
 def _priced(estimator: Estimator, names: tuple[str, ...], clock: _Clock, drafts: Iterable[Draft]) -> Priced:
-    """The drafts with what the model expects of these statements' kernels, until the clock stops."""
+    """The drafts with what the model expects of these statements' kernels, until isl or the clock stops it."""
     found: Priced = []
-    for draft in drafts:
-        found.append((round(estimator.of(held_by(draft.tree, names)).total, 12), draft))
-        if clock.stops():
-            break
+    try:
+        with at_most(estimator.counts.nest.context.get_ctx(), PRICE_OPERATIONS):
+            for draft in drafts:
+                found.append((round(estimator.of(held_by(draft.tree, names)).total, 12), draft))
+                if clock.stops():
+                    break
+    except isl.Error:
+        clock.notes.append(
+            f"pricing stopped after {PRICE_OPERATIONS} operations of isl and {len(found)} shapes"
+        )
     return found
 
 
@@ -113,7 +145,7 @@ def _by_parts(estimator: Estimator, names: tuple[str, ...], clock: _Clock, draft
         return _priced(estimator, names, clock, shapes(draft, names))
     for own in parts:
         candidates = _priced(estimator, own, clock, chain([draft], shapes(draft, own)))
-        draft = min(candidates, key=lambda one: one[0])[1]
+        draft = min(candidates, key=lambda one: one[0])[1] if candidates else draft
     return _priced(estimator, names, clock, [draft])
 
 

@@ -131,11 +131,18 @@ def test_a_tiled_product_keeps_its_sum_in_a_register_and_its_operands_in_shared_
     assert held == {"y0": "register", "z0": "register", "x_shared": "shared", "w0_shared": "shared"}
 
 
-def test_on_a_cpu_the_contraction_stands_outside_the_loop_along_memory() -> None:
+def test_on_a_cpu_a_product_is_a_microkernel() -> None:
     schedule = plan_for(mlp(1, 512, 64), CPU).schedule
+    steps, rows, columns = schedule.loops("mac0")[-3:]
+    assert (steps.name, steps.bind) == ("k", "microkernel")
+    assert (rows.name, columns.name) == ("i_in", "j_in_in")
+
+
+def test_on_a_cpu_a_row_times_a_matrix_has_the_loop_along_memory_inside_the_contraction() -> None:
+    schedule = plan_for(mlp(1, 512, 1), CPU).schedule
     names = [loop.name for loop in schedule.loops("mac0")]
-    assert names[-3:] in (["j", "i_in", "k_in"], ["j_in", "i_in", "k_in"])
-    assert "k" in names[:-3]
+    assert names[-2:] in (["j", "k_in"], ["j_in", "k_in"])
+    assert "k" in names[:-2]
 
 
 def test_plans_are_deterministic() -> None:
