@@ -61,7 +61,9 @@ def compile(
         plan = plan_for(nest, model, fuse=fuse)
         schedule = plan.schedule
     elif schedule.source is not nest and schedule.source != nest:
-        raise InvalidSchedule(f"the schedule was made for nest {schedule.source.name!r}, not for this {nest.name!r}")
+        raise InvalidSchedule(
+            f"the schedule was made for nest {schedule.source.name!r}, not for this {nest.name!r}"
+        )
     _check_places(schedule, goal)
     schedule = schedule.synchronised()
     times.append(time.perf_counter())
@@ -121,7 +123,11 @@ def _check_places(schedule: Schedule, target: Target) -> None:
     for loop in loops(schedule.tree):
         on_gpu = loop.bind is not None and "." in loop.bind
         if (on_gpu and target == "cpu") or (loop.bind == "cores" and target == "cuda"):
-            raise InvalidSchedule(f"loop {loop.name} is bound to {loop.bind}, which target {target} does not have")
+            raise InvalidSchedule(
+                f"loop {loop.name} is bound to {loop.bind}, which target {target} does not have"
+            )
         for buffer in loop.buffers:
             if buffer.memory == "shared" and target == "cpu":
-                raise InvalidSchedule(f"{buffer.tensor} is promoted to shared memory, which target cpu does not have")
+                raise InvalidSchedule(
+                    f"{buffer.tensor} is promoted to shared memory, which target cpu does not have"
+                )

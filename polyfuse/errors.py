@@ -52,7 +52,9 @@ class NotAffine(PolyfuseError):
     def __init__(self, why: str, file: str, line: int, column: int, text: str, allowed: str) -> None:
         number = f"{line:6d}"
         caret = " " * (len(number) + column - 1) + "   ^"
-        super().__init__(f"{file}:{line}:{column}: {why}\n{number} | {text}\n{caret}\nallowed here: {allowed}")
+        super().__init__(
+            f"{file}:{line}:{column}: {why}\n{number} | {text}\n{caret}\nallowed here: {allowed}"
+        )
         self.why, self.file, self.line, self.column = why, file, line, column
         self.text, self.allowed = text, allowed
 

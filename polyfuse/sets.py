@@ -86,7 +86,9 @@ def point_of(set_: isl.Set) -> tuple[dict[str, int], tuple[int, ...]] | None:
     """
     if set_.is_empty():
         return None
-    fixed = set_.intersect_params(isl.Set.from_point(set_.params().sample_point())) if set_.dim(PARAM) else set_
+    fixed = (
+        set_.intersect_params(isl.Set.from_point(set_.params().sample_point())) if set_.dim(PARAM) else set_
+    )
     if fixed.is_bounded():
         # dimension by dimension: isl_set_lexmin (islpy 2026.2.2) fails on some sets with divs
         for d in range(fixed.dim(SET)):

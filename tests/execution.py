@@ -91,7 +91,9 @@ def run_plain(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int], 
         exec(code.source, space)
         function: Callable[..., None] = space[code.name]
         tensors = [tensor.name for tensor in kernel.arrays.values()]
-        passed = [arrays[name].reshape(arrays[name].shape or 1) for name in tensors]  # a scalar has one element
+        passed = [
+            arrays[name].reshape(arrays[name].shape or 1) for name in tensors
+        ]  # a scalar has one element
         function(*passed, *(sizes[name] for name in kernel.sizes))
         every.append(code.source)
     return "\n".join(every)

@@ -1,11 +1,11 @@
 """Do the threads of a block meet often enough? The theorem, then its check.
 
-    Two instances of one block, run by different threads, are in order only if a barrier lies between them. So for
-    every pair source -> sink with different threads: at the node where the two part (a sequence, or a loop in order),
-    a barrier comes after source's part and before sink's.
+Two instances of one block, run by different threads, are in order only if a barrier lies between them. So for
+every pair source -> sink with different threads: at the node where the two part (a sequence, or a loop in order),
+a barrier comes after source's part and before sink's.
 
-    Sequence(copy, compute) with copy[i] in thread i and compute[i] reading what copy[i + 1] wrote: needs a barrier
-    after copy; if a loop goes round them, another one before the next copy overwrites.
+Sequence(copy, compute) with copy[i] in thread i and compute[i] reading what copy[i + 1] wrote: needs a barrier
+after copy; if a loop goes round them, another one before the next copy overwrites.
 """
 
 from __future__ import annotations
@@ -57,13 +57,17 @@ def _reuse(nest: Nest, tree: Tree) -> Iterator[Pairs]:
     for loop, buffer in buffers_of(tree):
         if buffer.memory != "shared":
             continue
-        inside = [nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors]
+        inside = [
+            nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors
+        ]
         for sink in inside:
             if sink.write.tensor != buffer.tensor:
                 continue
             for source in inside:
                 pairs = _later_iteration(tree, loop, source.name, sink.name)
-                here = pairs.intersect_domain(nest.domains[source.name]).intersect_range(nest.domains[sink.name])
+                here = pairs.intersect_domain(nest.domains[source.name]).intersect_range(
+                    nest.domains[sink.name]
+                )
                 yield Pairs("reuse", source.name, sink.name, here)
 
 

@@ -60,7 +60,10 @@ def _at_leaf(leaf: Leaf, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
     for pair in pairs:
         if not pair.map.is_empty():
             yield Broken(
-                pair.kind, pair.map, "both run at the same date, in no order", "keep a loop that tells them apart"
+                pair.kind,
+                pair.map,
+                "both run at the same date, in no order",
+                "keep a loop that tells them apart",
             )
 
 

@@ -1,11 +1,11 @@
 """Is a contracted buffer big enough? The theorem, then its check, then the buffer's geometry.
 
-    A temporary T kept in a buffer of one iteration of loop L is safe iff every flow pair through T has both its ends
-    in the same iteration of L (all dates from the root down to L agree), and, where each thread has a buffer of its
-    own, in the same thread.
+A temporary T kept in a buffer of one iteration of loop L is safe iff every flow pair through T has both its ends
+in the same iteration of L (all dates from the root down to L agree), and, where each thread has a buffer of its
+own, in the same thread.
 
-    for i: S[i]: t[i] = …;  R[i]: … t[i]      flow { S[i] -> R[i] } agrees on i: t may be one scalar
-    for i: S[i]: t[i] = …;  R[i]: … t[i-1]    flow { S[i] -> R[i+1] } does not: refused
+for i: S[i]: t[i] = …;  R[i]: … t[i]      flow { S[i] -> R[i] } agrees on i: t may be one scalar
+for i: S[i]: t[i] = …;  R[i]: … t[i-1]    flow { S[i] -> R[i+1] } does not: refused
 """
 
 from __future__ import annotations
@@ -159,10 +159,14 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     The corner is a function of the loops' values; the shape holds for every iteration.
     Raises InvalidSchedule if the box has no constant size.
     """
-    touching = [nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors]
+    touching = [
+        nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors
+    ]
     prefix = {s.name: _where(tree, loop, buffer, s.name, nest.domains[s.name]) for s in touching}
     parts = [
-        access.map.intersect_domain(nest.domains[s.name]).apply_domain(isl.Map.from_pw_multi_aff(prefix[s.name]))
+        access.map.intersect_domain(nest.domains[s.name]).apply_domain(
+            isl.Map.from_pw_multi_aff(prefix[s.name])
+        )
         for s in touching
         for access in s.accesses
         if access.tensor == buffer.tensor

@@ -147,7 +147,9 @@ def _same_reads(
         tensor, elements, copied = _through_copies(nest, s, mine, dict(added))
         touched = theirs.map.intersect_domain(source.domains[s.name])
         if tensor != theirs.tensor or not elements.is_equal(touched):
-            raise ValidationFailure(f"validation of copies failed: {s.name} touches {mine}, the source {theirs}")
+            raise ValidationFailure(
+                f"validation of copies failed: {s.name} touches {mine}, the source {theirs}"
+            )
         if copied is not None:
             into = [p.map for p in nest.flow_through(tensor) if p.sink == copied.get_tuple_name(OUT)]
             flow = union_map(m.apply_range(copied.reverse()) for m in into)
@@ -243,9 +245,16 @@ def _cells(nest: Nest, tree: Tree, g: Geometry, accesses: list[tuple[Statement, 
         element = access.subscripts()
         where = g.prefix[s.name]
         parts: list[isl.PwAff | int] = [
-            element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where)) for d, corner in enumerate(g.corner)
+            element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where))
+            for d, corner in enumerate(g.corner)
         ]
-        owners = BLOCKS if g.buffer.memory == "shared" else (*BLOCKS, *THREADS) if g.buffer.memory in PRIVATE else ()
+        owners = (
+            BLOCKS
+            if g.buffer.memory == "shared"
+            else (*BLOCKS, *THREADS)
+            if g.buffer.memory in PRIVATE
+            else ()
+        )
         around = {loop.bind: loop.date(s.name) for loop in loops_around(tree, s.name)}
         parts += [around.get(place, 0) for place in owners]
         parts += [around["cores"]] if "cores" in around and _inside_cores(tree, g, s.name) else []

@@ -160,9 +160,7 @@ def flow_and_reduction(accesses: AccessRelations, order: isl.UnionMap) -> tuple[
     return read.union(gathered.subtract(own)), own
 
 
-def sources(
-    sinks: isl.UnionMap, must: isl.UnionMap, may: isl.UnionMap, order: isl.UnionMap
-) -> isl.UnionMap:
+def sources(sinks: isl.UnionMap, must: isl.UnionMap, may: isl.UnionMap, order: isl.UnionMap) -> isl.UnionMap:
     """Pairs source -> sink: the last `must` access to the sink's element before it, and every `may` since then."""
     return unhidden(must.union(may), must, sinks, order)
 

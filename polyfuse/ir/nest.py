@@ -1,6 +1,6 @@
 """Nests: tensors and statements in their original order, nothing decided yet.
 
-    nest ::= context  tensor*  statement*  order
+nest ::= context  tensor*  statement*  order
 """
 
 from __future__ import annotations
@@ -131,7 +131,11 @@ class Nest:
         return dependences(self.accesses, self.original_dates())
 
     def rewritten(
-        self, tensors: tuple[Tensor, ...], statements: tuple[Statement, ...], order: Tree, touched: frozenset[str]
+        self,
+        tensors: tuple[Tensor, ...],
+        statements: tuple[Statement, ...],
+        order: Tree,
+        touched: frozenset[str],
     ) -> Nest:
         """The same nest where only accesses to the `touched` tensors differ; other dependences are taken over."""
         new = replace(self, tensors=tensors, statements=statements, order=order)

@@ -169,7 +169,9 @@ Encoded = str | int | float | list["Encoded"]
 """A body as JSON: ["Add", a, b, …], a leaf's name, or a number."""
 
 _NODES: Mapping[str, Any] = {
-    **{node.__name__: node for node in (Maximum, Minimum, Select, sympy.Add, sympy.Mul, sympy.Pow, sympy.Abs)},
+    **{
+        node.__name__: node for node in (Maximum, Minimum, Select, sympy.Add, sympy.Mul, sympy.Pow, sympy.Abs)
+    },
     **{name: getattr(sympy, name) for name in ("exp", "log", "tanh", "sin", "cos", "erf")},
     **{node.__name__: node for node in (sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne)},
     **{node.__name__: node for node in (sympy.And, sympy.Or, sympy.Not)},

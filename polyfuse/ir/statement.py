@@ -1,6 +1,6 @@
 """Statements: what one instance computes, and where it stores it.
 
-    statement ::= name[dims] : domain    target op body        op is "=", or a reduction "+=" "*=" "max=" "min="
+statement ::= name[dims] : domain    target op body        op is "=", or a reduction "+=" "*=" "max=" "min="
 """
 
 from __future__ import annotations
@@ -35,20 +35,28 @@ class Statement:
 
     def __post_init__(self) -> None:
         if self.op != "=" and self.op not in REDUCTIONS:
-            raise InvalidNest(f"statement {self.name}: operator {self.op!r} is none of =, {', '.join(REDUCTIONS)}")
+            raise InvalidNest(
+                f"statement {self.name}: operator {self.op!r} is none of =, {', '.join(REDUCTIONS)}"
+            )
         if self.domain.get_tuple_name() != self.name:
             raise InvalidNest(f"statement {self.name}: its domain is named {self.domain.get_tuple_name()!r}")
         for access in (self.write, *self.reads):
             if access.map.get_tuple_name(IN) != self.name:
                 raise InvalidNest(f"statement {self.name}: the access {access.map} is not from its instances")
             if not access.map.is_single_valued():
-                raise InvalidNest(f"statement {self.name}: {access.map} names more than one element an instance")
+                raise InvalidNest(
+                    f"statement {self.name}: {access.map} names more than one element an instance"
+                )
         if [leaf.position for leaf in reads_in(self.body)] != list(range(len(self.reads))):
-            raise InvalidNest(f"statement {self.name}: body {self.body} does not use its {len(self.reads)} reads")
+            raise InvalidNest(
+                f"statement {self.name}: body {self.body} does not use its {len(self.reads)} reads"
+            )
         known = set(self.dims) | set(param_names(self.domain))
         for symbol in self.body.free_symbols - set(reads_in(self.body)):
             if symbol.name not in known:
-                raise InvalidNest(f"statement {self.name}: {symbol} is neither a tensor, a loop index nor a size")
+                raise InvalidNest(
+                    f"statement {self.name}: {symbol} is neither a tensor, a loop index nor a size"
+                )
 
     @property
     def dims(self) -> tuple[str, ...]:

@@ -36,7 +36,9 @@ class Tensor:
         if not self.name.isidentifier():
             raise InvalidNest(f"tensor name {self.name!r} is not an identifier")
         if self.role not in get_args(Role):
-            raise InvalidNest(f"tensor {self.name}: role {self.role!r} is none of {', '.join(get_args(Role))}")
+            raise InvalidNest(
+                f"tensor {self.name}: role {self.role!r} is none of {', '.join(get_args(Role))}"
+            )
         if self.dtype not in ITEMSIZE:
             raise InvalidNest(f"tensor {self.name}: dtype {self.dtype!r} is none of {', '.join(ITEMSIZE)}")
 

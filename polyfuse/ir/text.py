@@ -27,7 +27,13 @@ _COMPARE = {
     ast.Eq: sympy.Eq,
     ast.NotEq: sympy.Ne,
 }
-_BINARY = {ast.Add: scalar.add, ast.Sub: scalar.sub, ast.Mult: scalar.mul, ast.Div: scalar.div, ast.Pow: scalar.power}
+_BINARY = {
+    ast.Add: scalar.add,
+    ast.Sub: scalar.sub,
+    ast.Mult: scalar.mul,
+    ast.Div: scalar.div,
+    ast.Pow: scalar.power,
+}
 
 
 def body_text(statement: Statement) -> str:
@@ -67,7 +73,9 @@ def statement(domain: str | isl.Set, text: str) -> Statement:
     name = set_.get_tuple_name()
     found = _ASSIGNMENT.match(text)
     if name is None or found is None:
-        raise InvalidNest(f"cannot read {text!r} over {set_}: expected NAME[dims] and TARGET[subscripts] op VALUE")
+        raise InvalidNest(
+            f"cannot read {text!r} over {set_}: expected NAME[dims] and TARGET[subscripts] op VALUE"
+        )
     target = ast.parse(found["target"].strip(), mode="eval").body
     reader = _Reader(set_)
     write = reader.access(target)

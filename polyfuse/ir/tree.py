@@ -106,7 +106,9 @@ def with_children(tree: Tree, new: tuple[Tree, ...]) -> Tree:
         case Loop():
             return tree if new[0] is tree.body else replace(tree, body=new[0])
         case Sequence():
-            same = len(new) == len(tree.children) and all(a is b for a, b in zip(new, tree.children, strict=True))
+            same = len(new) == len(tree.children) and all(
+                a is b for a, b in zip(new, tree.children, strict=True)
+            )
             return tree if same else replace(tree, children=new)
 
 
@@ -217,7 +219,11 @@ def date_map(domain: isl.Set, parts: list[isl.PwAff | int]) -> isl.Map:
     zero = isl.LocalSpace.from_space(space)
     pieces = isl.PwAffList.alloc(domain.get_ctx(), len(parts))
     for part in parts:
-        value = part if isinstance(part, isl.PwAff) else isl.PwAff.from_aff(isl.Aff.val_on_domain(zero, isl.Val(part)))
+        value = (
+            part
+            if isinstance(part, isl.PwAff)
+            else isl.PwAff.from_aff(isl.Aff.val_on_domain(zero, isl.Val(part)))
+        )
         pieces = pieces.add(value)
     out = isl.Space.map_from_domain_and_range(space, space.params().add_dims(isl.dim_type.set, len(parts)))
     return isl.MultiPwAff.from_pw_aff_list(out, pieces).as_map().intersect_domain(domain)
@@ -239,7 +245,9 @@ def _filter(tree: Tree, domains: Mapping[str, isl.Set]) -> isl.UnionSet:
     return union_set(isl.Set.universe(domains[name].get_space()) for name in statements(tree))
 
 
-def _insert(node: isl.ScheduleNode, tree: Tree, domains: Mapping[str, isl.Set], marks: Marks) -> isl.ScheduleNode:
+def _insert(
+    node: isl.ScheduleNode, tree: Tree, domains: Mapping[str, isl.Set], marks: Marks
+) -> isl.ScheduleNode:
     """Put a tree at a leaf of an isl schedule tree; the result stands where `node` stood."""
     match tree:
         case Loop():

@@ -48,7 +48,9 @@ def device_array(tensor: Tensor, value: Any, ordinal: int, stream: int) -> Devic
     from cuda.core.utils import StridedMemoryView
 
     if not is_on_gpu(value):
-        raise BadArgument(f"{tensor.name}: the other arrays lie on the GPU, this one does not; move it there as well")
+        raise BadArgument(
+            f"{tensor.name}: the other arrays lie on the GPU, this one does not; move it there as well"
+        )
     view = StridedMemoryView(value, stream_ptr=stream)
     if view.device_id != ordinal:
         raise BadArgument(
@@ -70,7 +72,11 @@ def device_array(tensor: Tensor, value: Any, ordinal: int, stream: int) -> Devic
 
 
 def call_in_place(
-    program: CudaProgram, nest: Nest, given: Mapping[str, Any], out: Any, host: Callable[[Sizes], Mapping[str, Array]]
+    program: CudaProgram,
+    nest: Nest,
+    given: Mapping[str, Any],
+    out: Any,
+    host: Callable[[Sizes], Mapping[str, Array]],
 ) -> Any:
     """Run a program on a caller's GPU arrays; the results are new GPU arrays of the same library, or `out`.
 
@@ -84,7 +90,9 @@ def call_in_place(
     check_overlaps(nest, inputs)
     module = foreign_module(given.values())
     if module is None:
-        raise BadArgument("arrays on the GPU must speak DLPack for the results to be given back in their kind")
+        raise BadArgument(
+            "arrays on the GPU must speak DLPack for the results to be given back in their kind"
+        )
     wanted = (None,) * len(nest.results) if out is None else out if isinstance(out, tuple) else (out,)
     if len(wanted) != len(nest.results):
         raise BadArgument(f"out: expected {len(nest.results)} arrays, given {len(wanted)}")
@@ -111,7 +119,9 @@ def check_overlaps(nest: Nest, inputs: Mapping[str, DeviceArray]) -> None:
         start, size = spans[name]
         for other, (begin, length) in spans.items():
             if other != name and start < begin + length and begin < start + size:
-                raise BadArgument(f"{name} and {other} share memory, and {name} is changed in place; pass a copy")
+                raise BadArgument(
+                    f"{name} and {other} share memory, and {name} is changed in place; pass a copy"
+                )
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -131,4 +141,3 @@ def for_caller(buffer: Any, tensor: Tensor, shape: tuple[int, ...], module: str)
     """Device memory as an array of the caller's library (torch, cupy, …), taken over by DLPack without a copy."""
     library = import_module(module)
     return library.from_dlpack(buffer).view(getattr(library, tensor.dtype)).reshape(shape)
-

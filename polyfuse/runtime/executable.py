@@ -88,7 +88,9 @@ class Executable:
                 f"{missing() or 'no device was asked for'}; this executable was compiled for "
                 f"{self.compiled.machine.name} to be read, not to be run here"
             )
-        if isinstance(self._runner, CudaProgram) and any(is_on_gpu(value) for value in (*args, *named.values())):
+        if isinstance(self._runner, CudaProgram) and any(
+            is_on_gpu(value) for value in (*args, *named.values())
+        ):
             given_arrays = matched(self.nest, args, named)
             return call_in_place(self._runner, self.nest, given_arrays, out, self._host_arrays)
         bound = bind_arguments(self.nest, args, named)
@@ -193,7 +195,9 @@ class Executable:
             for name, array in found.items():
                 for other, value in arrays.items():
                     if np.may_share_memory(array, value):
-                        raise BadArgument(f"out for {name} shares memory with {other}, which the kernels read")
+                        raise BadArgument(
+                            f"out for {name} shares memory with {other}, which the kernels read"
+                        )
         arrays.update(found)
         for name in self._scalars:
             arrays[name] = _at_least_1d(arrays[name])
@@ -217,7 +221,11 @@ class Executable:
         return {**self._constants, **self._take(tuple(sorted(sizes.items())), sizes)}
 
     def _write_back(
-        self, copied: tuple[str, ...], arrays: Mapping[str, Array], args: tuple[Any, ...], named: Mapping[str, Any]
+        self,
+        copied: tuple[str, ...],
+        arrays: Mapping[str, Array],
+        args: tuple[Any, ...],
+        named: Mapping[str, Any],
     ) -> None:
         """An inout array that had to be copied to be contiguous gets its new values."""
         for position, tensor in enumerate(self.nest.inputs):

@@ -23,7 +23,9 @@ class Report:
 
     def __str__(self) -> str:
         copied = ", ".join(self.copied_inputs) or "none"
-        spent = ", ".join(f"{stage} {1e3 * seconds:.1f} ms" for stage, seconds in self.compile_seconds.items())
+        spent = ", ".join(
+            f"{stage} {1e3 * seconds:.1f} ms" for stage, seconds in self.compile_seconds.items()
+        )
         return "\n".join(
             (
                 f"target            {self.target}",

@@ -45,7 +45,9 @@ class Tensor:
         return 2, self.device
 
     def view(self, dtype: Any) -> Tensor:
-        return Tensor(self.memory, np.dtype(dtype).name, (self.memory.bytes.nbytes // np.dtype(dtype).itemsize,))
+        return Tensor(
+            self.memory, np.dtype(dtype).name, (self.memory.bytes.nbytes // np.dtype(dtype).itemsize,)
+        )
 
     def reshape(self, shape: tuple[int, ...]) -> Tensor:
         return Tensor(self.memory, self.dtype.name, shape)
@@ -102,7 +104,9 @@ def test_out_is_written_in_place(net: tuple[pf.Executable, InPlaceGpu]) -> None:
     compiled, gpu = net
     x, out = np.ones((9, 12), np.float32), put(gpu, np.full((9, 7), np.nan, np.float32))
     assert compiled(put(gpu, x), out=out) is out
-    np.testing.assert_allclose(out.numpy(), pf.interpret(compiled.nest, {"x": x})["out"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        out.numpy(), pf.interpret(compiled.nest, {"x": x})["out"], rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
