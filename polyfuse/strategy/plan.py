@@ -12,13 +12,13 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of
-from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.fusion import part_with, parts_of, search
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
-from polyfuse.strategy.moves import internal, separated
+from polyfuse.strategy.moves import far_and_near, internal, separated
 
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
@@ -81,6 +81,9 @@ def _better(
     for i (on cores): for j: x[i] += a[j, i]   ->   for i (tiles, on cores): for j: for i_in (vector): x[i] += a[j, i]
     """
     if machine.kind != "cpu" or len(kernel.band) != 1 or internal(kernel):
+        return None
+    dims = {name: dims_of(kernel.band[0].date(name)) for name in kernel.names}
+    if any(far_and_near(schedule.nest, name, moved)[0] for name, moved in dims.items()):
         return None
     part = part_with(schedule, kernel.names[0])
     done = loops.planned(schedule, counts, part, machine)
