@@ -65,7 +65,9 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was found in loops that carry dependences, kernel by kernel."""
-        return tuple(f"{', '.join(group.statements)}: {note}" for group in self.groups for note in group.notes)
+        return tuple(
+            f"{', '.join(group.statements)}: {note}" for group in self.groups for note in group.notes
+        )
 
     def __str__(self) -> str:
         kernels = "1 kernel" if len(self.groups) == 1 else f"{len(self.groups)} kernels"
