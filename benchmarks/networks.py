@@ -1,7 +1,11 @@
-"""The demo's networks: fused, unfused and NumPy, in turns, in one process."""
+"""The demo's networks: fused, unfused and NumPy, in turns, in one process for each number of threads."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from functools import partial
 from typing import Any
 
@@ -10,12 +14,30 @@ import numpy as np
 import polyfuse as pf
 from polyfuse import nn
 
-NETWORKS = ((4, 512, 64), (8, 64, 1))
+NETWORKS = ((4, 512, 64), (8, 64, 1), (8, 64, 16))
 """Layers, width, batch."""
 
 
 def measure(turns: int) -> list[dict[str, Any]]:
-    """A row for each network and candidate; ratios are to polyfuse, fused."""
+    """A row for each number of threads, network and candidate; ratios are to polyfuse, fused."""
+    rows = []
+    for threads in sorted({1, pf.measure.usable_cpus()}):
+        # both libraries read their number of threads once, when they are loaded
+        names = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+        command = [sys.executable, "-m", "benchmarks.networks", str(turns)]
+        run = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        for row in json.loads(run.stdout):
+            rows.append({"threads": threads, **row})
+            print(
+                f"{threads} threads, {row['network']}: {row['candidate']:<9} {row['median_us']:>9} µs "
+                f"(best {row['best_us']})  {row['ratio_to_polyfuse']:.2f} ×"
+            )
+    return rows
+
+
+def in_this_process(turns: int) -> list[dict[str, Any]]:
+    """A row for each network and candidate, with the threads this process has."""
     rows = []
     for layers, width, batch in NETWORKS:
         modules = [m for n in range(layers) for m in (nn.Linear(width, width, seed=n), nn.ReLU())]
@@ -30,8 +52,6 @@ def measure(turns: int) -> list[dict[str, Any]]:
         candidates = {**{name: partial(net, x) for name, net in nets.items()}, "numpy": reference}
         times = pf.measure.in_turns(candidates, turns)
         for name, time in times.items():
-            ratio = time.median / times["polyfuse"].median
-            print(f"{layers} × {width}, batch {batch}: {name:<9} {time}  {ratio:.2f} ×")
             rows.append(
                 {
                     "network": f"{layers} x {width}, batch {batch}",
@@ -41,7 +61,7 @@ def measure(turns: int) -> list[dict[str, Any]]:
                     "low_us": round(1e6 * time.low, 3),
                     "high_us": round(1e6 * time.high, 3),
                     "best_us": round(1e6 * time.best, 3),
-                    "ratio_to_polyfuse": round(ratio, 3),
+                    "ratio_to_polyfuse": round(time.median / times["polyfuse"].median, 3),
                     "turns": time.turns,
                     "calls_per_turn": time.calls,
                     "largest_error": errors.get(name),
@@ -55,3 +75,7 @@ def by_numpy(weights: dict[str, Any], layers: int, x: Any) -> Any:
     for layer in range(layers):
         x = np.maximum(x @ weights[f"w{layer}"] + weights[f"b{layer}"], 0)
     return x
+
+
+if __name__ == "__main__":
+    print(json.dumps(in_this_process(int(sys.argv[1]))))

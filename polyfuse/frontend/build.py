@@ -1,13 +1,15 @@
 """Nests statement by statement, from text: for notebooks, without Python loops.
 
-nest = (
-    pf.NestBuilder("rows", context="[N] -> { : N >= 1 }")
-    .tensor("A", ("N", "N"))
-    .tensor("s", ("N",), role="output")
-    .statement("zero", "[N] -> { [i] : 0 <= i < N }", "s[i]", "0.0")
-    .statement("add", "[N] -> { [i, j] : 0 <= i < N and i < j < N }", "s[i]", "A[i, j]", op="+=")
-    .nest()
-)
+    nest = (
+        pf.NestBuilder("rows", context="[N] -> { : N >= 1 }")
+        .tensor("A", ("N", "N"))
+        .tensor("s", ("N",), role="output")
+        .statement("zero", "[N] -> { [i] : 0 <= i < N }", "s[i]", "0.0")
+        .statement("add", "[N] -> { [i, j] : 0 <= i < N and i < j < N }", "s[i]", "A[i, j]", op="+=")
+        .nest()
+    )
+
+Every call gives a new builder; the old one stays as it was.
 """
 
 from __future__ import annotations
