@@ -66,7 +66,7 @@ def found_by_isl(nest: Nest, part: Tree) -> Found | str:
         )
     dates: Dates = {name: [] for name in names}
     if not _read(root.child(0), names, dates):
-        return "isl's order has dates in pieces, which no verb takes; the original order is kept"
+        return "isl's order has dates in pieces, or none for a statement; the original order is kept"
     return Found({name: f"[{', '.join(parts)}]" for name, parts in dates.items()})
 
 
@@ -106,6 +106,8 @@ def _member(union: isl.UnionPwAff, names: tuple[str, ...], dates: Dates) -> bool
     union.foreach_pw_aff(pieces.append)
     found = {date.get_domain_space().get_tuple_name(isl.dim_type.set): date for date in pieces}
     for name in names:
+        if name not in found:  # a statement that never runs is not in isl's schedule
+            return False
         text = str(found[name])
         body = text[text.index("{") + 1 : text.rindex("}")]
         if ";" in body or " : " in body:

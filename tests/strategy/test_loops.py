@@ -11,12 +11,15 @@ import pytest
 from polyfuse.analysis.barriers import place_barriers
 from polyfuse.analysis.validation import validate
 from polyfuse.interpret import interpret
-from polyfuse.ir import Nest
+from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.dump import tree_text
+from polyfuse.sets import dimension
 from polyfuse.strategy import plan_for
 from polyfuse.strategy.fusion import parts_of
+from polyfuse.strategy.isl_order import found_by_isl
 from tests.execution import memory, run_lockstep, run_plain
 from tests.strategy.models import CPU, CUDA
 from tests.strategy.programs import PROGRAMS
@@ -60,3 +63,23 @@ def test_traces_make_the_same_schedule(make: Make, machine: Machine) -> None:
     assert isinstance(again, Schedule)
     assert tree_text(again.nest, again.tree) == tree_text(plan.schedule.nest, plan.schedule.tree)
     assert len(plan.groups) == len(parts_of(plan.schedule))
+
+
+def test_a_statement_that_never_runs_keeps_the_written_order() -> None:
+    box = "[N] -> {{ {}[i, j] : {} }}".format
+    every = [
+        statement(box("S", "0 <= i, j < N"), "P[i, i] = U[0]"),
+        statement(box("never", "1 = 0"), "P[i, i] = U[0]"),
+        statement(box("T", "0 <= i, j < N"), "P[i, i] += A[i, i]"),
+    ]
+    body: Tree = Sequence(tuple(Leaf(s.name) for s in every))
+    for position, name in ((1, "j"), (0, "i")):
+        body = Loop(name, tuple((s.name, dimension(s.domain, position)) for s in every), body)
+    tensors = [
+        Tensor("A", ("N", "N"), "float64", "input"),
+        Tensor("P", ("N", "N"), "float64", "inout"),
+        Tensor("U", ("N",), "float64", "input"),
+    ]
+    nest = Nest.of(tensors, every, order=body, context="[N] -> { : N >= 1 }")
+    assert "none for a statement" in str(found_by_isl(nest, nest.order))
+    assert statements(plan_for(nest, CPU).schedule.tree) == ("S", "never", "T")
