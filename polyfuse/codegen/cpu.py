@@ -153,7 +153,7 @@ class _Cpu(Emitter):
     def _microkernel(self, node: For) -> list[str]:
         product, loops = tile_product(node), super().loop(node)
         if product is None:
-            return loops
+            return ["# no microkernel: the tile's rows and columns are not constant here", *loops]
         call = ast.unparse(product.call)
         if product.whole is None:
             return [call]

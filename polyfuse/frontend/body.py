@@ -20,6 +20,7 @@ import sympy
 from polyfuse.frontend.affine import Affine
 from polyfuse.ir import Access, scalar
 from polyfuse.ir.scalar import Select
+from polyfuse.ir.text import BINARY, COMPARE
 from polyfuse.ir.tree import date_map
 from polyfuse.sets import OUT
 
@@ -29,21 +30,6 @@ ALLOWED = (
 )
 TESTS = "comparisons (< <= > >= == !=) of values; and, or, not"
 
-_BINARY = {
-    ast.Add: scalar.add,
-    ast.Sub: scalar.sub,
-    ast.Mult: scalar.mul,
-    ast.Div: scalar.div,
-    ast.Pow: scalar.power,
-}
-_COMPARE = {
-    ast.Gt: sympy.Gt,
-    ast.GtE: sympy.Ge,
-    ast.Lt: sympy.Lt,
-    ast.LtE: sympy.Le,
-    ast.Eq: sympy.Eq,
-    ast.NotEq: sympy.Ne,
-}
 _ARITY = {"pow": 2, "where": 3}
 
 
@@ -103,9 +89,9 @@ class Body:
                 return scalar.neg(self.value(node.operand))
             case ast.UnaryOp(op=ast.UAdd()):
                 return self.value(node.operand)
-            case ast.BinOp() if type(node.op) in _BINARY:
+            case ast.BinOp() if type(node.op) in BINARY:
                 self.fractional |= isinstance(node.op, ast.Div)
-                return _BINARY[type(node.op)](self.value(node.left), self.value(node.right))
+                return BINARY[type(node.op)](self.value(node.left), self.value(node.right))
             case ast.IfExp():
                 return Select(self.test(node.test), self.value(node.body), self.value(node.orelse))
             case ast.Call():
@@ -124,13 +110,13 @@ class Body:
                 return joined(*(self.test(part) for part in node.values), evaluate=False)
             case ast.UnaryOp(op=ast.Not()):
                 return sympy.Not(self.test(node.operand), evaluate=False)
-            case ast.Compare() if all(type(op) in _COMPARE for op in node.ops):
+            case ast.Compare() if all(type(op) in COMPARE for op in node.ops):
                 leaves, fractional = set(self.leaves), self.fractional
                 values = [self.value(part) for part in (node.left, *node.comparators)]
                 # what is compared does not make the result's type
                 self.leaves, self.fractional = leaves, fractional
                 tests = [
-                    _COMPARE[type(op)](a, b, evaluate=False)
+                    COMPARE[type(op)](a, b, evaluate=False)
                     for op, a, b in zip(node.ops, values, values[1:], strict=False)
                 ]
                 return reduce(lambda a, b: sympy.And(a, b, evaluate=False), tests)

@@ -19,7 +19,7 @@ _ASSIGNMENT = re.compile(
     r"^\s*(?P<target>\w+\s*(?:\[.*?\])?)\s*(?P<op>max=|min=|\+=|\*=|=)(?!=)\s*(?P<value>.+)$", re.S
 )
 
-_COMPARE = {
+COMPARE = {
     ast.Gt: sympy.Gt,
     ast.GtE: sympy.Ge,
     ast.Lt: sympy.Lt,
@@ -27,13 +27,14 @@ _COMPARE = {
     ast.Eq: sympy.Eq,
     ast.NotEq: sympy.Ne,
 }
-_BINARY = {
+BINARY = {
     ast.Add: scalar.add,
     ast.Sub: scalar.sub,
     ast.Mult: scalar.mul,
     ast.Div: scalar.div,
     ast.Pow: scalar.power,
 }
+"""Python's operators and comparisons as bodies, for everyone who reads Python."""
 
 
 def body_text(statement: Statement) -> str:
@@ -134,11 +135,11 @@ class _Reader:
                 return self.leaf(self.access(node))
             case ast.UnaryOp(op=ast.USub()):
                 return scalar.neg(self.expression(node.operand))
-            case ast.BinOp() if type(node.op) in _BINARY:
-                return _BINARY[type(node.op)](self.expression(node.left), self.expression(node.right))
-            case ast.Compare(ops=[op]) if type(op) in _COMPARE:
+            case ast.BinOp() if type(node.op) in BINARY:
+                return BINARY[type(node.op)](self.expression(node.left), self.expression(node.right))
+            case ast.Compare(ops=[op]) if type(op) in COMPARE:
                 right = self.expression(node.comparators[0])
-                return _COMPARE[type(op)](self.expression(node.left), right, evaluate=False)
+                return COMPARE[type(op)](self.expression(node.left), right, evaluate=False)
             case ast.Call(func=ast.Name(id=name)) if name in scalar.FUNCTIONS:
                 return scalar.FUNCTIONS[name](*(self.expression(arg) for arg in node.args))
         known = ", ".join(scalar.FUNCTIONS)

@@ -14,24 +14,29 @@ from polyfuse.nn.operations import Operation, fold, kept
 
 
 @dataclass(frozen=True)
-class Softmax(Operation):
-    """exp(x - max x) / sum exp(x - max x) along one axis (counted from the left)."""
+class AlongAxis(Operation):
+    """An operation that keeps its operand's shape and normalises along one axis (counted from the left)."""
 
     axis: int
 
     @property
-    def stems(self) -> tuple[str, ...]:
-        """rowmax: m; exp: e; rowsum: s; div: p = e / s."""
-        return ("rowmax_init", "rowmax", "exp", "rowsum_init", "rowsum", "div")
-
-    @property
     def result(self) -> str:
-        """Probabilities."""
+        """Probabilities, or their logarithms."""
         return "p"
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The operand's shape."""
         return shapes[0]
+
+
+@dataclass(frozen=True)
+class Softmax(AlongAxis):
+    """exp(x - max x) / sum exp(x - max x) along one axis (counted from the left)."""
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """rowmax: m; exp: e; rowsum: s; div: p = e / s."""
+        return ("rowmax_init", "rowmax", "exp", "rowsum_init", "rowsum", "div")
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """Row maximum, exponentials, their sum, the quotient."""
@@ -50,24 +55,13 @@ class Softmax(Operation):
 
 
 @dataclass(frozen=True)
-class LogSoftmax(Operation):
+class LogSoftmax(AlongAxis):
     """(x - max x) - log sum exp(x - max x) along one axis (counted from the left)."""
-
-    axis: int
 
     @property
     def stems(self) -> tuple[str, ...]:
         """rowmax: m; rowsum: s += exp(x - m); logsum: l = log(s); shift: p = (x - m) - l."""
         return ("rowmax_init", "rowmax", "rowsum_init", "rowsum", "logsum", "shift")
-
-    @property
-    def result(self) -> str:
-        """Log probabilities."""
-        return "p"
-
-    def shape(self, shapes: Sequence[Shape]) -> Shape:
-        """The operand's shape."""
-        return shapes[0]
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """Row maximum, the sum of exponentials, its logarithm, the difference."""

@@ -218,7 +218,12 @@ class Executable:
 
     def _host_arrays(self, sizes: Mapping[str, int]) -> dict[str, Array]:
         """Constants, and temporaries for the layout of their arena (never touched on the host)."""
-        return {**self._constants, **self._take(tuple(sorted(sizes.items())), sizes)}
+        key = tuple(sorted(sizes.items()))
+        temporaries = self._take(key, sizes)
+        self._spare.setdefault(key, []).append(
+            temporaries
+        )  # only their layout is used, so others may have them too
+        return {**self._constants, **temporaries}
 
     def _write_back(
         self,
