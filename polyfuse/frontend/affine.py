@@ -1,7 +1,7 @@
 """Python's integer expressions and conditions as isl functions and sets over the instances of a statement.
 
     aff  ::= integer | size | index | aff + aff | aff - aff | -aff | constant * aff | aff // constant | aff % constant
-           | min(aff, …) | max(aff, …) | len(A) | A.shape[d]
+           | min(aff, …) | max(aff, …) | aff if cond else aff | len(A) | A.shape[d]
     cond ::= aff < aff | <= > >= == != (chained too) | cond and cond | cond or cond | not cond
 
 Whatever else stands where an `aff` or `cond` is expected is refused, with its place in the source.
@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import islpy as isl
 
+from polyfuse.errors import NotAffine
 from polyfuse.frontend.names import Names
 from polyfuse.sets import PARAM, SET, dim_names, param_names
 
@@ -79,6 +80,8 @@ class Affine:
                 return self._binary(node)
             case ast.Call():
                 return self._call(node)
+            case ast.IfExp():
+                return self._choice(node)
             case ast.Subscript(
                 value=ast.Attribute(value=ast.Name(id=array), attr="shape"), slice=ast.Constant(int(d))
             ):
@@ -86,6 +89,14 @@ class Affine:
             case ast.Subscript():
                 self._refuse(node, f"{ast.unparse(node)} depends on data")
         self._refuse(node, f"{ast.unparse(node)} is not affine")
+
+    def is_condition(self, node: ast.expr) -> bool:
+        """Whether a test is a condition on sizes and indices."""
+        try:
+            self.condition(node)
+        except NotAffine:
+            return False
+        return True
 
     def condition(self, node: ast.expr) -> isl.Set:
         """Where a condition holds; NotAffine if it is not affine."""
@@ -146,6 +157,11 @@ class Affine:
                 floor = isinstance(node.op, ast.FloorDiv)
                 return left.scale_down_val(divisor).floor() if floor else left.mod_val(divisor)
         self._refuse(node, f"{ast.unparse(node)} is not affine")
+
+    def _choice(self, node: ast.IfExp) -> isl.PwAff:
+        holds = self.condition(node.test)
+        then, other = self.value(node.body), self.value(node.orelse)
+        return then.intersect_domain(holds).union_add(other.intersect_domain(holds.complement()))
 
     def _call(self, node: ast.Call) -> isl.PwAff:
         name = self.names.function(node.func)

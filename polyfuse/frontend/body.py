@@ -53,10 +53,10 @@ class Body:
         names = self.affine.names
         if not isinstance(inner, ast.Name):
             return None
-        name, known = inner.id, inner.id in names.tensors or inner.id in names.locals
-        if not known:
+        name = inner.id
+        rank = names.rank(name)
+        if rank is None:
             return None
-        rank = 0 if name in names.locals else names.tensors[name].rank
         if len(subscripts) != rank:
             self._refuse(
                 node,

@@ -6,7 +6,7 @@ import ast
 import builtins
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -43,7 +43,10 @@ RESERVED = frozenset(_WORDS.split(" "))
 
 @dataclass(frozen=True)
 class Names:
-    """The names of one function. `shapes` are the parameters' extents as they are written, `indices` loop variables."""
+    """The names of one function: `indices` are loop variables, `arrays` local arrays, `locals` variables.
+
+    `shapes` are the extents of parameters and local arrays as they are written.
+    """
 
     source: Source
     sizes: tuple[str, ...]
@@ -51,12 +54,20 @@ class Names:
     shapes: Mapping[str, tuple[ast.expr, ...]]
     locals: frozenset[str]
     indices: frozenset[str]
+    arrays: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def rank(self, name: str) -> int | None:
+        """The number of subscripts of a parameter, a local array or a variable; None for another name."""
+        if name in self.locals:
+            return 0
+        known = self.tensors.get(name) or self.arrays.get(name)
+        return known.rank if known is not None else None
 
     def outside(self, node: ast.expr) -> Any:
         """The value of a name, or of a dotted name of modules, that the function does not define; else MISSING."""
         match node:
             case ast.Name(id=name):
-                if name in self.tensors or name in self.sizes or name in self.locals or name in self.indices:
+                if self.rank(name) is not None or name in self.sizes or name in self.indices:
                     return MISSING
                 return outer_value(self.source, name)
             case ast.Attribute(value=inner, attr=attribute):
@@ -82,6 +93,8 @@ class Names:
             return f"{name} is the variable of a loop that is over, or not yet begun"
         if name in self.locals:
             return f"{name} is a local variable"
+        if name in self.arrays:
+            return f"{name} is a local array ({self.arrays[name]})"
         if name in self.tensors:
             return f"{name} is a parameter ({self.tensors[name]})"
         return f"{name} is no size, loop index, parameter or number that is known here"

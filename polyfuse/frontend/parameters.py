@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import islpy as isl
 
 from polyfuse.frontend.affine import Affine, instances
+from polyfuse.frontend.arrays import array_nodes, dtype_of, extents_of
 from polyfuse.frontend.names import RESERVED, Names
 from polyfuse.frontend.source import Source
 from polyfuse.ir import DType, Tensor
@@ -120,8 +121,14 @@ def names_of(source: Source) -> Names:
             )
     shapes = {p.node.arg: p.shape for p in given}
     names = Names(source, tuple(sizes), {}, shapes, changed.locals, changed.indices)
-    tensors = {p.node.arg: _tensor(names, p) for p in given}
-    return Names(source, tuple(sizes), tensors, shapes, changed.locals, changed.indices)
+    calls = array_nodes(names)
+    names = replace(
+        names,
+        tensors={p.node.arg: _tensor(names, p) for p in given},
+        shapes={**shapes, **{name: extents_of(call) for name, call in calls.items()}},
+        locals=changed.locals - set(calls),
+    )
+    return replace(names, arrays={name: _array(names, name, call) for name, call in calls.items()})
 
 
 def names_in_sizes(source: Source) -> frozenset[str]:
@@ -162,6 +169,11 @@ def _size_names(source: Source, extent: ast.expr, arrays: set[str]) -> Iterator[
 def _tensor(names: Names, parameter: Annotated) -> Tensor:
     shape = tuple(_extent(names, part) for part in parameter.shape)
     return Tensor(parameter.node.arg, shape, parameter.dtype, "input")
+
+
+def _array(names: Names, name: str, call: ast.Call) -> Tensor:
+    shape = tuple(_extent(names, part) for part in extents_of(call))
+    return Tensor(name, shape, dtype_of(names, call), "temporary")
 
 
 def _extent(names: Names, node: ast.expr) -> int | str:

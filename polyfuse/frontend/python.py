@@ -6,6 +6,7 @@
                 | target = value | target += value | -= *= /=
                 | assert cond                      on sizes, at the top: an assumption that a call checks
                 | pass | a docstring
+                | name = np.empty(…)               at the top: a local array (arrays.py)
     target    ::= scalar | A[aff, …] | A[aff]…[aff]
 
 `aff` and `cond` are in affine.py, `value` in body.py, types in parameters.py.
@@ -23,6 +24,7 @@ import islpy as isl
 
 from polyfuse.errors import BadArgument, InvalidNest
 from polyfuse.frontend.affine import Affine, instances
+from polyfuse.frontend.arrays import is_array
 from polyfuse.frontend.assignment import Assigned, assignment, copy_of
 from polyfuse.frontend.assumptions import with_bounds
 from polyfuse.frontend.parameters import base_context, names_of
@@ -81,7 +83,8 @@ class _Reader:
     def __post_init__(self) -> None:
         self.source = source_of(self.function)
         self.names = names_of(self.source)
-        self.context = base_context(self.names, tuple(self.names.tensors.values()))
+        every = (*self.names.tensors.values(), *self.names.arrays.values())
+        self.context = base_context(self.names, every)
 
     def own_copies(self) -> tuple[Leaf, ...]:
         """alpha_local = alpha, for every parameter that is assigned: the caller never sees that."""
@@ -99,6 +102,8 @@ class _Reader:
 
     def statement(self, node: ast.stmt, scope: Scope) -> Tree | None:
         """The order of one Python statement. NotAffine if it is none that can be read."""
+        if is_array(self.names, node):
+            return None  # names_of has read it
         match node:
             case ast.For():
                 return self.loop(node, scope)
@@ -155,7 +160,7 @@ class _Reader:
 
     def _free_name(self) -> str:
         name = f"S{len(self.found)}"
-        while name in self.names.tensors or name in self.names.locals or name in self.names.sizes:
+        while self.names.rank(name) is not None or name in self.names.sizes:
             name = f"{name}_"
         return name
 
@@ -181,9 +186,10 @@ class _Reader:
         return made
 
     def tensors(self, found: tuple[Statement, ...]) -> tuple[Tensor, ...]:
-        """Parameters in order, those that are written with role inout; then the local variables."""
+        """Parameters in order, those that are written with role inout; then local arrays and variables."""
         written = {s.write.tensor for s in found}
         given = [replace(t, role="inout") if t.name in written else t for t in self.names.tensors.values()]
+        given += self.names.arrays.values()
         types = local_types(self.found, {t.name: t.dtype for t in given})
         return (*given, *(Tensor(name, (), dtype, "temporary") for name, dtype in types.items()))
 

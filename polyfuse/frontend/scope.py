@@ -2,7 +2,7 @@
 
     for i in range(a, b, s):  S[i]   ->   { S[i] : a <= i < b and (i - a) mod s = 0 }    at floor((i - a)/s)
     for i in range(a, b, -s): S[i]   ->   { S[i] : b < i <= a and (a - i) mod s = 0 }    at floor((a - i)/s)
-    if c: S else: T                  ->   S where c holds, T where it does not
+    if c: S else: T                  ->   S where c holds, T where it does not      (c asks for no data)
 
 With s = 1 the dates are i and -i: an index keeps its value, so that dates of different loops can be compared.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import islpy as isl
 
 from polyfuse.frontend.affine import Affine, instances
+from polyfuse.frontend.conditions import Predicate
 from polyfuse.frontend.names import Names
 from polyfuse.sets import SET
 
@@ -37,17 +38,21 @@ class Branch:
     taken: bool
 
 
-Scope = tuple[Range | Branch, ...]
+Scope = tuple[Range | Branch | Predicate, ...]
 """What is around an assignment, outermost first."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A statement's instances and when they run: one date per loop around it, outermost first."""
+    """A statement's instances and when they run: one date per loop around it, outermost first.
+
+    `predicates` say for which of them it counts.
+    """
 
     domain: isl.Set
     dates: tuple[isl.PwAff, ...]
     affine: Affine
+    predicates: tuple[Predicate, ...] = ()
 
 
 def place(names: Names, scope: Scope, name: str | None) -> Place:
@@ -61,13 +66,15 @@ def place(names: Names, scope: Scope, name: str | None) -> Place:
         if isinstance(part, Branch):
             holds = outer.condition(part.test)
             domain = domain.intersect(holds if part.taken else holds.complement())
+        if not isinstance(part, Range):
             continue
         index = isl.PwAff.var_on_domain(isl.LocalSpace.from_space(everywhere.get_space()), SET, position)
         inside, date = _iterations(index, outer.value(part.start), outer.value(part.stop), part.step)
         domain = domain.intersect(inside)
         dates.append(date)
         position += 1
-    return Place(domain.coalesce(), tuple(dates), Affine(names, everywhere))
+    predicates = tuple(part for part in scope if isinstance(part, Predicate))
+    return Place(domain.coalesce(), tuple(dates), Affine(names, everywhere), predicates)
 
 
 def _iterations(index: isl.PwAff, start: isl.PwAff, stop: isl.PwAff, step: int) -> tuple[isl.Set, isl.PwAff]:
