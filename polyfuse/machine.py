@@ -181,11 +181,13 @@ def detect_cpu(sys: Path, cpuinfo: Path) -> Machine:
 
 
 def usable_cores() -> int:
-    """The cores this process may run on."""
+    """The cores this process may run on, or fewer if NUMBA_NUM_THREADS says that kernels get fewer threads."""
     try:
-        return max(1, len(os.sched_getaffinity(0)))
+        cores = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
-        return max(1, os.cpu_count() or 1)
+        cores = os.cpu_count() or 1
+    threads = os.environ.get("NUMBA_NUM_THREADS", "")
+    return max(1, min(cores, int(threads)) if threads.isdecimal() else cores)
 
 
 def _first_processor(cpuinfo: Path) -> Mapping[str, str]:

@@ -54,7 +54,7 @@ def _drafts(written: Draft, part: Tree, notes: list[str]) -> Iterator[Draft]:
     if isinstance(found, str):
         notes.append(found)
     else:
-        arranged = arranged_by(written, names, found.dates)
+        arranged = arranged_by(written, names, found.dates, "isl's order")
         if isinstance(arranged, Draft):
             yield from _by_parts(arranged, names)
     together = _one_block(written, names)

@@ -69,7 +69,7 @@ def test_a_carried_dependence_is_shown_with_two_instances() -> None:
 def test_a_large_stencil_gets_time_tiles_in_waves() -> None:
     plan = plan_for(jacobi_2d(1300, 100), CPU)
     text = "\n".join(plan.notes)
-    assert "isl's order: i at 2t + i and 1 + 2t + i" in text
+    assert "shifted and skewed: i at 2t + i and 1 + 2t + i" in text
     assert "tiled: t by " in text
     assert "tiles of one wave t + i run at once" in text
 
