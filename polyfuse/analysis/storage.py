@@ -18,6 +18,7 @@ import islpy as isl
 
 from polyfuse.analysis.legality import Broken
 from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import (
@@ -42,7 +43,7 @@ PRIVATE = ("local", "register")
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where a buffer lies: element e of the tensor is at e - corner(where), inside `shape`.
+    """Where a buffer lies: element e of the tensor is at e - corner(where), inside `box`.
 
     `where` are the values of the loops around the buffer's and, for a private memory, the thread; `prefix` gives them
     for each statement's instances.
@@ -50,9 +51,35 @@ class Geometry:
 
     buffer: Buffer
     loop: Loop
-    shape: tuple[int, ...]
+    box: tuple[int, ...]
     corner: tuple[isl.PwAff, ...]
     prefix: Mapping[str, isl.PwMultiAff]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The buffer's extents: the box's, or those of its panels."""
+        panel = self.buffer.panel
+        if panel is None:
+            return self.box
+        others = (extent for axis, extent in enumerate(self.box) if axis != panel.axis)
+        return (-(-self.box[panel.axis] // panel.width), *others, panel.width)
+
+    def cell(self, statement: str, access: Access) -> tuple[isl.PwAff, ...]:
+        """The buffer's cell that an access of a statement's instance touches, one function an axis of `shape`.
+
+        { mac[i, j, k] -> w[k, j] }, panels of 32 along axis 1, corner (0, 0)  ->  floor(j/32), k, j mod 32
+        """
+        element, where = access.subscripts(), self.prefix[statement]
+        inside = [
+            element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where))
+            for d, corner in enumerate(self.corner)
+        ]
+        panel = self.buffer.panel
+        if panel is None:
+            return tuple(inside)
+        along, width = inside.pop(panel.axis), isl.Val(panel.width)
+        number = along.scale_down_val(width).floor()
+        return (number, *inside, along.sub(number.scale_val(width)))
 
 
 def buffers_of(tree: Tree) -> Iterator[tuple[Loop, Buffer]]:

@@ -242,12 +242,7 @@ def _cells(nest: Nest, tree: Tree, g: Geometry, accesses: list[tuple[Statement, 
     for s, access in accesses:
         if access.tensor != g.buffer.tensor:
             continue
-        element = access.subscripts()
-        where = g.prefix[s.name]
-        parts: list[isl.PwAff | int] = [
-            element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where))
-            for d, corner in enumerate(g.corner)
-        ]
+        parts: list[isl.PwAff | int] = [*g.cell(s.name, access)]
         owners = (
             BLOCKS
             if g.buffer.memory == "shared"

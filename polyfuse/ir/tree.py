@@ -20,15 +20,33 @@ from polyfuse.sets import union_set
 
 
 @dataclass(frozen=True)
+class Panel:
+    """A layout: the tensor in panels of `width` elements along `axis`, one panel after the other.
+
+    axis 1, width 32:  t[k, j]  ->  panel[j // 32, k, j % 32]      the elements of a panel's row are neighbours
+    """
+
+    axis: int
+    width: int
+
+
+@dataclass(frozen=True)
 class Buffer:
     """A copy of the part of a tensor that the loop it hangs on touches, in a memory of its own.
 
     It lives for one iteration of that loop (the body below). `memory`: "local" (private to a core or a thread),
-    "register" (private to a thread, one element each), "shared" (one per block).
+    "register" (private to a thread, one element each), "shared" (one per block). Without a `panel` the elements lie
+    in the order of the tensor's axes.
     """
 
     tensor: str
     memory: str
+    panel: Panel | None = None
+
+    def __str__(self) -> str:
+        """What a dump says of it: "w in local", "w in local, panels of 32 along axis 1"."""
+        place = f"{self.tensor} in {self.memory}"
+        return f"{place}, panels of {self.panel.width} along axis {self.panel.axis}" if self.panel else place
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from polyfuse.ir.tree import (
     Buffer,
     Leaf,
     Loop,
+    Panel,
     Sequence,
     Tree,
     loops,
@@ -48,12 +49,21 @@ class Promoted:
     tree: Tree
 
 
-def promote(nest: Nest, tree: Tree, tensor: str, statement: str, at: str, memory: str) -> Promoted:
+def promote(
+    nest: Nest,
+    tree: Tree,
+    tensor: str,
+    statement: str,
+    at: str,
+    memory: str,
+    panel: tuple[int, int] | None = None,
+) -> Promoted:
     """for i: { S; T }  ->  for i: { buffer; copy in; S; T }, S and T touching the buffer instead of the tensor."""
     if memory not in MEMORIES:
         raise InvalidSchedule(f"promote: no memory {memory!r}; there are {', '.join(MEMORIES)}")
     loop = loop_named(tree, statement, at)
     known = nest.tensor(tensor)
+    layout = None if panel is None else _panel(known, panel)
     inside = [nest.statement(name) for name in statements(loop)]
     touching = [s for s in inside if tensor in s.tensors]
     if not touching:
@@ -61,13 +71,13 @@ def promote(nest: Nest, tree: Tree, tensor: str, statement: str, at: str, memory
     if any(buffer.tensor == tensor for other in loops(tree) for buffer in other.buffers):
         raise InvalidSchedule(f"promote: {tensor} is promoted already")
     if not any(s.write.tensor == tensor for s in touching):
-        return _copied_in(nest, tree, known, loop, memory)
+        return _copied_in(nest, tree, known, loop, memory, layout)
     if known.role != "temporary":
         raise InvalidSchedule(
             f"promote: {tensor} is written inside {at} and visible to the caller ({known.role}); "
             "only what the loop alone uses, or only reads, can be promoted"
         )
-    buffer = Buffer(tensor, memory)
+    buffer = Buffer(tensor, memory, layout)
     return _sized(
         Promoted(nest, replace_node(tree, loop, replace(loop, buffers=(*loop.buffers, buffer)))), buffer
     )
@@ -80,7 +90,19 @@ def _sized(done: Promoted, buffer: Buffer) -> Promoted:
     return done
 
 
-def _copied_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, memory: str) -> Promoted:
+def _panel(tensor: Tensor, panel: tuple[int, int]) -> Panel:
+    axis, width = panel
+    if not 0 <= axis < tensor.rank or width < 2:
+        raise InvalidSchedule(
+            f"promote: no panels of {width} along axis {axis}; {tensor.name} has axes 0 to {tensor.rank - 1}, "
+            "and a panel is at least 2 wide"
+        )
+    return Panel(axis, width)
+
+
+def _copied_in(
+    nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, memory: str, layout: Panel | None
+) -> Promoted:
     reader = next(name for name in statements(loop) if tensor.name in nest.statement(name).tensors)
     around = loops_around(tree, reader)
     prefix = around[: next(p for p, x in enumerate(around) if x is loop) + 1]
@@ -103,7 +125,8 @@ def _copied_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, memory: str) 
         order,
         frozenset((tensor.name, buffer_name)),
     )
-    buffer = Buffer(buffer_name, memory)
+    moved = None if layout is None else replace(layout, axis=layout.axis + len(prefix))
+    buffer = Buffer(buffer_name, memory, moved)
     return _sized(Promoted(extended, _with_copy(tree, loop, prefix, copy, footprint, buffer)), buffer)
 
 

@@ -85,6 +85,22 @@ class Schedule:
             lambda: tiling.split(self.nest, self.tree, statement, loop, size),
         )
 
+    def separate(self, statement: str, loop: str) -> Schedule:
+        """Give full tiles code of their own, in which the loops inside have constant bounds and need no guards.
+
+        for i: for i_in < min(32, N - 32*i): S  ->  for i: if full: for i_in < 32: S; else: for i_in < min(…): S
+
+        `loop` is the outermost loop inside the tiles. Nothing is reordered. Raises InvalidSchedule where no loop inside
+        is cut short in some tiles and not in others. Where a barrier of a block's threads lies inside, which all of them
+        must meet at one place, the code stays one. k loops apart inside each other are k + 1 copies of the innermost body.
+        """
+        return self._do(
+            "separate",
+            (statement, loop),
+            {},
+            lambda: tiling.separate(self.nest, self.tree, statement, loop),
+        )
+
     # -- order of iterations -------------------------------------------------------------------------------------
 
     def interchange(self, statement: str, first: str, second: str) -> Schedule:
@@ -210,16 +226,25 @@ class Schedule:
             lambda: microkernel.microkernel(self.nest, self.tree, statement, loop),
         )
 
-    def promote(self, tensor: str, statement: str, at: str, memory: str = "local") -> Schedule:
+    def promote(
+        self,
+        tensor: str,
+        statement: str,
+        at: str,
+        memory: str = "local",
+        panel: tuple[int, int] | None = None,
+    ) -> Schedule:
         """Keep what one iteration of a loop touches of a tensor in a memory of its own.
 
         for i: { t[i] = …; … = t[i] }  ->  for i: { scalar t; t = …; … = t }               a temporary: contracted
         for k: … = x[i, k]             ->  for k: { copy x[tile] to shared; … = shared }    only read: copied in
 
-        `memory` is "local" (of a core or a thread), "register" (of a thread) or "shared" (of a block).
+        `memory` is "local" (of a core or a thread), "register" (of a thread) or "shared" (of a block). A `panel` of
+        (axis, width) lays the buffer out in panels of `width` elements along one of the tensor's axes, which are then
+        neighbours: t[k, j], panels of 32 along axis 1  ->  buffer[j // 32, k, j % 32] (Goto & van de Geijn 2008).
         """
-        options: dict[str, object] = {"at": at, "memory": memory}
-        done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory)
+        options: dict[str, object] = {"at": at, "memory": memory} | ({"panel": panel} if panel else {})
+        done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory, panel)
         return self._checked("promote", (tensor, statement), options, done.nest, done.tree)
 
     def synchronised(self) -> Schedule:
@@ -332,6 +357,7 @@ def _well_placed(verb: str, tree: Tree) -> None:
 VERBS = (
     "tile",
     "split",
+    "separate",
     "interchange",
     "reorder",
     "skew",

@@ -42,7 +42,7 @@ def rows(nest: Nest, tree: Tree, depth: int = 0) -> Iterator[Row]:
 def loop_label(loop: Loop) -> str:
     """A loop with what runs it and what it keeps: "for i @ cores [y0 in local]"."""
     place = f" @ {loop.bind}" if loop.bind else ""
-    return f"for {loop.name}{place}" + "".join(f" [{b.tensor} in {b.memory}]" for b in loop.buffers)
+    return f"for {loop.name}{place}" + "".join(f" [{b}]" for b in loop.buffers)
 
 
 def dates_label(loop: Loop) -> str:
