@@ -153,14 +153,12 @@ class _Builder:
 
     def _subscripts(self, name: str, access: Access) -> list[isl.PwAff]:
         """The element an instance touches: in the tensor, or counted from the corner of its buffer."""
-        element = access.subscripts()
-        values = [element.get_pw_aff(d) for d in range(access.map.dim(OUT))]
         held = self.geometry.get(access.tensor)
         if held is None:
-            return values
-        where = held.prefix[name]
-        moved = (v.sub(c.pullback_pw_multi_aff(where)) for v, c in zip(values, held.corner, strict=True))
-        kept = [value for value, extent in zip(moved, held.shape, strict=True) if extent != 1]
+            element = access.subscripts()
+            return [element.get_pw_aff(d) for d in range(access.map.dim(OUT))]
+        cell = held.cell(name, access)
+        kept = [value for value, extent in zip(cell, held.shape, strict=True) if extent != 1]
         return kept if kept or held.buffer.memory != "shared" else [constant(self.nest.domains[name], 0)]
 
     # -- what isl answers ----------------------------------------------------------------------------------------

@@ -85,22 +85,6 @@ class Schedule:
             lambda: tiling.split(self.nest, self.tree, statement, loop, size),
         )
 
-    def separate(self, statement: str, loop: str) -> Schedule:
-        """Give full tiles code of their own, in which the loops inside have constant bounds and need no guards.
-
-        for i: for i_in < min(32, N - 32*i): S  ->  for i: if full: for i_in < 32: S; else: for i_in < min(…): S
-
-        `loop` is the outermost loop inside the tiles. Nothing is reordered. Raises InvalidSchedule where no loop inside
-        is cut short in some tiles and not in others. Where a barrier of a block's threads lies inside, which all of them
-        must meet at one place, the code stays one. k loops apart inside each other are k + 1 copies of the innermost body.
-        """
-        return self._do(
-            "separate",
-            (statement, loop),
-            {},
-            lambda: tiling.separate(self.nest, self.tree, statement, loop),
-        )
-
     # -- order of iterations -------------------------------------------------------------------------------------
 
     def interchange(self, statement: str, first: str, second: str) -> Schedule:
@@ -357,7 +341,6 @@ def _well_placed(verb: str, tree: Tree) -> None:
 VERBS = (
     "tile",
     "split",
-    "separate",
     "interchange",
     "reorder",
     "skew",
