@@ -90,6 +90,14 @@ class Affine:
                 self._refuse(node, f"{ast.unparse(node)} depends on data")
         self._refuse(node, f"{ast.unparse(node)} is not affine")
 
+    def is_value(self, node: ast.expr) -> bool:
+        """Whether an expression is affine."""
+        try:
+            self.value(node)
+        except NotAffine:
+            return False
+        return True
+
     def is_condition(self, node: ast.expr) -> bool:
         """Whether a test is a condition on sizes and indices."""
         try:

@@ -1,73 +1,128 @@
-"""Local arrays: `T = np.empty((M, N - 2), np.float32)` at the top of a function is a temporary of that shape.
+"""Local arrays: `np.zeros((N, M))` and its kind, as temporaries of that shape.
 
-    array ::= name = np.empty(extent | (extent, …) [, dtype])       dtype: np.float32 float64 int32 int64
+    t = np.zeros((N, 2))        ->   temporary t: float64[N, 2];   for t_0: for t_1: t[t_0, t_1] = 0.0
+    t = np.empty(len(x))        ->   temporary t: float64[N]
+    t = np.full_like(x, 3.0)    ->   temporary t: x's type and shape, filled with 3.0
 
-What an element holds before it is assigned is nothing: reading it is refused, with an instance, as for any temporary.
+In a loop it is the same array again, filled anew, which no program can tell from a new one: arrays have no other names.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
+import islpy as isl
 import numpy as np
 
+from polyfuse.frontend.affine import Affine, instances
 from polyfuse.frontend.names import Names
-from polyfuse.ir.tensor import ITEMSIZE, DType
+from polyfuse.ir import DType, Tensor
+from polyfuse.ir.sizes import extent_text
+from polyfuse.ir.tensor import ITEMSIZE
 
-ALLOWED = "T = np.empty((M, N), np.float32), once, outside of loops and branches; then T[i, j] = …"
-
-
-def is_array(names: Names, node: ast.stmt) -> bool:
-    """Whether an assignment makes a local array."""
-    match node:
-        case ast.Assign(value=ast.Call(func=function)) | ast.AnnAssign(value=ast.Call(func=function)):
-            return names.outside(function) is np.empty
-    return False
+ALLOWED = (
+    "np.zeros, np.ones, np.empty of a shape that is affine in sizes, np.full of a shape and a value, their _like forms "
+    "of an array; dtype= float32, float64, int32 or int64"
+)
 
 
-def array_nodes(names: Names) -> dict[str, ast.Call]:
-    """The calls that make local arrays, by name. NotAffine where one is made again, or inside a loop."""
-    source = names.source
-    found: dict[str, ast.Call] = {}
-    for node in ast.walk(source.tree):
-        if not (isinstance(node, ast.Assign) and is_array(names, node)):
-            continue
-        target = node.targets[0]
-        if len(node.targets) != 1 or not isinstance(target, ast.Name) or node not in source.tree.body:
-            source.refuse(node, f"{ast.unparse(node)} is no local array", ALLOWED)
-        assert isinstance(node.value, ast.Call), "is_array asked for a call"
-        found[target.id] = node.value
-    for node in ast.walk(source.tree):
-        for target in _targets(node):
-            if isinstance(target, ast.Name) and target.id in found and node.value is not found[target.id]:  # type: ignore[attr-defined]
-                source.refuse(target, f"the array {target.id} is assigned as a whole", ALLOWED)
+@dataclass(frozen=True)
+class LocalArray:
+    """An array that the function makes. `fill` is what its elements are at first; None if they are nothing yet."""
+
+    tensor: Tensor
+    extents: tuple[ast.expr, ...]
+    fill: ast.expr | None
+
+    def filling(self, node: ast.stmt) -> ast.stmt | None:
+        """The loops that fill it, as Python's syntax at the place of `node`."""
+        if self.fill is None:
+            return None
+        names = [f"{self.tensor.name}_{d}" for d in range(self.tensor.rank)]
+        subscript = ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
+        target = ast.Subscript(ast.Name(self.tensor.name, ast.Load()), subscript, ast.Store())
+        made: ast.stmt = ast.Assign([target], self.fill)
+        for name, extent in reversed(list(zip(names, self.extents, strict=True))):
+            bound = ast.Call(ast.Name("range", ast.Load()), [extent], [])
+            made = ast.For(ast.Name(name, ast.Store()), bound, [made], [])
+        for part in ast.walk(made):
+            if not hasattr(part, "lineno"):
+                ast.copy_location(part, node)
+        return made
+
+
+def local_array(names: Names, name: str, call: ast.Call, context: isl.Set) -> LocalArray:
+    """What a call of np.zeros, np.empty_like, … makes. NotAffine for a shape or a type that cannot be read."""
+    maker = names.array_maker(call)
+    assert maker is not None, "only calls that make arrays get here"
+    kind, _, like = maker.partition("_")
+    wanted = 2 if kind == "full" else 1
+    positional, named = list(call.args), {word.arg: word.value for word in call.keywords}
+    if "fill_value" in named and kind == "full":
+        positional.insert(1, named.pop("fill_value"))
+    if len(positional) == wanted + 1:
+        named["dtype"] = positional.pop()
+    if len(positional) != wanted or set(named) - {"dtype"}:
+        _refuse(names, call, f"{ast.unparse(call)}: these arguments")
+    model = _model(names, positional[0]) if like else None
+    parts = names.shapes[model.name] if model is not None else _extents(positional[0])
+    shape = tuple(_extent(names, part, context) for part in parts)
+    dtype = _dtype(names, named["dtype"]) if "dtype" in named else model.dtype if model else "float64"
+    number = {"zeros": 0, "ones": 1}.get(kind)
+    fill = positional[1] if kind == "full" else None
+    if number is not None:
+        fill = ast.copy_location(ast.Constant(float(number) if dtype.startswith("float") else number), call)
+    if kind == "full" and "dtype" not in named and model is None and not isinstance(fill, ast.Constant):
+        _refuse(names, call, f"{ast.unparse(call)}: the type of the elements is not said")
+    if isinstance(fill, ast.Constant) and kind == "full" and "dtype" not in named and model is None:
+        dtype = "int64" if isinstance(fill.value, int) else "float64"
+    return LocalArray(Tensor(name, shape, dtype, "temporary"), parts, fill)
+
+
+def _extents(node: ast.expr) -> tuple[ast.expr, ...]:
+    return tuple(node.elts) if isinstance(node, ast.Tuple | ast.List) else (node,)
+
+
+def _model(names: Names, node: ast.expr) -> Tensor:
+    """The array in np.zeros_like(A)."""
+    given = {**names.tensors, **names.arrays}
+    found = given.get(node.id) if isinstance(node, ast.Name) else None
+    if found is None or found.rank == 0:
+        _refuse(names, node, f"{ast.unparse(node)} is no array that is known here")
     return found
 
 
-def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
+def _extent(names: Names, node: ast.expr, context: isl.Set) -> int | str:
+    for index in _indices_in(names, node):
+        _refuse(names, index, f"the extent {ast.unparse(node)} depends on the index {index.id}")
+    value = Affine(names, instances(None, names.sizes, ())).value(node)
+    text = extent_text(value.gist_params(context))
+    if text is None:
+        _refuse(names, node, f"the extent {ast.unparse(node)} is not affine in sizes")
+    return text
 
 
-def extents_of(call: ast.Call) -> tuple[ast.expr, ...]:
-    """The extents as they are written."""
-    shape = call.args[0] if call.args else None
-    if isinstance(shape, ast.Tuple | ast.List):
-        return tuple(shape.elts)
-    return (shape,) if shape is not None else ()
+def _indices_in(names: Names, node: ast.expr) -> Iterator[ast.Name]:
+    return (part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in names.indices)
 
 
-def dtype_of(names: Names, call: ast.Call) -> DType:
-    """The type of the elements; float64 as in NumPy where none is given."""
-    given = [*call.args[1:], *(keyword.value for keyword in call.keywords if keyword.arg == "dtype")]
-    odd = [keyword for keyword in call.keywords if keyword.arg != "dtype"]
-    if odd or len(given) > 1 or not call.args:
-        names.source.refuse(call, f"{ast.unparse(call)} with these arguments", ALLOWED)
-    if not given:
-        return "float64"
-    value = names.outside(given[0])
-    for dtype in ITEMSIZE:
-        if value is getattr(np, dtype):
-            return dtype  # type: ignore[return-value]
-    names.source.refuse(given[0], f"the type {ast.unparse(given[0])}", ", ".join(f"np.{d}" for d in ITEMSIZE))
+def _dtype(names: Names, node: ast.expr) -> DType:
+    match node:
+        case ast.Attribute(value=ast.Name() as array, attr="dtype"):
+            return _model(names, array).dtype
+    given: Any = node.value if isinstance(node, ast.Constant) else names.outside(node)
+    try:
+        found = np.dtype(given).name
+    except TypeError:
+        found = ""
+    dtype = next((known for known in ITEMSIZE if known == found), None)
+    if dtype is None:
+        _refuse(names, node, f"the element type {ast.unparse(node)}")
+    return dtype  # type: ignore[return-value]  # a key of ITEMSIZE is a DType
+
+
+def _refuse(names: Names, node: ast.expr, why: str) -> NoReturn:
+    names.source.refuse(node, why, ALLOWED)

@@ -6,6 +6,9 @@
 
 where e never reads the element that is written, and some element is written more than once: an accumulation that
 happens once an element is an assignment, x = x + e, and hides what was there.
+
+In a branch on data every instance runs, and keeps what was there where the branch is not taken: x = e if test else x;
+a sum or product stays one, x += e if test else 0.
 """
 
 from __future__ import annotations
@@ -16,17 +19,18 @@ from dataclasses import dataclass
 import islpy as isl
 import sympy
 
-from polyfuse.frontend.body import Body
+from polyfuse.frontend.body import Body, scalar_access
+from polyfuse.frontend.conditions import Predicate
 from polyfuse.frontend.names import Names
 from polyfuse.frontend.parameters import DTYPES
 from polyfuse.frontend.scope import Place
 from polyfuse.ir import Access, DType, Statement
-from polyfuse.ir.scalar import neg
-from polyfuse.ir.tree import date_map
-from polyfuse.sets import OUT
+from polyfuse.ir.scalar import Select, neg, number
 
-TARGETS = "a variable, or one element of an array that is given"
+TARGETS = "a variable, or one element of an array that is given or made before"
 OPERATORS = "= += -= *= /="
+NEUTRAL = {"+=": 0, "*=": 1}
+"""What changes nothing where it is added or multiplied."""
 
 
 @dataclass(frozen=True)
@@ -58,40 +62,58 @@ def assignment(
     target = target_of(names, node)
     write = Body(here.affine).access(target)
     if write is None:
-        names.source.refuse(target, f"{ast.unparse(target)} is assigned, but not given", TARGETS)
+        names.source.refuse(
+            target, f"{ast.unparse(target)} is assigned, but not given, nor made before", TARGETS
+        )
     declared = declared_type(names, node)
     whole = whole_value(names, node, target)
+    name = target.id if isinstance(target, ast.Name) else None
+    predicates = tuple(p for p in here.predicates if name not in p.own)
     for term in terms(names, node, whole):
-        if not is_target(here, term, write, whole):
+        if not is_target(here, term, write, whole) or (predicates and term.op not in NEUTRAL):
             continue
         body = Body(here.affine)
         value = body.value(term.value)
+        value = neg(value) if term.negated else value
+        if predicates:
+            value = Select(_all(body, predicates), value, number(NEUTRAL[term.op]))
         if accumulates(here, write, body.reads, context):
-            made = _statement(here, write, term.op, body, neg(value) if term.negated else value)
-            return Assigned(made, frozenset(body.leaves), body.fractional, declared)
+            return _assigned(here, write, term.op, body, value, declared)
     body = Body(here.affine)
     value = body.value(whole)
-    made = _statement(here, write, "=", body, value)
-    return Assigned(made, frozenset(body.leaves), body.fractional, declared)
+    if predicates:
+        value = Select(_all(body, predicates), value, body.leaf(write))
+    return _assigned(here, write, "=", body, value, declared)
+
+
+def kept_test(here: Place, name: str, test: ast.expr) -> Assigned:
+    """The statement name = 1 if test else 0, in the type of what is compared."""
+    body = Body(here.affine)
+    value = Select(body.test(test), number(1), number(0))
+    body.leaves = {access.tensor for access in body.reads}
+    return _assigned(here, scalar_access(here.affine, name), "=", body, value)
 
 
 def copy_of(here: Place, parameter: str) -> Assigned:
     """The statement parameter_local = parameter."""
     body = Body(here.affine)
-    value = body.leaf(scalar_access(here, parameter))
-    made = _statement(here, scalar_access(here, body.local_name(parameter)), "=", body, value)
-    return Assigned(made, frozenset(body.leaves), body.fractional, None)
+    value = body.leaf(scalar_access(here.affine, parameter))
+    return _assigned(here, scalar_access(here.affine, body.local_name(parameter)), "=", body, value)
 
 
-def scalar_access(here: Place, tensor: str) -> Access:
-    """The access to a tensor without dimensions."""
-    return Access(tensor, date_map(here.affine.domain, []).set_tuple_name(OUT, tensor))
+def _all(body: Body, predicates: tuple[Predicate, ...]) -> sympy.Basic:
+    """Whether an instance is in every one of some branches."""
+    first, *rest = (body.holds(predicate) for predicate in predicates)
+    return sympy.And(first, *rest, evaluate=False) if rest else first
 
 
-def _statement(here: Place, write: Access, op: str, body: Body, value: sympy.Expr) -> Statement:
+def _assigned(
+    here: Place, write: Access, op: str, body: Body, value: sympy.Expr, declared: DType | None = None
+) -> Assigned:
     name = here.domain.get_tuple_name()
     assert name is not None, "place() named the instances"
-    return Statement(name, here.domain, write, op, tuple(body.reads), value)
+    made = Statement(name, here.domain, write, op, tuple(body.reads), value)
+    return Assigned(made, frozenset(body.leaves), body.fractional, declared)
 
 
 def target_of(names: Names, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> ast.expr:

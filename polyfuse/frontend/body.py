@@ -18,6 +18,7 @@ from typing import NoReturn
 import sympy
 
 from polyfuse.frontend.affine import Affine
+from polyfuse.frontend.conditions import Predicate
 from polyfuse.ir import Access, scalar
 from polyfuse.ir.scalar import Select
 from polyfuse.ir.text import BINARY, COMPARE
@@ -122,6 +123,17 @@ class Body:
                 return reduce(lambda a, b: sympy.And(a, b, evaluate=False), tests)
         self._refuse(node, f"{ast.unparse(node)} is not a condition", TESTS)
 
+    def holds(self, predicate: Predicate) -> sympy.Basic:
+        """Whether an instance is in a branch of an `if` on data."""
+        if isinstance(predicate.test, ast.expr):
+            held = self.test(predicate.test)
+            return held if predicate.taken else sympy.Not(held, evaluate=False)
+        leaves = set(self.leaves)
+        kept = self.leaf(scalar_access(self.affine, predicate.test))
+        self.leaves = leaves
+        compare = sympy.Ne if predicate.taken else sympy.Eq
+        return compare(kept, sympy.Integer(0), evaluate=False)
+
     def leaf(self, access: Access) -> sympy.Expr:
         """The read leaf of an access."""
         self.leaves.add(access.tensor)
@@ -181,3 +193,8 @@ class Body:
 
     def _refuse(self, node: ast.expr, why: str, allowed: str) -> NoReturn:
         self.affine.names.source.refuse(node, why, allowed)
+
+
+def scalar_access(affine: Affine, tensor: str) -> Access:
+    """The access to a tensor without dimensions."""
+    return Access(tensor, date_map(affine.domain, []).set_tuple_name(OUT, tensor))

@@ -36,6 +36,13 @@ FUNCTIONS: tuple[tuple[str, tuple[object, ...]], ...] = (
 )
 """The functions a loop may call: the name they have here, and the Python objects that are this function."""
 
+ARRAY_MAKERS: tuple[tuple[str, object], ...] = tuple(
+    (name, getattr(np, name))
+    for kind in ("zeros", "ones", "empty", "full")
+    for name in (kind, f"{kind}_like")
+)
+"""The functions that make local arrays."""
+
 _WORDS = "and or not exists implies mod floor ceil floord ceild min max rat int true false infty NaN inf"
 RESERVED = frozenset(_WORDS.split(" "))
 """Words of isl's notation, which printed nests could not tell from names."""
@@ -43,9 +50,9 @@ RESERVED = frozenset(_WORDS.split(" "))
 
 @dataclass(frozen=True)
 class Names:
-    """The names of one function: `indices` are loop variables, `arrays` local arrays, `locals` variables.
+    """The names of one function: `indices` are loop variables, `locals` variables, `made` local arrays.
 
-    `shapes` are the extents of parameters and local arrays as they are written.
+    `arrays` are the local arrays made so far; `shapes` the extents of these and of parameters as they are written.
     """
 
     source: Source
@@ -54,6 +61,7 @@ class Names:
     shapes: Mapping[str, tuple[ast.expr, ...]]
     locals: frozenset[str]
     indices: frozenset[str]
+    made: frozenset[str] = frozenset()
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
 
     def rank(self, name: str) -> int | None:
@@ -67,7 +75,9 @@ class Names:
         """The value of a name, or of a dotted name of modules, that the function does not define; else MISSING."""
         match node:
             case ast.Name(id=name):
-                if self.rank(name) is not None or name in self.sizes or name in self.indices:
+                if self.rank(name) is not None or any(
+                    name in own for own in (self.sizes, self.indices, self.made)
+                ):
                     return MISSING
                 return outer_value(self.source, name)
             case ast.Attribute(value=inner, attr=attribute):
@@ -87,14 +97,21 @@ class Names:
         value = self.outside(node)
         return next((name for name, objects in FUNCTIONS if any(value is known for known in objects)), None)
 
+    def array_maker(self, node: ast.expr | None) -> str | None:
+        """The name in ARRAY_MAKERS of what is called."""
+        value = self.outside(node.func) if isinstance(node, ast.Call) else MISSING
+        return next((name for name, maker in ARRAY_MAKERS if maker is value), None)
+
     def describe(self, name: str) -> str:
         """What a name is, for a refusal."""
         if name in self.indices:
             return f"{name} is the variable of a loop that is over, or not yet begun"
         if name in self.locals:
-            return f"{name} is a local variable"
+            return f"{name} is a local variable that is not known here to be an affine function of sizes and indices"
         if name in self.arrays:
             return f"{name} is a local array ({self.arrays[name]})"
+        if name in self.made:
+            return f"{name} is a local array that is not made yet"
         if name in self.tensors:
             return f"{name} is a parameter ({self.tensors[name]})"
         return f"{name} is no size, loop index, parameter or number that is known here"

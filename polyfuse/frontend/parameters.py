@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.frontend.affine import Affine, instances
-from polyfuse.frontend.arrays import array_nodes, dtype_of, extents_of
+from polyfuse.frontend.aliases import used_as_sizes
 from polyfuse.frontend.names import RESERVED, Names
 from polyfuse.frontend.source import Source
 from polyfuse.ir import DType, Tensor
 
 DTYPES: dict[str, DType] = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64"}
+WHOLE = "A[…] = …, in loops; another name for another array"
 ALLOWED = '"f64", "f64[M, N]", "f32[2 * N + 1]"; f32, f64, i32, i64; extents affine in sizes'
 
 
@@ -38,10 +39,11 @@ class Annotated:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The names a function assigns: variables, and loop indices."""
+    """The names a function assigns: variables, loop indices, and the arrays it makes."""
 
     locals: frozenset[str]
     indices: frozenset[str]
+    made: frozenset[str]
 
 
 def parameters(source: Source) -> tuple[Annotated, ...]:
@@ -75,8 +77,11 @@ def _annotated(source: Source, node: ast.arg) -> Annotated:
 
 
 def assigned(source: Source) -> Assigned:
-    """What a function assigns. NotAffine where one name is both a loop index and something else."""
-    indices, variables = set(), set()
+    """What a function assigns. NotAffine where one name is a loop index, or an array, and something else as well."""
+    indices: set[str] = set()
+    variables: set[str] = set()
+    made: set[str] = set()
+    outside = Names(source, (), {}, {}, frozenset(), frozenset())
     for node in ast.walk(source.tree):
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
             indices.add(node.target.id)
@@ -90,8 +95,11 @@ def assigned(source: Source) -> Assigned:
                     source.refuse(
                         target, f"{target.id} is a loop variable and assigned as well", "another name"
                     )
-                variables.add(target.id)
-    return Assigned(frozenset(variables), frozenset(indices))
+                makes = isinstance(node, ast.Assign) and outside.array_maker(node.value) is not None
+                (made if makes else variables).add(target.id)
+                if target.id in made & variables:
+                    source.refuse(target, f"the array {target.id} is assigned as a whole", WHOLE)
+    return Assigned(frozenset(variables), frozenset(indices), frozenset(made))
 
 
 def names_of(source: Source) -> Names:
@@ -108,38 +116,31 @@ def names_of(source: Source) -> Names:
         name = parameter.node.arg
         if parameter.is_integer and name in as_size and name not in changed.locals:
             sizes.setdefault(name)
-        elif name in changed.locals and parameter.shape:
-            source.refuse(
-                parameter.node, f"the array {name} is assigned as a whole", f"{name}[…] = …, in loops"
-            )
-    for name in (*sizes, *changed.locals, *changed.indices, *(p.node.arg for p in given)):
+        elif name in changed.made or (name in changed.locals and parameter.shape):
+            source.refuse(parameter.node, f"the array {name} is assigned as a whole", WHOLE)
+    for name in (*sizes, *changed.locals, *changed.made, *changed.indices, *(p.node.arg for p in given)):
         if name in RESERVED or (name.startswith("read") and name[4:].isdigit()):
             source.refuse(source.tree, f"the name {name!r} has a meaning in printed nests", "another name")
-        if name in sizes and name in changed.locals | changed.indices:
+        if name in sizes and name in changed.locals | changed.indices | changed.made:
             source.refuse(
                 source.tree, f"the size {name} is assigned in the function", "another name for the variable"
             )
     shapes = {p.node.arg: p.shape for p in given}
-    names = Names(source, tuple(sizes), {}, shapes, changed.locals, changed.indices)
-    calls = array_nodes(names)
-    names = replace(
-        names,
-        tensors={p.node.arg: _tensor(names, p) for p in given},
-        shapes={**shapes, **{name: extents_of(call) for name, call in calls.items()}},
-        locals=changed.locals - set(calls),
-    )
-    return replace(names, arrays={name: _array(names, name, call) for name, call in calls.items()})
+    names = Names(source, tuple(sizes), {}, shapes, changed.locals, changed.indices, changed.made)
+    return replace(names, tensors={p.node.arg: _tensor(names, p) for p in given})
 
 
 def names_in_sizes(source: Source) -> frozenset[str]:
-    """The names inside of ranges, subscripts and the tests of `if` statements."""
-    return frozenset(
+    """The names inside of ranges, subscripts, shapes and the tests of `if` statements, and what these come from."""
+    outside = Names(source, (), {}, {}, frozenset(), frozenset())
+    direct = frozenset(
         inner.id
         for node in ast.walk(source.tree)
-        for part in _integer_parts(node)
+        for part in _integer_parts(outside, node)
         for inner in ast.walk(part)
         if isinstance(inner, ast.Name)
     )
+    return used_as_sizes(source.tree, direct)
 
 
 def names_in_ranges(source: Source) -> frozenset[str]:
@@ -148,8 +149,10 @@ def names_in_ranges(source: Source) -> frozenset[str]:
     return frozenset(inner.id for bound in loops for inner in ast.walk(bound) if isinstance(inner, ast.Name))
 
 
-def _integer_parts(node: ast.AST) -> Iterator[ast.AST]:
+def _integer_parts(outside: Names, node: ast.AST) -> Iterator[ast.AST]:
     match node:
+        case ast.Call(args=[shape, *_]) if outside.array_maker(node) is not None:
+            yield shape
         case ast.For():
             yield node.iter
         case ast.If():
@@ -169,11 +172,6 @@ def _size_names(source: Source, extent: ast.expr, arrays: set[str]) -> Iterator[
 def _tensor(names: Names, parameter: Annotated) -> Tensor:
     shape = tuple(_extent(names, part) for part in parameter.shape)
     return Tensor(parameter.node.arg, shape, parameter.dtype, "input")
-
-
-def _array(names: Names, name: str, call: ast.Call) -> Tensor:
-    shape = tuple(_extent(names, part) for part in extents_of(call))
-    return Tensor(name, shape, dtype_of(names, call), "temporary")
 
 
 def _extent(names: Names, node: ast.expr) -> int | str:
@@ -216,7 +214,15 @@ def base_context(names: Names, shapes: tuple[Tensor, ...]) -> isl.Set:
         value = affine.variable(name)
         if value is not None and (name in in_shapes or name in in_ranges):
             allowed = allowed.intersect(value.ge_set(affine.constant(least)))
+    context = allowed.params()
     for tensor in shapes:
-        for extent in names.shapes[tensor.name]:
-            allowed = allowed.intersect(affine.value(extent).ge_set(affine.constant(0)))
-    return allowed.params()
+        context = not_negative(names, context, names.shapes[tensor.name])
+    return context
+
+
+def not_negative(names: Names, context: isl.Set, extents: tuple[ast.expr, ...]) -> isl.Set:
+    """The context, and that some extents are 0 or more."""
+    affine = Affine(names, instances(None, names.sizes, ()))
+    for extent in extents:
+        context = context.intersect(affine.value(extent).ge_set(affine.constant(0)).params())
+    return context

@@ -56,12 +56,20 @@ def test_types_and_shapes_that_a_local_array_may_have() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("T = np.empty(N, np.float16)", "the type np.float16"),
-        ("T = np.empty(N, np.float32, 'C')", "with these arguments"),
+        ("T = np.empty(N, np.float16)", "the element type np.float16"),
+        ("T = np.empty(N, np.float32, 'C')", r"np.float32, .C.\): these arguments"),
         ("T = np.empty(x[0])", r"x\[0\] depends on data"),
-        ("T = U = np.empty(N)", "is no local array"),
-        ("T = np.zeros(N)", "a call of np.zeros"),
-        ("T = np.empty(N); T = np.empty(N)", "assigned as a whole"),
+        ("T = U = np.empty(N)", "two targets"),
+        (
+            "T = np.empty(N); T = np.zeros(N + 1)",
+            r"made again as temporary T: float64\[N \+ 1\], it was .*\[N\]",
+        ),
+        ("T[0] = 1.0; T = np.empty(N)", "assigned, but not given, nor made before"),
+        ("T = np.zeros(N)[0]", "no value that a nest can compute|is not known here"),
+        ("T = np.zeros_like(N)", "N is no array that is known here"),
+        ("T = np.full(N, x[0])", "the type of the elements is not said"),
+        ("T = np.zeros(max(N, 3))", r"the extent max\(N, 3\) is not affine in sizes"),
+        ("T = np.zeros(N); x = T", "the array x is assigned as a whole"),
         ("T = np.empty(N); T = 1.0", "assigned as a whole"),
         ("T = np.empty((N, N)); T[0] = 1.0", "1 subscripts, T has rank 2"),
     ],
@@ -71,9 +79,9 @@ def test_what_is_no_local_array_is_refused(line: str, why: str) -> None:
         defined(f"@pf.nest\ndef f(x: 'f64[N]'):\n    {line}\n    x[0] = 1.0\n")
 
 
-def test_an_array_made_in_a_loop_is_refused() -> None:
-    with pytest.raises(pf.NotAffine, match="is no local array"):
-        defined("@pf.nest\ndef f(x: 'f64[N]'):\n    for i in range(N):\n        T = np.empty(N)\n")
+def test_an_array_whose_shape_depends_on_an_index_is_refused() -> None:
+    with pytest.raises(pf.NotAffine, match="the extent i depends on the index i"):
+        defined("@pf.nest\ndef f(x: 'f64[N]'):\n    for i in range(N):\n        T = np.empty(i)\n")
 
 
 def test_an_element_that_nothing_has_written_is_refused() -> None:

@@ -35,9 +35,14 @@ BAD = [
     ("for i, j in range(N):\n    x[i] = 0.0", "i, j", "is not a name"),
     ("for i in range(N):\n    x[i] = 0.0\nelse:\n    x[0] = 1.0", "x[0] = 1.0", "a loop with an else"),
     ("while True:\n    x[0] = 0.0", "while", "while is no statement"),
-    ("for i in range(N):\n    if x[i] > 0.0:\n        x[i] = 0.0", "x[i] > 0.0", "x[i] depends on data"),
-    ("if x:\n    x[0] = 0.0", "x:", "is not a condition on indices and sizes"),
-    ("t = 0\nfor i in range(N):\n    x[t] = 0.0", "t] = 0.0", "t is a local variable"),
+    ("if x:\n    x[0] = 0.0", "x:", "x is not a condition"),
+    ("while x[0] > 0.0:\n    x[0] -= 1.0", "while", "while is no statement"),
+    (
+        "t = 0\nfor i in range(N):\n    t = t + 1\n    x[t] = 0.0",
+        "t] = 0.0",
+        "t is a local variable that is not",
+    ),
+    ("t = k // 2\nx[0] = t", "k // 2", "// and % on data"),
     ("for i in range(N):\n    x[i] = 0.0\nx[i] = 1.0", "i] = 1.0", "the variable of a loop that is over"),
     (
         "for i in range(N):\n    for i in range(N):\n        x[i] = 0.0",
@@ -59,7 +64,8 @@ BAD = [
     ("x[0] = True", "True", "truth value"),
     ("x[0] = 1.0 if x else 2.0", "x else", "x is not a condition"),
     ("x[0] = [1.0][0]", "[1.0]", "is not known here"),
-    ("return x", "return", "a return"),
+    ("return x", "x", "x is the caller's array"),
+    ("if n > 3:\n    return\nx[0] = 1.0", "return", "a return before the end"),
     ("t: 'f16' = 1.0\nx[0] = t", "'f16'", "the annotation 'f16'"),
     ("x = 1.0\nA[0, 0] = x", "", "the array x is assigned as a whole"),
 ]
