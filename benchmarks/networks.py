@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from functools import partial
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import polyfuse as pf
+from benchmarks.fresh import fresh
 from polyfuse import nn
 
 NETWORKS = ((4, 512, 64), (8, 64, 1), (8, 64, 16))
@@ -22,12 +21,7 @@ def measure(turns: int) -> list[dict[str, Any]]:
     """A row for each number of threads, network and candidate; ratios are to polyfuse, fused."""
     rows = []
     for threads in sorted({1, pf.measure.usable_cpus()}):
-        # both libraries read their number of threads once, when they are loaded
-        names = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-        environment = {**os.environ, **dict.fromkeys(names, str(threads))}
-        command = [sys.executable, "-m", "benchmarks.networks", str(turns)]
-        run = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-        for row in json.loads(run.stdout):
+        for row in fresh("benchmarks.networks", str(turns), threads=threads):
             rows.append({"threads": threads, **row})
             print(
                 f"{threads} threads, {row['network']}: {row['candidate']:<9} {row['median_us']:>9} µs "

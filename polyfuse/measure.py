@@ -67,6 +67,30 @@ def in_turns(
     return {name: _timing(values, calls[name]) for name, values in taken.items()}
 
 
+def in_turns_prepared(
+    candidates: Mapping[str, Callable[[], object]],
+    prepare: Callable[[], object],
+    seconds: float = 3.0,
+    turns: tuple[int, int] = (3, 25),
+    pause: float = 0.05,
+) -> dict[str, tuple[float, ...]]:
+    """The seconds of each turn of callables that change what they are given: one call a turn, `prepare` before it.
+
+    Every callable should have run before. Turns go on until all calls together took `seconds` for each candidate, but
+    there are at least and at most so many `turns`. One turn's calls stand at the same place in each tuple.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    least, most = turns
+    for turn in range(most):
+        if turn >= least and sum(map(sum, taken.values())) >= seconds * len(candidates):
+            break
+        for name, candidate in candidates.items():
+            prepare()
+            time.sleep(pause)
+            taken[name].append(_seconds(candidate, 1))
+    return {name: tuple(values) for name, values in taken.items()}
+
+
 def _calls(candidate: Callable[[], object], seconds: float) -> int:
     candidate()
     once = min(_seconds(candidate, 1) for _ in range(3))

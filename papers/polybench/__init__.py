@@ -1,4 +1,4 @@
-"""PolyBench 4.2: its 30 kernels as `@pf.nest` functions, with inputs, MINI sizes, and what NumPy says they compute.
+"""PolyBench 4.2: its 30 kernels as `@pf.nest` functions, with inputs, two sizes, and what NumPy says they compute.
 
 from papers.polybench import KERNELS
 
