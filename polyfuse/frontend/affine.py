@@ -53,7 +53,7 @@ class Affine:
 
     def constant(self, number: int) -> isl.PwAff:
         """The function that is one number everywhere."""
-        return isl.PwAff.val_on_domain(isl.Set.universe(self.domain.get_space()), isl.Val(number))
+        return isl.PwAff.val_on_domain(isl.Set.universe(self.domain.get_space()), isl.Val(str(number)))
 
     def variable(self, name: str) -> isl.PwAff | None:
         """An index in scope, or a size, as a function; None if the name is neither."""

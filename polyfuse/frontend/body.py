@@ -83,7 +83,7 @@ class Body:
             case ast.Constant(value=bool()):
                 self._refuse(node, f"the truth value {ast.unparse(node)} as a number", ALLOWED)
             case ast.Constant(value=int() | float() as literal):
-                return self._number(literal)
+                return self._number(node, literal)
             case ast.Name() | ast.Subscript() | ast.Attribute():
                 return self._leaf(node)
             case ast.UnaryOp(op=ast.USub()):
@@ -99,7 +99,9 @@ class Body:
                 return self._call(node)
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
                 self._refuse(
-                    node, "// and % on data", f"// and % by constants inside of subscripts; {ALLOWED}"
+                    node,
+                    "// and % on data",
+                    f"// and % by constants in subscripts, bounds and conditions; {ALLOWED}",
                 )
         self._refuse(node, f"{ast.unparse(node)} is no value that a nest can compute", ALLOWED)
 
@@ -157,7 +159,7 @@ class Body:
         names = self.affine.names
         number = names.number(node)
         if number is not None:
-            return self._number(number)
+            return self._number(node, number)
         why = (
             names.describe(node.id)
             if isinstance(node, ast.Name)
@@ -165,7 +167,11 @@ class Body:
         )
         self._refuse(node, why, ALLOWED)
 
-    def _number(self, value: float) -> sympy.Expr:
+    def _number(self, node: ast.expr, value: float) -> sympy.Expr:
+        if isinstance(value, int) and abs(value) >= 2**63:
+            self._refuse(
+                node, f"the integer {value} does not fit 64 bits", "smaller integers, or floats: 1e20"
+            )
         self.fractional |= isinstance(value, float)
         return scalar.number(value)
 

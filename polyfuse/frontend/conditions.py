@@ -87,14 +87,19 @@ def needs_variable(node: ast.If) -> bool:
     if not node.orelse and len(node.body) == 1 and not isinstance(node.body[0], ast.For | ast.If):
         return False
     written = {
-        inner.id
+        _base(target)
         for part in (*node.body, *node.orelse)
         for target in ast.walk(part)
         if isinstance(target, ast.Name | ast.Subscript) and isinstance(target.ctx, ast.Store)
-        for inner in ast.walk(target)
-        if isinstance(inner, ast.Name)
     }
     return any(isinstance(part, ast.Name) and part.id in written for part in ast.walk(node.test))
+
+
+def _base(target: ast.expr) -> str | None:
+    """The name of what is written: A in A[i][j]."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else None
 
 
 def _parts(test: ast.expr, is_affine: IsAffine) -> tuple[ast.expr, ast.expr, bool] | None:

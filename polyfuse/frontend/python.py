@@ -38,7 +38,7 @@ from polyfuse.frontend.types import local_types
 from polyfuse.ir import Nest, Statement, Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, restrict, sequence, statements
 
-ALLOWED = "for … in range(…), if on indices and sizes, assignments, assert on sizes"
+ALLOWED = "for … in range(…), if, assignments, assert on sizes at the top, return as the last line"
 
 
 @dataclass(frozen=True)

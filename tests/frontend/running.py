@@ -33,17 +33,23 @@ def copies(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def by_python(nest: Any, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """What the original function leaves in the arrays it writes."""
+    """What the original function leaves in the arrays it writes, and returns."""
     mine = copies(arrays)
-    assert nest.python(**mine) is None
-    return {tensor.name: mine[tensor.name] for tensor in nest.outputs}
+    return left(nest, mine, nest.python(**mine))
+
+
+def left(nest: pf.Nest, arrays: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    """Arrays that were written in place and what a call gave, by name."""
+    results = given if isinstance(given, tuple) else () if given is None else (given,)
+    named = {t.name: value for t, value in zip(nest.results, results, strict=True)}
+    return {t.name: arrays[t.name] for t in nest.with_role("inout")} | named
 
 
 def by_source(nest: pf.Nest, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
     """What the emitted CPU source leaves in the original order, run by Python itself (numba takes seconds a kernel)."""
     printed = program(nest, pf.Schedule(nest).tree, "cpu")
     memory = {name: np.atleast_1d(np.asarray(value)) for name, value in copies(arrays).items()}
-    for tensor in nest.with_role("temporary"):
+    for tensor in nest.with_role("temporary", "output"):
         shape = tuple(extent(size, sizes) for size in tensor.shape) or (1,)
         memory[tensor.name] = np.full(shape, -77, tensor.dtype)
     functions: dict[str, Callable[..., None]] = {}
@@ -61,8 +67,7 @@ def by_source(nest: pf.Nest, arrays: Mapping[str, Any], sizes: Mapping[str, int]
 def called(executable: pf.Executable, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """What a compiled nest leaves in the arrays it writes."""
     mine = copies(arrays)
-    assert executable(**mine) is None
-    return {tensor.name: mine[tensor.name] for tensor in executable.nest.outputs}
+    return left(executable.nest, mine, executable(**mine))
 
 
 def assert_close(found: Mapping[str, Any], expected: Mapping[str, Any], relative: float = 1e-10) -> None:
