@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from polyfuse.ir.violation import Violation
+    from polyfuse.rewrite.refusal import Refusal
 
 
 class PolyfuseError(Exception):
@@ -32,6 +33,17 @@ class IllegalSchedule(PolyfuseError):
 
     def __reduce__(self) -> tuple[type[IllegalSchedule], tuple[Violation]]:
         return type(self), (self.violation,)
+
+
+class IllegalRewrite(PolyfuseError):
+    """A rewrite would change a value, or is not defined for what it was given. `refusal` is that as a value."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+    def __reduce__(self) -> tuple[type[IllegalRewrite], tuple[Refusal]]:
+        return type(self), (self.refusal,)
 
 
 class ValidationFailure(PolyfuseError):

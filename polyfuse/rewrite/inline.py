@@ -1,0 +1,184 @@
+"""Inlining: a temporary that one statement writes disappears into the statements that read it.
+
+    for i: T[i] = a[i] * a[i]
+    for i: y[i] = T[i] + T[i + 1]           ->    for i: y[i] = a[i] * a[i] + a[i + 1] * a[i + 1]
+
+The theorem. Let P alone write T, each element once: the read T[r(x)] of a statement R finds the value that the instance
+p(x) = w⁻¹(r(x)) stored. P's body, with its reads composed with p, computes that value at R's date iff no element that
+p(x) read has been written since: no instance q writes one with date(p(x)) < date(q) < date(x). All is computed in one
+element type, so that no rounding is lost, and in the order in which it stood.
+
+The result is checked again as a whole: its flow must be the old one with pairs through P composed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import islpy as isl
+import sympy
+
+from polyfuse.errors import IllegalRewrite, ValidationFailure
+from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.dependences import earlier, relation_of
+from polyfuse.ir.scalar import Read, operations, read, substitute
+from polyfuse.ir.tree import restrict
+from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.sets import maps_of, union_map
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """A nest without one of its temporaries, and what that costs: operations per instance of each reader."""
+
+    nest: Nest
+    statement: str
+    tensor: str
+    operations: Mapping[str, tuple[int, int]]
+
+    def __str__(self) -> str:
+        readers = ", ".join(
+            f"{name} (from {a} to {b} operations)" for name, (a, b) in self.operations.items()
+        )
+        return f"{self.tensor}, written by {self.statement}, is computed where it is read: in {readers}"
+
+
+def inline(nest: Nest, statement: str) -> Inlined:
+    """P: T[i] = e(i);  R: … T[i] … T[i + 1] …  ->  R: … e(i) … e(i + 1) …
+
+    Every operation of the readers and of P's body keeps its place, so that results stay equal bit by bit but for the
+    fused multiply-adds that a target may make. Raises IllegalRewrite where `why_not_inline` says why, ValidationFailure
+    if the result's flow is not that of the nest, which would be a bug.
+    """
+    refusal = why_not_inline(nest, statement)
+    if refusal is not None:
+        raise IllegalRewrite(refusal)
+    producer = nest.statement(statement)
+    tensor = producer.write.tensor
+    changed = {s.name: substituted(s, producer) for s in nest.statements if reads(s, tensor)}
+    order = restrict(nest.order, frozenset(s.name for s in nest.statements if s is not producer))
+    assert order is not None, "a temporary has a reader"
+    kept = (s for s in nest.statements if s is not producer)
+    result = replace(
+        nest,
+        tensors=tuple(t for t in nest.tensors if t.name != tensor),
+        statements=tuple(changed.get(s.name, s) for s in kept),
+        order=order,
+    )
+    before = {name: operations(nest.statement(name).body) for name in changed}
+    counted = {name: (before[name], operations(s.body)) for name, s in changed.items()}
+    return Inlined(checked(nest, result, statement), statement, tensor, counted)
+
+
+def reads(s: Statement, tensor: str) -> bool:
+    """Whether a statement reads a tensor."""
+    return any(access.tensor == tensor for access in s.reads)
+
+
+def why_not_inline(nest: Nest, statement: str) -> Refusal | None:
+    """Why a statement's temporary cannot be computed where it is read; None if it can."""
+    producer = nest.statement(statement)
+    tensor = nest.tensor(producer.write.tensor)
+    readers = [s for s in nest.statements if reads(s, tensor.name)]
+    call = f"inline({statement!r})"
+
+    def no(why: str, remedy: str, pairs: isl.Map | None = None) -> Refusal:
+        return refused(call, why, remedy, pairs)
+
+    if tensor.role != "temporary":
+        return no(f"{tensor.name} is visible to the caller ({tensor.role})", "a temporary")
+    if producer.is_reduction or producer in readers:
+        return no(
+            f"{statement} reads {tensor.name}, which it writes",
+            "a statement that computes each value at once",
+        )
+    if not readers:
+        return no(f"nothing reads {tensor.name}", "a temporary that is read")
+    other = next(
+        (s.name for s in nest.statements if s is not producer and s.write.tensor == tensor.name), None
+    )
+    if other is not None:
+        return no(
+            f"{other} writes {tensor.name} too", "`expand`, where the two values share nothing but the name"
+        )
+    twice = twice_written(nest, producer)
+    if twice is not None:
+        return no(
+            f"both write one element of {tensor.name}", "`expand`, where loops tell its values apart", twice
+        )
+    if set(producer.dims) & {symbol.name for symbol in producer.body.free_symbols}:
+        return no(f"the value of {statement} depends on its index", "a body of tensors and numbers")
+    types = {nest.tensor(a.tensor).dtype for s in (producer, *readers) for a in (s.write, *producer.reads)}
+    if len(types) > 1:
+        return no(
+            f"values of {' and '.join(sorted(types))} meet in {statement} and its readers", "one element type"
+        )
+    lost = overwritten(nest, producer)
+    if lost is not None:
+        why = "an operand is overwritten before the value would be computed"
+        return no(why, "a reader that runs before the operand changes", lost)
+    return None
+
+
+def twice_written(nest: Nest, producer: Statement) -> isl.Map | None:
+    """Pairs of different instances that write one element; None if there are none."""
+    write = producer.write.map.intersect_domain(nest.domains[producer.name])
+    same = write.apply_range(write.reverse())
+    twice = same.subtract(isl.Map.identity(same.get_space()))
+    return None if twice.is_empty() else twice
+
+
+def overwritten(nest: Nest, producer: Statement) -> isl.Map | None:
+    """Pairs producer -> reader between which an operand of the producer is written; None if there are none.
+
+    P[i]: T[i] = a[i];  Q[i]: a[i] = 0;  R[i]: y[i] = T[i]      { P[i] -> R[i] }, since Q[i] runs in between
+    """
+    order = nest.original_dates()
+    operands = relation_of((producer, access) for access in producer.reads)
+    changing = earlier(operands, nest.accesses.writes, order)
+    uses = union_map(p.map for p in nest.flow_through(producer.write.tensor))
+    later = order.intersect_domain(changing.range()).lex_lt_union_map(order.intersect_domain(uses.range()))
+    return next(iter(maps_of(changing.apply_range(later).intersect(uses))), None)
+
+
+def substituted(s: Statement, producer: Statement) -> Statement:
+    """The reader with the producer's body in place of each read of its tensor; equal reads are listed once."""
+    listed: list[Access] = []
+
+    def leaf(access: Access) -> Read:
+        for position, known in enumerate(listed):
+            if known.tensor == access.tensor and known.map.is_equal(access.map):
+                return read(position)
+        listed.append(access)
+        return read(len(listed) - 1)
+
+    bodies: dict[sympy.Basic, sympy.Basic] = {}
+    for position, access in enumerate(s.reads):
+        if access.tensor != producer.write.tensor:
+            bodies[read(position)] = leaf(access)
+            continue
+        instance = access.map.apply_range(producer.write.map.intersect_domain(producer.domain).reverse())
+        moved = (Access(a.tensor, named_as(instance.apply_range(a.map), s)) for a in producer.reads)
+        leaves: dict[sympy.Basic, sympy.Basic] = {read(k): leaf(a) for k, a in enumerate(moved)}
+        bodies[read(position)] = substitute(producer.body, leaves)
+    return replace(s, reads=tuple(listed), body=substitute(s.body, bodies))
+
+
+def named_as(composed: isl.Map, s: Statement) -> isl.Map:
+    """A composed access as a plain map from a statement's instances, without what its domain says already."""
+    return composed.gist_domain(s.domain)
+
+
+def checked(before: Nest, after: Nest, producer: str) -> Nest:
+    """The nest after, if every value comes from where it came from before, through the producer or not."""
+    gone = before.domains[producer]
+    old = before.dependences().flow
+    here = isl.UnionSet.from_set(gone)
+    through = old.intersect_range(here).apply_range(old.intersect_domain(here))
+    expected = old.subtract_domain(here).subtract_range(here).union(through)
+    found = after.dependences().flow
+    if not found.is_equal(expected):
+        raise ValidationFailure(f"inlining {producer} changed the flow: {expected} became {found}")
+    after.check()
+    return after
