@@ -108,9 +108,9 @@ def test_random_pipelines_keep_every_value(pipeline: Pipeline, data: st.DataObje
     producers = [s.name for s in nest.statements if s.name not in tiles]
     done = tiled(nest, tiles, producers)
     if isinstance(done, Refusal):
-        # tiles of results of different resolution, number by number, move apart
+        # what two paths of different scale need of one stage moves apart from tile to tile
         assert "no constant shape" in done.why
-        assert len(tiles) > 1
+        assert any(s != 1 for every in pipeline.reads for read in every for s in read.strides)
         return
     assert {s.statement for s in done.stages} == set(producers)
     for stage in done.stages:
