@@ -74,8 +74,8 @@ def unordered(node: Node) -> Node:
     match node:
         case Block(parts):
             return Block(tuple(unordered(part) for part in parts))
-        case Guard(condition, body):
-            return Guard(condition, unordered(body))
+        case Guard(condition, body, otherwise):
+            return Guard(condition, unordered(body), None if otherwise is None else unordered(otherwise))
         case For():
             bind = "cores" if node.bind == "vector" else node.bind
             return replace(node, bind=bind, body=unordered(node.body))

@@ -29,6 +29,7 @@ SIZES = st.integers(1, 4)
 COMMON = (
     "tile",
     "split",
+    "separate",
     "interchange",
     "reorder",
     "skew",
@@ -73,6 +74,8 @@ def on_loops(
     match wanted:
         case "tile":
             return Call("tile", (statement,), {name: draw(SIZES) for name in chain})
+        case "separate":
+            return Call("separate", (statement, draw(st.sampled_from(names))), {})
         case "interchange" if len(names) > 1:
             return Call("interchange", (statement, *draw(st.permutations(chain))[:2]), {})
         case "reorder":

@@ -3,7 +3,7 @@
     schedule tree (one part per kernel)  --isl AST generation-->  for / if / mark / user nodes  -->  LoopTree
 
 Each of our loops becomes an isl mark named after it, so that a generated `for` (or its absence, when it has one value)
-is known by the loop it came from. Barriers are statements of their own.
+is known by the loop it came from. Barriers are statements of their own; full tiles that are apart are copies.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import islpy as isl
 
 from polyfuse.analysis.storage import BLOCKS, THREADS, buffers_of, geometry
 from polyfuse.codegen.barriers import with_barrier_statements
+from polyfuse.codegen.full_tiles import Copies, with_full_tiles
 from polyfuse.codegen.index import binary, is_number, plus, to_python
 from polyfuse.codegen.looptree import (
     Allocate,
@@ -31,6 +32,7 @@ from polyfuse.codegen.looptree import (
     block,
 )
 from polyfuse.codegen.naming import Namer, base
+from polyfuse.codegen.per_core import per_core
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
@@ -93,17 +95,23 @@ class _Builder:
                 if access.tensor not in self.geometry:
                     self.arrays.setdefault(inner, nest.tensor(access.tensor))
         self.barriers: Mapping[str, isl.Set] = {}
+        self.copies = Copies()
         self.leaves: dict[str, _Leaf] = {}
         self.loops: dict[str, Loop] = {}
+        self.elsewhere: dict[str, isl.UnionSet] = {}
+        self.full: list[isl.AstExpr | None] = []
 
     def kernel(self) -> Kernel:
         """Generate the loops and read them back as a loop tree."""
         domains = {name: self.nest.domains[name] for name in self.names}
         tree, self.barriers = with_barrier_statements(self.part, domains)
-        schedule = to_isl(tree, {**domains, **self.barriers}, self._marks(tree))
-        build, keep_alive = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
+        domains = {**domains, **self.barriers}
+        tree, self.copies = with_full_tiles(tree, domains, self.barriers)
+        schedule = to_isl(tree, {**domains, **self.copies.domains}, self._marks(tree))
+        build, at_domain = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
+        build, after_mark = build.set_after_each_mark(self._after_mark)
         generated = build.node_from_schedule(schedule)
-        del keep_alive
+        del at_domain, after_mark  # isl called them until here
         body = self._node(generated, _Here({}))
         per_core = {b.tensor for x in loops(self.part) if x.bind == "cores" for _, b in buffers_of(x)}
         body = block((*self._allocations(set(self.geometry) - per_core), body))
@@ -125,15 +133,28 @@ class _Builder:
         for number, loop in enumerate(loops(tree)):
             self.loops[f"loop{number}"] = loop
             marks[id(loop)] = (f"loop{number}",)
+            if id(loop) in self.copies.elsewhere:
+                self.elsewhere[f"loop{number}"] = self.copies.elsewhere[id(loop)]
         return marks
+
+    def _after_mark(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
+        """Called by isl at each mark: where a loop leaves full tiles to a copy, note which these are."""
+        name = node.mark_get_id().get_name()
+        if name not in self.elsewhere:
+            return node
+        full = build.get_schedule().intersect_domain(self.elsewhere[name]).range()
+        self.full.append(None if full.is_empty() else build.expr_from_set(isl.Set.from_union_set(full)))
+        return node.set_annotation(isl.Id(str(len(self.full) - 1)))
 
     def _at_domain(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
         """Called by isl at each statement: note its subscripts in terms of the loops generated so far."""
         name = node.user_get_expr().get_op_arg(0).get_id().get_name()
         if name in self.barriers:
             return node.set_annotation(isl.Id(BARRIER))
+        name = self.copies.originals.get(name, name)
         s = self.nest.statement(name)
-        instance = isl.PwMultiAff.from_map(isl.Map.from_union_map(build.get_schedule()).reverse())
+        instances = isl.Map.from_union_map(build.get_schedule()).reverse()
+        instance = isl.PwMultiAff.from_map(instances.set_tuple_id(OUT, s.domain.get_tuple_id()))
 
         def text(value: isl.PwAff) -> isl.AstExpr:
             return build.expr_from_pw_aff(value.pullback_pw_multi_aff(instance))
@@ -180,17 +201,18 @@ class _Builder:
         name, inner = node.mark_get_id().get_name(), node.mark_get_node()
         loop = self.loops[name]
         body = self._node(inner, replace(here, loop=loop))
-        if loop.bind != "cores":
+        if loop.bind == "cores":
+            # every core has its own buffers; isl leaves out a loop of one value, and may make several loops of one
+            body = per_core(body, self._allocations({b.tensor for _, b in buffers_of(loop)}))
+        if name not in self.elsewhere:
             return body
-        # every core has its own buffers; isl leaves out a loop of one value, and may make several loops of one
-        return per_core(body, self._allocations({b.tensor for _, b in buffers_of(loop)}))
+        full = self.full[int(node.get_annotation().get_name())]
+        return body if full is None else elsewhere(to_python(full, here.names), body)
 
     def _if(self, node: isl.AstNode, here: _Here) -> Node:
         condition = to_python(node.if_get_cond(), here.names)
-        then = Guard(condition, self._node(node.if_get_then(), here))
-        if not node.if_has_else():
-            return then
-        return block((then, Guard(ast.UnaryOp(ast.Not(), condition), self._node(node.if_get_else(), here))))
+        otherwise = self._node(node.if_get_else(), here) if node.if_has_else() else None
+        return Guard(condition, self._node(node.if_get_then(), here), otherwise)
 
     def _for(self, node: isl.AstNode, here: _Here) -> Node:
         loop = here.loop
@@ -321,39 +343,6 @@ class _Builder:
         return tuple(found)
 
 
-def per_core(node: Node, allocations: tuple[Allocate, ...]) -> Node:
-    """The node with buffers allocated inside each of its loops over cores, and before what lies outside of them."""
-    if not allocations:
-        return node
-    if isinstance(node, For) and node.bind == "cores":
-        return replace(node, body=block((*allocations, node.body)))
-    if isinstance(node, Guard) and _over_cores(node):
-        return replace(node, body=per_core(node.body, allocations))
-    if not (isinstance(node, Block) and _over_cores(node)):
-        return block((*allocations, node))
-    parts: list[Node] = []
-    allocated = False
-    for part in node.parts:
-        if _over_cores(part):
-            parts.append(per_core(part, allocations))
-            allocated = False
-            continue
-        parts += [part] if allocated else [*allocations, part]
-        allocated = True
-    return Block(tuple(parts))
-
-
-def _over_cores(node: Node) -> bool:
-    match node:
-        case Block(parts):
-            return any(_over_cores(part) for part in parts)
-        case For():
-            return node.bind == "cores"
-        case Guard():
-            return _over_cores(node.body)
-    return False
-
-
 def same(a: ast.expr, b: ast.expr) -> bool:
     """Whether two expressions are the same text."""
     return ast.dump(a) == ast.dump(b)
@@ -364,3 +353,10 @@ def guarded(checks: list[ast.expr], body: Node) -> Node:
     if not checks:
         return body
     return Guard(checks[0] if len(checks) == 1 else ast.BoolOp(ast.And(), checks), body)
+
+
+def elsewhere(condition: ast.expr, body: Node) -> Node:
+    """The body where a condition does not hold."""
+    if isinstance(condition, ast.Constant):
+        return Block(()) if condition.value else body
+    return Guard(ast.UnaryOp(ast.Not(), condition), body)

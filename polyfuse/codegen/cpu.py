@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 
 from polyfuse.codegen.emit import Emitter, subscripted
-from polyfuse.codegen.looptree import Allocate, Block, Element, For, Guard, Kernel, Node, Store
+from polyfuse.codegen.looptree import Allocate, Element, For, Kernel, Node, Store, below
 from polyfuse.codegen.microkernel import tile_product
 from polyfuse.ir.tensor import Tensor
 
@@ -56,25 +56,14 @@ def array_type(tensor: Tensor, written: bool) -> str:
 
 def written_arrays(node: Node) -> set[str]:
     """The names of the arrays a kernel stores to."""
-    match node:
-        case Block(parts):
-            return set().union(*(written_arrays(part) for part in parts)) if parts else set()
-        case For() | Guard():
-            return written_arrays(node.body)
-    target = getattr(node, "target", None)
-    return {target.array} if isinstance(target, Element) else set()
+    if isinstance(node, Store):
+        return {node.target.array}
+    return {name for part in below(node) for name in written_arrays(part)}
 
 
 def has_cores(node: Node) -> bool:
     """Whether a kernel runs on several cores."""
-    match node:
-        case Block(parts):
-            return any(has_cores(part) for part in parts)
-        case For():
-            return node.bind == "cores" or has_cores(node.body)
-        case Guard():
-            return has_cores(node.body)
-    return False
+    return (isinstance(node, For) and node.bind == "cores") or any(map(has_cores, below(node)))
 
 
 def not_negative(value: ast.expr, known: frozenset[str]) -> bool:
@@ -151,13 +140,10 @@ class _Cpu(Emitter):
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
 
     def _microkernel(self, node: For) -> list[str]:
-        product, loops = tile_product(node), super().loop(node)
-        if product is None:
-            return ["# no microkernel: the tile's rows and columns are not constant here", *loops]
-        call = ast.unparse(product.call)
-        if product.whole is None:
-            return [call]
-        return [f"if {ast.unparse(product.whole)}:", *self._indented([call]), "else:", *self._indented(loops)]
+        call = tile_product(node)
+        if call is not None:
+            return [ast.unparse(call)]
+        return ["# no microkernel: the tile's rows and columns are not constant here", *super().loop(node)]
 
     def allocation(self, node: Allocate) -> str:
         if not node.shape:

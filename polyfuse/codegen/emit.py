@@ -36,8 +36,11 @@ class Emitter(ABC):
                 return [line for part in parts for line in self.lines(part)]
             case For():
                 return self.loop(node)
-            case Guard(condition, body):
-                return [f"if {ast.unparse(condition)}:", *self._indented(self.lines(body))]
+            case Guard(condition, body, otherwise):
+                lines = [f"if {ast.unparse(condition)}:", *self._indented(self.lines(body) or ["pass"])]
+                return (
+                    lines if otherwise is None else [*lines, "else:", *self._indented(self.lines(otherwise))]
+                )
             case Allocate():
                 return [self.allocation(node)]
             case Store():
@@ -54,7 +57,7 @@ class Emitter(ABC):
         step = f", {node.step}" if node.step != 1 else ""
         note = "  # unrolled" if node.bind == "unroll" else ""
         head = f"for {node.variable} in range({ast.unparse(node.low)}, {ast.unparse(node.high)}{step}):{note}"
-        return [head, *self._indented(self.lines(node.body))]
+        return [head, *self._indented(self.lines(node.body) or ["pass"])]
 
     @abstractmethod
     def allocation(self, node: Allocate) -> str:

@@ -51,7 +51,7 @@ def to_python(expression: isl.AstExpr, names: Environment) -> ast.expr:
     if op in _COMPARE:
         return ast.Compare(args[0], [_COMPARE[op]()], [args[1]])
     if op in _JOIN:
-        return ast.BoolOp(_JOIN[op](), args)
+        return _joined(_JOIN[op], args)
     if op == _OP.minus:
         return ast.UnaryOp(ast.USub(), args[0])
     if op in (_OP.min, _OP.max):
@@ -59,6 +59,16 @@ def to_python(expression: isl.AstExpr, names: Environment) -> ast.expr:
     if op in (_OP.cond, _OP.select):
         return ast.IfExp(*args)
     raise NotImplementedError(f"isl expression {expression.to_C_str()}")
+
+
+def _joined(op: type[ast.boolop], args: list[ast.expr]) -> ast.expr:
+    """a and b and c, where isl says (a and b) and c."""
+    flat = [
+        part
+        for arg in args
+        for part in (arg.values if isinstance(arg, ast.BoolOp) and isinstance(arg.op, op) else [arg])
+    ]
+    return ast.BoolOp(op(), flat)
 
 
 def binary(op: ast.operator, left: ast.expr, right: ast.expr) -> ast.expr:

@@ -3,7 +3,7 @@
     kernel ::= name  arrays  sizes  axes  node
     node   ::= Block(node*)
              | For(variable, low, high, bind, node)       low <= variable < high, in steps of `step`
-             | Guard(condition, node)
+             | Guard(condition, node, otherwise)           the node where the condition holds, else the other
              | Allocate(buffer, shape, dtype, memory)
              | Store(target, op, value)                    target op value
              | Barrier
@@ -53,10 +53,11 @@ class For:
 
 @dataclass(frozen=True)
 class Guard:
-    """The body where a condition on loop variables holds."""
+    """The body where a condition on loop variables holds, and what runs elsewhere, if anything."""
 
     condition: ast.expr
     body: Node
+    otherwise: Node | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,32 @@ class Kernel:
     body: Node
 
 
+def below(node: Node) -> tuple[Node, ...]:
+    """The nodes directly inside a node."""
+    match node:
+        case Block(parts):
+            return parts
+        case For():
+            return (node.body,)
+        case Guard(_, body, otherwise):
+            return (body,) if otherwise is None else (body, otherwise)
+    return ()
+
+
 def block(parts: tuple[Node, ...]) -> Node:
-    """Parts in order, without needless levels."""
-    flat = tuple(p for part in parts for p in (part.parts if isinstance(part, Block) else (part,)))
-    return flat[0] if len(flat) == 1 else Block(flat)
+    """Parts in order, without needless levels: { { a }; if c: x; if not c: y }  ->  { a; if c: x; else: y }."""
+    flat: list[Node] = []
+    for part in (p for outer in parts for p in (outer.parts if isinstance(outer, Block) else (outer,))):
+        joined = _either(flat[-1], part) if flat else None
+        flat[-1:] = [*flat[-1:], part] if joined is None else [joined]
+    return flat[0] if len(flat) == 1 else Block(tuple(flat))
+
+
+def _either(first: Node, second: Node) -> Node | None:
+    """Two guards, of which the second holds where the first does not, as one."""
+    match first, second:
+        case Guard(c, body, None), Guard(ast.UnaryOp(ast.Not(), d), other, None) if ast.dump(c) == ast.dump(
+            d
+        ):
+            return Guard(c, body, other)
+    return None

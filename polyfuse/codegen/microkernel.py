@@ -1,24 +1,15 @@
-"""A microkernel's loops as one line of source: tile_mac(…), with the loops themselves for tiles that are not whole."""
+"""A microkernel's loops as one line of source: tile_mac(…)."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
-from polyfuse.codegen.index import binary, is_number, plus
+from polyfuse.codegen.index import binary, plus
 from polyfuse.codegen.looptree import Element, For, Store
 
 
-@dataclass(frozen=True)
-class TileProduct:
-    """A call of `tile_mac`; `whole` is the condition under which the tile has all its rows and columns, if any."""
-
-    call: ast.expr
-    whole: ast.expr | None
-
-
-def tile_product(top: For) -> TileProduct | None:
-    """The call for the loops steps, rows and columns around a store; None if their sizes are nowhere constant.
+def tile_product(top: For) -> ast.expr | None:
+    """The call for the loops steps, rows and columns around a store; None if rows or columns are not constant here.
 
     for k: for r: for c: y[r, c] += x[8*i + r, k] * w[k, 32*j + c]
     ->  tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
@@ -27,7 +18,7 @@ def tile_product(top: For) -> TileProduct | None:
     last = len(store.target.subscripts) - 1
     columns, rows = (inner, innermost) if _axis(store.target, inner.variable) == last else (innermost, inner)
     left, right = store.reads if _axis(store.reads[0], columns.variable) is None else reversed(store.reads)
-    sizes = whole_size(rows), whole_size(columns)
+    sizes = _size(rows), _size(columns)
     if None in sizes:
         return None
     first = {loop.variable: loop.low for loop in (top, rows, columns)}
@@ -45,24 +36,12 @@ def tile_product(top: For) -> TileProduct | None:
         ast.Constant(_axis(right, top.variable)),
         binary(ast.Sub(), top.high, top.low),
     ]
-    checks: list[ast.expr] = [
-        ast.Compare(loop.high, [ast.Eq()], [ast.Constant(size)])
-        for loop, size in zip((rows, columns), sizes, strict=True)
-        if isinstance(loop.high, ast.Call)
-    ]
-    whole = None if not checks else checks[0] if len(checks) == 1 else ast.BoolOp(ast.And(), checks)
-    return TileProduct(ast.Call(ast.Name("tile_mac"), arguments, []), whole)
+    return ast.Call(ast.Name("tile_mac"), arguments, [])
 
 
-def whole_size(loop: For) -> int | None:
-    """How many values a loop has where it is not cut short: 8 for 0 … 8, and for 0 … min(8, n - 8*i)."""
+def _size(loop: For) -> int | None:
     extent = binary(ast.Sub(), loop.high, loop.low)
-    if isinstance(extent, ast.Constant) and isinstance(extent.value, int):
-        return extent.value
-    if is_number(loop.low, 0) and isinstance(loop.high, ast.Call):
-        constants = [arg.value for arg in loop.high.args if isinstance(arg, ast.Constant)]
-        return next((value for value in constants if isinstance(value, int)), None)
-    return None
+    return extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else None
 
 
 def _nest(top: For) -> tuple[For, For, Store]:

@@ -61,7 +61,8 @@ class Loop:
     """One schedule dimension over the statements below it.
 
     `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "vector", "unroll".
-    `barrier` asks for a barrier of the block's threads at the end of each iteration.
+    `barrier` asks for a barrier of the block's threads at the end of each iteration. `apart` asks for code of its own
+    for the full tiles of the loops around it, which changes no order.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Loop:
     bind: str | None = None
     buffers: tuple[Buffer, ...] = ()
     barrier: bool = False
+    apart: bool = False
 
     def date(self, statement: str) -> isl.PwAff:
         """The loop's value for each instance of a statement."""

@@ -42,7 +42,7 @@ def microkernel(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
     """for k: for r: for c: y += a * b  ->  a tile of r x c sums in registers, all steps of k."""
     found = loop_named(tree, statement, loop)
     roles_of(nest, tree, statement, found)
-    return replace_node(tree, found, replace(found, bind="microkernel"))
+    return replace_node(tree, found, replace(found, bind="microkernel", apart=True))
 
 
 def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:

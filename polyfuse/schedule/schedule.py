@@ -85,6 +85,23 @@ class Schedule:
             lambda: tiling.split(self.nest, self.tree, statement, loop, size),
         )
 
+    def separate(self, statement: str, loop: str) -> Schedule:
+        """Give full tiles code of their own, in which the loops inside have constant bounds and need no guards.
+
+        for i: for i_in < min(32, N - 32*i): S  ->  for i: if full: for i_in < 32: S; else: for i_in < min(…): S
+
+        `loop` is the outermost loop inside the tiles. Nothing is reordered. Raises InvalidSchedule where no loop inside
+        is cut short in some tiles and not in others. Where a barrier of a block's threads lies inside, the code stays
+        one: all threads must meet at one place. k loops apart, one inside the other, make k + 1 copies of what is
+        innermost.
+        """
+        return self._do(
+            "separate",
+            (statement, loop),
+            {},
+            lambda: tiling.separate(self.nest, self.tree, statement, loop),
+        )
+
     # -- order of iterations -------------------------------------------------------------------------------------
 
     def interchange(self, statement: str, first: str, second: str) -> Schedule:
@@ -341,6 +358,7 @@ def _well_placed(verb: str, tree: Tree) -> None:
 VERBS = (
     "tile",
     "split",
+    "separate",
     "interchange",
     "reorder",
     "skew",

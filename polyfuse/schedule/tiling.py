@@ -1,4 +1,4 @@
-"""Verbs that cut loops: split and tile."""
+"""Verbs that cut loops, and give full tiles code of their own: split, tile, separate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import islpy as isl
 
+from polyfuse.analysis.full_tiles import tiles
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Loop, Tree, replace_node
+from polyfuse.ir.tree import Loop, Tree, loops_around, replace_node
 from polyfuse.schedule.chains import chain_of, fresh, loop_named, names_in_reach, rebuilt
 
 
@@ -23,7 +24,7 @@ def halves(loop: Loop, size: int, inner_name: str) -> tuple[Loop, Loop]:
         block = date.scale_down_val(isl.Val(size)).floor()
         outer.append((name, block))
         inner.append((name, date.sub(block.scale_val(isl.Val(size)))))
-    bare = replace(loop, dates=tuple(outer), bind=None, buffers=(), barrier=False)
+    bare = replace(loop, dates=tuple(outer), bind=None, buffers=(), barrier=False, apart=False)
     return bare, replace(loop, name=inner_name, dates=tuple(inner))
 
 
@@ -55,3 +56,18 @@ def tile(nest: Nest, tree: Tree, statement: str, sizes: Mapping[str, int]) -> Tr
     pairs = [halves(x, _checked(x, sizes[x.name]), fresh(f"{x.name}_in", taken)) for x in chain]
     new = rebuilt([outer for outer, _ in pairs], rebuilt([inner for _, inner in pairs], chain[-1].body))
     return replace_node(tree, chain[0], new)
+
+
+def separate(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
+    """for i_in < min(32, …): S  ->  if full: for i_in < 32: S; else: for i_in < min(32, …): S."""
+    found = loop_named(tree, statement, loop)
+    around = loops_around(tree, statement)
+    outside = around[: next(p for p, x in enumerate(around) if x is found)]
+    split_up = tiles(nest.domains, outside, found)
+    if split_up.full.is_empty():
+        raise InvalidSchedule(f"separate: no tile is full at loop {loop} around {statement}")
+    if not split_up.differ:
+        raise InvalidSchedule(
+            f"separate: no loop from {loop} inwards around {statement} is cut short in some tiles and not in others"
+        )
+    return replace_node(tree, found, replace(found, apart=True))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from polyfuse.codegen.build import kernels
-from polyfuse.codegen.looptree import Allocate, Barrier, Block, For, Guard, Kernel, Node, Store
+from polyfuse.codegen.looptree import Allocate, Barrier, Block, For, Guard, Kernel, Node, Store, below
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import Leaf, Loop, Sequence
@@ -25,12 +25,8 @@ def only(s: Schedule) -> Kernel:
 
 def nodes(node: Node) -> Iterator[Node]:
     yield node
-    match node:
-        case Block(parts):
-            for part in parts:
-                yield from nodes(part)
-        case For() | Guard():
-            yield from nodes(node.body)
+    for part in below(node):
+        yield from nodes(part)
 
 
 def found(kernel: Kernel, kind: type[Node]) -> list:  # type: ignore[type-arg]

@@ -1,0 +1,86 @@
+"""Loops whose full tiles are apart, as two copies of the same tree: isl then bounds each on its own.
+
+    for i: for i_in (apart): S   ->   for i: { for i_in: full0_S;  for i_in: S }
+
+The instances of full0_S are those of S in full tiles; S keeps all of its own, so that its loops have the bounds they
+would have without the other, and code generation leaves it out where a tile is full. A loop inside that is apart too is
+asked about in the second copy alone: in the first it is full already. So k loops apart, one inside the other, make
+k + 1 copies and not 2^k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+
+import islpy as isl
+
+from polyfuse.analysis.full_tiles import tiles
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, date_map, statements, with_children
+from polyfuse.sets import IN, union_set
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What the copies are: their instances, the statements they copy.
+
+    `elsewhere` has the loops, by id(), that run where no copy does, and the instances that copies run in their place.
+    """
+
+    domains: dict[str, isl.Set] = field(default_factory=dict)
+    originals: dict[str, str] = field(default_factory=dict)
+    elsewhere: dict[int, isl.UnionSet] = field(default_factory=dict)
+
+
+def with_full_tiles(tree: Tree, domains: Mapping[str, isl.Set], once: Container[str]) -> tuple[Tree, Copies]:
+    """The tree with two copies of each loop that is apart and has full tiles and others.
+
+    What holds a statement of `once` (a barrier, which all threads must meet at one place) is not copied.
+    """
+    copies = Copies()
+    return _with_copies(tree, (), domains, once, copies), copies
+
+
+def _with_copies(
+    tree: Tree, around: tuple[Loop, ...], domains: Mapping[str, isl.Set], once: Container[str], copies: Copies
+) -> Tree:
+    inside = (*around, tree) if isinstance(tree, Loop) else around
+    below = tuple(_with_copies(child, inside, domains, once, copies) for child in children(tree))
+    every = with_children(tree, below)
+    if not isinstance(every, Loop) or not isinstance(tree, Loop):
+        return every
+    added = [name for name in statements(every) if name in copies.originals]
+    dates = (_of_copy(copies.domains[name], tree.date(copies.originals[name])) for name in added)
+    every = replace(every, dates=(*tree.dates, *dates)) if added else every
+    if not tree.apart or any(name in once for name in statements(tree)):
+        return every
+    found = tiles(domains, around, tree)
+    if not found.differ:
+        return every
+    full, renamed = {}, {}
+    for name in statements(tree):
+        copy = f"full{len(copies.elsewhere)}_{name}"
+        assert copy not in domains, "statements are not named after copies"
+        tile = date_map(domains[name], [loop.date(name) for loop in around])
+        full[name] = tile.intersect_range(found.full).domain().coalesce()
+        renamed[name] = full[name].set_tuple_name(copy)
+        copies.domains[copy], copies.originals[copy] = renamed[name], name
+    copies.elsewhere[id(every)] = union_set(full.values())
+    return Sequence((_renamed(tree, renamed), every))
+
+
+def _renamed(tree: Tree, full: Mapping[str, isl.Set]) -> Tree:
+    """The tree over the copies of its statements."""
+    match tree:
+        case Leaf(name):
+            return Leaf(full[name].get_tuple_name())
+        case Loop():
+            dates = tuple(_of_copy(full[name], date) for name, date in tree.dates)
+            return replace(tree, dates=dates, body=_renamed(tree.body, full))
+        case Sequence():
+            return with_children(tree, tuple(_renamed(child, full) for child in tree.children))
+
+
+def _of_copy(domain: isl.Set, date: isl.PwAff) -> tuple[str, isl.PwAff]:
+    """{ full0_S[i] : … }, { S[i] -> [i] }  ->  "full0_S", { full0_S[i] -> [i] }."""
+    return domain.get_tuple_name(), date.set_tuple_id(IN, domain.get_tuple_id())
