@@ -15,8 +15,9 @@ from polyfuse.ir.tree import loops
 from polyfuse.machine import Machine
 from polyfuse.rewrite.expand import Expansion, expand
 from polyfuse.runtime.cuda_driver import available, missing
-from polyfuse.runtime.executable import Compiled, Device, Executable
+from polyfuse.runtime.executable import Executable
 from polyfuse.runtime.memory import plan_memory
+from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, plan_for, schedule_costs
 
@@ -74,7 +75,7 @@ def compile(
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
     costs = tuple(g.cost for g in plan.groups) if plan is not None else schedule_costs(schedule, model)
-    return Executable(Compiled(schedule, plan, costs, validation, printed, model, place, stages, expansions))
+    return Executable.of(Compiled(schedule, plan, costs, validation, printed, model, place, stages, expansions))
 
 
 def _placement(

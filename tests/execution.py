@@ -20,7 +20,9 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Sequence, Tree, children, with_children
 from polyfuse.runtime.cpu import CpuProgram
 from polyfuse.runtime.emulated import EmulatedProgram
-from polyfuse.runtime.memory import plan_memory, shape_of
+from polyfuse.runtime.interface import Interface
+from polyfuse.runtime.memory import Temporaries, plan_memory, shape_of
+from polyfuse.runtime.native import machine_code
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
@@ -101,7 +103,10 @@ def run_plain(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int], 
 
 def run_numba(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int]) -> None:
     """Compile and run on the CPU."""
-    CpuProgram(program(nest, tree, "cpu")).run(arrays, sizes)
+    printed, temporaries = program(nest, tree, "cpu"), Temporaries.of(nest, nest, tree)
+    interface = Interface.of(nest, printed, temporaries)
+    code = machine_code(printed, interface)
+    CpuProgram(code, interface, temporaries, arrays).run(arrays, sizes)
 
 
 def run_lockstep(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int]) -> None:

@@ -201,7 +201,7 @@ def test_the_demo_shows_every_stage_and_every_time(
     assert "nest sequential over" in text
     assert "def zero_mac_bias_relu" in text
     for candidate in ("polyfuse", "unfused", "NumPy"):
-        assert re.search(rf"2 × 16, batch 4 +cpu +{candidate}.*(\d [mµ]s .*){{4}} ×", text)
+        assert re.search(rf"2 × 16, batch 4 +cpu +{candidate}.*(\d [mµn]s .*){{4}} ×", text)
 
 
 def test_the_demo_fails_where_a_kernel_is_wrong() -> None:

@@ -129,7 +129,7 @@ def test_a_wrong_kernel_fails_its_case_and_the_others_run(
             )
             for launch in program.launches
         )
-        return pf.Executable(replace(net.compiled, program=replace(program, launches=launches)))
+        return pf.Executable.of(replace(net.compiled, program=replace(program, launches=launches)))
 
     chosen = (
         Case("ReLU", lambda: cases.pointwise(nn.ReLU())),

@@ -43,7 +43,7 @@ class Bound:
 
 
 def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> Bound:
-    """Match a call's arguments with the nest's inputs, in order or by name.
+    """Match a call's arguments with the nest's inputs, in order or by name, and bring them into the form kernels take.
 
     Raises BadArgument for a missing, unknown, or doubly given input, and for a wrong dtype, rank, shape or device.
     """
@@ -57,8 +57,9 @@ def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) 
         _check_type(tensor, array)
         if tensor.role == "inout":
             written[tensor.name] = array
-        if not array.flags.c_contiguous:
-            array = np.ascontiguousarray(array)
+        array = plain(tensor, array)
+        if not (array.flags.c_contiguous and array.flags.aligned):
+            array = np.array(array, order="C")
             copied.append(tensor.name)
         arrays[tensor.name] = array
     if written:
@@ -153,6 +154,12 @@ def give_back(array: Array, module: str | None) -> Any:
     return array if module is None else import_module(module).from_dlpack(array)
 
 
+def plain(tensor: Tensor, array: Array) -> Array:
+    """The same elements in an array of no subclass, its dtype NumPy's own object for that type."""
+    dtype = np.dtype(tensor.dtype)
+    return array if type(array) is np.ndarray and array.dtype is dtype else array.view(dtype, np.ndarray)
+
+
 def _check_type(tensor: Tensor, array: Array) -> None:
     if array.dtype != tensor.dtype:
         raise BadArgument(
@@ -206,9 +213,9 @@ def check_out(tensor: Tensor, array: Any, sizes: Mapping[str, int]) -> Array:
     found = to_numpy(tensor, array)
     _check_type(tensor, found)
     check_shape(tensor, found.shape, sizes)
-    if not (found.flags.c_contiguous and found.flags.writeable):
+    if not found.flags.carray:  # C-contiguous, aligned and writable
         raise BadArgument(f"out for {tensor.name}: expected a writable C-contiguous array")
-    return found
+    return plain(tensor, found)
 
 
 def check_constant(tensor: Tensor, array: Array) -> Array:

@@ -1,84 +1,87 @@
-"""Programs on the CPU: numba compiles each kernel once; a call runs them in order on NumPy arrays."""
+"""Programs on the CPU: machine code with one entry, made a function for some sizes and constants."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
-from importlib import import_module
+from functools import partial, wraps
 from typing import Any
 
-import numba
+import numpy as np
 import numpy.typing as npt
 
-from polyfuse.codegen.cpu import header
-from polyfuse.codegen.program import Code, Program
-from polyfuse.runtime.files import source_file
+from polyfuse.runtime.entry import Held
+from polyfuse.runtime.interface import Interface
+from polyfuse.runtime.memory import ALIGNMENT, Temporaries, shape_of
+from polyfuse.runtime.native import Library, MachineCode
+from polyfuse.runtime.threads import layer_is_thread_safe
 
 Array = npt.NDArray[Any]
-
-FASTMATH = {"contract"}
-"""a * b + c may become one fused multiply-add; nothing else about a body's arithmetic may change."""
+Sizes = Mapping[str, int]
 
 _SERIAL = threading.Lock()
 """Held around parallel kernels where numba's threading layer does not allow two at once."""
 
 
 class CpuProgram:
-    """A program's kernels, compiled."""
+    """A program's machine code in this process, and the functions made from it so far, by sizes."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        use_openmp()
-        self._functions = {code.name: compile_kernel(code) for code in program.codes}
-        self._locked = any(code.parallel for code in program.codes) and not layer_is_thread_safe()
+    def __init__(
+        self, code: MachineCode, interface: Interface, memory: Temporaries, constants: Mapping[str, Array]
+    ) -> None:
+        self.interface = interface
+        self._library, self._memory = Library(code), memory
+        self._locked = code.parallel and not layer_is_thread_safe()
+        self.hold(constants)
 
-    def run(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
-        """Run every launch in order. `arrays` has every tensor the kernels touch, by name."""
-        extra = [sizes[name] for name in self.program.sizes]
-        if self._locked:
-            with _SERIAL:
-                self._run(arrays, extra)
-        else:
-            self._run(arrays, extra)
+    def hold(self, constants: Mapping[str, Array]) -> None:
+        """Use these constants from now on; calls that run finish with the old ones."""
+        self._held: tuple[Mapping[str, Array], dict[tuple[int, ...], Callable[..., Any]]] = (constants, {})
 
-    def _run(self, arrays: Mapping[str, Array], extra: list[int]) -> None:
-        for launch in self.program.launches:
-            self._functions[launch.name](*[arrays[name] for name in launch.tensors], *extra)
+    def function(self, sizes: Sizes) -> Callable[..., Any]:
+        """The entry for some sizes (polyfuse.runtime.entry says what it takes and answers), made once."""
+        constants, functions = self._held
+        key = tuple(sizes[name] for name in self.interface.sizes)
+        if key not in functions:
+            functions[key] = self._new_function(sizes, constants)
+        return functions[key]
 
+    def run(self, arrays: Mapping[str, Array], sizes: Sizes) -> None:
+        """Run on arrays by name, all of which are known to fit."""
+        inputs = tuple(arrays[tensor.name] for tensor in self.interface.inputs)
+        results = tuple(arrays[tensor.name] for tensor in self.interface.results)
+        out = results if len(results) > 1 else results[0] if results else None
+        done = self.function(sizes)(inputs, out)
+        assert done is not NotImplemented, "an entry refused arrays that were checked"
 
-def compile_kernel(code: Code) -> Callable[..., None]:
-    """The kernel as a numba dispatcher with one signature, its source in a file that tracebacks can show."""
-    text = f"{header(code.source)}\n\n{code.source}"
-    path = source_file(code.name, text)
-    space: dict[str, Any] = {}
-    exec(compile(text, str(path), "exec"), space)
-    options = {"parallel": code.parallel, "fastmath": FASTMATH, "error_model": "numpy", "nogil": True}
-    function: Callable[..., None] = numba.njit(str(code.signature), **options)(space[code.name])
-    return function
-
-
-def use_openmp() -> None:
-    """Ask numba for OpenMP (a region costs 0.7 µs; its work queue 43–88 µs) unless the user chose a layer.
-
-    A thread that waits for the others spins before it sleeps, for 300,000 turns if GNU's OpenMP is not told otherwise.
-    Beside other processes that costs more than it gains: 4 × Linear(512) + ReLU at batch 64 took 4.9 and 44 ms a call
-    on two shared cores, 1.4 and 1.1 ms with 1,000 turns. A user's own OMP_WAIT_POLICY or GOMP_SPINCOUNT is kept.
-    """
-    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
-        os.environ["GOMP_SPINCOUNT"] = "1000"  # read once, when the library is loaded
-    if numba.config.THREADING_LAYER == "default" and _has_openmp():
-        numba.config.THREADING_LAYER = "omp"
-
-
-def _has_openmp() -> bool:
-    try:
-        import_module("numba.np.ufunc.omppool")
-    except ImportError:
-        return False
-    return True
+    def _new_function(self, sizes: Sizes, constants: Mapping[str, Array]) -> Callable[..., Any]:
+        interface, plan = self.interface, self._memory.plan(sizes)
+        held = Held(
+            numbers=interface.numbers(sizes, plan),
+            new_results=tuple(
+                partial(np.empty, shape_of(tensor, sizes), np.dtype(tensor.dtype))
+                for tensor in interface.results
+            ),
+            new_arena=partial(aligned, plan.size),
+            spare=[],
+            constants=tuple(constants[tensor.name] for tensor in interface.constants),
+            owner=self._library,
+        )
+        function = self._library.function(held)
+        return _one_at_a_time(function) if self._locked else function
 
 
-def layer_is_thread_safe() -> bool:
-    """Whether two Python threads may be in parallel kernels at once."""
-    return _has_openmp() or numba.config.THREADING_LAYER in ("tbb", "omp", "safe", "threadsafe")
+def aligned(nbytes: int) -> Array:
+    """Fresh memory that starts with a cache line."""
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+def _one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def locked(*arguments: Any) -> Any:
+        with _SERIAL:
+            return function(*arguments)
+
+    return locked

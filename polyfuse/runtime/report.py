@@ -20,6 +20,7 @@ class Report:
     arena_bytes: int
     copied_inputs: tuple[str, ...]
     compile_seconds: Mapping[str, float]
+    cache: str
 
     def __str__(self) -> str:
         copied = ", ".join(self.copied_inputs) or "none"
@@ -36,5 +37,6 @@ class Report:
                 f"{self.arena_bytes_before:,} with one allocation each",
                 f"inputs copied     {copied} (not contiguous, in calls so far)",
                 f"compile time      {spent}",
+                f"cache             {self.cache}",
             )
         )

@@ -1,0 +1,143 @@
+"""Machine code: a program's kernels and its entry compiled into one object file, and such a file made callable.
+
+    Program -> numba: one LLVM module -> object file -> loaded by LLVM -> a built-in function of CPython
+
+The object file is all that a second process needs: it names the symbols it takes from numba's runtime and from Python,
+holds no address, and is loaded without numba's compiler. It is therefore what the cache keeps.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+from numba.core import sigutils, types
+from numba.core.compiler import Flags, compile_extra
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
+
+from polyfuse.codegen.cpu import header
+from polyfuse.codegen.program import Code, Program
+from polyfuse.runtime.entry import ENTRY, Call, Held, Lowered, add_entry
+from polyfuse.runtime.files import source_file
+from polyfuse.runtime.interface import Interface
+from polyfuse.runtime.threads import use_openmp
+
+FASTMATH = {"contract"}
+"""a * b + c may become one fused multiply-add; nothing else about a body's arithmetic may change."""
+
+METH_FASTCALL = 0x80
+"""CPython passes a function's arguments as a C array."""
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """An object file with an entry, the symbols it needs from elsewhere, and whether it starts threads."""
+
+    object: bytes
+    needs: tuple[str, ...]
+    parallel: bool
+    keepable: bool
+    """Whether it means the same in another process."""
+
+
+class Unloadable(Exception):
+    """Machine code needs a symbol that this process does not have."""
+
+
+@global_compiler_lock
+def machine_code(program: Program, interface: Interface) -> MachineCode:
+    """Compile a program's kernels and its entry."""
+    use_openmp()
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+    context = cpu_target.target_context
+    library = context.codegen().create_library(ENTRY)
+    library.enable_object_caching()
+    kernels = {code.name: _lowered(code, library) for code in program.codes}
+    module = library.create_ir_module(ENTRY)
+    calls = [Call(kernels[launch.name], launch.tensors) for launch in program.launches]
+    add_entry(context, module, interface, calls)
+    library.add_ir_module(module)
+    for kernel in kernels.values():  # else LLVM keeps a copy for others to call beside the one in the entry
+        library.get_function(kernel.symbol).linkage = "internal"
+    library.finalize()
+    _, _, (code, _) = library.serialize_using_object_code()
+    needs = _outside(llvm.parse_assembly(library.get_llvm_str()))
+    parallel = any(code.parallel for code in program.codes)
+    return MachineCode(code, needs, parallel, not library.has_dynamic_globals)
+
+
+def _lowered(code: Code, library: Any) -> Lowered:
+    """A kernel as LLVM in a library; its source lies in a file that tracebacks can show."""
+    text = f"{header(code.source)}\n\n{code.source}"
+    space: dict[str, Any] = {}
+    exec(compile(text, str(source_file(code.name, text)), "exec"), space)
+    flags = Flags()
+    options = {"parallel": code.parallel, "fastmath": FASTMATH, "error_model": "numpy", "nopython": True}
+    cpu_target.options.parse_as_flags(flags, options)
+    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.enable_pyobject = False
+    arguments, _ = sigutils.normalize_signature(str(code.signature))
+    done = compile_extra(
+        cpu_target.typing_context,
+        cpu_target.target_context,
+        space[code.name],
+        arguments,
+        types.void,
+        flags,
+        {},
+        library=library,
+    )
+    return Lowered(done.fndesc.llvm_func_name, arguments)
+
+
+def _outside(module: Any) -> tuple[str, ...]:
+    """The symbols a module uses and does not define; LLVM's own operations are none."""
+    every = (*module.functions, *module.global_variables)
+    return tuple(one.name for one in every if one.is_declaration and not one.name.startswith("llvm."))
+
+
+class Library:
+    """Machine code loaded into this process."""
+
+    def __init__(self, code: MachineCode) -> None:
+        """Raises Unloadable where a symbol is missing; LLVM would end the process."""
+        rtsys.initialize(cpu_target.target_context)  # numba's allocator, by name
+        if code.parallel:
+            use_openmp()
+            numba.get_num_threads()  # starts the threads, and makes their symbols known
+        missing = [name for name in code.needs if llvm.address_of_symbol(name) is None]
+        if missing:
+            raise Unloadable(f"the machine code needs {', '.join(missing)}, which this process does not have")
+        target = llvm.Target.from_default_triple().create_target_machine()
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code.object))
+        self._engine.finalize_object()
+        self._definition = _MethodDef(b"entry", self._engine.get_function_address(ENTRY), METH_FASTCALL, None)
+
+    def function(self, held: Held) -> Callable[..., Any]:
+        """The entry as a built-in function; `held` is its own, and has to keep this library alive."""
+        new: Callable[..., Any] = _new_function(ctypes.byref(self._definition), held.items(), None)
+        return new
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("ml_name", ctypes.c_char_p),
+        ("ml_meth", ctypes.c_void_p),
+        ("ml_flags", ctypes.c_int),
+        ("ml_doc", ctypes.c_char_p),
+    )
+
+
+_new_function = ctypes.pythonapi.PyCFunction_NewEx
+_new_function.restype = ctypes.py_object
+_new_function.argtypes = (ctypes.POINTER(_MethodDef), ctypes.py_object, ctypes.c_void_p)

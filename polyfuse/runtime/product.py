@@ -1,0 +1,78 @@
+"""What a compile leaves: everything it decided, and of that the part that runs, prints and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from polyfuse.analysis.validation import Validation
+from polyfuse.codegen.program import Program
+from polyfuse.machine import Machine
+from polyfuse.rewrite.expand import Expansion
+from polyfuse.runtime.memory import Temporaries
+from polyfuse.schedule import Schedule
+from polyfuse.strategy import KernelCost, Plan
+
+Device = Literal["cpu", "gpu", "lockstep", "simulator", "none"]
+"""Where an executable runs: the CPU, a GPU, a stand-in for one, or nowhere (it can be printed)."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the cost model says of a whole program: operations, bytes moved, seconds."""
+
+    flops: int
+    bytes_moved: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Product:
+    """What an executable needs to run, to print its kernels and to report; no schedule, nothing of isl's."""
+
+    program: Program
+    memory: Temporaries
+    machine: str
+    work: Work
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Everything a compile decided, from the schedule on."""
+
+    schedule: Schedule
+    plan: Plan | None
+    costs: tuple[KernelCost, ...]
+    validation: Validation
+    program: Program
+    machine: Machine
+    device: Device
+    seconds: Mapping[str, float]
+    expansions: tuple[Expansion, ...] = ()
+
+    @property
+    def product(self) -> Product:
+        """The part that a call, a listing and a report need."""
+        memory = Temporaries.of(self.schedule.source, self.schedule.nest, self.schedule.tree)
+        work = Work(
+            flops=sum(cost.flops for cost in self.costs),
+            bytes_moved=sum(cost.compulsory + cost.again for cost in self.costs),
+            seconds=sum(cost.total for cost in self.costs),
+        )
+        return Product(self.program, memory, self.machine.name, work, self.explanation)
+
+    @property
+    def explanation(self) -> str:
+        """Each fusion taken and each refused, with the reason; then what validation checked."""
+        count = len(self.program.launches)
+        lines = [f"{count} kernel{'s' if count != 1 else ''} on {self.machine.name}"]
+        lines += [f"  {launch}" for launch in self.program.launches]
+        if self.plan is None:
+            lines.append("the schedule was given by hand; no fusion was searched for")
+        else:
+            lines += [f"- {expansion}" for expansion in self.expansions]
+            lines += [f"- {decision}" for decision in self.plan.decisions]
+            lines += [f"- {note}" for note in self.plan.notes]
+        return "\n".join([*lines, str(self.validation)])

@@ -1,0 +1,236 @@
+"""The entry: what it takes as it is, what it refuses, what a call leaves behind."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import cases
+from polyfuse.errors import BadArgument
+from polyfuse.runtime.objects import ArrayFields
+from polyfuse.runtime.threads import layer_is_thread_safe
+
+Array = np.ndarray[Any, Any]
+
+
+@cache
+def net() -> pf.Executable:
+    """Unfused, so that it has temporaries in an arena."""
+    return pf.compile(cases.dense(6, 9, 4, batch=5), target="cpu", fuse=False)
+
+
+def entry(compiled: pf.Executable) -> Callable[[tuple[Any, ...], Any], Any]:
+    assert compiled._direct is not None
+    return compiled._direct
+
+
+def x() -> Array:
+    return np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
+
+
+class Marked(np.ndarray):  # type: ignore[type-arg]
+    """An array with more to it than NumPy knows."""
+
+
+def marked(array: Array) -> Array:
+    return array.view(Marked)
+
+
+def unaligned(array: Array) -> Array:
+    memory = np.empty(array.nbytes + 1, np.uint8)
+    found = memory[1:].view(array.dtype).reshape(array.shape)
+    found[...] = array
+    return found
+
+
+def with_metadata(array: Array) -> Array:
+    return array.view(np.dtype(array.dtype, metadata={"unit": "m"}))
+
+
+def read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+def test_an_arrays_fields_are_where_numpy_has_them() -> None:
+    array = np.zeros((3, 5), np.float32)
+    fields = ArrayFields.from_address(id(array))
+    assert fields.data == array.ctypes.data
+    assert fields.nd == 2
+    assert fields.descr == id(array.dtype)
+    assert fields.flags == array.flags.num
+    assert (ctypes.c_ssize_t * 2).from_address(fields.dimensions)[:] == [3, 5]
+    assert (ctypes.c_ssize_t * 2).from_address(fields.strides)[:] == [20, 4]
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        (),
+        (x(), x()),
+        (x().astype(np.float64),),
+        (x()[:4],),
+        (x().reshape(6, 5),),
+        (x().reshape(-1),),
+        (x().reshape(1, 5, 6),),
+        (np.asfortranarray(x()),),
+        (np.repeat(x(), 2, axis=1)[:, ::2],),
+        (unaligned(x()),),
+        (marked(x()),),
+        (x().astype(">f4"),),
+        (with_metadata(x()),),
+        (x().tolist(),),
+        (None,),
+    ],
+)
+def test_inputs_that_are_not_as_compiled_are_refused(inputs: tuple[Any, ...]) -> None:
+    assert entry(net())(inputs, None) is NotImplemented
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        np.zeros((5, 4)),
+        np.zeros((4, 5), np.float32),
+        np.zeros((4, 5), np.float32).T,
+        read_only(np.zeros((5, 4), np.float32)),
+        unaligned(np.zeros((5, 4), np.float32)),
+        (np.zeros((5, 4), np.float32),),
+        "out",
+    ],
+)
+def test_results_that_are_not_as_compiled_are_refused_and_left(out: Any) -> None:
+    before = np.array(out)
+    assert entry(net())((x(),), out) is NotImplemented
+    np.testing.assert_array_equal(out, before)
+
+
+def test_results_that_share_memory_are_refused() -> None:
+    memory = np.zeros(64, np.float32)
+    given, out = memory[:30].reshape(5, 6), memory[29:49].reshape(5, 4)
+    assert entry(net())((given,), out) is NotImplemented
+    assert entry(net())((given,), memory[30:50].reshape(5, 4)) is not NotImplemented
+    weights = np.zeros((9, 4), np.float32)
+    changed = pf.compile(cases.dense(6, 9, 4, batch=5), target="cpu")
+    changed.replace_constants({"w1": weights})
+    assert entry(changed)((x(),), weights[:5]) is NotImplemented
+    with pytest.raises(BadArgument, match="out for out shares memory with w1, which is read"):
+        changed(x(), out=weights[:5])
+
+
+def test_two_results_in_one_array_are_refused() -> None:
+    two = pf.compile(cases.two_outputs(), target="cpu")
+    (given,) = cases.draw(cases.two_outputs(), np.random.default_rng(1)).values()
+    outs = cases.poisoned(cases.two_outputs())
+    assert isinstance(two(given), tuple)
+    assert all(found is out for found, out in zip(two(given, out=outs), outs, strict=True))
+    for wrong in ((outs[0], outs[0]), outs[0], list(outs), (*outs, outs[0])):
+        assert entry(two)((given,), wrong) is NotImplemented
+    with pytest.raises(BadArgument, match=r"shares memory with .*, which is written as well"):
+        two(given, out=(outs[0], outs[0]))
+
+
+@pytest.mark.parametrize("form", [unaligned, with_metadata, np.asfortranarray, marked, read_only])
+def test_inputs_in_another_form_give_the_same(form: Callable[[Array], Array]) -> None:
+    found = net()(form(x()))
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, net()(x()))
+
+
+def test_a_mapped_file_is_an_array(tmp_path: Path) -> None:
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=(5, 6))
+    mapped[...] = x()
+    np.testing.assert_array_equal(net()(mapped), net()(x()))
+
+
+def test_long_integers_by_either_name() -> None:
+    step = pf.statement("{ step[i] : 0 <= i < 4 }", "b[i] = a[i] + a[i]")
+    tensors = [pf.Tensor("a", (4,), "int64", "input"), pf.Tensor("b", (4,), "int64", "output")]
+    double = pf.compile(pf.Nest.of(tensors, [step]), target="cpu")
+    for dtype in (np.dtype("long"), np.dtype("longlong")):
+        np.testing.assert_array_equal(double(np.arange(4).astype(dtype)), [0, 2, 4, 6])
+
+
+def test_too_many_arrays_are_no_result() -> None:
+    with pytest.raises(BadArgument, match="2 arrays were given, 1 are inputs"):
+        net()(x(), np.zeros((5, 4), np.float32))
+
+
+def test_a_result_that_memory_does_not_hold() -> None:
+    size = 2**46
+    step = pf.statement("{ step[i] : 0 <= i < 4 }", "b[i] = a[i]")
+    tensors = [pf.Tensor("a", (4,), "int64", "input"), pf.Tensor("b", (size,), "int64", "output")]
+    huge = pf.compile(pf.Nest.of(tensors, [step]), target="cpu")
+    with pytest.raises(MemoryError):
+        huge(np.arange(4))
+
+
+def test_references_are_given_back() -> None:
+    given, out = x(), np.empty((5, 4), np.float32)
+    weights = net().constants["w0"]
+    values = (given, out, weights, given.dtype)
+    net()(given), net()(given, out=out)
+    before = [sys.getrefcount(value) for value in values]
+    for _ in range(100):
+        net()(given)
+        net()(given, out=out)
+        entry(net())((given.T,), out)
+        entry(net())((given,), given)
+    assert [sys.getrefcount(value) for value in values] == before
+
+
+def test_an_executable_that_is_dropped_leaves_nothing() -> None:
+    compiled = pf.compile(cases.dense(3, 2, batch=2), target="cpu")
+    weights = compiled._constants["w0"]
+    kept = entry(compiled)
+    del compiled
+    gc.collect()
+    result = kept((np.ones((2, 3), np.float32),), None)  # the function alone keeps its machine code
+    assert result.shape == (2, 2)
+    held = sys.getrefcount(weights)
+    del kept
+    gc.collect()
+    assert sys.getrefcount(weights) < held
+
+
+def allocated(call: Callable[[], object]) -> int:
+    """The most bytes of Python's and NumPy's allocators that were in use during a call, beyond those before."""
+    call()
+    tracemalloc.start()
+    try:
+        call()
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        call()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_call_with_out_allocates_nothing_and_one_without_its_result() -> None:
+    given, out, compiled = x(), np.empty((5, 4), np.float32), net()
+    assert allocated(lambda: compiled(given, out=out)) == allocated(lambda: None)
+    assert allocated(lambda: compiled(given)) == allocated(lambda: np.empty((5, 4), np.float32))
+
+
+def test_each_thread_has_an_arena_of_its_own() -> None:
+    nest = cases.dense(*[64] * 5, batch=64)
+    compiled = pf.compile(nest, target="cpu", fuse=False)
+    draws = [np.random.default_rng(n).standard_normal((64, 64)).astype(np.float32) for n in range(4)]
+    expected = [compiled(given) for given in draws]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(compiled, draws * 50))
+    assert layer_is_thread_safe()
+    for n, result in enumerate(found):
+        np.testing.assert_array_equal(result, expected[n % 4])
