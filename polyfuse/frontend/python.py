@@ -201,7 +201,8 @@ class _Reader:
         value = self.aliases.written_out(value)
         known = place(self.names, scope, None).affine.is_value(value)
         try:
-            made = self.store(node, scope)
+            # by another name, so that a variable that is only stood for leaves no gap in S0, S1, …
+            made = self.store(node, scope, f"set_{target.id}")
         except NotAffine as error:
             if not known:
                 raise
@@ -211,9 +212,11 @@ class _Reader:
         self.aliases = without.having(target.id, value) if known else without
         return made
 
-    def store(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, scope: Scope) -> Tree | None:
+    def store(
+        self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, scope: Scope, stem: str = "S"
+    ) -> Tree | None:
         """The statement of an assignment without variables that stand for their value."""
-        here = place(self.names, scope, self._free_name("S"))
+        here = place(self.names, scope, self._free_name(stem))
         choice = chosen(node, here.affine.is_condition)
         if choice is not None:
             return self.branches(choice, scope)
@@ -304,9 +307,10 @@ class _Reader:
         return (*given, *(Tensor(name, (), dtype, "temporary") for name, dtype in types.items()))
 
     def _free_name(self, stem: str) -> str:
-        taken = {made.statement.write.tensor for made in self.found} | self.names.made
-        name = f"{stem}{len(self.found)}"
-        while self.names.rank(name) is not None or name in self.names.sizes or name in taken:
+        names = {name for made in self.found for name in (made.statement.name, made.statement.write.tensor)}
+        taken = names | self.names.made | set(self.names.sizes)
+        name = f"{stem}{sum(name.startswith(stem) for name in names)}"
+        while self.names.rank(name) is not None or name in taken:
             name = f"{name}_"
         return name
 

@@ -30,10 +30,10 @@ ARROWS: dict[str, object] = {
     "scale_units": "xy",
     "scale": 1,
     "units": "inches",
-    "width": 0.014,
-    "headwidth": 7,
-    "headlength": 9,
-    "headaxislength": 8,
+    "width": 0.011,
+    "headwidth": 6,
+    "headlength": 8,
+    "headaxislength": 7,
 }
 """Arrows in the plot's own units, their heads in inches: seen in a large plot as in a small one."""
 
@@ -74,7 +74,7 @@ def domain_plot(
             _draw_arrows(axes, pairs.kind, found, places[pairs.source], places[pairs.sink])
     for position, name in enumerate(names):
         _draw_points(axes, slices[name], places[name], MARKERS[position % len(MARKERS)])
-    _frame(axes, names, dims, {d: at[d] for d in at if d not in dims})
+    _frame(axes, tuple(slices.values()), dims)
     figure: Figure = axes.figure
     return figure
 
@@ -163,17 +163,30 @@ def _tone(date: Sequence[int] | None) -> int:
     return -1 if date is None else 2 * (sum(date[0::2]) % 2) + sum(date[1::2]) % 2
 
 
-def _frame(axes: Any, names: tuple[str, ...], dims: Sequence[str], at: Mapping[str, int]) -> None:
-    integers = need("matplotlib.ticker").MaxNLocator(integer=True)
+def _frame(axes: Any, slices: tuple[Slice, ...], dims: Sequence[str]) -> None:
+    integers = need(
+        "matplotlib.ticker"
+    ).MaxNLocator  # one an axis: a locator knows the axis it was given to last
     axes.set_xlabel(dims[0])
-    axes.xaxis.set_major_locator(integers)
+    axes.xaxis.set_major_locator(integers(integer=True))
     if len(dims) == 2:
         axes.set_ylabel(dims[1])
-        axes.yaxis.set_major_locator(integers)
+        axes.yaxis.set_major_locator(integers(integer=True))
         axes.set_aspect("equal")
     else:
-        axes.set_yticks(range(len(names)), names)
+        axes.set_yticks(range(len(slices)), [found.statement for found in slices])
         axes.margins(y=0.4)
-    held = "".join(f", {name} = {value}" for name, value in at.items())
-    axes.set_title(", ".join(names) + held)
+    axes.set_title(_title(slices))
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _title(slices: tuple[Slice, ...]) -> str:
+    """The statements and where the plane lies: "S0, S1 at j = 4"; statements in different planes say so each."""
+    planes = [", ".join(f"{name} = {value}" for name, value in found.held.items()) for found in slices]
+    if len(set(planes)) == 1:
+        return ", ".join(found.statement for found in slices) + (f" at {planes[0]}" if planes[0] else "")
+    named = (
+        found.statement + (f" at {plane}" if plane else "")
+        for found, plane in zip(slices, planes, strict=True)
+    )
+    return "; ".join(named)

@@ -22,11 +22,15 @@ MOST_POINTS = 2500
 
 @dataclass(frozen=True)
 class Slice:
-    """The instances of one statement in the plotted plane; `axes` are the positions of the plotted dimensions."""
+    """The instances of one statement in the plotted plane.
+
+    `axes` are the positions of the plotted dimensions, `held` the values of the others.
+    """
 
     statement: str
     instances: isl.Set
     axes: tuple[int, ...]
+    held: Mapping[str, int]
 
     def points(self) -> list[tuple[int, ...]]:
         """The plotted coordinates of every instance."""
@@ -49,13 +53,15 @@ def cut(
     if missing:
         raise BadArgument(f"statement {statement} has no dimension {missing[0]!r}; it has {', '.join(names)}")
     instances = _sized(nest, statement, sizes)
+    held: dict[str, int] = {}
     for position, name in enumerate(names):
         if name in dims:
             continue
         value = isl.Val(at[name]) if name in at else _least(instances, position, statement)
+        held[name] = int(value.to_python())
         instances = instances.fix_val(SET, position, value)
     _visible(instances, statement, at)
-    return Slice(statement, instances, tuple(names.index(d) for d in dims))
+    return Slice(statement, instances, tuple(names.index(d) for d in dims), held)
 
 
 def _sized(nest: Nest, statement: str, sizes: Mapping[str, int]) -> isl.Set:

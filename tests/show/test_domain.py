@@ -75,8 +75,19 @@ def test_an_untiled_schedule_and_a_nest_have_no_cells() -> None:
 def test_what_is_not_plotted_is_held_at_its_least_value_or_where_it_is_put() -> None:
     figure = domain_plot(dense(), "mac0", ("j", "k"), at={"i": 2})
     assert points(figure) == [{(j, k) for j in range(6) for k in range(8)}]
-    assert figure.axes[0].get_title() == "mac0, i = 2"
-    assert domain_plot(dense(), "mac0", ("j", "k")).axes[0].get_title() == "mac0"
+    assert figure.axes[0].get_title() == "mac0 at i = 2"
+    assert domain_plot(dense(), "mac0", ("j", "k")).axes[0].get_title() == "mac0 at i = 0"
+
+
+def test_planes_that_differ_are_said_of_each_statement() -> None:
+    figure = domain_plot(dense(), ["zero0", "mac0"], ("i", "j"))
+    assert figure.axes[0].get_title() == "zero0; mac0 at k = 0"
+
+
+def test_each_axis_has_ticks_over_its_own_extent() -> None:
+    axes = domain_plot(jacobi(), "S", ("i", "t"), {"T": 4, "N": 14}).axes[0]
+    assert max(t for t in axes.get_xticks() if t <= axes.get_xlim()[1]) > 8
+    assert max(t for t in axes.get_yticks() if t <= axes.get_ylim()[1]) <= 4
 
 
 def test_a_pair_that_two_others_imply_is_left_out() -> None:
