@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from polyfuse.analysis.bands import among, facts, permutable, skews
@@ -11,12 +9,9 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import loops
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import plan_for
-from polyfuse.strategy.found import findings
 from polyfuse.strategy.fusion import parts_of
-from polyfuse.strategy.isl_order import found_by_isl
 from tests.strategy.models import CPU, CUDA
 from tests.strategy.programs import (
-    PROGRAMS,
     floyd_warshall,
     gemm,
     jacobi_1d,
@@ -26,17 +21,6 @@ from tests.strategy.programs import (
     seidel_2d,
     trmm,
 )
-
-Make = Callable[[], Nest]
-Golden = Callable[[str, str], None]
-
-
-@pytest.mark.parametrize("make", PROGRAMS, ids=lambda f: f.__name__)
-def test_golden(golden: Golden, make: Make) -> None:
-    nest = make()
-    found = found_by_isl(nest, nest.order)
-    dates = [found] if isinstance(found, str) else [f"{name} at {text}" for name, text in found.dates.items()]
-    golden(f"found/{make.__name__}.txt", "\n".join([*findings(nest, nest.order), "isl's order:", *dates]))
 
 
 def parallel(nest: Nest) -> list[str]:
