@@ -39,6 +39,8 @@ COMMON = (
     "fuse",
     "fuse",
     "distribute",
+    "affine",
+    "microkernel",
 )
 VERBS = {
     "cpu": (*COMMON, "bind", "bind", "unroll", "vectorize", "promote", "promote"),
@@ -55,6 +57,8 @@ def calls(draw: st.DrawFn, schedule: Schedule, target: str) -> Call:
         return draw(fusions(schedule))
     if wanted == "distribute":
         return draw(distributions(schedule))
+    if wanted == "affine":
+        return draw(dates(schedule))
     statement = draw(st.sampled_from(everything))
     around = loops_around(schedule.tree, statement)
     if not around:
@@ -91,6 +95,8 @@ def on_loops(
         case "bind":
             place = "cores" if target == "cpu" else draw(st.sampled_from(AXES))
             return Call("bind", (statement,), {loop: place})
+        case "microkernel":
+            return Call("microkernel", (statement, names[-3] if len(names) > 2 else loop), {})
         case "unroll":
             return Call("unroll", (statement, loop), {})
         case "reverse":
@@ -148,3 +154,33 @@ def distributions(draw: st.DrawFn, schedule: Schedule) -> Call:
         return Call("distribute", (statements(schedule.tree)[0], "i"), {})
     loop = draw(st.sampled_from(found))
     return Call("distribute", (statements(loop)[0], loop.name), {})
+
+
+@st.composite
+def dates(draw: st.DrawFn, schedule: Schedule) -> Call:
+    """affine for all statements of one loop: their own dimensions, now and then permuted or skewed, then a position."""
+    found = [x for x in walk(schedule.tree) if isinstance(x, Loop)]
+    if not found:
+        return Call("affine", (), {statements(schedule.tree)[0]: "[0]"})
+    loop = draw(st.sampled_from(found))
+    names = statements(loop)
+    outer = loops_around(schedule.tree, names[0]).index(loop)
+    own = {name: schedule.nest.statement(name).dims[outer:] for name in names}
+    length = max(map(len, own.values()))
+    order = draw(st.one_of(st.just(names), st.permutations(names)))
+    given: dict[str, Any] = {}
+    for position, name in enumerate(order):
+        dims = draw(st.one_of(st.just(own[name]), st.permutations(own[name])))
+        parts = [draw(date(list(dims[: at + 1]))) for at in range(len(dims))]
+        given[name] = f"[{', '.join([*parts, *['0'] * (length - len(dims)), str(position)])}]"
+    return Call("affine", (), given)
+
+
+@st.composite
+def date(draw: st.DrawFn, dims: list[str]) -> str:
+    """The last of some dimensions, as it is, backwards, later, or skewed by another."""
+    last = dims[-1]
+    choices = [last, last, f"-{last}", f"{last} + {draw(st.integers(1, 2))}"]
+    if len(dims) > 1:
+        choices += [f"{last} + {dims[0]}", f"{last} + 2 * {dims[-2]}"]
+    return draw(st.sampled_from(choices))
