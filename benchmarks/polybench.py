@@ -17,6 +17,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,13 +41,13 @@ def main() -> None:
         for threads in options.threads:
             if (name, threads) in done:
                 continue
-            rows.append(measured(name, threads))
-            print(line(rows[-1]), flush=True)
-            paths = [
-                *results.write(options.out, "polybench", about, rows),
-                write_table(options.out, about, rows),
-            ]
-    print("\n".join([*summary(rows), *(f"wrote {path}" for path in paths)]))
+            start = time.perf_counter()
+            row = measured(name, threads)
+            rows.append({**row, "whole_s": round(time.perf_counter() - start, 1)})
+            print(line(row), flush=True)
+            results.write(options.out, "polybench", about, rows)
+            write_table(options.out, about, rows)
+    print("\n".join([*summary(rows), f"results are in {options.out}"]))
     if any("failed" in row for row in rows):
         sys.exit(1)
 
@@ -98,10 +99,9 @@ def kept(folder: Path, about: dict[str, object]) -> list[dict[str, Any]]:
     return [row for row in found["rows"] if "failed" not in row] if same else []
 
 
-def write_table(folder: Path, about: dict[str, object], rows: list[dict[str, Any]]) -> Path:
+def write_table(folder: Path, about: dict[str, object], rows: list[dict[str, Any]]) -> None:
     path = folder / f"polybench-{str(about['date'])[:10]}.md"
     path.write_text("\n".join([*head(about), *table(rows), "", *summary(rows), ""]), encoding="utf-8")
-    return path
 
 
 def head(about: dict[str, object]) -> Iterator[str]:
