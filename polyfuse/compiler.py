@@ -60,7 +60,7 @@ def compile(
         expanded = expand(nest)
         nest, expansions = expanded.nest, expanded.expansions
         plan = plan_for(nest, model, fuse=fuse)
-        schedule = plan.schedule
+        schedule, nest = plan.schedule, plan.schedule.source
     elif schedule.source is not nest and schedule.source != nest:
         raise InvalidSchedule(
             f"the schedule was made for nest {schedule.source.name!r}, not for this {nest.name!r}"

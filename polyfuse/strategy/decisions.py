@@ -50,12 +50,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Plan:
-    """A finished schedule, the kernels it consists of in order, and every decision on the way."""
+    """A finished schedule, the kernels it consists of in order, and every decision on the way.
+
+    `recomputed` says which stages of pipelines are computed again, in which tiles, and what that saves.
+    """
 
     schedule: Schedule
     decisions: tuple[Decision, ...]
     groups: tuple[Group, ...]
     machine: Machine
+    recomputed: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -64,10 +68,9 @@ class Plan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was found in loops that carry dependences, kernel by kernel."""
-        return tuple(
-            f"{', '.join(group.statements)}: {note}" for group in self.groups for note in group.notes
-        )
+        """What is computed again, and what was found in loops that carry dependences, kernel by kernel."""
+        found = (f"{', '.join(group.statements)}: {note}" for group in self.groups for note in group.notes)
+        return (*self.recomputed, *found)
 
     def __str__(self) -> str:
         kernels = "1 kernel" if len(self.groups) == 1 else f"{len(self.groups)} kernels"

@@ -78,9 +78,11 @@ def pairs_of(nest: Nest, inits: dict[str, str]) -> list[tuple[str, str]]:
     return sorted(kept, key=lambda pair: (order[pair[1]], -order[pair[0]]))
 
 
-def siblings_of(nest: Nest, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def siblings_of(
+    nest: Nest, pairs: list[tuple[str, str]], done: frozenset[str] = frozenset()
+) -> list[tuple[str, str]]:
     """Pairs of neighbours in time that read the same tensor and do not feed one another."""
-    names = [n for n in statements(nest.order) if nest.statement(n).reads]
+    names = [n for n in statements(nest.order) if nest.statement(n).reads and n not in done]
     last: dict[str, str] = {}
     found: dict[tuple[str, str], None] = {}
     for name in names:
@@ -92,20 +94,25 @@ def siblings_of(nest: Nest, pairs: list[tuple[str, str]]) -> list[tuple[str, str
     return list(found)
 
 
-def search(start: Schedule, model: Model, fuse: bool) -> tuple[Schedule, tuple[Decision, ...]]:
-    """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order."""
+def search(
+    start: Schedule, model: Model, fuse: bool, done: frozenset[str] = frozenset()
+) -> tuple[Schedule, tuple[Decision, ...]]:
+    """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order.
+
+    Statements that are `done` have their kernels.
+    """
     nest = start.nest
     inits = inits_of(nest)
     state = with_inits(Search(start, {}), model, inits)
     if not fuse:
         return state.schedule, tuple(state.verdicts.values())
-    pairs = pairs_of(nest, inits)
+    pairs = [pair for pair in pairs_of(nest, inits) if done.isdisjoint(pair)]
     wanted = [pair for pair in pairs if pair not in state.verdicts]
     deepest = max((len(state.schedule.loops(n)) for pair in wanted for n in pair), default=0)
     for level in range(deepest, 0, -1):
         for producer, consumer in wanted:
             state = considered(state, model, producer, consumer, level)
-    for first, second in siblings_of(nest, pairs):
+    for first, second in siblings_of(nest, pairs, done):
         depth = len(model.kernel(part_with(state.schedule, first)).band)
         if depth and part_with(state.schedule, first) is not part_with(state.schedule, second):
             state = considered(state, model, first, second, depth)

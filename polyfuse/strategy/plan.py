@@ -10,28 +10,39 @@ from polyfuse.ir.tree import Loop, Tree, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
-from polyfuse.strategy import cpu, cuda, loops, loops_cuda
+from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.estimate import Estimator
+from polyfuse.strategy.full_tiles import with_full_tiles
 from polyfuse.strategy.fusion import part_with, parts_of, search
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.moves import far_and_near, internal, separated
+from polyfuse.strategy.recompute import Recomputed, recomputed
 
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
-    `fuse=False` is the baseline: every statement is a kernel, but a reduction's first value belongs with it, and each
-    kernel is tiled and bound as the same kernel would be in a fused plan.
+    Pipelines of stencils are rewritten first where that pays on a CPU: the schedule's source is then the nest in which
+    they run in overlapping tiles. `fuse=False` is the baseline: every statement is a kernel, but a reduction's first
+    value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused plan.
     """
-    counts = Counts(nest)
+    rewritten = recomputed(nest, machine) if fuse and machine.kind == "cpu" else Recomputed(nest)
+    counts = Counts(rewritten.nest)
     model = Model(counts, machine)
-    schedule, decisions, joined = grouped(nest, model, fuse)
+    start = Schedule(rewritten.nest)
+    for pipeline in rewritten.tiled:
+        start = tiled.shaped(start, pipeline.overlapped, machine)
+    schedule, decisions, joined = grouped(start, model, fuse, rewritten.statements)
     groups: list[Group] = []
     for part in parts_of(schedule):
+        known = rewritten.with_statements(statements(part))
+        if known is not None:
+            groups.append(Group(statements(part), known.cost.as_kernel()))
+            continue
         kernel, cost = model.kernel(part), model.cost(part)
         if not any(counts.work(name).instances for name in kernel.names):
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
@@ -50,19 +61,23 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
             done = order(schedule, counts, part, machine)
             schedule = done.schedule
             groups += _groups(done, counts, kernel.names, machine)
-    return Plan(schedule, decisions, tuple(groups), machine)
+    return with_full_tiles(Plan(schedule, decisions, tuple(groups), machine, rewritten.reasons))
 
 
-def grouped(nest: Nest, model: Model, fuse: bool) -> tuple[Schedule, tuple[Decision, ...], frozenset[str]]:
+def grouped(
+    start: Schedule, model: Model, fuse: bool, done: frozenset[str] = frozenset()
+) -> tuple[Schedule, tuple[Decision, ...], frozenset[str]]:
     """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
 
     The search starts from the order as written and, where that puts statements into common loops, from the order with
-    these loops taken apart. The cheaper result counts.
+    these loops taken apart. The cheaper result counts. Kernels of statements that are `done` stay as they are.
     """
-    start = Schedule(nest)
-    apart = separated(start, tuple(statements(nest.order)), 0)
+    open_ = tuple(name for name in statements(start.nest.order) if name not in done)
+    if not open_:
+        return start, (), frozenset()
+    apart = separated(start, open_, 0)
     starts = [start] if len(parts_of(apart)) == len(parts_of(start)) else [start, apart]
-    found = [search(s, model, fuse) for s in (starts if fuse else starts[-1:])]
+    found = [search(s, model, fuse, done) for s in (starts if fuse else starts[-1:])]
     schedule, decisions = min(found, key=lambda one: sum(model.cost(part).total for part in parts_of(one[0])))
     if not fuse:
         return schedule, decisions, frozenset()

@@ -38,9 +38,14 @@ def test_a_body_is_put_where_its_value_was_read() -> None:
 
 def test_harris_without_its_pointwise_stages() -> None:
     nest: pf.Nest = stages.harris
-    for name, operations in (("S2", {"S5": (8, 17)}), ("S3", {"S6": (8, 17)}), ("S8", {"S9": (6, 8)})):
-        done = inline(nest, name)
-        assert done.operations == operations
+    writer = {s.write.tensor: s.name for s in nest.statements}
+    for tensor, reader, operations in (
+        ("Ixx", "Sxx", (8, 17)),
+        ("Ixy", "Sxy", (8, 17)),
+        ("trace", "corners", (6, 8)),
+    ):
+        done = inline(nest, writer[tensor])
+        assert done.operations == {writer[reader]: operations}
         nest = done.nest
     arrays = {
         "image": np.random.default_rng(0).random((9, 8), np.float32),

@@ -1,0 +1,69 @@
+"""The CPU's program for pipelines in overlapping tiles, in public verbs.
+
+for i_tile (on cores): for j_tile:          Ix in a local buffer of one tile
+  for i: for j (vector): Ix; Iy             stages over boxes of one shape in one loop nest
+  for i: for j (vector): Sxx; Sxy; out      what they hand on pointwise in registers
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.tree import Leaf, Sequence, statements
+from polyfuse.machine import Machine
+from polyfuse.rewrite import Overlapped
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.moves import common_loops, promoted, where_legal
+
+
+def shaped(schedule: Schedule, made: Overlapped, machine: Machine) -> Schedule:
+    """One pipeline: passes fused, temporaries in buffers, the tiles' loops on cores, inner loops on vector lanes."""
+    names = tuple(n for n in statements(schedule.tree) if n in set(made.statements))
+    depth = len(made.loops)
+    schedule = fused(schedule, names, depth)
+    counts = Counts(schedule.nest)
+    tensors = dict.fromkeys(schedule.nest.statement(n).write.tensor for n in names if n not in made.consumers)
+    for tensor in tensors:
+        schedule = contracted(schedule, names, tensor)
+    for name in names:
+        inner = schedule.loops(name)[-1]
+        body = inner.body.children if isinstance(inner.body, Sequence) else (inner.body,)
+        if (
+            inner.bind is None
+            and len(schedule.loops(name)) > depth
+            and all(isinstance(x, Leaf) for x in body)
+        ):
+            schedule = where_legal(schedule, "vectorize", name, inner.name)
+    tiles = schedule.loops(names[0])[:depth]
+    free = next((loop for loop in tiles if counts.parallel(loop) and counts.extent(loop) > 1), None)
+    if machine.units > 1 and free is not None:
+        schedule = schedule.bind(names[0], **{free.name: "cores"})
+    return schedule
+
+
+def fused(schedule: Schedule, names: tuple[str, ...], depth: int) -> Schedule:
+    """Neighbours whose loops run through the same values in one loop nest, as deep as that is legal."""
+    for first, second in pairwise(names):
+        loops, others = schedule.loops(first)[depth:], schedule.loops(second)[depth:]
+        if len(loops) != len(others) or not loops or loops[0] is others[0]:
+            continue
+        counts = Counts(schedule.nest)
+        if any(counts.extent(a) != counts.extent(b) for a, b in zip(loops, others, strict=True)):
+            continue
+        try:
+            schedule = schedule.fuse(first, second, at=loops[-1].name, shift={loop.name: 0 for loop in loops})
+        except (IllegalSchedule, InvalidSchedule):
+            continue
+    return schedule
+
+
+def contracted(schedule: Schedule, names: tuple[str, ...], tensor: str) -> Schedule:
+    """A tile's temporary in a buffer of the innermost loop around all its uses."""
+    users = tuple(n for n in names if tensor in schedule.nest.statement(n).tensors)
+    for loop in reversed(common_loops(schedule, users)):
+        done = promoted(schedule, tensor, users[0], loop.name, "local")
+        if done is not None:
+            return done
+    return schedule
