@@ -1,0 +1,40 @@
+"""Where the strategy gives full tiles code of their own, and where not."""
+
+from __future__ import annotations
+
+import polyfuse as pf
+from papers.polybench import KERNELS
+from polyfuse.ir.tree import loops
+from polyfuse.machine import Machine
+from polyfuse.strategy import Plan, plan_for
+
+
+def plan_of(name: str, **sizes: int) -> Plan:
+    return plan_for(KERNELS[name].nest.with_sizes(sizes), Machine.preset("zen5"))
+
+
+def apart(plan: Plan) -> list[str]:
+    return [loop.name for loop in loops(plan.schedule.tree) if loop.apart]
+
+
+def test_short_rows_that_some_sizes_cut_are_apart_and_said() -> None:
+    plan = plan_of("gemm")
+    assert apart(plan) == ["i_in"]
+    assert any("full tiles apart from i_in inwards" in note for note in plan.notes)
+    assert "separate('S1', 'i_in')" in plan.schedule.trace()
+
+
+def test_tiles_that_all_fit_are_left_alone() -> None:
+    assert apart(plan_of("gemm", NI=64, NJ=64, NK=64)) == []
+
+
+def test_no_copies_for_a_gpu() -> None:
+    plan = plan_for(KERNELS["gemm"].nest, Machine.preset("h200"))
+    assert apart(plan) == []
+
+
+def test_the_trace_makes_the_same_schedule() -> None:
+    plan = plan_of("gemm")
+    space = {"pf": pf, "nest": plan.schedule.source}
+    exec(plan.schedule.trace(), space)
+    assert str(space["s"]) == str(plan.schedule)
