@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -14,8 +15,10 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import loops
 from polyfuse.machine import Machine
 from polyfuse.rewrite.expand import Expansion, expand
+from polyfuse.runtime.cache import keep, recall
 from polyfuse.runtime.cuda_driver import available, missing
 from polyfuse.runtime.executable import Executable
+from polyfuse.runtime.keys import digest, key_parts
 from polyfuse.runtime.memory import plan_memory
 from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
@@ -41,6 +44,8 @@ def compile(
 
     Nest -> expansion -> Dependences -> Schedule -> barriers -> validation -> LoopTree -> source -> Executable
 
+    For the CPU the last value is kept in a cache, and the same compile in another process loads it from there.
+
     `target` "auto" is "cuda" where a GPU can be used, else "cpu". `schedule` is one made by hand; without one variables
     are expanded (polyfuse.rewrite) and the strategy for the machine chooses; with `fuse=False` it keeps every operation
     a kernel of its own. `sizes` fixes symbolic sizes, all or some; a schedule by hand is then one of
@@ -53,6 +58,23 @@ def compile(
     """
     goal, place, model = _placement(target, machine, device, schedule)
     nest = nest.with_sizes(sizes) if sizes else nest
+    decide = partial(decided, nest, goal, place, model, schedule, fuse)
+    if goal == "cuda":
+        return Executable.of(decide())
+    start = time.perf_counter()
+    key = digest(key_parts(nest, schedule, model, {"fuse": fuse}))
+    found = recall(key)
+    if found.kept is not None:
+        product, code = found.kept
+        stages = {"cache": time.perf_counter() - start}
+        return Executable(nest, product, place, decide, stages, code, found.note)
+    return Executable.of(decide(), lambda product, code: found.note + keep(key, nest, product, code))
+
+
+def decided(
+    nest: Nest, goal: Target, place: Device, model: Machine, schedule: Schedule | None, fuse: bool
+) -> Compiled:
+    """Every stage before machine code, with what each left."""
     plan: Plan | None = None
     expansions: tuple[Expansion, ...] = ()
     times = [time.perf_counter()]
@@ -75,7 +97,7 @@ def compile(
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
     costs = tuple(g.cost for g in plan.groups) if plan is not None else schedule_costs(schedule, model)
-    return Executable.of(Compiled(schedule, plan, costs, validation, printed, model, place, stages, expansions))
+    return Compiled(schedule, plan, costs, validation, printed, model, place, stages, expansions)
 
 
 def _placement(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# What a test compiles is compiled, and the user's own cache is left alone; tests of the cache ask for one.
+os.environ["POLYFUSE_CACHE"] = "off"
 
 GOLDEN = Path(__file__).parent / "golden"
 

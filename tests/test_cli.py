@@ -169,13 +169,32 @@ def test_a_target_that_is_not_there_is_a_message(model: Path) -> None:
 
 
 def test_info_names_versions_targets_machine_and_cache(tmp_path: Path) -> None:
-    done = polyfuse("info", XDG_CACHE_HOME=str(tmp_path))
+    done = polyfuse("info", POLYFUSE_CACHE=str(tmp_path))
     assert done.returncode == 0
     assert f"polyfuse {pf.__version__}" in done.stdout
     assert f"numpy {np.__version__}" in done.stdout
     assert re.search(r"^target cuda  \S", done.stdout, re.MULTILINE)
     assert str(pf.Machine.detect()) in done.stdout
-    assert str(tmp_path / "polyfuse") in done.stdout
+    assert re.search(rf"^cache +{re.escape(str(tmp_path))}$", done.stdout, re.MULTILINE)
+
+
+def test_cache_info_and_clear(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYFUSE_CACHE", str(tmp_path / "cache"))
+    assert re.search(r"^programs     0, 0.0 MiB$", output("cache", "info"), re.MULTILINE)
+    output("compile", str(model), "--target", "cpu")
+    text = output("cache", "info")
+    assert f"directory    {tmp_path / 'cache'}" in text
+    assert re.search(r"^programs     1, 0.\d MiB$", text, re.MULTILINE)
+    assert re.search(r"^sources      1, 0.\d MiB$", text, re.MULTILINE)
+    assert re.search(r"^bound        0.\d of 512 MiB$", text, re.MULTILINE)
+    assert "cache             loaded from" in output("compile", str(model), "--target", "cpu")
+    assert output("cache", "clear").startswith("removed 2 files, ")
+    assert re.search(r"^programs     0, 0.0 MiB$", output("cache", "info"), re.MULTILINE)
+
+
+def test_a_cache_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYFUSE_CACHE", "off")
+    assert output("cache", "info") == output("cache", "clear") == "the cache is off, as POLYFUSE_CACHE says\n"
 
 
 def test_numpy_chooses_its_own_kernels() -> None:
@@ -223,7 +242,9 @@ def test_a_lost_row_says_so() -> None:
 
 
 def test_help_names_every_command_and_how_a_file_is_read() -> None:
-    assert all(name in output("--help") for name in ("demo", "compile", "explain", "gpu-check", "info"))
+    assert all(
+        name in output("--help") for name in ("demo", "compile", "explain", "gpu-check", "info", "cache")
+    )
     text = re.sub(r"[\s│]+", " ", output("compile", "--help"))
     assert "file.py:name" in text
     assert "needs a batch" in text

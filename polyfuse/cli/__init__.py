@@ -1,4 +1,4 @@
-"""The command line: `polyfuse demo | compile FILE | explain FILE | draw FILE | gpu-check | info`."""
+"""The command line: `polyfuse demo | compile FILE | explain FILE | draw FILE | gpu-check | info | cache`."""
 
 import os
 import sys

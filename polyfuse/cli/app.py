@@ -18,6 +18,10 @@ app = typer.Typer(
 )
 
 
+cache = typer.Typer(help="The cache of compiled programs.", no_args_is_help=True)
+app.add_typer(cache, name="cache")
+
+
 class Target(enum.StrEnum):
     """What is compiled for."""
 
@@ -186,3 +190,19 @@ def info() -> None:
     from polyfuse.cli.info import show_info
 
     show_info(Terminal())
+
+
+@cache.command("info")
+def cache_info() -> None:
+    """Print where compiled programs are kept, how many, and how much they may take."""
+    from polyfuse.cli.cache import show_cache
+
+    show_cache(Terminal())
+
+
+@cache.command("clear")
+def cache_clear() -> None:
+    """Remove all compiled programs and sources that are kept."""
+    from polyfuse.cli.cache import clear_cache
+
+    clear_cache(Terminal())

@@ -23,7 +23,7 @@ def show_info(terminal: Terminal) -> None:
         ("target cuda", "available" if reason is None else reason),
         ("machine", str(Machine.detect())),
         ("presets", ", ".join(sorted(PRESETS))),
-        ("cache", str(cache_directory())),
+        ("cache", str(cache_directory() or "off")),
     )
     for name, value in lines:
         terminal.text(f"{name:<12} {value}")

@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.sizes import solved
+from polyfuse.ir.sizes import check_sizes, solved
 from polyfuse.ir.tensor import Tensor
 from polyfuse.runtime.memory import shape_of
-from polyfuse.sets import fix_params
 
 Array = npt.NDArray[Any]
 
@@ -104,6 +103,7 @@ def matched(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict
         if name in given:
             raise BadArgument(f"input {name!r} is given twice")
         given[name] = value
+    given = {**nest.defaults, **given}
     missing = [name for name in names if name not in given]
     if missing:
         raise BadArgument(f"input {', '.join(missing)} is missing; {_expected(nest)}")
@@ -194,8 +194,7 @@ def solve_sizes(nest: Nest, arrays: Mapping[str, Shaped]) -> dict[str, int]:
         unknown = [name for name in unknown if name not in sizes]
     if unknown:
         raise BadArgument(f"the size {', '.join(unknown)} cannot be read off the shapes of the inputs")
-    if sizes and fix_params(nest.context, sizes).is_empty():
-        raise BadArgument(f"sizes {sizes} are outside what the nest allows: {nest.context}")
+    check_sizes(nest, sizes)
     return sizes
 
 

@@ -29,6 +29,7 @@ class CpuProgram:
     def __init__(
         self, code: MachineCode, interface: Interface, memory: Temporaries, constants: Mapping[str, Array]
     ) -> None:
+        assert code.tensors == interface.names, "machine code for other tensors"
         self.interface = interface
         self._library, self._memory = Library(code), memory
         self._locked = code.parallel and not layer_is_thread_safe()

@@ -54,7 +54,7 @@ class Executable:
         """An executable for a nest's arguments and constants.
 
         `decide` gives everything the compile decided, when it is asked for; `seconds` is what each stage took. `code`
-        is the machine code for the CPU where it is there already; `cache` says what the cache had to do with it.
+        is the machine code for the CPU; `cache` says what the cache had to do with it.
         """
         self.program: Program = product.program
         self._nest, self._product, self._device, self._decide = nest, product, device, decide
@@ -62,7 +62,7 @@ class Executable:
         self._constants = {n: _constant_array(a) for n, a in nest.constants.items()}
         start = time.perf_counter()
         self._runner = self._new_runner(code)
-        self._seconds = {**seconds, "machine code": time.perf_counter() - start}
+        self._seconds = {**seconds, "loading": time.perf_counter() - start}
         self._cache = cache
         self._plans: dict[tuple[tuple[str, int], ...], MemoryPlan] = {}
         self._arenas = Arenas(product.memory.tensors, self.memory_plan)
@@ -71,10 +71,15 @@ class Executable:
         self._direct = self._new_direct()
 
     @staticmethod
-    def of(compiled: Compiled) -> Executable:
-        """An executable from what was decided; its kernels are compiled."""
-        nest = compiled.schedule.source
-        made = Executable(nest, compiled.product, compiled.device, lambda: compiled, compiled.seconds)
+    def of(compiled: Compiled, keep: Callable[[Product, MachineCode], str] | None = None) -> Executable:
+        """An executable from what was decided; its kernels are compiled, and given to a cache to `keep`."""
+        nest, product, code, note = compiled.schedule.source, compiled.product, None, "not asked"
+        start = time.perf_counter()
+        if product.program.target == "cpu":
+            code = machine_code(product.program, Interface.of(nest, product.program, product.memory))
+            note = keep(product, code) if keep is not None else note
+        seconds = {**compiled.seconds, "machine code": time.perf_counter() - start}
+        made = Executable(nest, product, compiled.device, lambda: compiled, seconds, code, note)
         made._decided = compiled
         return made
 
@@ -248,10 +253,9 @@ class Executable:
 
     def _new_runner(self, code: MachineCode | None) -> Runner | None:
         """What runs the program: machine code, a GPU, or a stand-in for one; None if it is only to be read."""
-        if self.program.target == "cpu":
+        if code is not None:
             interface = Interface.of(self._nest, self.program, self._product.memory)
-            made = code or machine_code(self.program, interface)
-            return CpuProgram(made, interface, self._product.memory, self._constants)
+            return CpuProgram(code, interface, self._product.memory, self._constants)
         if self._device == "gpu":
             tensors = (*self._nest.tensors, *self._product.memory.tensors)
             return CudaProgram(self.program, Gpu(), {tensor.name: tensor.role for tensor in tensors})

@@ -34,14 +34,15 @@ class Interface:
         return Interface(nest.inputs, nest.results, constants, memory.tensors, program.sizes)
 
     @property
-    def arguments(self) -> tuple[Tensor, ...]:
-        """What a call passes, in order."""
-        return (*self.inputs, *self.results)
+    def names(self) -> tuple[str, ...]:
+        """The names of all tensors, in order: what machine code made for one interface has in common with another."""
+        every = (*self.inputs, *self.results, *self.constants, *self.temporaries)
+        return tuple(tensor.name for tensor in every)
 
     @cached_property
     def expressions(self) -> tuple[str, ...]:
         """The sizes, and every other text in a shape: what has a value only for given sizes."""
-        shapes = (t.shape for t in (*self.arguments, *self.constants, *self.temporaries))
+        shapes = (t.shape for t in (*self.inputs, *self.results, *self.constants, *self.temporaries))
         return tuple(
             dict.fromkeys([*self.sizes, *(s for shape in shapes for s in shape if isinstance(s, str))])
         )

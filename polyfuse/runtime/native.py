@@ -37,17 +37,14 @@ METH_FASTCALL = 0x80
 
 @dataclass(frozen=True)
 class MachineCode:
-    """An object file with an entry, the symbols it needs from elsewhere, and whether it starts threads."""
+    """An object file with an entry over some tensors, the symbols it needs, and whether it starts threads."""
 
     object: bytes
+    tensors: tuple[str, ...]
     needs: tuple[str, ...]
     parallel: bool
     keepable: bool
     """Whether it means the same in another process."""
-
-
-class Unloadable(Exception):
-    """Machine code needs a symbol that this process does not have."""
 
 
 @global_compiler_lock
@@ -70,7 +67,7 @@ def machine_code(program: Program, interface: Interface) -> MachineCode:
     _, _, (code, _) = library.serialize_using_object_code()
     needs = _outside(llvm.parse_assembly(library.get_llvm_str()))
     parallel = any(code.parallel for code in program.codes)
-    return MachineCode(code, needs, parallel, not library.has_dynamic_globals)
+    return MachineCode(code, interface.names, needs, parallel, not library.has_dynamic_globals)
 
 
 def _lowered(code: Code, library: Any) -> Lowered:
@@ -103,18 +100,21 @@ def _outside(module: Any) -> tuple[str, ...]:
     return tuple(one.name for one in every if one.is_declaration and not one.name.startswith("llvm."))
 
 
+def missing_symbols(code: MachineCode) -> tuple[str, ...]:
+    """The symbols that machine code needs and this process does not have; numba's runtime is started for it."""
+    rtsys.initialize(cpu_target.target_context)
+    if code.parallel:
+        use_openmp()
+        numba.get_num_threads()  # starts the threads, and makes their symbols known
+    return tuple(name for name in code.needs if llvm.address_of_symbol(name) is None)
+
+
 class Library:
     """Machine code loaded into this process."""
 
     def __init__(self, code: MachineCode) -> None:
-        """Raises Unloadable where a symbol is missing; LLVM would end the process."""
-        rtsys.initialize(cpu_target.target_context)  # numba's allocator, by name
-        if code.parallel:
-            use_openmp()
-            numba.get_num_threads()  # starts the threads, and makes their symbols known
-        missing = [name for name in code.needs if llvm.address_of_symbol(name) is None]
-        if missing:
-            raise Unloadable(f"the machine code needs {', '.join(missing)}, which this process does not have")
+        absent = missing_symbols(code)
+        assert not absent, f"LLVM would end the process: there is no {', '.join(absent)}"
         target = llvm.Target.from_default_triple().create_target_machine()
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code.object))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -308,29 +307,3 @@ def test_compiled_to_be_read_it_says_so_when_called() -> None:
     assert "cuda.blockIdx" in net.source
     with pytest.raises(TargetUnavailable, match="compiled for h200 to be read, not to be run here"):
         net(rows())
-
-
-def test_sources_in_the_cache_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    net = pf.compile(small_nest(), target="cpu")
-    files = sorted((tmp_path / "polyfuse" / "source").iterdir())
-    assert len(files) == len(net.program.codes)
-    assert all(code.source in "".join(f.read_text() for f in files) for code in net.program.codes)
-
-
-def test_a_cache_write_that_is_cut_off_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from polyfuse.runtime import files
-
-    def cut(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(files.os, "replace", cut)
-    with pytest.raises(KeyboardInterrupt):
-        files.source_file("kernel", "text")
-    assert list((tmp_path / "polyfuse" / "source").iterdir()) == []
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert files.source_file("kernel", "text").read_text() == "text"

@@ -1,0 +1,77 @@
+"""A product and its machine code as what a store keeps: a header of JSON, a body of bytes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from polyfuse.analysis.liveness import LiveRange
+from polyfuse.codegen.program import Code, Launch, Program
+from polyfuse.ir.tensor import Tensor
+from polyfuse.runtime.memory import Temporaries
+from polyfuse.runtime.native import MachineCode
+from polyfuse.runtime.product import Product, Work
+from polyfuse.runtime.store import Entry
+
+Json = dict[str, Any]
+
+
+def to_header(product: Product, code: MachineCode) -> Json:
+    """Everything but the object file."""
+    program, memory = product.program, product.memory
+    codes = program.codes
+    return {
+        "target": program.target,
+        "sizes": program.sizes,
+        "codes": [asdict(one) for one in codes],
+        "launches": [
+            {
+                "code": codes.index(launch.code),
+                "statements": launch.statements,
+                "tensors": launch.tensors,
+                "grid": [ast.unparse(extent) for extent in launch.grid],
+                "block": [ast.unparse(extent) for extent in launch.block],
+            }
+            for launch in program.launches
+        ],
+        "memory": asdict(memory),
+        "machine": product.machine,
+        "work": asdict(product.work),
+        "explanation": product.explanation,
+        "tensors": code.tensors,
+        "needs": code.needs,
+        "parallel": code.parallel,
+    }
+
+
+def from_entry(entry: Entry) -> tuple[Product, MachineCode]:
+    """The inverse, with an entry's body as the object file."""
+    header = entry.header
+    codes = [Code(**one) for one in header["codes"]]
+    launches = tuple(_launch(one, codes) for one in header["launches"])
+    program = Program(header["target"], launches, tuple(header["sizes"]))
+    memory = Temporaries(
+        _tensors(header["memory"]["tensors"]),
+        tuple(LiveRange(**life) for life in header["memory"]["lives"]),
+        _tensors(header["memory"]["every"]),
+    )
+    product = Product(program, memory, header["machine"], Work(**header["work"]), header["explanation"])
+    tensors, needs = tuple(header["tensors"]), tuple(header["needs"])
+    return product, MachineCode(entry.body, tensors, needs, header["parallel"], keepable=True)
+
+
+def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
+    grid, block = ([ast.parse(text, mode="eval").body for text in one[name]] for name in ("grid", "block"))
+    return Launch(
+        codes[one["code"]],
+        tuple(one["statements"]),
+        tuple(one["tensors"]),
+        (grid[0], grid[1], grid[2]),
+        (block[0], block[1], block[2]),
+    )
+
+
+def _tensors(found: list[Json]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(**{**one, "shape": tuple(one["shape"])}) for one in found)
