@@ -211,14 +211,15 @@ def decode(text: Encoded) -> sympy.Basic:
 
 def operations(body: sympy.Basic) -> int:
     """Arithmetic operations in a body: one per +, *, / and comparison, one per function call."""
-    if not body.args:
+    return own_operations(body) + sum(operations(arg) for arg in body.args)
+
+
+def own_operations(node: sympy.Basic) -> int:
+    """The operations of a body's outermost node alone; a sign, and the reciprocal in a quotient, are none."""
+    if not node.args:
         return 0
-    inner: int = sum(operations(arg) for arg in body.args)
-    if isinstance(body, sympy.Add):
-        return inner + len(body.args) - 1
-    if isinstance(body, sympy.Mul):
-        signs = [arg == -1 for arg in body.args].count(True)
-        return inner + len(body.args) - 1 - signs
-    if isinstance(body, sympy.Pow) and body.args[1] == -1:
-        return inner
-    return inner + 1
+    if isinstance(node, sympy.Add):
+        return len(node.args) - 1
+    if isinstance(node, sympy.Mul):
+        return len(node.args) - 1 - [arg == -1 for arg in node.args].count(True)
+    return 0 if isinstance(node, sympy.Pow) and node.args[1] == -1 else 1

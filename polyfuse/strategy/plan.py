@@ -35,7 +35,7 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
     model = Model(counts, machine)
     start = Schedule(rewritten.nest)
     for pipeline in rewritten.tiled:
-        start = tiled.shaped(start, pipeline.overlapped, machine)
+        start = tiled.shaped(start, pipeline.overlapped, parallel=pipeline.cost.units > 1)
     schedule, decisions, joined = grouped(start, model, fuse, rewritten.statements)
     groups: list[Group] = []
     for part in parts_of(schedule):

@@ -15,7 +15,7 @@ from itertools import product
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
-from polyfuse.rewrite import Inlined, Overlapped, inline, overlap, why_not_inline
+from polyfuse.rewrite import Overlapped, inline, overlap, why_not_inline
 from polyfuse.rewrite.inline import reads, substituted
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.stage_cost import StageCost, StageModel, slots
@@ -36,11 +36,10 @@ TYPICAL = (32, 256)
 
 @dataclass(frozen=True)
 class Tiled:
-    """One pipeline after its rewrites: its statements in tiles, what the model expects, and why."""
+    """One pipeline after its rewrites: its statements in tiles, and what the model expects of them."""
 
     overlapped: Overlapped
     cost: StageCost
-    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -63,55 +62,46 @@ class Recomputed:
 
 def recomputed(nest: Nest, machine: Machine) -> Recomputed:
     """The nest with its pipelines in tiles where that pays on a machine."""
-    done: list[Tiled] = []
-    reasons: list[str] = []
+    done = Recomputed(nest)
     for pipeline in pipelines(nest):
-        found = _decided(nest, pipeline, machine)
-        reasons += found.reasons
-        if isinstance(found, _Left):
-            continue
-        nest = found.overlapped.nest
-        done.append(found)
-    return Recomputed(nest, tuple(done), tuple(reasons))
+        more = _decided(done.nest, pipeline, machine)
+        done = Recomputed(more.nest, (*done.tiled, *more.tiled), (*done.reasons, *more.reasons))
+    return done
 
 
-@dataclass(frozen=True)
-class _Left:
-    """A pipeline that stays as it is, and why."""
-
-    reasons: tuple[str, ...]
-
-
-def _decided(nest: Nest, pipeline: Pipeline, machine: Machine) -> Tiled | _Left:
+def _decided(nest: Nest, pipeline: Pipeline, machine: Machine) -> Recomputed:
+    """One pipeline, rewritten or left."""
     name = ", ".join(nest.statement(n).write.tensor for n in pipeline.results)
+
+    def left(why: str) -> Recomputed:
+        return Recomputed(nest, (), (f"the stages of {name} are not tiled together{why}",))
+
     parts = parts_of_tiles(nest, pipeline)
     if parts is None:
-        return _Left(
-            (f"the stages of {name} are not tiled together: what a tile needs is no box that moves with it.",)
-        )
+        return left(": what a tile needs is no box that moves with it.")
     model = StageModel(nest, parts, machine, pipeline.results[0])
     stages = {n: nest.statement(n) for n in (*pipeline.producers, *pipeline.results)}
-    whole = model.apart(stages)
+    whole = model.apart(model.passes(stages))
     gone = _inlined(nest, model, pipeline, stages)
     kept = without(stages, gone)
-    costs = [model.in_tiles(kept, sizes) for sizes in _sizes(parts, model.extents)]
-    best = min(costs, key=lambda cost: cost.total)
+    passes = model.passes(kept)
+    best = min((model.in_tiles(passes, s) for s in _sizes(parts, model.extents)), key=lambda cost: cost.total)
     if best.total >= whole.total:
-        sentence = (
-            f"the stages of {name} are not tiled together, which does not pay: {microseconds(best.total)} in tiles "
-            f"of {_by(best.sizes)}, {microseconds(whole.total)} stage by stage."
-        )
-        return _Left((sentence,))
-    done: list[Inlined] = []
-    result = nest
+        tiles = f"{microseconds(best.total)} in tiles of {_by(best.sizes)}"
+        return left(f", which does not pay: {tiles}, {microseconds(whole.total)} stage by stage.")
+    result, said = nest, []
     for stage in gone:
-        done.append(inline(result, stage))
-        result = done[-1].nest
+        done = inline(result, stage)
+        result = done.nest
+        said.append(f"{done}.")
+    producers = [n for n in pipeline.producers if n in kept]
+    if not producers:
+        return Recomputed(result, (), tuple(said))
     try:
-        made = overlap(result, parts.tiles(best.sizes), [n for n in pipeline.producers if n in kept])
+        made = overlap(result, parts.tiles(best.sizes), producers)
     except IllegalRewrite as error:
-        return _Left((f"the stages of {name} are not tiled together: {error}",))
-    return Tiled(made, best, (*map(_inlined_sentence, done), _tiled_sentence(made, name, best, whole)))
+        return left(f": {error}")
+    return Recomputed(made.nest, (Tiled(made, best),), (*said, _tiled_sentence(made, name, best, whole)))
 
 
 # -- inlining ----------------------------------------------------------------------------------------------------------
@@ -147,7 +137,7 @@ def _inlined(
 
     def price(chosen: frozenset[str]) -> float:
         gone = tuple(name for name in candidates if name in chosen)
-        return round(model.in_tiles(without(stages, gone), sizes).compute, 12)
+        return round(model.in_tiles(model.passes(without(stages, gone)), sizes).compute, 12)
 
     best = min((frozenset(candidates), frozenset()), key=price)
     improved = True
@@ -183,10 +173,6 @@ def _sizes(parts: Parts, extents: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 def _by(sizes: tuple[int, ...]) -> str:
     return " x ".join(map(str, sizes))
-
-
-def _inlined_sentence(done: Inlined) -> str:
-    return f"{done}."
 
 
 def _tiled_sentence(made: Overlapped, name: str, best: StageCost, whole: StageCost) -> str:

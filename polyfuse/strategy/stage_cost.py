@@ -18,7 +18,7 @@ from math import ceil, prod
 import sympy
 
 from polyfuse.ir import Nest, Statement
-from polyfuse.ir.scalar import operations
+from polyfuse.ir.scalar import own_operations
 from polyfuse.machine import Machine
 from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED, KernelCost, Tiling
 from polyfuse.strategy.counts import Counts
@@ -32,15 +32,13 @@ def slots(body: sympy.Basic) -> int:
     Harris' sums of products: S += Ix * Iy nine times is 9, not 17. Inlined so, the pipeline of 2048² ran in 5.1 ms,
     with the products in tiles of their own in 5.8 (one Zen 5 core); counted as 17 the second would be chosen.
     """
-    return sum(_own_slots(node) for node in sympy.preorder_traversal(body) if node.args) if body.args else 0
+    return sum(own_operations(node) - _is_multiply_add(node) for node in set(sympy.preorder_traversal(body)))
 
 
-def _own_slots(node: sympy.Basic) -> int:
-    own = operations(node) - sum(operations(arg) for arg in node.args)
-    fused = isinstance(node, sympy.Add) and any(
+def _is_multiply_add(node: sympy.Basic) -> bool:
+    return isinstance(node, sympy.Add) and any(
         isinstance(arg, sympy.Mul) and _is_product(arg) for arg in node.args
     )
-    return own - fused
 
 
 def _is_product(node: sympy.Basic) -> bool:
@@ -69,6 +67,7 @@ class StageCost:
     once: int
     again: int
     tiles: int
+    units: float
     utilisation: float
 
     @property
@@ -126,17 +125,22 @@ class StageModel:
         known = {s.name: s for s in self.nest.statements}
         return known[name].tensors if name in known else ()
 
-    def in_tiles(self, stages: Mapping[str, Statement], sizes: tuple[int, ...]) -> StageCost:
-        """Every pass tile after tile; tiles of the outermost loop over the cores."""
+    def in_tiles(self, every: tuple[Pass, ...], sizes: tuple[int, ...]) -> StageCost:
+        """Every pass tile after tile; tiles of one loop over the cores, if that is faster than all on one."""
         tiles = [ceil(extent / size) for extent, size in zip(self.extents, sizes, strict=True)]
         most = max(tiles[:-1] or tiles)
-        units = most / ceil(most / self.machine.units)
-        every = self.passes(stages)
+        spread = most / ceil(most / self.machine.units)
+        costs = (self._in_tiles(every, sizes, tiles, units) for units in dict.fromkeys((spread, 1.0)))
+        return min(costs, key=lambda cost: cost.total)
+
+    def _in_tiles(
+        self, every: tuple[Pass, ...], sizes: tuple[int, ...], tiles: list[int], units: float
+    ) -> StageCost:
         issued, entered, flops = self._work(every, sizes)
         rate = self.machine.peak(self.itemsize, units) * CPU_EFFICIENCY
         count = prod(tiles)
         compute = count * (issued / rate + entered * LOOP_SECONDS / units)
-        outside = self._outside(stages)
+        outside = self._outside(every)
         once = sum(self.counts.tensor_bytes(t) for t in outside)
         memory = once / self.machine.bandwidth(self.machine.level(once), units)
         touched = sum(self._bytes(t, sizes) for t in outside)
@@ -149,14 +153,15 @@ class StageModel:
             moved = count * sum(held[t] for one in every for t in one.tensors)
             memory += moved / self.machine.bandwidth(level, units)
         overhead = self.machine.launch_seconds + (self.machine.region_seconds if units > 1 else 0.0)
-        return StageCost(
-            sizes, compute, memory, overhead, count * flops, once, again, count, units / self.machine.units
-        )
+        used = units / self.machine.units
+        return StageCost(sizes, compute, memory, overhead, count * flops, once, again, count, units, used)
 
-    def apart(self, stages: Mapping[str, Statement]) -> StageCost:
+    def apart(self, every: tuple[Pass, ...]) -> StageCost:
         """Every pass over whole images, its results in memory: what is done where stages are not tiled together."""
-        units = float(self.machine.units)
-        every = self.passes(stages)
+        costs = (self._apart(every, units) for units in dict.fromkeys((float(self.machine.units), 1.0)))
+        return min(costs, key=lambda cost: cost.total)
+
+    def _apart(self, every: tuple[Pass, ...], units: float) -> StageCost:
         issued, entered, flops = self._work(every, self.extents)
         rate = self.machine.peak(self.itemsize, units) * CPU_EFFICIENCY
         moved = sum(self.counts.tensor_bytes(t) for one in every for t in one.tensors)
@@ -164,7 +169,8 @@ class StageModel:
         memory = moved / self.machine.bandwidth(self.machine.level(sum(held.values()) / CACHE), units)
         start = self.machine.launch_seconds + (self.machine.region_seconds if units > 1 else 0.0)
         compute = issued / rate + entered * LOOP_SECONDS / units
-        return StageCost(self.extents, compute, memory, start * len(every), flops, moved, 0, 1, 1.0)
+        used = units / self.machine.units
+        return StageCost(self.extents, compute, memory, start * len(every), flops, moved, 0, 1, units, used)
 
     def _work(self, every: tuple[Pass, ...], sizes: tuple[int, ...]) -> tuple[int, int, int]:
         """Of one tile: slots with vectors filled up, inner loops entered, operations."""
@@ -177,10 +183,10 @@ class StageModel:
             flops += prod(rows) * columns * one.slots
         return issued, entered, flops
 
-    def _outside(self, stages: Mapping[str, Statement]) -> tuple[str, ...]:
+    def _outside(self, every: tuple[Pass, ...]) -> tuple[str, ...]:
         """The tensors that others give or see."""
-        every = dict.fromkeys(t for s in stages.values() for t in s.tensors)
-        return tuple(t for t in every if self.nest.tensor(t).role != "temporary" and self.nest.tensor(t).rank)
+        seen = dict.fromkeys(t for one in every for t in one.tensors)
+        return tuple(t for t in seen if self.nest.tensor(t).role != "temporary")
 
     def _bytes(self, tensor: str, sizes: tuple[int, ...]) -> int:
         return prod(self.parts.of[tensor].shape(sizes)) * self.nest.tensor(tensor).itemsize

@@ -11,15 +11,14 @@ from itertools import pairwise
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Leaf, Sequence, statements
-from polyfuse.machine import Machine
 from polyfuse.rewrite import Overlapped
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.moves import common_loops, promoted, where_legal
 
 
-def shaped(schedule: Schedule, made: Overlapped, machine: Machine) -> Schedule:
-    """One pipeline: passes fused, temporaries in buffers, the tiles' loops on cores, inner loops on vector lanes."""
+def shaped(schedule: Schedule, made: Overlapped, parallel: bool) -> Schedule:
+    """One pipeline: passes fused, temporaries in buffers, inner loops on vector lanes, a loop of tiles on cores."""
     names = tuple(n for n in statements(schedule.tree) if n in set(made.statements))
     depth = len(made.loops)
     schedule = fused(schedule, names, depth)
@@ -38,7 +37,7 @@ def shaped(schedule: Schedule, made: Overlapped, machine: Machine) -> Schedule:
             schedule = where_legal(schedule, "vectorize", name, inner.name)
     tiles = schedule.loops(names[0])[:depth]
     free = next((loop for loop in tiles if counts.parallel(loop) and counts.extent(loop) > 1), None)
-    if machine.units > 1 and free is not None:
+    if parallel and free is not None:
         schedule = schedule.bind(names[0], **{free.name: "cores"})
     return schedule
 
