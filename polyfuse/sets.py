@@ -171,6 +171,23 @@ def fix_params(set_: isl.Set, sizes: dict[str, int]) -> isl.Set:
     return set_
 
 
+def unmet(context: isl.Set, sizes: dict[str, int]) -> tuple[str, ...]:
+    """The constraints on sizes that numbers for them break; of several pieces those of the one that they break least.
+
+    >>> unmet(isl.Set("[N, M] -> { : N >= 1 and N + 2 <= M }"), {"N": 3, "M": 4})
+    ('M >= 2 + N',)
+    """
+    broken: list[tuple[str, ...]] = []
+    for piece in context.get_basic_sets():
+        alone = (
+            isl.Set.from_basic_set(isl.BasicSet.universe(piece.get_space()).add_constraint(c))
+            for c in piece.get_constraints()
+        )
+        failing = (part for part in alone if fix_params(part, sizes).is_empty())
+        broken.append(tuple(str(part).partition(":")[2].rstrip("} ").strip() for part in failing))
+    return min(broken, key=len, default=())
+
+
 def expression_text(value: isl.PwAff) -> str:
     """The right-hand side of a function of one affine piece, or isl's text if there are several.
 

@@ -219,7 +219,7 @@ def test_sizes_that_no_shape_says_are_asked_for() -> None:
     assert interpret(nest, {}, sizes={"N": 3})["y"].tolist() == [0, 1, 2]
     with pytest.raises(BadArgument, match=r"do not say N; give sizes=\{'N'"):
         interpret(nest, {})
-    with pytest.raises(BadArgument, match="outside of the nest's context"):
+    with pytest.raises(BadArgument, match="N <= 9 does not hold"):
         interpret(nest, {}, sizes={"N": 10})
 
 

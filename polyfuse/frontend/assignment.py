@@ -112,8 +112,18 @@ def _assigned(
 ) -> Assigned:
     name = here.domain.get_tuple_name()
     assert name is not None, "place() named the instances"
-    made = Statement(name, here.domain, write, op, tuple(body.reads), value)
+    reads = tuple(_on(here.domain, access) for access in body.reads)
+    made = Statement(name, here.domain, _on(here.domain, write), op, reads, value)
     return Assigned(made, frozenset(body.leaves), body.fractional, declared)
+
+
+def _on(domain: isl.Set, access: Access) -> Access:
+    """An access of several pieces as the domain alone sees it: x[N - 1 if i == 0 else i - 1] for i > 0 is x[i - 1]."""
+    if access.map.n_basic_map() < 2 or domain.is_empty():
+        return access
+    simpler = access.map.intersect_domain(domain).coalesce().gist_domain(domain)
+    # without its conditions a piece may reach into another's place, outside of the domain
+    return Access(access.tensor, simpler) if simpler.is_single_valued() else access
 
 
 def target_of(names: Names, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> ast.expr:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import islpy as isl
+import numpy as np
 
 from polyfuse.frontend.affine import Affine, instances
 from polyfuse.frontend.aliases import used_as_sizes
@@ -49,10 +50,27 @@ class Assigned:
 def parameters(source: Source) -> tuple[Annotated, ...]:
     """The parameters in order. NotAffine where one has no annotation that can be read."""
     args = source.tree.args
-    for odd in (args.vararg, args.kwarg, *args.kwonlyargs, *args.posonlyargs, *args.defaults):
+    for odd in (args.vararg, args.kwarg, *args.kwonlyargs, *args.posonlyargs):
         if odd is not None:
-            source.refuse(odd, "only plain parameters without defaults can be read", "def f(alpha: …, A: …)")
+            source.refuse(odd, "only plain parameters can be read", "def f(A: …, alpha: … = 1.5)")
     return tuple(_annotated(source, node) for node in args.args)
+
+
+def defaults(names: Names) -> dict[str, float]:
+    """The values of parameters that a call may leave out. NotAffine for other values than numbers, and for arrays."""
+    source = names.source
+    given = source.function.__defaults__ or ()
+    nodes = source.tree.args.args[len(source.tree.args.args) - len(given) :]
+    for node, value, written in zip(nodes, given, source.tree.args.defaults, strict=True):
+        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        whole = number and (names.tensors[node.arg].dtype.startswith("float") or float(value).is_integer())
+        if names.tensors[node.arg].rank or not whole:
+            source.refuse(
+                written,
+                f"the default {ast.unparse(written)} of {names.tensors[node.arg]}",
+                "a number for a scalar",
+            )
+    return {node.arg: value for node, value in zip(nodes, given, strict=True)}
 
 
 def _annotated(source: Source, node: ast.arg) -> Annotated:

@@ -30,7 +30,7 @@ from polyfuse.frontend.arrays import local_array
 from polyfuse.frontend.assignment import Assigned, assignment, copy_of, kept_test, target_of, whole_value
 from polyfuse.frontend.assumptions import with_bounds
 from polyfuse.frontend.conditions import Predicate, chosen, divided, needs_variable, own_variables
-from polyfuse.frontend.parameters import base_context, names_in_sizes, names_of, not_negative
+from polyfuse.frontend.parameters import base_context, defaults, names_in_sizes, names_of, not_negative
 from polyfuse.frontend.reference import reference
 from polyfuse.frontend.scope import Branch, Place, Range, Scope, place, range_of
 from polyfuse.frontend.source import source_of
@@ -93,6 +93,7 @@ class _Reader:
         self.source = source_of(self.function)
         self.names = names_of(self.source)
         self.integers = names_in_sizes(self.source) & self.names.locals
+        self.defaults = defaults(self.names)
         self.context = base_context(self.names, tuple(self.names.tensors.values()))
 
     def own_copies(self) -> tuple[Leaf, ...]:
@@ -279,7 +280,8 @@ class _Reader:
         found = tuple(made.statement for made in self.found)
         tensors = self.tensors(found)
         context = with_bounds(self.context, found, {t.name: t for t in tensors})
-        made = PythonNest(tensors, found, order, context, {}, self.function.__name__, reference(self.names))
+        name, python = self.function.__name__, reference(self.names)
+        made = PythonNest(tensors, found, order, context, {}, name, self.defaults, python)
         made.check()  # results are temporaries until here: what is returned has been written
         own = {t.name: t for t in tensors if t.name in self.results}
         rest = tuple(t for t in tensors if t.name not in own)

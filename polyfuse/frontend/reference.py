@@ -29,12 +29,14 @@ def reference(names: Names) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def python(*args: Any, **named: Any) -> Any:
-        sizes = sizes_of(names, signature.bind(*args, **named).arguments)
+        given = signature.bind(*args, **named)
+        given.apply_defaults()
+        sizes = sizes_of(names, given.arguments)
         space = {**function.__globals__, **{name: sizes[name] for name in free}}
         # a size may have the name of a variable around the function as well
         around = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         closure = tuple(CellType(sizes[name]) if name in free else cell for name, cell in around)
-        inner = FunctionType(function.__code__, space, function.__name__, None, closure)
+        inner = FunctionType(function.__code__, space, function.__name__, function.__defaults__, closure)
         return inner(*args, **named)
 
     return python

@@ -9,9 +9,9 @@ import islpy as isl
 import numpy as np
 
 from polyfuse.errors import BadArgument
-from polyfuse.interpret.affine import Points, contains, values
+from polyfuse.interpret.affine import Points, values
 from polyfuse.ir import Nest, Tensor
-from polyfuse.ir.sizes import solved
+from polyfuse.ir.sizes import check_sizes, solved
 
 Array = np.ndarray[Any, Any]
 
@@ -23,7 +23,7 @@ def named_arrays(nest: Nest, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[
         if len(inputs) != len(expected):
             raise BadArgument(f"{len(inputs)} arrays for the inputs {', '.join(expected)}")
         inputs = dict(zip(expected, inputs, strict=True))
-    given = {**nest.constants, **inputs}
+    given = {**nest.constants, **nest.defaults, **inputs}
     allowed = {*expected, *nest.constants}
     for name in given:
         if name not in allowed:
@@ -63,9 +63,7 @@ def solve_sizes(nest: Nest, arrays: Mapping[str, Array], given: Mapping[str, int
         raise BadArgument(
             f"the inputs' shapes do not say {', '.join(missing)}; give sizes={{{missing[0]!r}: …}}"
         )
-    allowed = contains(nest.context, Points((), sizes))
-    if allowed is not None and not allowed.all():
-        raise BadArgument(f"sizes {sizes} are outside of the nest's context {nest.context}")
+    check_sizes(nest, sizes)
     for name, array in arrays.items():
         shape = shape_of(nest.tensor(name), sizes)
         if array.shape != shape:

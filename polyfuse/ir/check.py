@@ -3,6 +3,7 @@
 - every subscript lies inside its tensor:        access(domain) is a subset of the tensor's elements
 - a temporary is written before it is read:      every read has an earlier write of the same element
 - only outputs, inouts and temporaries are written
+- no factor of an index or a size is beyond 2**20, no number beyond 2**40, so that index arithmetic fits 64 bits
 
 An element of a temporary may be assigned more than once, as a variable is: anti and output dependences are exact for
 temporaries too, and a buffer for one is proven from its flow. What that costs in order, `rewrite.expand` wins back.
@@ -10,6 +11,7 @@ temporaries too, and a buffer for one is proven from its flow. What that costs i
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import islpy as isl
@@ -30,6 +32,7 @@ def check(nest: Nest) -> None:
     _names(nest)
     for statement in nest.statements:
         _written(nest, statement)
+        _fits(statement)
         for access in statement.accesses:
             _in_bounds(nest, statement, access)
     _written_before_read(nest)
@@ -59,6 +62,21 @@ def _written(nest: Nest, statement: Statement) -> None:
     target = nest.tensor(statement.write.tensor)
     if target.role in ("input", "constant"):
         raise InvalidNest(f"statement {statement.name} writes {target.name}, which has role {target.role}")
+
+
+FACTOR, NUMBER = 2**20, 2**40
+_LONG = re.compile(r"(?<![A-Za-z_0-9])(\d{7,})( \* )?([A-Za-z_(]?)")
+"""A number in isl's text that could be too large, and what it multiplies."""
+
+
+def _fits(statement: Statement) -> None:
+    for part in (statement.domain, *(access.map for access in statement.accesses)):
+        for digits, _, follows in _LONG.findall(str(part)):
+            if int(digits) > (FACTOR if follows else NUMBER):
+                raise InvalidNest(
+                    f"statement {statement.name}: {digits} in {part} is too large: factors go up to 2**20, numbers "
+                    "up to 2**40, so that index arithmetic fits 64 bits"
+                )
 
 
 def _in_bounds(nest: Nest, statement: Statement, access: Access) -> None:

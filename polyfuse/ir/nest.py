@@ -37,7 +37,8 @@ class Nest:
     """A program: what is computed, and the order in which it was written.
 
     `context` is the set of allowed symbolic sizes. `constants` holds the values of tensors with role constant; they
-    are references to the model's arrays and take no part in comparing nests.
+    are references to the model's arrays and take no part in comparing nests. `defaults` are the values of scalar inputs
+    that a call leaves out.
     """
 
     tensors: tuple[Tensor, ...]
@@ -46,6 +47,7 @@ class Nest:
     context: isl.Set
     constants: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict, compare=False)
     name: str = "nest"
+    defaults: Mapping[str, float] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -175,7 +177,7 @@ class Nest:
 
     def __getstate__(self) -> dict[str, Any]:
         """Derived values are computed again where they are needed."""
-        names = ("tensors", "statements", "order", "context", "constants", "name")
+        names = ("tensors", "statements", "order", "context", "constants", "name", "defaults")
         return {name: self.__dict__[name] for name in names}
 
     def __str__(self) -> str:

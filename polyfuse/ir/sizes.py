@@ -20,7 +20,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.scalar import substitute
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Loop, Tree, children, restrict, with_children
-from polyfuse.sets import PARAM, fix_params
+from polyfuse.sets import PARAM, fix_params, unmet
 
 if TYPE_CHECKING:
     from polyfuse.ir.nest import Nest
@@ -119,6 +119,25 @@ def _sum_text(terms: list[tuple[int, str | None]]) -> str:
     return text or "0"
 
 
+LARGEST = 2**40
+"""A size at most: with factors of up to 2**20 (ir/check.py), index arithmetic cannot leave 64 bits."""
+
+
+def check_sizes(nest: Nest, sizes: Sizes) -> None:
+    """BadArgument, naming the assumption that fails, for sizes that the context does not allow, or beyond 2**40."""
+    for name, value in sizes.items():
+        if abs(value) > LARGEST:
+            raise BadArgument(
+                f"the size {name} is {value}, beyond 2**40: index arithmetic could leave 64 bits"
+            )
+    if sizes and fix_params(nest.context, dict(sizes)).is_empty():
+        failing = " and ".join(unmet(nest.context, dict(sizes))) or "together, they"
+        raise BadArgument(
+            f"sizes {dict(sizes)} are outside of what the nest allows: {failing} does not hold; "
+            f"its context is {nest.context}"
+        )
+
+
 def with_sizes(nest: Nest, sizes: Sizes) -> Nest:
     """The same program for fixed sizes: domains, accesses, dates, shapes and bodies with numbers in their place.
 
@@ -130,9 +149,8 @@ def with_sizes(nest: Nest, sizes: Sizes) -> Nest:
         raise BadArgument(
             f"the nest {nest.name} has no size {', '.join(unknown)}; it has {', '.join(nest.params) or 'none'}"
         )
+    check_sizes(nest, sizes)
     context = fix_params(nest.context, dict(sizes))
-    if context.is_empty():
-        raise BadArgument(f"sizes {dict(sizes)} are outside of what the nest allows: {nest.context}")
     for name in (t.name for t in nest.inputs if t.rank == 0 and t.name in sizes):
         context = context.intersect(isl.Set(f"[{name}] -> {{ : {name} = {sizes[name]} }}"))
     fixed = {s.name: _statement(s, sizes) for s in nest.statements}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.runtime.device_arrays import DeviceArray, check_overlaps
+from tests.frontend.running import defined
 
 # ruff: noqa: F821
 
@@ -78,6 +80,101 @@ def test_sizes_that_are_fixed_in_part() -> None:
         kernel.with_sizes({"Z": 3})
     with pytest.raises(pf.BadArgument, match="outside of what the nest allows"):
         kernel.with_sizes({"Ni": 0})
+
+
+@pf.nest
+def scaled(x: f64[N], y: f64[M], factor: f64 = 2.0, n: i64 = 3):
+    for i in range(n):
+        x[i] = factor * y[i + 1]
+
+
+def test_parameters_with_defaults_can_be_left_out() -> None:
+    net = pf.compile(scaled, target="cpu", schedule=pf.Schedule(scaled))
+    y = np.arange(5.0)
+    for given, named in (
+        ((), {}),
+        ((3.0,), {}),
+        ((), {"n": 2}),
+        ((0.5, 1), {}),
+        ((), {"n": 1, "factor": 4.0}),
+    ):
+        expected, found = np.zeros(4), np.zeros(4)
+        scaled.python(expected, y, *given, **named)
+        net(found, y, *given, **named)
+        assert (found == expected).all()
+    assert (pf.interpret(scaled, {"x": np.zeros(4), "y": y})["x"] == [2, 4, 6, 0]).all()
+    assert pickle.loads(pickle.dumps(scaled)).defaults == {"factor": 2.0, "n": 3}
+
+
+def test_the_assumption_that_sizes_break_is_named() -> None:
+    net = pf.compile(scaled, target="cpu", schedule=pf.Schedule(scaled))
+    with pytest.raises(pf.BadArgument, match=r"what the nest allows: n <= N does not hold; its context is"):
+        net(np.zeros(2), np.zeros(9))
+    with pytest.raises(pf.BadArgument, match=r"what the nest allows: (n < M|M > n) does not hold"):
+        net(np.zeros(9), np.zeros(3))
+    with pytest.raises(pf.BadArgument, match=r"what the nest allows: .* does not hold"):
+        pf.interpret(scaled, [np.zeros(2), np.zeros(9), 1.0, 3])
+    with pytest.raises(pf.BadArgument, match=r"what the nest allows: n >= 0 does not hold"):
+        scaled.with_sizes({"n": -1})
+
+
+@pf.nest
+def some(n: i64, x: f64[N]):
+    for i in range(min(2 * n, N)):
+        x[i] += 1.0
+
+
+def test_a_size_that_index_arithmetic_could_not_hold() -> None:
+    # 2 * n wraps around in 64 bits: the loop would silently not run
+    net = pf.compile(some, target="cpu", schedule=pf.Schedule(some))
+    with pytest.raises(pf.BadArgument, match=r"the size n is 4611686018427387904, beyond 2\*\*40"):
+        net(2**62, np.zeros(3))
+    x = np.zeros(3)
+    net(2**40, x)
+    assert (x == 1).all()
+
+
+def test_an_integer_of_32_bits_is_a_size_of_64() -> None:
+    @pf.nest
+    def last(n: i32, x: f64[N], y: f64[1]):
+        for i in range(n):
+            if 100000 * i <= 100000 * n - 100000:
+                y[0] += x[100000 * i - 99999 * i]
+
+    net = pf.compile(last, target="cpu", schedule=pf.Schedule(last))
+    x, y = np.ones(30000), np.zeros(1)  # 100000 * 30000 is beyond 32 bits
+    net(np.int32(30000), x, y)
+    assert y[0] == 30000
+
+
+@pf.nest
+def beyond(k: i64, x: f32[N], y: f32[1]):
+    for i in range(2):
+        y[0] += x[k + i]
+
+
+def test_elements_beyond_two_to_the_31(tmp_path: Any) -> None:
+    count = 2**31 + 8
+    x = np.memmap(
+        tmp_path / "x", np.float32, "w+", shape=(count,)
+    )  # a sparse file: no memory but what is touched
+    x[-3:] = [1.0, 2.0, 4.0]
+    y = np.zeros(1, np.float32)
+    pf.compile(beyond, target="cpu", schedule=pf.Schedule(beyond))(count - 2, x, y)
+    assert y[0] == 6.0
+    assert pf.interpret(beyond, [count - 3, x, np.zeros(1, np.float32)])["y"][0] == 3.0
+
+
+def test_factors_and_numbers_that_could_leave_64_bits() -> None:
+    build = pf.NestBuilder("far", context="[N] -> { : N >= 1 }").tensor("x", ("N",), role="inout")
+    with pytest.raises(pf.InvalidNest, match=r"3000000 in .* is too large: factors go up to 2\*\*20"):
+        build.statement("far", "[N] -> { [i] : 0 <= i and 3000000i < N }", "x[i]", "1.0").nest()
+    for condition in ("i < 99999999999999999999", "i + 2000000000000 < N"):
+        with pytest.raises(pf.InvalidNest, match=r"numbers up to 2\*\*40"):
+            defined(
+                f"@pf.nest\ndef f(x: 'f64[N]'):\n    for i in range(N):\n        if {condition} or i == 3:\n"
+                "            x[i] = 1.0"
+            )
 
 
 def test_arrays_on_a_gpu_that_overlap() -> None:

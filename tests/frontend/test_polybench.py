@@ -119,7 +119,7 @@ def test_a_call_of_what_was_compiled_for_other_sizes() -> None:
     fixed = kernel.nest.with_sizes(kernel.mini)
     net = pf.compile(kernel.nest, target="cpu", sizes=kernel.mini, schedule=pf.Schedule(fixed))
     arrays = inputs_of(kernel, kernel.mini)
-    with pytest.raises(pf.BadArgument, match="outside what the nest allows"):
+    with pytest.raises(pf.BadArgument, match="outside of what the nest allows"):
         net(**{**arrays, "T": 3})
     with pytest.raises(pf.BadArgument, match=r"A: expected shape \[30\] .*given \[9\]"):
         net(20, np.ones(9), np.ones(9))

@@ -94,8 +94,12 @@ def test_parameters_that_cannot_be_read() -> None:
         ('def f(x: "f64[N"):', "cannot be read"),
         ('def f(x: "f64[N * M]"):', "product of two values"),
         ('def f(c: "f64", x: "f64[c]"):', "not affine in sizes"),
-        ('def f(x: "f64[N]" = 3):', "without defaults"),
-        ('def f(*x: "f64[N]"):', "without defaults"),
+        ('def f(x: "f64[N]" = 3):', "the default 3 of input x: float64[N]"),
+        ('def f(n: "i64" = 0.5):', "the default 0.5 of input n: int64[]"),
+        ('def f(c: "f64" = None):', "the default None of input c: float64[]"),
+        ('def f(*x: "f64[N]"):', "only plain parameters"),
+        ('def f(*, x: "f64[N]"):', "only plain parameters"),
+        ('def f(b: "bool", x: "f64[N]"):', "the annotation 'bool' cannot be read"),
         ('def f(mod: "f64[N]"):', "has a meaning in printed nests"),
     ):
         assert why in refusal("pass", f"@pf.nest\n{head}\n").why
@@ -157,7 +161,7 @@ def test_what_subscripts_need_of_sizes_is_assumed_and_checked() -> None:
     net(x, np.arange(5.0), 2)
     assert (x == [4, 6, 8]).all()
     for bad in ((x, np.ones(4), 2), (x, np.ones(100), 2), (x, np.ones(5), -1)):
-        with pytest.raises(pf.BadArgument, match=r"outside (of )?what the nest allows: .*2 \+ N <= M <= 99"):
+        with pytest.raises(pf.BadArgument, match=r"outside of what the nest allows: .*2 \+ N <= M <= 99"):
             net(*bad)
         with pytest.raises(pf.BadArgument, match="context"):
             pf.interpret(nest, list(bad))
