@@ -48,7 +48,7 @@ def summary(rows: Iterable[Row]) -> Iterator[str]:
         mean = statistics.geometric_mean(row["best_ratio"] for row in own)
         lost = [f"{row['kernel']} {row['best_ratio']:.2f}" for row in own if row["best_ratio"] < WANTED]
         yield (
-            f"{counted(threads)}, {len(own)} kernels: the best of numba and gcc / polyfuse, "
+            f"{counted(threads)}, {counted(len(own), 'kernel')}: the best of numba and gcc / polyfuse, "
             f"geometric mean {mean:.2f}; below {WANTED}: {', '.join(lost) or 'none'}."
         )
     for row in every:
@@ -56,5 +56,5 @@ def summary(rows: Iterable[Row]) -> Iterator[str]:
             yield f"{row['kernel']}, {counted(row['threads'])}, failed: {row['failed']}"
 
 
-def counted(threads: int) -> str:
-    return "1 thread" if threads == 1 else f"{threads} threads"
+def counted(number: int, thing: str = "thread") -> str:
+    return f"1 {thing}" if number == 1 else f"{number} {thing}s"
