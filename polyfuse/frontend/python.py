@@ -79,7 +79,8 @@ class _Reader:
     """Walks one function; keeps the statements found so far, with the dates of the loops around each.
 
     `aliases` are the variables whose value is known at this point of the walk, `unstored` those whose values cannot
-    be stored, with the reason; `results` are the variables and arrays that are returned.
+    be stored, with the reason; `results` are the variables and arrays that are returned, `tests` the variables that
+    keep a test.
     """
 
     function: FunctionType
@@ -88,6 +89,7 @@ class _Reader:
     aliases: Aliases = field(default_factory=Aliases)
     unstored: dict[str, NotAffine] = field(default_factory=dict)
     results: list[str] = field(default_factory=list)
+    tests: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.source = source_of(self.function)
@@ -189,7 +191,9 @@ class _Reader:
         if needs_variable(node):
             test = self._free_name("test")
             here = place(self.names, scope, self._free_name("S"))
-            kept = self._keep(here, kept_test(here, test, node.test))
+            made = kept_test(here, test, node.test)
+            self.tests.add(test)
+            kept = None if here.domain.intersect_params(self.context).is_empty() else self._keep(here, made)
         return kept, Predicate(test, True, own[0]), Predicate(test, False, own[1])
 
     def assign(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, scope: Scope) -> Tree | None:
@@ -288,13 +292,16 @@ class _Reader:
         return replace(made, tensors=(*rest, *(replace(own[name], role="output") for name in self.results)))
 
     def needed(self) -> list[Assigned]:
-        """The statements without those of variables that only stand for their value. NotAffine if one does not."""
+        """The statements without those of integers and tests that nobody reads.
+
+        NotAffine where a variable that only stands for its value is read where that value is not known.
+        """
         while True:
             read = {tensor for made in self.found for a in made.statement.reads for tensor in [a.tensor]}
             for name in self.unstored:
                 if name in read:
                     raise self.unstored[name]
-            idle = self.integers - read - set(self.results)
+            idle = (self.integers | self.tests) - read - set(self.results)
             left = [made for made in self.found if made.statement.write.tensor not in idle]
             if len(left) == len(self.found):
                 return left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
@@ -20,7 +20,7 @@ MARGIN = 24
 @st.composite
 def affine(draw: st.DrawFn, scope: tuple[str, ...], factors: tuple[int, ...] = (-1, 1, 2)) -> str:
     """An affine expression with small values."""
-    leaves = (*scope, "N")
+    leaves = (*scope, "N", *(["m"] if scope else []))
     kind = draw(st.sampled_from(["constant", "leaf", "leaf", "sum", "floor", "mod"]))
     constant = draw(st.integers(-3, 4))
     if kind == "constant" or not leaves:
@@ -79,6 +79,7 @@ def value(draw: st.DrawFn, scope: tuple[str, ...]) -> str:
                 f"min({one}, {small}, {two})",
                 f"{one} if {two} > {small} else {two}",
                 f"abs({one}) + c",
+                f"{one} if {draw(condition(scope))} else {two}",
                 small,
             ]
         )
@@ -90,8 +91,11 @@ def block(draw: st.DrawFn, scope: tuple[str, ...], depth: int) -> list[str]:
     """Statements at one level."""
     lines: list[str] = []
     for _ in range(draw(st.integers(1, 2))):
-        kind = draw(st.sampled_from(["assign", "assign", "loop", "loop", "if"] if depth else ["assign"]))
-        if kind == "assign":
+        kinds = ["assign", "assign", "loop", "loop", "if", "data", "integer"]
+        kind = draw(st.sampled_from(kinds if depth else ["assign"]))
+        if kind == "integer":
+            lines.append(f"m = {draw(affine(scope))}")
+        elif kind == "assign":
             op = draw(st.sampled_from(["=", "=", "+=", "-="]))
             lines.append(f"{draw(element(scope))} {op} {draw(value(scope))}")
         elif kind == "loop" and len(scope) < len(INDICES):
@@ -101,7 +105,11 @@ def block(draw: st.DrawFn, scope: tuple[str, ...], depth: int) -> list[str]:
             lines.append(f"for {index} in range({bounds}, {step}):")
             lines += [f"    {line}" for line in draw(block((*scope, index), depth - 1))]
         else:
-            lines.append(f"if {draw(condition(scope))}:")
+            test = draw(condition(scope))
+            if kind == "data":
+                compared = f"{draw(element(scope))} > ({draw(value(scope))})"
+                test = draw(st.sampled_from([compared, f"{test} and {compared}", f"{compared} or {test}"]))
+            lines.append(f"if {test}:")
             lines += [f"    {line}" for line in draw(block(scope, depth - 1))]
             if draw(st.booleans()):
                 lines += ["else:", *(f"    {line}" for line in draw(block(scope, depth - 1)))]
@@ -112,10 +120,18 @@ def block(draw: st.DrawFn, scope: tuple[str, ...], depth: int) -> list[str]:
 @given(block((), 3), st.integers(1, 4), st.integers(0, 2**16))
 def test_random_loops_mean_what_python_means(lines: list[str], n: int, seed: int) -> None:
     head = f'@pf.nest\ndef f(N: "i64", c: "i64", a: "i64[{2 * MARGIN + 9}]", b: "i64[{2 * MARGIN + 9}, 5]"):'
-    text = "\n".join([head, "    t = 1", "    for z in range(N):", *(f"        {line}" for line in lines)])
+    text = "\n".join(
+        [head, "    t = 1", "    m = 2", "    for z in range(N):", *(f"        {line}" for line in lines)]
+    )
     try:
         nest = defined(text, INDICES=INDICES)
     except pf.InvalidNest:  # nothing ever runs, or a subscript is out of bounds whenever it does
+        event("invalid")
+        return
+    except pf.NotAffine as error:  # only m may be another value in every iteration, where it stands
+        if "m is a local variable" not in error.why and "// and % on data" not in error.why:
+            raise
+        event("not affine")
         return
     finally:
         linecache.clearcache()
