@@ -53,7 +53,8 @@ class Machine:
     """A target as the cost model sees it.
 
     `flops32` and `flops64` are the peak of one unit (multiply and add count two). `launch_seconds` is one kernel call,
-    `region_seconds` what a parallel loop adds to it (a GPU's launch holds that already).
+    `region_seconds` what a parallel loop adds to it (a GPU's launch holds that already). `vector_registers` of
+    `vector_bytes` each are what one of a CPU's threads can name.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Machine:
     launch_seconds: float
     region_seconds: float = 0.0
     gpu: Gpu | None = None
+    vector_registers: int = 16
 
     @property
     def cores(self) -> int:
@@ -150,10 +152,12 @@ def cpu(
     caches: tuple[int, int, int],
     hertz: float,
     dram: float = DRAM_BANDWIDTH,
+    registers: int | None = None,
 ) -> Machine:
     """A CPU from its data: two vector multiply-adds a cycle and core, L1 and L2 private, L3 shared.
 
-    `caches` holds the bytes of L1 and L2 of one core, and of the whole L3; `hertz` the cycles per second.
+    `caches` holds the bytes of L1 and L2 of one core, and of the whole L3; `hertz` the cycles per second. `registers`
+    are the vector registers: by default AVX-512's 32 or AVX2's 16.
     """
     rates = [per_cycle * hertz for per_cycle in BYTES_PER_CYCLE]
     levels = (
@@ -163,8 +167,18 @@ def cpu(
         Level("DRAM", UNBOUNDED, dram, private=False),
     )
     flops32 = 2 * 2 * vector_bytes / 4 * hertz
+    named = registers or (32 if vector_bytes == 64 else 16)
     return Machine(
-        name, "cpu", cores, vector_bytes, levels, flops32, flops32 / 2, CALL_SECONDS, REGION_SECONDS
+        name,
+        "cpu",
+        cores,
+        vector_bytes,
+        levels,
+        flops32,
+        flops32 / 2,
+        CALL_SECONDS,
+        REGION_SECONDS,
+        vector_registers=named,
     )
 
 
@@ -177,7 +191,15 @@ def detect_cpu(sys: Path, cpuinfo: Path) -> Machine:
     if hertz < 1e8:
         hertz = DEFAULT_HERTZ
     fastest = _number(_read(sys / "cpu0/cpufreq/cpuinfo_max_freq"), 0.0) * 1e3
-    return cpu(info.get("model name", "cpu"), usable_cores(), vector, _caches(sys), max(hertz, fastest))
+    registers = 32 if vector == 64 or "asimd" in flags else 16  # AVX-512, NEON of 64-bit ARM; AVX2, SSE
+    return cpu(
+        info.get("model name", "cpu"),
+        usable_cores(),
+        vector,
+        _caches(sys),
+        max(hertz, fastest),
+        registers=registers,
+    )
 
 
 def usable_cores() -> int:

@@ -66,9 +66,37 @@ def plain_names(seed: int) -> dict[str, Any]:
         "int64": int,
         "uint64": int,
         "add_any_order": operator.add,
+        "tile_mac": plain_tile,
         "float64": float,
         "float32": np.float32,
     }
+
+
+def plain_tile(
+    rows: int,
+    columns: int,
+    y: Array,
+    y_at: tuple[int, ...],
+    y_row: int,
+    a: Array,
+    a_at: tuple[int, ...],
+    a_row: int,
+    a_step: int,
+    b: Array,
+    b_at: tuple[int, ...],
+    b_step: int,
+    count: int,
+) -> None:
+    """What the microkernel computes, element by element."""
+
+    def moved(at: tuple[int, ...], *steps: tuple[int, int]) -> tuple[int, ...]:
+        by = dict(steps)
+        return tuple(index + by.get(axis, 0) for axis, index in enumerate(at))
+
+    for r, c, k in np.ndindex(rows, columns, max(0, count)):
+        left = a[moved(a_at, (a_row, r), (a_step, k))]
+        right = b[moved(b_at, (b_step, k), (b.ndim - 1, c))]
+        y[moved(y_at, (y_row, r), (y.ndim - 1, c))] += left * right
 
 
 def unordered(node: Node) -> Node:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 import sympy
 
+from polyfuse.analysis.storage import buffers_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
@@ -83,7 +84,7 @@ def _fits(nest: Nest, tree: Tree, statement: str, roles: Roles) -> bool:
     def axis(access: Access, loop: Loop) -> int | None:
         return _moves(nest, tree, statement, access, loop)
 
-    last = b.map.dim(OUT) - 1
+    last = _lanes(tree, b)
     return (
         axis(s.write, roles.rows) not in (None, s.write.map.dim(OUT) - 1)
         and axis(s.write, roles.columns) == s.write.map.dim(OUT) - 1
@@ -94,6 +95,13 @@ def _fits(nest: Nest, tree: Tree, statement: str, roles: Roles) -> bool:
         and axis(b, roles.steps) not in (None, last)
         and axis(b, roles.rows) is None
     )
+
+
+def _lanes(tree: Tree, access: Access) -> int:
+    """The axis whose elements are neighbours in memory: the last one, or that of the panels it lies in."""
+    held = (buffer for _, buffer in buffers_of(tree) if buffer.tensor == access.tensor)
+    panel = next((buffer.panel for buffer in held), None)
+    return access.map.dim(OUT) - 1 if panel is None else panel.axis
 
 
 def _checked_extents(nest: Nest, roles: Roles, tensor: str, refuse: Callable[[str], InvalidSchedule]) -> None:

@@ -25,6 +25,9 @@ CPU_EFFICIENCY = 0.5
 """What the emitted loops reach of the peak: products of width 512 at batch 64 ran at 139 of 262 GFLOP/s, of width 1024
 at 113 (one Zen 5 core, numba 0.68)."""
 
+TILE_EFFICIENCY = 0.9
+"""What products in register tiles and blocks reach of the peak: 89 to 95 % at 512 to 2048 (one Zen 4 core)."""
+
 CPU_EXPOSED = 0.5
 """The part of the shorter of compute and memory time that a CPU core does not hide behind the longer. 4 × Linear(1024)
 + ReLU at batch 64 took 7.1 ms in one kernel, which reads the weights from L3 for every four rows (2.1 ms by the rates
@@ -211,6 +214,24 @@ def on_cpu(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> K
         units / machine.units,
         compute,
         memory,
+        machine.launch_seconds + region,
+        CPU_EXPOSED,
+    )
+
+
+def in_blocks(kernel: Kernel, machine: Machine, resident: int, parallel: int | None) -> KernelCost:
+    """A product's kernel in blocks (strategy.products), with so many values of a parallel loop."""
+    units = 1.0 if parallel is None else parallel / math.ceil(parallel / machine.units)
+    region = machine.region_seconds if parallel is not None else 0.0
+    return KernelCost(
+        Tiling((), ()),
+        kernel.flops,
+        kernel.compulsory,
+        0,
+        1,
+        units / machine.units,
+        kernel.flops / (machine.peak(kernel.itemsize, units) * TILE_EFFICIENCY),
+        kernel.compulsory / machine.bandwidth(machine.level(resident), units),
         machine.launch_seconds + region,
         CPU_EXPOSED,
     )

@@ -74,6 +74,12 @@ class Counts:
         elements = tensor.elements(self.nest.params).intersect_params(self.nominal)
         return bounding_count(elements, {}) * tensor.itemsize
 
+    def size(self, name: str) -> int:
+        """A symbolic size's value at the nominal sizes."""
+        return int(
+            isl.PwAff(f"[{name}] -> {{ [{name}] }}").intersect_params(self.nominal).max_val().to_python()
+        )
+
     def work(self, name: str) -> Work:
         """Instances and operations of a statement; a reduction's combination counts as one operation."""
         if name not in self._work:

@@ -20,25 +20,20 @@ from polyfuse.strategy.cost import Tiling
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.moves import (
-    buffer_bytes,
-    common_loops,
     constant_extent,
     contiguous,
+    contracted,
     cut,
     inside,
     internal,
     is_perfect,
-    promoted,
+    on_lanes,
     rejoined,
     reordered,
     separated,
     units,
     users_in,
-    where_legal,
 )
-
-VECTORS = 16
-"""Vectors of sums in a microkernel: half of the 32 registers of 64 bytes, all that smaller CPUs have."""
 
 MOST_ROWS = 8
 """Rows that go by in one pass over a vector loop, at most: each needs a number of the other operand in a register."""
@@ -60,7 +55,7 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
     if tiling.parallel is not None:
         schedule = schedule.bind(names[0], **{kernel.band[tiling.parallel].name: "cores"})
     for tensor in internal(kernel):
-        schedule = _contracted(schedule, tensor, users_in(schedule, names, tensor), machine)
+        schedule = contracted(schedule, tensor, users_in(schedule, names, tensor), machine)
     return schedule
 
 
@@ -80,7 +75,7 @@ def _unit(
     vector = contiguous(counts, schedule, unit, loops)
     carried = [loop for loop in loops if not counts.parallel(loop)]
     if not carried or vector in carried:
-        return _vector(schedule, name, loops, vector)
+        return on_lanes(schedule, name, loops, vector)
     rows = [
         loop for loop in loops if loop.name in points and loop is not vector and _is_small(schedule, loop)
     ][:1]
@@ -107,7 +102,8 @@ def _product(
     """A product's rows and a few vectors of columns as a microkernel; None where it is not of that form."""
     itemsize = schedule.nest.tensor(schedule.nest.statement(name).write.tensor).itemsize
     size = constant_extent(schedule, vector)
-    most = VECTORS // max(1, constant_extent(schedule, rows) or VECTORS)
+    vectors = machine.vector_registers // 2  # the others hold a row of columns and numbers of the rows
+    most = vectors // max(1, constant_extent(schedule, rows) or vectors)
     lanes = machine.vector_bytes // itemsize
     columns = next((v * lanes for v in (4, 2, 1) if v <= most and size and size % (v * lanes) == 0), None)
     if columns is None:
@@ -125,14 +121,6 @@ def _product(
         return None
 
 
-def _vector(schedule: Schedule, name: str, loops: tuple[Loop, ...], vector: Loop) -> Schedule:
-    """The loop along memory innermost, on vector lanes."""
-    others = [loop.name for loop in loops if loop is not vector]
-    schedule = reordered(schedule, name, (*others, vector.name))
-    is_last = schedule.loops(name)[-1].name == vector.name
-    return where_legal(schedule, "vectorize", name, vector.name) if is_last else schedule
-
-
 def _stepped(schedule: Schedule, name: str, loop: Loop) -> tuple[Schedule, str | None]:
     """for k  ->  for k: for k_in, with the most steps up to four that divide it: else their number is no constant."""
     size = constant_extent(schedule, loop)
@@ -148,16 +136,3 @@ def _stepped(schedule: Schedule, name: str, loop: Loop) -> tuple[Schedule, str |
 def _is_small(schedule: Schedule, loop: Loop) -> bool:
     size = constant_extent(schedule, loop)
     return size is not None and size <= MOST_ROWS
-
-
-def _contracted(schedule: Schedule, tensor: str, users: tuple[str, ...], machine: Machine) -> Schedule:
-    """The temporary in a buffer of the innermost loop that holds all its uses, if that fits into L2."""
-    around = common_loops(schedule, users)
-    for loop in reversed(around):
-        size = buffer_bytes(schedule, loop, tensor, "local")
-        if size is None or size > machine.levels[1].size // 2:
-            return schedule
-        done = promoted(schedule, tensor, users[0], loop.name, "local")
-        if done is not None:
-            return done
-    return schedule

@@ -10,6 +10,7 @@ from polyfuse.analysis.storage import geometry
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Buffer, Leaf, Loop, Sequence, Tree, path_to, statements
+from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost import Tiling
@@ -162,6 +163,21 @@ def contiguous(counts: Counts, schedule: Schedule, names: tuple[str, ...], loops
     return min(reversed(loops), key=quality)
 
 
+def along_memory(
+    schedule: Schedule, counts: Counts, unit: tuple[str, ...], loops: tuple[Loop, ...]
+) -> Schedule:
+    """A pointwise loop nest with the loop that walks along memory innermost, on vector lanes."""
+    return on_lanes(schedule, unit[0], loops, contiguous(counts, schedule, unit, loops))
+
+
+def on_lanes(schedule: Schedule, name: str, loops: tuple[Loop, ...], vector: Loop) -> Schedule:
+    """One of a statement's loops innermost, on vector lanes."""
+    others = [loop.name for loop in loops if loop is not vector]
+    schedule = reordered(schedule, name, (*others, vector.name))
+    is_last = schedule.loops(name)[-1].name == vector.name
+    return where_legal(schedule, "vectorize", name, vector.name) if is_last else schedule
+
+
 def constant_extent(schedule: Schedule, loop: Loop) -> int | None:
     """The number of values of a loop, if it does not depend on sizes."""
     return extent(schedule.nest, loop)
@@ -200,3 +216,16 @@ def buffer_bytes(schedule: Schedule, loop: Loop, tensor: str, memory: str) -> in
     except InvalidSchedule:
         return None
     return prod(shape) * schedule.nest.tensor(tensor).itemsize
+
+
+def contracted(schedule: Schedule, tensor: str, users: tuple[str, ...], machine: Machine) -> Schedule:
+    """The temporary in a buffer of the innermost loop that holds all its uses, if that fits into L2."""
+    around = common_loops(schedule, users)
+    for loop in reversed(around):
+        size = buffer_bytes(schedule, loop, tensor, "local")
+        if size is None or size > machine.levels[1].size // 2:
+            return schedule
+        done = promoted(schedule, tensor, users[0], loop.name, "local")
+        if done is not None:
+            return done
+    return schedule

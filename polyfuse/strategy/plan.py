@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, statements
+from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
-from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of
+from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.estimate import Estimator
@@ -20,6 +22,7 @@ from polyfuse.strategy.fusion import part_with, parts_of, search
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.moves import far_and_near, internal, separated
+from polyfuse.strategy.products import blocked
 from polyfuse.strategy.recompute import Recomputed, recomputed
 
 
@@ -46,22 +49,32 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
         kernel, cost = model.kernel(part), model.cost(part)
         if not any(counts.work(name).instances for name in kernel.names):
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
-        elif kernel.band and not joined & set(kernel.names):
-            program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
-            shaped = program(schedule, counts, kernel, cost.tiling, machine)
-            better = _better(schedule, shaped, counts, kernel, machine)
-            schedule = better.schedule if better is not None else shaped
-            groups += (
-                [Group(statements(part), cost)]
-                if better is None
-                else _groups(better, counts, kernel.names, machine)
-            )
-        else:
-            order = loops.planned if machine.kind == "cpu" else loops_cuda.planned
-            done = order(schedule, counts, part, machine)
-            schedule = done.schedule
-            groups += _groups(done, counts, kernel.names, machine)
+            continue
+        schedule, found = _shaped(schedule, model, part, machine, bool(joined & set(kernel.names)))
+        groups += found
     return with_full_tiles(Plan(schedule, decisions, tuple(groups), machine, rewritten.reasons))
+
+
+def _shaped(
+    schedule: Schedule, model: Model, part: Tree, machine: Machine, joined: bool
+) -> tuple[Schedule, list[Group]]:
+    """One kernel in its final shape: in blocks around a product, in tiles of its band, or by its dependences."""
+    kernel, cost, counts = model.kernel(part), model.cost(part), model.counts
+    blocks = _blocked(schedule, counts, kernel, cost, machine)
+    if isinstance(blocks, loops.Planned):
+        return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), kernel.names, machine))
+    refused = (f"not in blocks for the caches: {blocks}",) if blocks is not None else ()
+    if kernel.band and not joined:
+        program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
+        shaped = program(schedule, counts, kernel, cost.tiling, machine)
+        better = _better(schedule, shaped, counts, kernel, machine)
+        if better is None:
+            return shaped, [Group(statements(part), cost, refused)]
+        return better.schedule, list(_groups(better, counts, kernel.names, machine))
+    order = loops.planned if machine.kind == "cpu" else loops_cuda.planned
+    done = order(schedule, counts, part, machine)
+    done = replace(done, notes=(*refused, *done.notes))
+    return done.schedule, list(_groups(done, counts, kernel.names, machine))
 
 
 def grouped(
@@ -82,6 +95,15 @@ def grouped(
     if not fuse:
         return schedule, decisions, frozenset()
     return with_joined(schedule, model, decisions)
+
+
+def _blocked(
+    schedule: Schedule, counts: Counts, kernel: Kernel, cost: KernelCost, machine: Machine
+) -> loops.Planned | str | None:
+    """A CPU kernel around one product in blocks for the caches; why not, or None where it holds no single product."""
+    if machine.kind != "cpu":
+        return None
+    return blocked(schedule, counts, kernel, machine, cost.tiling.parallel is not None)
 
 
 CLEARLY = 0.7
@@ -118,6 +140,11 @@ def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine
 def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
     """What the model expects of one kernel as it stands."""
     band = band_as_bound(counts, part, machine.kind)
+    places = {loop.bind: loop for loop in loops_of(part)}
+    if "microkernel" in places:
+        cores = places.get("cores")
+        parallel = counts.extent(cores) if cores is not None else None
+        return in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, parallel)
     if machine.kind == "cpu" and not band:
         return loops.cost_from(counts, part, Estimator(counts, machine).of(part), machine)
     kernel = kernel_of(counts, part, band)

@@ -1,0 +1,307 @@
+"""How a product is blocked on a CPU core: its register tile, its blocks for the caches, what is packed.
+
+    for j (blocks of `width`):
+      for k (blocks of `steps`):              pack b: steps x width, in panels of `columns`
+        for i (tiles of `rows`):              pack a: rows x steps, stays in L1
+          for j_in (tiles of `columns`):      b's panels stream by, from L2 if steps x width fits there
+            rows x columns sums in registers, over `steps`
+
+Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), section 4: of the two operands of the
+innermost product one stays in L1 and the other streams. Here a's panel stays: its side of the tile is the shorter one,
+which leaves most of L1 to what streams. Sizes are chosen by an analytical model as in Low et al., "Analytical Modeling
+Is Enough for High-Performance BLIS" (2016), sections 3 and 4: registers bound the tile, L1 the steps, L2 the width;
+where that leaves a choice, the time that the traffic between the caches takes decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, gcd
+
+from polyfuse.machine import Level, Machine
+
+PAGE = 4096
+"""Bytes of a page, whose end no prefetcher crosses; and of one way of an L1 cache, which is indexed inside a page."""
+
+LINE = 64
+"""Bytes of a cache line."""
+
+STREAM_EXPOSED = 0.2
+"""The part of the time to stream b's panels that multiply-adds do not hide: packed products of 1024 to 2048 ran at 91
+to 94 % of the peak of a Zen 4 core, whose panels take about a third of the arithmetic's time."""
+
+STRIDED = 3.0
+"""How much longer rows of a panel take that lie in different pages: 1024 x 1024 x 1024 unpacked lost 18 % (Zen 4)."""
+
+SUMS_EXPOSED = 0.5
+"""The part of the time to load and store sums, once a block of steps, that is not hidden."""
+
+TRANSPOSING = 4.0
+"""How much longer packing takes where the panel's neighbours are not the tensor's."""
+
+LOADED = 0.05
+"""What a load costs as a part of a multiply-add: a step of 16 x 1 vectors loads 17 times for 16 multiply-adds and ran
+at 87 % of a Zen 4 core's peak, one of 8 x 2 loads 10 times and ran at 91 %, one of 4 x 4 at 92 % (all sides 2048)."""
+
+LATENCY = 8
+"""Vectors of sums that keep the multipliers busy: two of them, four cycles from one sum to the next."""
+
+ENTRY = 20
+"""Cycles before a tile's first sums are added and after its last ones: latencies of loads, multiply-adds, stores."""
+
+REST = 40.0
+"""What a sum costs in a tile that is cut short, as a multiple of one in a whole tile."""
+
+VECTORS = (1, 2, 4)
+"""Vectors in a row of the tile: whole cache lines or parts of one, and few, since more rows use each more often."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One factor: bytes from one row of its panels to the next, and whether a panel's row is contiguous.
+
+    A row of a's panel is one of the product's rows, over steps; a row of b's panel is one step, over columns.
+    """
+
+    tensor: str
+    stride: int
+    contiguous: bool
+
+
+@dataclass(frozen=True)
+class Extents:
+    """The values of a product's loops: y[rows, columns] += a[rows, steps] * b[steps, columns], `batches` times."""
+
+    rows: int
+    columns: int
+    steps: int
+    batches: int = 1
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """The sizes of the loops above, and which operands are packed; `seconds` by the model."""
+
+    rows: int
+    columns: int
+    steps: int
+    width: int
+    pack_left: bool
+    pack_right: bool
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A product on one core of a machine."""
+
+    extents: Extents
+    left: Operand
+    right: Operand
+    itemsize: int
+    machine: Machine
+
+    @property
+    def l1(self) -> Level:
+        """The first cache."""
+        return self.machine.levels[0]
+
+    @property
+    def l2(self) -> Level:
+        """The second cache."""
+        return self.machine.levels[1]
+
+    def rate(self, size: float) -> float:
+        """Bytes per second from the level that holds `size` bytes."""
+        return self.machine.bandwidth(self.machine.level(size), 1.0)
+
+
+def blocking(task: Task) -> Blocking | None:
+    """The fastest blocking by the model, of equals the first; None where no row has a whole vector."""
+    priced = ((seconds(task, choice), choice) for choice in choices(task))
+    best = min(priced, key=lambda one: round(one[0], 12), default=None)
+    if best is None:
+        return None
+    total, b = best
+    return Blocking(b.rows, b.columns, b.steps, b.width, b.pack_left, b.pack_right, total)
+
+
+# -- what can be chosen ------------------------------------------------------------------------------------------------
+
+
+def choices(task: Task) -> Iterator[Blocking]:
+    """Every blocking that the registers and L1 allow: large tiles, few blocks, no packing first."""
+    e = task.extents
+    packings = [
+        (left, right) for left, right in product((False, True), repeat=2) if right or task.right.contiguous
+    ]
+    for rows, columns in tiles(task):
+        for steps in step_blocks(task, rows):
+            widths = dict.fromkeys((e.columns, _width_in(task.l2.size // 2, steps, columns, task)))
+            for width, (left, right) in product(widths, packings):
+                yield Blocking(rows, columns, steps, width, left, right)
+
+
+def tiles(task: Task) -> Iterator[tuple[int, int]]:
+    """(rows, columns) of tiles whose sums, a row of b and one number of a fit into the vector registers.
+
+    16 registers, 8 lanes: 2 vectors a row leave 16 - 2 - 1 = 13 for sums: 6 rows of 16.
+    """
+    e, lanes = task.extents, task.machine.vector_bytes // task.itemsize
+    for vectors in VECTORS:
+        most = (task.machine.vector_registers - vectors - 1) // vectors
+        for rows in range(min(most, e.rows), 0, -1):
+            if rows > 1 and vectors * lanes <= e.columns:
+                yield rows, vectors * lanes
+
+
+def step_blocks(task: Task, rows: int) -> Iterator[int]:
+    """Steps of a block such that a's panel of `rows` fills at most half of L1: the fewest equal blocks, and more."""
+    steps = task.extents.steps
+    fewest = max(1, ceil(2 * rows * steps * task.itemsize / task.l1.size))
+    for blocks in (fewest, fewest + 1, 2 * fewest):
+        size = ceil(steps / blocks)
+        yield size if blocks == 1 else ceil(size / 8) * 8
+
+
+def _width_in(size: int, steps: int, columns: int, task: Task) -> int:
+    """The columns of a block of b that fits into `size` bytes; whole tiles, at least one."""
+    fitting = size // (steps * task.itemsize) // columns * columns
+    return min(task.extents.columns, max(columns, fitting))
+
+
+# -- what a choice costs -----------------------------------------------------------------------------------------------
+
+
+def seconds(task: Task, b: Blocking) -> float:
+    """The time one core takes: arithmetic, and what it does not hide of the traffic."""
+    return (
+        arithmetic(task, b)
+        + entering(task, b)
+        + STREAM_EXPOSED * (streaming(task, b) + reloading(task, b))
+        + packing(task, b)
+        + SUMS_EXPOSED * carrying(task, b)
+    )
+
+
+def arithmetic(task: Task, b: Blocking) -> float:
+    """Multiply-adds at the peak, with loads among them and enough of them at once; more outside whole tiles."""
+    e, vectors = task.extents, b.columns * task.itemsize // task.machine.vector_bytes
+    sums = _weighed(e.rows, b.rows) * _weighed(e.columns, b.columns)
+    held = b.rows * vectors
+    slower = max(1.0, LATENCY / held) * (1.0 + LOADED * (b.rows + vectors) / held)
+    return slower * 2.0 * e.batches * sums * e.steps / task.machine.peak(task.itemsize, 1.0)
+
+
+def entering(task: Task, b: Blocking) -> float:
+    """Each tile fills and drains the pipeline once a block of steps."""
+    e, m = task.extents, task.machine
+    tiles = e.batches * ceil(e.rows / b.rows) * ceil(e.columns / b.columns) * ceil(e.steps / b.steps)
+    cycle = LATENCY // 4 * 2 * m.vector_bytes / task.itemsize / m.peak(task.itemsize, 1.0)
+    return tiles * ENTRY * cycle
+
+
+def _weighed(extent: int, size: int) -> float:
+    return extent - extent % size + REST * (extent % size)
+
+
+def streaming(task: Task, b: Blocking) -> float:
+    """b's panels go by once for each tile of rows, from the cache that holds a block of them."""
+    e = task.extents
+    moved = e.batches * ceil(e.rows / b.rows) * e.columns * e.steps * task.itemsize
+    slower = STRIDED if not b.pack_right and task.right.stride >= PAGE else 1.0
+    return slower * moved / task.rate(b.steps * b.width * task.itemsize)
+
+
+def reloading(task: Task, b: Blocking) -> float:
+    """An unpacked a comes in once a block of columns; for every tile, where its rows crowd into few sets of L1."""
+    e = task.extents
+    if b.pack_left:
+        return 0.0
+    size = e.batches * e.rows * e.steps * task.itemsize
+    once = size * ceil(e.columns / b.width) / task.rate(e.rows * e.steps * task.itemsize)
+    often = size * ceil(e.columns / b.columns) / task.machine.bandwidth(task.l2, 1.0)
+    return max(once, often) if crowded(task, b) else once
+
+
+def crowded(task: Task, b: Blocking) -> bool:
+    """Whether an unpacked panel of a needs more than half of the ways of some set of L1.
+
+    8 rows of 1 KiB, 4 KiB apart: all in the same quarter of the sets, 8 lines each.
+    """
+    ways = task.l1.size // PAGE
+    row = min(PAGE, b.steps * task.itemsize) if task.left.contiguous else LINE
+    rows = b.rows if task.left.contiguous else b.steps
+    apart = gcd(task.left.stride, PAGE)
+    covered = PAGE if row >= apart else min(rows, PAGE // apart) * row
+    return rows * row / covered > ways / 2
+
+
+def packing(task: Task, b: Blocking) -> float:
+    """Reading and writing what is packed: b once, a once for each block of columns."""
+    e, total = task.extents, 0.0
+    for packed, operand, elements, times in (
+        (b.pack_right, task.right, e.steps * e.columns, 1),
+        (b.pack_left, task.left, e.rows * e.steps, ceil(e.columns / b.width)),
+    ):
+        if packed:
+            size = elements * task.itemsize
+            slower = 1.0 if operand.contiguous else TRANSPOSING
+            total += e.batches * slower * 2 * size * times / task.rate(size)
+    return total
+
+
+def carrying(task: Task, b: Blocking) -> float:
+    """Sums are loaded and stored once for each block of steps, if there are several."""
+    e, blocks = task.extents, ceil(task.extents.steps / b.steps)
+    size = e.rows * e.columns * task.itemsize
+    return 0.0 if blocks == 1 else e.batches * 2.0 * size * blocks / task.rate(size)
+
+
+# -- what is said of it ------------------------------------------------------------------------------------------------
+
+
+def sentences(task: Task, b: Blocking, names: tuple[str, str, str]) -> tuple[str, ...]:
+    """The choice with its numbers; `names` are the loops of rows, columns and steps."""
+    rows, columns, steps = names
+    e, m = task.extents, task.machine
+    vectors = b.columns * task.itemsize // m.vector_bytes
+    used = vectors * (b.rows + 1) + 1
+    panel, block = b.rows * b.steps * task.itemsize, b.steps * b.width * task.itemsize
+    blocks = ceil(e.steps / b.steps)
+    lines = [
+        f"{rows} x {columns} in tiles of {b.rows} x {b.columns} sums: {used} of {m.vector_registers} vector registers",
+        f"{steps} in {'one block' if blocks == 1 else 'blocks'} of {b.steps}: {b.rows} x {b.steps} of "
+        f"{task.left.tensor} is {kib(panel)} of L1's {kib(task.l1.size)}",
+    ]
+    if b.width < e.columns:
+        lines.append(
+            f"{columns} in blocks of {b.width}: {kib(block)} of {task.right.tensor} in {m.level(block).name}"
+        )
+    lines.append(_packed_sentence(task, b, block))
+    expected = 2.0 * e.batches * e.rows * e.columns * e.steps / b.seconds / m.peak(task.itemsize, 1.0)
+    lines.append(f"{1e6 * b.seconds:.3g} µs expected on one core, {expected:.0%} of its peak")
+    return tuple(lines)
+
+
+def _packed_sentence(task: Task, b: Blocking, block: int) -> str:
+    level = task.machine.level(block).name
+    parts = []
+    for packed, operand, other in (
+        (b.pack_right, task.right, f"{b.steps} x {b.width} of it is {kib(block)}, read from {level}"),
+        (b.pack_left, task.left, f"{b.rows} rows of it, {kib(task.left.stride)} apart, stay in L1"),
+    ):
+        verb = "packed" if packed else "not packed"
+        parts.append(f"{operand.tensor} is {verb} ({other})")
+    return f"{parts[0]}; {parts[1]}; packing takes {1e6 * packing(task, b):.3g} µs"
+
+
+def kib(size: int) -> str:
+    """Bytes in KiB.
+
+    >>> kib(8192)
+    '8 KiB'
+    """
+    return f"{size / 1024:.3g} KiB"

@@ -1,0 +1,38 @@
+"""promote with panels: where elements lie, for copies and for temporaries, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.errors import InvalidSchedule
+
+
+def test_promote_in_panels(golden: Callable[[str, str], None]) -> None:
+    nest = nn.lower(nn.Linear(50, 70, seed=1), batch=9)
+    s = pf.Schedule(nest).tile("mac0", i=4, j=32, k=16).reorder("mac0", "k", "i", "j", "k_in", "i_in", "j_in")
+    s = s.promote("w0", "mac0", at="k", panel=(1, 32)).promote("x", "mac0", at="i", panel=(0, 4))
+    net = pf.compile(nest, target="cpu", schedule=s)
+    x = np.random.default_rng(0).integers(-3, 4, (9, 50)).astype("float32")
+    np.testing.assert_allclose(net(x), pf.interpret(nest, [x])["out"], rtol=1e-5, atol=1e-5)
+    golden("schedule/panels.txt", f"{s}\n\n{net.source}")
+
+
+def test_a_temporary_in_panels() -> None:
+    nest = nn.lower(nn.Sequential(nn.Linear(5, 12, seed=1), nn.ReLU()), batch=6)
+    s = pf.Schedule(nest).fuse("bias0", "relu0", at="i").promote("z0", "bias0", at="i", panel=(1, 4))
+    x = np.random.default_rng(0).standard_normal((6, 5)).astype("float32")
+    net = pf.compile(nest, target="cpu", schedule=s)
+    assert "z = np.empty((3, 4), np.float32)" in net.source
+    np.testing.assert_allclose(net(x), pf.interpret(nest, [x])["out"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("panel", [(2, 4), (-1, 4), (0, 1)])
+def test_panels_that_are_none(panel: tuple[int, int]) -> None:
+    nest = nn.lower(nn.Linear(5, 12, seed=1), batch=6)
+    with pytest.raises(InvalidSchedule, match="w0 has axes 0 to 1"):
+        pf.Schedule(nest).promote("w0", "mac0", at="i", panel=panel)

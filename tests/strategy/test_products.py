@@ -1,0 +1,161 @@
+"""Products in blocks: any sizes, layouts, element types and epilogues compute what the oracle does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import polyfuse as pf
+from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.machine import KiB, Machine, cpu
+from polyfuse.strategy import plan_for
+
+SMALL = cpu("small caches", 1, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
+"""Caches so small that products of some dozens are blocked and packed."""
+
+AFTER: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "bias": ("out[i, j] = y[i, j] + b[j]",),
+    "bias, relu": ("z[i, j] = y[i, j] + b[j]", "out[i, j] = max(z[i, j], 0.0)"),
+    "residual, scale": ("z[i, j] = 2.0 * y[i, j]", "out[i, j] = z[i, j] + r[i, j]"),
+}
+
+
+def product(
+    sides: tuple[int, int, int],
+    left: str = "ik",
+    right: str = "kj",
+    dtype: str = "float32",
+    after: str = "none",
+) -> Nest:
+    """y = a b with the operands' axes in any order, and statements that read the sums."""
+    extent = dict(zip("ijk", sides, strict=True))
+    shape = {axes: tuple(extent[d] for d in axes) for axes in (left, right)}
+    box = " and ".join(f"0 <= {d} < {extent[d]}" for d in "ij")
+    last = "y" if after == "none" else "out"
+    tensors = [
+        Tensor("a", shape[left], dtype, "input"),
+        Tensor("w", shape[right], dtype, "input"),
+        Tensor("b", (extent["j"],), dtype, "input"),
+        Tensor("r", (extent["i"], extent["j"]), dtype, "input"),
+        *(
+            Tensor(name, sides[:2], dtype, "output" if name == last else "temporary")
+            for name in ("y", "z", "out")
+        ),
+    ]
+    a, w = f"a[{', '.join(left)}]", f"w[{', '.join(right)}]"
+    statements = [
+        statement(f"{{ zero[i, j] : {box} }}", "y[i, j] = 0.0"),
+        statement(f"{{ mac[i, j, k] : {box} and 0 <= k < {extent['k']} }}", f"y[i, j] += {a} * {w}"),
+        *(statement(f"{{ e{n}[i, j] : {box} }}", text) for n, text in enumerate(AFTER[after])),
+    ]
+    used = {name for s in statements for name in s.tensors}
+    return Nest.of([t for t in tensors if t.name in used], statements)
+
+
+def agrees(nest: Nest, machine: Machine) -> pf.Executable:
+    """The compiled nest, once it gave what the oracle gives: exactly, on integers small enough for any order."""
+    rng = np.random.default_rng(1)
+    inputs = {t.name: rng.integers(-3, 4, t.shape).astype(t.dtype) for t in nest.inputs}
+    net = pf.compile(nest, target="cpu", machine=machine)
+    found, wanted = net(**inputs), pf.interpret(nest, inputs)
+    np.testing.assert_array_equal(found, next(iter(wanted.values())))
+    return net
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    sides=st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 150)),
+    left=st.sampled_from(["ik", "ki"]),
+    right=st.sampled_from(["kj", "jk"]),
+    dtype=st.sampled_from(["float32", "float64"]),
+    after=st.sampled_from(sorted(AFTER)),
+)
+def test_any_product_equals_the_oracle(
+    sides: tuple[int, int, int], left: str, right: str, dtype: str, after: str
+) -> None:
+    agrees(product(sides, left, right, dtype, after), SMALL)
+
+
+@pytest.mark.parametrize("right", ["kj", "jk"])
+@pytest.mark.parametrize("left", ["ik", "ki"])
+def test_blocks_panels_and_the_sums_rounding(left: str, right: str) -> None:
+    nest = product((48, 96, 200), left, right, "float32", "bias, relu")
+    rng = np.random.default_rng(2)
+    inputs = {t.name: rng.standard_normal(t.shape).astype(t.dtype) for t in nest.inputs}
+    net = pf.compile(nest, target="cpu", machine=SMALL)
+    assert "tile_mac(" in net.source
+    steps = [step for step in net.schedule.steps if step.verb in ("split", "promote")]
+    assert any(step.verb == "split" and step.args[:2] == ("mac", "k") for step in steps)
+    exact = pf.interpret(nest, inputs)["out"]
+    a, w = (
+        np.abs(inputs[n] if axes in ("ik", "kj") else inputs[n].T) for n, axes in (("a", left), ("w", right))
+    )
+    bound = 200 * np.finfo("float32").eps * (a @ w + np.abs(inputs["b"]))  # Higham (2002), section 3.1
+    assert (np.abs(net(**inputs) - exact) <= bound).all()
+
+
+def test_first_values_and_epilogue_run_in_the_first_and_last_block() -> None:
+    net = agrees(product((16, 64, 400), after="bias, relu"), SMALL)
+    lines = [line.strip() for line in net.source.splitlines()]
+    first, tile = (
+        lines.index("if k == 0:"),
+        next(n for n, line in enumerate(lines) if line.startswith("tile_mac(")),
+    )
+    last = next(n for n, line in enumerate(lines) if line.startswith("out["))
+    assert first < tile < last
+    assert any(line.startswith("if k == ") for line in lines[tile:last])
+
+
+def test_a_batch_of_products() -> None:
+    box = "0 <= n < 5 and 0 <= i < 24 and 0 <= j < 40"
+    tensors = [
+        Tensor("a", (5, 24, 30), "float64", "input"),
+        Tensor("w", (5, 30, 40), "float64", "input"),
+        Tensor("y", (5, 24, 40), "float64", "output"),
+    ]
+    statements = [
+        statement(f"{{ zero[n, i, j] : {box} }}", "y[n, i, j] = 0.0"),
+        statement(f"{{ mac[n, i, j, k] : {box} and 0 <= k < 30 }}", "y[n, i, j] += a[n, i, k] * w[n, k, j]"),
+    ]
+    net = agrees(Nest.of(tensors, statements), SMALL)
+    assert "tile_mac(" in net.source
+
+
+def test_cores_share_rows_or_columns() -> None:
+    two = cpu("two cores", 2, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
+    for sides in ((256, 512, 256), (8, 2048, 512)):
+        net = agrees(product(sides), two)
+        assert "prange(0, 2)" in net.source
+
+
+def test_the_decision_is_explained() -> None:
+    plan = plan_for(product((512, 1024, 1024)), Machine.preset("zen5"))
+    text = str(plan)
+    assert "sums: " in text
+    assert "vector registers" in text
+    assert "of L1's 48 KiB" in text
+
+
+def test_steps_that_depend_on_the_row_stay_loops() -> None:
+    box = "0 <= i < 40 and 0 <= j < 64"
+    tensors = [Tensor("a", (40, 40), "float32", "input"), Tensor("w", (40, 64), "float32", "input")]
+    tensors.append(Tensor("y", (40, 64), "float32", "output"))
+    statements = [
+        statement(f"{{ zero[i, j] : {box} }}", "y[i, j] = 0.0"),
+        statement(f"{{ mac[i, j, k] : {box} and i <= k < 40 }}", "y[i, j] += a[i, k] * w[k, j]"),
+    ]
+    net = agrees(Nest.of(tensors, statements), SMALL)
+    assert "tile_mac(" not in net.source
+
+
+def test_the_trace_makes_the_same_blocks() -> None:
+    schedule = plan_for(product((48, 96, 200), after="bias"), SMALL).schedule
+    assert "microkernel" in [step.verb for step in schedule.steps]
+    space = {"pf": pf, "nest": schedule.source}
+    exec(schedule.trace(), space)
+    assert str(space["s"]) == str(schedule)
