@@ -19,7 +19,7 @@ from functools import reduce
 import islpy as isl
 
 from polyfuse.ir.tree import Loop, date_map, loops_around, statements
-from polyfuse.sets import SET
+from polyfuse.sets import PARAM, SET
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ def tiles(domains: Mapping[str, isl.Set], around: tuple[Loop, ...], top: Loop) -
 
 def is_point_loop(loop: Loop) -> bool:
     """Whether a loop has bounds whatever the domains are: { S[i] -> [i mod 32] } has, { S[i] -> [i] } has none."""
-    return all(date.min_val().is_int() and date.max_val().is_int() for _, date in loop.dates)
+    ranges = (date.as_map().range() for _, date in loop.dates)
+    return all(values.project_out(PARAM, 0, values.dim(PARAM)).is_bounded() for values in ranges)
 
 
 def _cut(domain: isl.Set, around: tuple[Loop, ...], top: Loop, name: str) -> list[isl.Set]:

@@ -18,7 +18,11 @@ from numba import float32, float64, int32, int64, prange, uint64
 """
 
 ANY_ORDER = "add_any_order"
-OPERATIONS = {ANY_ORDER: "polyfuse.codegen.sums", "tile_mac": "polyfuse.codegen.tiles"}
+OPERATIONS = {
+    ANY_ORDER: "polyfuse.codegen.sums",
+    "tile_mac": "polyfuse.codegen.tiles",
+    "tile_mac_cut": "polyfuse.codegen.tiles",
+}
 """What emitted source may call beside numba's own functions, and where it comes from."""
 
 
@@ -143,7 +147,7 @@ class _Cpu(Emitter):
         call = tile_product(node)
         if call is not None:
             return [ast.unparse(call)]
-        return ["# no microkernel: the tile's rows and columns are not constant here", *super().loop(node)]
+        return ["# no microkernel: no numbers bound the tile's rows and columns here", *super().loop(node)]
 
     def allocation(self, node: Allocate) -> str:
         if not node.shape:

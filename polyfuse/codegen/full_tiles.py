@@ -65,7 +65,9 @@ def _with_copies(
         full[name] = tile.intersect_range(found.full).domain().coalesce()
         renamed[name] = full[name].set_tuple_name(copy)
         copies.domains[copy], copies.originals[copy] = renamed[name], name
-    copies.elsewhere[id(every)] = union_set(full.values())
+    copies.elsewhere[id(every)] = union_set(
+        full[copies.originals.get(name, name)].set_tuple_name(name) for name in statements(every)
+    )
     return Sequence((_renamed(tree, renamed), every))
 
 

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import ast
 
-from polyfuse.codegen.index import binary, plus
+from polyfuse.codegen.index import binary, is_number, plus
 from polyfuse.codegen.looptree import Element, For, Store
+from polyfuse.schedule.microkernel import padded
 
 
 def tile_product(top: For) -> ast.expr | None:
-    """The call for the loops steps, rows and columns around a store; None if rows or columns are not constant here.
+    """The call for the loops steps, rows and columns around a store; None if no number bounds rows or columns.
 
-    for k: for r: for c: y[r, c] += x[8*i + r, k] * w[k, 32*j + c]
-    ->  tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
+    for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
+
+    x[8*i + r, k] * w[k, 32*j + c]   ->   tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
+    where r < min(8, m - 8*i)        ->   tile_mac_cut(8, 32, min(8, m - 8 * i), 32, y, (0, 0), …)
     """
     inner, innermost, store = _nest(top)
     last = len(store.target.subscripts) - 1
     columns, rows = (inner, innermost) if _axis(store.target, inner.variable) == last else (innermost, inner)
     left, right = store.reads if _axis(store.reads[0], columns.variable) is None else reversed(store.reads)
-    sizes = _size(rows), _size(columns)
-    if None in sizes:
+    most_rows, most_columns = _most(rows), _most(columns)
+    if (
+        most_rows is None
+        or most_columns is None
+        or _depends(rows, columns, top)
+        or _depends(columns, rows, top)
+    ):
         return None
+    width = padded(most_columns, int(store.target.dtype.removeprefix("float")) // 8)
     first = {loop.variable: loop.low for loop in (top, rows, columns)}
+    here = [binary(ast.Sub(), loop.high, loop.low) for loop in (rows, columns)]
+    whole = is_number(here[0], most_rows) and is_number(here[1], width)
     arguments: list[ast.expr] = [
-        *(ast.Constant(size) for size in sizes),
+        ast.Constant(most_rows),
+        ast.Constant(width),
+        *([] if whole else here),
         ast.Name(store.target.array),
         _corner(store.target, first),
         ast.Constant(_axis(store.target, rows.variable)),
@@ -36,12 +49,32 @@ def tile_product(top: For) -> ast.expr | None:
         ast.Constant(_axis(right, top.variable)),
         binary(ast.Sub(), top.high, top.low),
     ]
-    return ast.Call(ast.Name("tile_mac"), arguments, [])
+    return ast.Call(ast.Name("tile_mac" if whole else "tile_mac_cut"), arguments, [])
 
 
-def _size(loop: For) -> int | None:
-    extent = binary(ast.Sub(), loop.high, loop.low)
-    return extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else None
+def _most(loop: For) -> int | None:
+    """How many values a loop has at most, if numbers bound it: 8 for 0 … 8 and for max(0, a) … min(8, b)."""
+    low, high = _numbers(loop.low, "max"), _numbers(loop.high, "min")
+    return min(high) - max(low) if low and high and min(high) > max(low) else None
+
+
+def _numbers(bound: ast.expr, of: str) -> list[int]:
+    """The numbers of which a bound is the largest or the smallest, with others that are not known."""
+    if isinstance(bound, ast.Constant) and isinstance(bound.value, int):
+        return [bound.value]
+    if isinstance(bound, ast.Call) and isinstance(bound.func, ast.Name) and bound.func.id == of:
+        return [number for part in bound.args for number in _numbers(part, of)]
+    return []
+
+
+def _depends(loop: For, *others: For) -> bool:
+    """Whether a loop's bounds change with other loops."""
+    names = {other.variable for other in others}
+    return any(
+        isinstance(node, ast.Name) and node.id in names
+        for bound in (loop.low, loop.high)
+        for node in ast.walk(bound)
+    )
 
 
 def _nest(top: For) -> tuple[For, For, Store]:

@@ -6,10 +6,14 @@ Goto & van de Geijn, Anatomy of High-Performance Matrix Multiplication (2008), s
 intrinsic emits the whole k loop: `rows` x `columns` sums are loaded once, each step broadcasts `rows` numbers of a and
 loads one row of b, and the sums are stored once. Every sum is added up in the order of k, one fused multiply-add a
 step, as the loops would with contraction on.
+
+A tile that is cut short runs the same steps (tile_mac_cut): columns that it lacks are masked lanes, and for rows that
+it lacks its last row is read again and nothing is stored. No element outside the tile is touched.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -46,25 +50,67 @@ def tile_mac(
     b: its element at `b_index` goes with the first step and column; steps lie along `b_step_axis`, columns along its
     last axis. `rows`, `columns` and the axes are literals; a row of `columns` numbers is a whole number of vectors.
     """
-    literals = (rows, columns, y_row_axis, row_axis, a_step_axis, b_step_axis)
-    if not all(isinstance(value, types.IntegerLiteral) for value in literals):
-        return None
-    tile = _Tile(y.dtype, rows.literal_value, columns.literal_value)
-    y_row, a_row, a_step, b_step = (axis.literal_value for axis in literals[2:])
     operands = (y, y_index, y_row_axis, a, a_index, row_axis, a_step_axis, b, b_index, b_step_axis)
-    signature = types.void(rows, columns, *operands, types.int64)
+    if not _are_literals(rows, columns, y_row_axis, row_axis, a_step_axis, b_step_axis):
+        return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        sums = _Operand(context, builder, sig.args[2], args[2])
-        left = _Operand(context, builder, sig.args[5], args[5])
-        right = _Operand(context, builder, sig.args[9], args[9])
-        addresses = tile.addresses(builder, sums.at(sig.args[3], args[3]), sums.strides[y_row])
-        places = left.at(sig.args[6], args[6]), right.at(sig.args[10], args[10])
-        strides = left.strides[a_row], left.strides[a_step], right.strides[b_step]
-        tile.emit(builder, addresses, places, strides, args[12])
+        tile = _Tile(builder, sig.args[2].dtype, sig.args[0].literal_value, sig.args[1].literal_value)
+        _product(tile, context, sig.args[2:], args[2:])
         return context.get_dummy_value()
 
-    return signature, codegen
+    return types.void(rows, columns, *operands, types.int64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def tile_mac_cut(
+    typingctx: Any,
+    rows: Any,
+    columns: Any,
+    rows_here: Any,
+    columns_here: Any,
+    y: Any,
+    y_index: Any,
+    y_row_axis: Any,
+    a: Any,
+    a_index: Any,
+    row_axis: Any,
+    a_step_axis: Any,
+    b: Any,
+    b_index: Any,
+    b_step_axis: Any,
+    count: Any,
+) -> Any:
+    """`tile_mac` for a tile that is cut short: of its `rows` and `columns` the first `rows_here` and `columns_here`."""
+    operands = (y, y_index, y_row_axis, a, a_index, row_axis, a_step_axis, b, b_index, b_step_axis)
+    if not _are_literals(rows, columns, y_row_axis, row_axis, a_step_axis, b_step_axis):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        zero = ir.Constant(ir.IntType(64), 0)
+        here = [builder.icmp_signed(">", args[2], zero), builder.icmp_signed(">", args[3], zero)]
+        with builder.if_then(builder.and_(*here)):
+            shape = sig.args[0].literal_value, sig.args[1].literal_value
+            tile = _Tile(builder, sig.args[4].dtype, *shape, _Cut(args[2], args[3]))
+            _product(tile, context, sig.args[4:], args[4:])
+        return context.get_dummy_value()
+
+    return types.void(rows, columns, types.int64, types.int64, *operands, types.int64), codegen
+
+
+def _are_literals(*values: Any) -> bool:
+    return all(isinstance(value, types.IntegerLiteral) for value in values)
+
+
+def _product(tile: _Tile, context: Any, kinds: Any, args: Any) -> None:
+    """The code for a product, from the operands on: y, where it starts, …, the number of steps."""
+    builder = tile.builder
+    sums, left, right = (_Operand(context, builder, kinds[p], args[p]) for p in (0, 3, 7))
+    y_row, a_row, a_step, b_step = (kinds[p].literal_value for p in (2, 5, 6, 9))
+    addresses = tile.addresses(sums.at(kinds[1], args[1]), sums.strides[y_row])
+    places = left.at(kinds[4], args[4]), right.at(kinds[8], args[8])
+    rows = tile.row_strides(left.strides[a_row])
+    tile.emit(addresses, places, (rows, left.strides[a_step], right.strides[b_step]), args[10])
 
 
 class _Operand:
@@ -86,35 +132,54 @@ class _Operand:
         return address
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """How many rows and columns a tile has here, as integers of 64 bits; each at least one."""
+
+    rows: Any
+    columns: Any
+
+
 class _Tile:
     """The shape of a tile in vectors, and the code that multiplies into it."""
 
-    def __init__(self, dtype: Any, rows: int, columns: int) -> None:
+    def __init__(self, builder: Any, dtype: Any, rows: int, columns: int, cut: _Cut | None = None) -> None:
+        self.builder, self.cut = builder, cut
         self.element = ir.FloatType() if dtype == types.float32 else ir.DoubleType()
         self.itemsize = dtype.bitwidth // 8
         self.rows, self.lanes = rows, min(columns, VECTOR_BYTES // self.itemsize)
         self.vectors = columns // self.lanes
         self.vector = ir.VectorType(self.element, self.lanes)
+        self.flags = ir.VectorType(ir.IntType(1), self.lanes)
+        self.masks = [] if cut is None else [self._mask(cut, v) for v in range(self.vectors)]
 
-    def addresses(self, builder: Any, first: Any, row_stride: Any) -> list[Any]:
+    def addresses(self, first: Any, row_stride: Any) -> list[Any]:
         """Where each vector of sums lies, row by row."""
         found, row = [], first
-        for r in range(self.rows):
-            found += [_plus(builder, row, v * self.lanes * self.itemsize) for v in range(self.vectors)]
-            row = builder.add(row, row_stride) if r + 1 < self.rows else row
+        for r, stride in enumerate([*self.row_strides(row_stride), None]):
+            found += [_plus(self.builder, row, v * self.lanes * self.itemsize) for v in range(self.vectors)]
+            row = self.builder.add(row, stride) if r + 1 < self.rows else row
         return found
 
-    def emit(self, builder: Any, addresses: list[Any], places: Any, strides: Any, count: Any) -> None:
-        """Load the sums, run the steps with the sums in phis, store them."""
+    def row_strides(self, stride: Any) -> list[Any]:
+        """From each row to the next one; nothing where the tile has no next one."""
+        if self.cut is None:
+            return [stride] * (self.rows - 1)
         zero = ir.Constant(ir.IntType(64), 0)
+        return [self.builder.select(self._has_row(r), stride, zero) for r in range(1, self.rows)]
+
+    def emit(self, addresses: list[Any], places: Any, strides: Any, count: Any) -> None:
+        """Load the sums, run the steps with the sums in phis, store them."""
+        builder = self.builder
+        zero = ir.Constant(ir.IntType(64), 0)
+        start = [self._load(address, p % self.vectors) for p, address in enumerate(addresses)]
         entry = builder.block
-        start = [self._load(builder, address) for address in addresses]
         loop, done = builder.append_basic_block("steps"), builder.append_basic_block("stepped")
         builder.cbranch(builder.icmp_signed(">", count, zero), loop, done)
         builder.position_at_end(loop)
         step, left, right = (builder.phi(ir.IntType(64)) for _ in range(3))
         held = [builder.phi(self.vector) for _ in start]
-        new = self._step(builder, held, left, right, strides[0])
+        new = self._step(held, left, right, strides[0])
         after = builder.add(step, ir.Constant(ir.IntType(64), 1))
         moved = [after, builder.add(left, strides[1]), builder.add(right, strides[2]), *new]
         for phi, first, following in zip(
@@ -125,37 +190,69 @@ class _Tile:
         builder.cbranch(builder.icmp_signed("<", after, count), loop, done)
         builder.position_at_end(done)
         totals = [builder.phi(self.vector) for _ in start]
-        for total, first, last, address in zip(totals, start, new, addresses, strict=True):
+        for total, first, last in zip(totals, start, new, strict=True):
             total.add_incoming(first, entry)
             total.add_incoming(last, loop)
-            builder.store(total, builder.inttoptr(address, self.vector.as_pointer()), align=self.itemsize)
+        for position, (total, address) in enumerate(zip(totals, addresses, strict=True)):
+            self._store(total, address, *divmod(position, self.vectors))
 
-    def _step(self, builder: Any, held: Any, left: Any, right: Any, row_stride: Any) -> Any:
+    def _step(self, held: Any, left: Any, right: Any, row_strides: list[Any]) -> Any:
         """One step: a row of b, and for each row of the tile one number of a, broadcast."""
-        fma = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(self.vector, [self.vector] * 3),
-            f"llvm.fma.v{self.lanes}f{8 * self.itemsize}",
-        )
+        builder = self.builder
+        fma = self._function("fma", self.vector, [self.vector] * 3)
         width = self.lanes * self.itemsize
-        loaded = [self._load(builder, _plus(builder, right, v * width)) for v in range(self.vectors)]
+        loaded = [self._load(_plus(builder, right, v * width), v) for v in range(self.vectors)]
         new, address = [], left
         for r in range(self.rows):
             row = held[r * self.vectors : (r + 1) * self.vectors]
             number = builder.load(builder.inttoptr(address, self.element.as_pointer()), align=self.itemsize)
-            spread = self._broadcast(builder, number)
+            spread = self._broadcast(number)
             new += [builder.call(fma, [spread, b, y]) for b, y in zip(loaded, row, strict=True)]
-            address = builder.add(address, row_stride) if r + 1 < self.rows else address
+            address = builder.add(address, row_strides[r]) if r + 1 < self.rows else address
         return new
 
-    def _broadcast(self, builder: Any, number: Any) -> Any:
-        undefined = ir.Constant(self.vector, ir.Undefined)
-        one = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
-        return builder.shuffle_vector(one, undefined, mask)
+    def _has_row(self, row: int) -> Any:
+        assert self.cut is not None, "only a tile that is cut lacks rows"
+        return self.builder.icmp_signed("<", ir.Constant(ir.IntType(64), row), self.cut.rows)
 
-    def _load(self, builder: Any, address: Any) -> Any:
-        return builder.load(builder.inttoptr(address, self.vector.as_pointer()), align=self.itemsize)
+    def _mask(self, cut: _Cut, vector: int) -> Any:
+        """Which lanes of a row's vector the tile has."""
+        lanes = [vector * self.lanes + lane for lane in range(self.lanes)]
+        places = ir.Constant(ir.VectorType(ir.IntType(64), self.lanes), lanes)
+        return self.builder.icmp_signed("<", places, self._broadcast(cut.columns))
+
+    def _load(self, address: Any, vector: int) -> Any:
+        place = self.builder.inttoptr(address, self.vector.as_pointer())
+        if not self.masks:
+            return self.builder.load(place, align=self.itemsize)
+        kinds = [place.type, ir.IntType(32), self.flags, self.vector]
+        load = self._function("masked.load", self.vector, kinds, ".p0")
+        zeros = ir.Constant(self.vector, None)
+        align = ir.Constant(ir.IntType(32), self.itemsize)
+        return self.builder.call(load, [place, align, self.masks[vector], zeros])
+
+    def _store(self, value: Any, address: Any, row: int, vector: int) -> None:
+        place = self.builder.inttoptr(address, self.vector.as_pointer())
+        if not self.masks:
+            self.builder.store(value, place, align=self.itemsize)
+            return
+        kinds = [self.vector, place.type, ir.IntType(32), self.flags]
+        store = self._function("masked.store", ir.VoidType(), kinds, ".p0")
+        mask = self.builder.select(self._has_row(row), self.masks[vector], ir.Constant(self.flags, None))
+        self.builder.call(store, [value, place, ir.Constant(ir.IntType(32), self.itemsize), mask])
+
+    def _function(self, name: str, result: Any, kinds: list[Any], places: str = "") -> Any:
+        """An LLVM operation on the tile's vectors."""
+        kind = ir.FunctionType(result, kinds)
+        full = f"llvm.{name}.v{self.lanes}f{8 * self.itemsize}{places}"
+        return cgutils.get_or_insert_function(self.builder.module, kind, full)
+
+    def _broadcast(self, number: Any) -> Any:
+        kind = ir.VectorType(number.type, self.lanes)
+        undefined = ir.Constant(kind, ir.Undefined)
+        one = self.builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(one, undefined, mask)
 
 
 def _plus(builder: Any, address: Any, amount: int) -> Any:

@@ -25,7 +25,7 @@ from polyfuse.schedule.chains import chain_from, loop_named
 from polyfuse.sets import OUT, points
 
 MOST_SUMS = 512
-"""Sums of a tile at most: 8 x 64 floats are all 32 registers of a CPU with 64-byte vectors."""
+"""Sums of a tile at most, in whole vectors: 8 x 64 floats are all 32 registers of a CPU with 64-byte vectors."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,19 @@ def _lanes(tree: Tree, access: Access) -> int:
 def _checked_extents(nest: Nest, roles: Roles, tensor: str, refuse: Callable[[str], InvalidSchedule]) -> None:
     rows, columns = extent(nest, roles.rows), extent(nest, roles.columns)
     itemsize = nest.tensor(tensor).itemsize
-    if rows is None or columns is None or rows * columns > MOST_SUMS or rows < 2:
-        raise refuse(f"needs a tile of at least 2 rows and at most {MOST_SUMS} sums, not {rows} x {columns}")
-    if columns * itemsize % 64 and columns * itemsize not in (16, 32):
-        raise refuse(f"{columns} columns are no whole number of vectors")
+    if rows is None or columns is None or rows * padded(columns, itemsize) > MOST_SUMS or rows < 2:
+        raise refuse(
+            f"needs a tile of at least 2 rows and at most {MOST_SUMS} sums in whole vectors, not {rows} x {columns}"
+        )
+
+
+def padded(columns: int, itemsize: int) -> int:
+    """The columns of as many whole vectors as hold these: vectors of 64 bytes, or one of 32 or 16."""
+    if columns * itemsize <= 16:
+        return 16 // itemsize
+    if columns * itemsize <= 32:
+        return 32 // itemsize
+    return -(-columns * itemsize // 64) * 64 // itemsize
 
 
 def _moves(nest: Nest, tree: Tree, statement: str, access: Access, loop: Loop) -> int | None:

@@ -218,7 +218,8 @@ class Schedule:
         for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of r x c sums
 
         `loop` is the contraction's; rows and columns have constant extents, and the columns lie along the last axes
-        of y and b and are whole vectors. Nothing is reordered. On CUDA the loops stay loops.
+        of y and b. Full tiles are apart; those cut short run the same steps with lanes masked. Nothing is reordered. On
+        CUDA the loops stay loops.
         """
         return self._do(
             "microkernel",

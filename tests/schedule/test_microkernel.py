@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse import nn
@@ -65,6 +67,55 @@ def test_whole_tiles_and_the_rest_equal_the_oracle(shape: tuple[int, int, int], 
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
 
 
+@settings(max_examples=settings.default.max_examples // 10)
+@given(
+    st.tuples(st.integers(2, 30), st.integers(1, 80), st.integers(0, 9)),
+    st.tuples(st.integers(2, 9), st.integers(1, 40)),
+    st.sampled_from(["float32", "float64"]),
+    st.booleans(),
+)
+def test_any_rest_in_rows_columns_and_steps(
+    shape: tuple[int, int, int], tile: tuple[int, int], dtype: str, buffered: bool
+) -> None:
+    """Tiles of any size over products of any size, sums in a buffer or in the middle of an array."""
+    nest = product(*shape, dtype)
+    s = tiled(nest, *tile) if buffered else in_place(nest, *tile)
+    try:
+        s = s.microkernel("mac", "k")
+    except InvalidSchedule:
+        reject()
+    net = pf.compile(nest, target="cpu", schedule=s)
+    inputs = draw(nest)
+    assert "tile_mac" in net.source
+    np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+
+
+def in_place(nest: Nest, rows: int, columns: int) -> pf.Schedule:
+    """The product alone in tiles, its sums where they are."""
+    return pf.Schedule(nest).tile("mac", i=rows, j=columns).reorder("mac", "i", "j", "k", "i_in", "j_in")
+
+
+def test_symbolic_sizes_and_triangles() -> None:
+    """y[i, j] += A[i, k] B[k, j] for j <= i: tiles on the diagonal are cut otherwise in each row, and run as loops."""
+    tensors = [
+        Tensor("A", ("N", "M"), "float64", "input"),
+        Tensor("B", ("M", "N"), "float64", "input"),
+        Tensor("y", ("N", "N"), "float64", "inout"),
+    ]
+    box = "[N, M] -> { mac[i, j, k] : 0 <= j <= i < N and 0 <= k < M }"
+    nest = Nest.of(
+        tensors, [statement(box, "y[i, j] += A[i, k] * B[k, j]")], context="[N, M] -> { : N, M > 0 }"
+    )
+    net = pf.compile(nest, target="cpu", schedule=in_place(nest, 4, 16).microkernel("mac", "k"))
+    assert net.source.count("tile_mac(4, 16") == 1
+    rng = np.random.default_rng(5)
+    for n, m in ((1, 3), (16, 1), (37, 9)):
+        a, b, y = (rng.integers(-4, 5, shape).astype(float) for shape in ((n, m), (m, n), (n, n)))
+        expected = y + np.tril(a @ b)
+        net(a, b, y)
+        np.testing.assert_array_equal(y, expected)
+
+
 @pytest.mark.parametrize("left", ["A[i, k]", "A[k, i]"])
 def test_the_left_operand_may_be_transposed(left: str) -> None:
     nest = product(16, 64, 24, "float32", left=left)
@@ -109,8 +160,8 @@ def test_what_it_needs_is_said() -> None:
     assert "the outermost of the three loops must be the one" in refused(
         tiled(nest, 8, 32).interchange("mac", "k", "i_in"), "i_in"
     )
-    assert "no whole number of vectors" in refused(tiled(nest, 8, 10))
-    assert "at most 512 sums, not 16 x 64" in refused(tiled(nest, 16, 64))
+    assert "at most 512 sums in whole vectors, not 16 x 33" in refused(tiled(nest, 16, 33))
+    assert "at most 512 sums in whole vectors, not 16 x 64" in refused(tiled(nest, 16, 64))
     bare = pf.Schedule(nest).reorder("mac", "k", "i", "j")
     assert "at most 512 sums" in refused(bare)
     transposed = product(16, 64, 24, "float32", right="B[j, k]")
