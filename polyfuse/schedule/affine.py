@@ -22,7 +22,9 @@ from polyfuse.ir.tree import (
     Loop,
     Sequence,
     Tree,
+    date_map,
     loops,
+    loops_around,
     path_to,
     replace_node,
     sequence,
@@ -30,7 +32,7 @@ from polyfuse.ir.tree import (
     walk,
 )
 from polyfuse.schedule.chains import fresh
-from polyfuse.sets import IN, OUT, dim_names
+from polyfuse.sets import IN, OUT, dim_names, first_pair
 
 Vectors = Mapping[str, tuple[isl.PwAff, ...]]
 
@@ -53,9 +55,27 @@ def affine(nest: Nest, tree: Tree, texts: Mapping[str, str]) -> Tree:
     outside = around - {x.name for part in old for x in loops(part)}
     new = _tree(vectors, 0, outside)
     if parent is None:
-        return replace_node(tree, old[0], new)
-    kept = tuple(new if child is old[0] else child for child in parent.children if child not in old[1:])
-    return replace_node(tree, parent, sequence(kept))
+        done = replace_node(tree, old[0], new)
+    else:
+        kept = tuple(new if child is old[0] else child for child in parent.children if child not in old[1:])
+        done = replace_node(tree, parent, sequence(kept))
+    for name in texts:
+        _one_date_each(nest, done, name)
+    return done
+
+
+def _one_date_each(nest: Nest, tree: Tree, name: str) -> None:
+    """{ S[i, k] -> [i] } has S[0, 0] and S[0, 1] at one date: which of them runs first is not said."""
+    when = date_map(nest.domains[name], [loop.date(name) for loop in loops_around(tree, name)])
+    if when.is_injective():
+        return
+    found = first_pair(
+        when.apply_range(when.reverse()).subtract(isl.Map.identity(when.get_space().domain().map_from_set()))
+    )
+    assert found is not None, "two instances share a date"
+    raise InvalidSchedule(
+        f"affine: {name}{list(found[1])} and {name}{list(found[2])} share all dates; give them one more"
+    )
 
 
 def _vector(nest: Nest, name: str, text: str) -> tuple[isl.PwAff, ...]:

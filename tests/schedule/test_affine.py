@@ -6,6 +6,7 @@ import pytest
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.schedule import Schedule
+from tests.programs import pair
 from tests.strategy.programs import jacobi_1d, mean, trisolv
 
 
@@ -60,3 +61,8 @@ def test_bound_loops_are_not_replaced() -> None:
     s = Schedule(jacobi_1d()).bind("S", i="cores")
     with pytest.raises(InvalidSchedule, match="bound"):
         s.affine(S="[t, 2t + i, 0]", R="[t, 2t + i + 1, 1]")
+
+
+def test_instances_that_share_a_date_are_refused() -> None:
+    with pytest.raises(InvalidSchedule, match=r"S\[0, 0\] and S\[0, 1\] share all dates"):
+        Schedule(pair()).affine(S="[i]")
