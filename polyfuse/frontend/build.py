@@ -72,13 +72,15 @@ class NestBuilder:
 
     def nest(self) -> Nest:
         """The nest. InvalidNest if one of its invariants does not hold, with an instance."""
-        return Nest.of(self.tensors, self.statements, self.order, self.context, name=self.name)
+        return Nest.of(self.tensors, self.statements, self.order, _set(self.context), name=self.name)
 
 
 _TARGET = "target_given_as_map"
 
 
 def _set(domain: str | isl.Set) -> isl.Set:
+    if not isinstance(domain, str | isl.Set):
+        raise InvalidNest(f"{domain!r} is neither an isl set nor the text of one")
     try:
         return isl.Set(domain) if isinstance(domain, str) else domain
     except isl.Error as error:

@@ -38,6 +38,16 @@ def einsum(
             f"einsum {subscripts!r} has {len(operands)} operands, names are given for {len(called)}"
         )
     indices = list(dict.fromkeys([*result, *"".join(operands)]))
+    for index, extent in (sizes or {}).items():
+        if (
+            index not in indices
+            or not isinstance(extent, int | str)
+            or (isinstance(extent, int) and extent < 1)
+        ):
+            raise InvalidNest(
+                f"einsum {subscripts!r}: the size {extent!r} of {index!r}; expected 1 or more, or a name, for one of "
+                f"{', '.join(indices)}"
+            )
     extents = {i: (sizes or {}).get(i, f"N{i}") for i in indices}
     symbols = [extent for extent in extents.values() if isinstance(extent, str)]
     params = f"[{', '.join(dict.fromkeys(symbols))}]"

@@ -57,6 +57,10 @@ def test_an_order_by_hand() -> None:
 def test_what_cannot_be_read() -> None:
     with pytest.raises(pf.InvalidNest, match="is no isl set"):
         ROWS.statement("s", "[N] -> { [i : }", "s[i]", "0.0")
+    with pytest.raises(pf.InvalidNest, match="is neither an isl set nor the text of one"):
+        ROWS.statement("s", 3, "s[i]", "0.0")  # type: ignore[arg-type]
+    with pytest.raises(pf.InvalidNest, match="is no isl set"):
+        pf.NestBuilder("n", context="[N -> { }").tensor("s", (), role="output").nest()
     with pytest.raises(pf.InvalidNest, match="is no isl map"):
         ROWS.statement("s", TRIANGLE, "{ [i] -> }", "0.0")
     with pytest.raises(pf.InvalidNest, match="is no map from its 2 dimensions"):
@@ -92,6 +96,12 @@ def test_einsum_with_sizes_names_and_types() -> None:
     ]
     X, W = np.arange(6).reshape(3, 2), np.arange(8).reshape(2, 4)
     assert (pf.interpret(nest, [X, W])["Y"] == X @ W).all()
+
+
+@pytest.mark.parametrize("sizes", [{"z": 3}, {"i": 0}, {"i": -3}, {"i": 2.5}])
+def test_sizes_that_einsum_does_not_have(sizes: dict[str, int]) -> None:
+    with pytest.raises(pf.InvalidNest, match="expected 1 or more, or a name, for one of i, k, j"):
+        pf.einsum("ij,jk->ik", sizes)
 
 
 @pytest.mark.parametrize("subscripts", ["ij->ii", "ij->k", "i1->i", "i...->i"])
