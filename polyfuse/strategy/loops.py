@@ -71,8 +71,7 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
     if not priced:
         return Planned(schedule, (*notes, "the order as written is kept"))
     original = priced[0][0]
-    clear = [one for one in priced[1:] if one[0] < WORTHWHILE * original]
-    for total, draft in (*sorted(clear, key=lambda one: one[0])[:PROOFS], priced[0]):
+    for total, draft in (*sorted(priced[1:], key=_worth)[:PROOFS], priced[0]):
         done = _proven(draft, schedule, clock)
         if done is None:
             continue
@@ -80,6 +79,12 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
         notes.append(f"{microseconds(total)} expected, {microseconds(original)} in the order as written")
         return Planned(done, tuple(notes))
     return Planned(schedule, tuple(notes))
+
+
+def _worth(one: tuple[float, Draft]) -> float:
+    """What a draft is to cost, more than that for one in another order."""
+    total, draft = one
+    return total / WORTHWHILE if any(step.verb in ("affine", "tile") for step in draft.steps) else total
 
 
 def _arranged(written: Draft, part: Tree) -> Draft | str:
