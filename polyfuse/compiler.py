@@ -79,8 +79,9 @@ def decided(
     expansions: tuple[Expansion, ...] = ()
     times = [time.perf_counter()]
     if schedule is None:
-        expanded = expand(nest)
-        nest, expansions = expanded.nest, expanded.expansions
+        general, sizes = nest.general
+        expanded = expand(general)  # before sizes are numbers: what holds for all of them is quicker to find
+        nest, expansions = expanded.nest.with_sizes(sizes) if sizes else expanded.nest, expanded.expansions
         plan = plan_for(nest, model, fuse=fuse)
         schedule, nest = plan.schedule, plan.schedule.source
     elif schedule.source is not nest and schedule.source != nest:

@@ -158,13 +158,26 @@ def with_sizes(nest: Nest, sizes: Sizes) -> Nest:
     runs = {name: s for name, s in fixed.items() if not s.domain.intersect_params(context).is_empty()}
     if not runs:
         raise BadArgument(f"with sizes {dict(sizes)} the nest {nest.name} computes nothing")
-    return replace(
+    new = replace(
         nest,
         tensors=tuple(replace(t, shape=tuple(_extent(s, sizes) for s in t.shape)) for t in nest.tensors),
         statements=tuple(runs.values()),
         order=_order(nest.order, sizes, frozenset(runs)),
         context=context,
     )
+    before, known = nest.general
+    new.__dict__["general"] = before, {**known, **sizes}
+    return new
+
+
+def at_sizes(value: isl.PwAff, sizes: Sizes) -> isl.PwAff:
+    """A function with numbers for some of its sizes."""
+    relation = value.as_map()
+    for name, number in sizes.items():
+        at = relation.find_dim_by_name(PARAM, name)
+        if at >= 0:
+            relation = relation.fix_val(PARAM, at, isl.Val(number)).project_out(PARAM, at, 1)
+    return isl.PwMultiAff.from_map(relation).get_pw_aff(0)
 
 
 def _extent(size: int | str, sizes: Sizes) -> int | str:
@@ -172,7 +185,7 @@ def _extent(size: int | str, sizes: Sizes) -> int | str:
         return size
     names = ", ".join(dict.fromkeys(_names(size)))
     value = isl.PwAff(f"[{names}] -> {{ [] -> [({size})] }}")
-    fixed = extent_text(_fixed(value, sizes))
+    fixed = extent_text(at_sizes(value, sizes))
     assert fixed is not None, "an extent has one piece"
     return fixed
 
@@ -197,16 +210,6 @@ def _access(access: Access, sizes: Sizes) -> Access:
     return replace(access, map=relation)
 
 
-def _fixed(value: isl.PwAff, sizes: Sizes) -> isl.PwAff:
-    """A function with numbers for some of its sizes."""
-    relation = value.as_map()
-    for name, number in sizes.items():
-        at = relation.find_dim_by_name(PARAM, name)
-        if at >= 0:
-            relation = relation.fix_val(PARAM, at, isl.Val(number)).project_out(PARAM, at, 1)
-    return isl.PwMultiAff.from_map(relation).get_pw_aff(0)
-
-
 def _order(tree: Tree, sizes: Sizes, kept: frozenset[str]) -> Tree:
     found = restrict(tree, kept)
     assert found is not None, "at least one statement is kept"
@@ -215,6 +218,6 @@ def _order(tree: Tree, sizes: Sizes, kept: frozenset[str]) -> Tree:
         below = with_children(node, tuple(fixed(child) for child in children(node)))
         if not isinstance(below, Loop):
             return below
-        return replace(below, dates=tuple((name, _fixed(date, sizes)) for name, date in below.dates))
+        return replace(below, dates=tuple((name, at_sizes(date, sizes)) for name, date in below.dates))
 
     return fixed(found)

@@ -7,14 +7,16 @@ may be reordered, so their own pairs count for parallel loops only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import islpy as isl
 
 from polyfuse.analysis.bands import among
 from polyfuse.ir import Nest
+from polyfuse.ir.sizes import at_sizes
 from polyfuse.ir.tree import Tree, statements
-from polyfuse.sets import IN, OUT, union_map, union_set
+from polyfuse.sets import IN, OUT, expression_text, union_map, union_set
 from polyfuse.strategy.budget import at_most
 
 DEEPEST = 3
@@ -39,8 +41,13 @@ class Found:
 
 
 def found_by_isl(nest: Nest, part: Tree) -> Found | str:
-    """isl's order for one part of a tree; or why there is none, as a sentence."""
+    """isl's order for one part of a tree; or why there is none, as a sentence.
+
+    It is asked about the nest with symbolic sizes: an order that is legal for all of them is legal for those at hand,
+    and large numbers in the constraints cost isl minutes.
+    """
     names = statements(part)
+    nest, sizes = nest.general
     deepest = max(names, key=lambda name: len(nest.statement(name).dims))
     if len(nest.statement(deepest).dims) > DEEPEST:
         return f"isl's scheduler is not asked: {deepest} has more than {DEEPEST} loops; the original order is kept"
@@ -65,28 +72,28 @@ def found_by_isl(nest: Nest, part: Tree) -> Found | str:
             f"isl's scheduler did not finish within {MAX_OPERATIONS} operations; the original order is kept"
         )
     dates: Dates = {name: [] for name in names}
-    if not _read(root.child(0), names, dates):
+    if not _read(root.child(0), names, sizes, dates):
         return "isl's order has dates in pieces, or none for a statement; the original order is kept"
     return Found({name: f"[{', '.join(parts)}]" for name, parts in dates.items()})
 
 
-def _read(node: isl.ScheduleNode, names: tuple[str, ...], dates: Dates) -> bool:
+def _read(node: isl.ScheduleNode, names: tuple[str, ...], sizes: Mapping[str, int], dates: Dates) -> bool:
     """Append the dates below a node to those of the statements that reach it; False if one is not a single piece."""
     kind = node.get_type()
     if kind == isl.schedule_node_type.band:
         partial = node.band_get_partial_schedule()
         for member in range(node.band_n_member()):
-            if not _member(partial.get_union_pw_aff(member), names, dates):
+            if not _member(partial.get_union_pw_aff(member), names, sizes, dates):
                 return False
-        return _read(node.child(0), names, dates)
+        return _read(node.child(0), names, sizes, dates)
     if kind == isl.schedule_node_type.filter:
-        return _read(node.child(0), names, dates)
+        return _read(node.child(0), names, sizes, dates)
     if kind in (isl.schedule_node_type.sequence, isl.schedule_node_type.set):
         for position in range(node.n_children()):
             inside = tuple(name for name in names if _reaches(node.child(position), name))
             for name in inside:
                 dates[name].append(str(position))
-            if not _read(node.child(position), inside, dates):
+            if not _read(node.child(position), inside, sizes, dates):
                 return False
         return True
     if len(names) > 1:  # a leaf of several statements: isl found no need for an order; theirs is kept
@@ -101,16 +108,15 @@ def _reaches(node: isl.ScheduleNode, name: str) -> bool:
     return any(part.get_tuple_name() == name for part in found)
 
 
-def _member(union: isl.UnionPwAff, names: tuple[str, ...], dates: Dates) -> bool:
+def _member(union: isl.UnionPwAff, names: tuple[str, ...], sizes: Mapping[str, int], dates: Dates) -> bool:
     pieces: list[isl.PwAff] = []
     union.foreach_pw_aff(pieces.append)
     found = {date.get_domain_space().get_tuple_name(isl.dim_type.set): date for date in pieces}
     for name in names:
         if name not in found:  # a statement that never runs is not in isl's schedule
             return False
-        text = str(found[name])
-        body = text[text.index("{") + 1 : text.rindex("}")]
-        if ";" in body or " : " in body:
+        text = expression_text(at_sizes(found[name], sizes))
+        if ";" in text or " : " in text:
             return False
-        dates[name].append(body.split("->")[1].strip().removeprefix("[").removesuffix("]").strip())
+        dates[name].append(text)
     return True
