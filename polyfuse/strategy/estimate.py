@@ -19,6 +19,7 @@ from polyfuse.analysis.bands import is_parallel, open_at
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, loops_around, statements
 from polyfuse.machine import Machine
+from polyfuse.schedule.binding import extent
 from polyfuse.sets import SET
 from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED
 from polyfuse.strategy.counts import Counts, dims_of, stride
@@ -35,6 +36,9 @@ LOOP_SECONDS = 4e-9
 CACHE = 0.5
 """The part of a cache that a loop can count on: the rest is other data, other programs', and lines not chosen well.
 jacobi-2d of 1300 × 1300 (27 MB) ran at the rate of DRAM beside an L3 of 32 MB (two Zen 5 cores)."""
+
+FEW = 8
+"""Values of a loop inside an innermost one that LLVM writes out."""
 
 CHAINED = 4.0
 """How much longer a scalar operation takes that waits for the one before."""
@@ -151,12 +155,19 @@ class _Run:
             return self.instance(tree.statement, None) / units
         count = self.extent(tree, depth)
         units = self.spread(tree, count, units)
-        if not isinstance(tree.body, Loop) and all(isinstance(x, Leaf) for x in _parts(tree.body)):
+        if all(isinstance(part, Leaf) or self.unrolled(part, depth + 1) for part in _parts(tree.body)):
             inner = sum(
-                self.chains[name].extents[depth] * self.instance(name, tree) for name in statements(tree)
+                prod(self.chains[name].extents[depth:]) * self.instance(name, tree)
+                for name in statements(tree)
             )
             return (LOOP_SECONDS + inner) / units
         return count * self.compute(tree.body, depth + 1, units)
+
+    def unrolled(self, tree: Tree, depth: int) -> bool:
+        """Whether a part is a loop of few values around statements, which LLVM writes out inside the loop around it."""
+        if not isinstance(tree, Loop) or not all(isinstance(part, Leaf) for part in _parts(tree.body)):
+            return False
+        return extent(self.counts.nest, tree) is not None and self.extent(tree, depth) <= FEW
 
     def spread(self, loop: Loop, count: int, units: float) -> float:
         """How many units work inside a loop."""
@@ -169,7 +180,7 @@ class _Run:
         """Seconds of one instance: on vector lanes if the innermost loop is parallel and walks along memory."""
         statement = self.counts.nest.statement(name)
         itemsize = max(self.counts.nest.tensor(a.tensor).itemsize for a in statement.accesses)
-        work = operations(statement.body) + statement.is_reduction + len(statement.accesses)
+        work = operations(statement.body) + statement.is_reduction + self.moved(name, inner)
         seconds = work / (self.machine.peak(itemsize, 1.0) * CPU_EFFICIENCY) * self.filled(name)
         lanes = self.machine.vector_bytes / itemsize
         if inner is None:
@@ -179,6 +190,18 @@ class _Run:
         dims = dims_of(inner.date(name))
         near = all(stride(a, d) < 2 for a in statement.accesses for d in dims)
         return seconds if near else seconds * lanes
+
+    def moved(self, name: str, inner: Loop | None) -> float:
+        """Loads and stores of one instance; what stays in place along unrolled loops inside is moved once for all."""
+        statement = self.counts.nest.statement(name)
+        if inner is None:
+            return len(statement.accesses)
+        few = loops_around(inner.body, name)
+        total = 0.0
+        for access in statement.accesses:
+            still = (loop for loop in few if all(stride(access, d) == 0 for d in dims_of(loop.date(name))))
+            total += 1 / prod(extent(self.counts.nest, loop) or 1 for loop in still)
+        return total
 
     def filled(self, name: str) -> float:
         """The part of the middle's instances that there are: tiles at the border of a domain are not full."""

@@ -2,6 +2,8 @@
 
 in order        for t: for i: for j (vector)                                what was written, or isl's order
 inner parallel  for t: for i (cores): for j (vector)                        a parallel region a step
+side by side    for i (of 16, cores): for j: for i_in (vector)              rows that wait along the row
+inner turned    for t: { for i: for j (vector); for k: for j (vector) }     each inner nest in an order of its own
 outer parallel  for j (tiles, cores): for i: for k: for j_in (vector)       a parallel loop of a permutable band
 tiled           for t, i, j (tiles): for t_in: for i_in: for j_in           a permutable band, tile after tile
 wavefront       for t + i (tiles): for t (tiles, cores): for j (tiles): …   tiles of one wave at once
@@ -12,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from polyfuse.analysis.bands import among, facts, is_parallel, permutable, within
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, loops, statements
+from polyfuse.analysis.bands import among, is_parallel, permutable, within
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.counts import dims_of
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion import part_of
+from polyfuse.strategy.inner import ROWS, interleaved, outermost, separable, turned
 from polyfuse.strategy.moves import far_and_near
 
 OUTER_SIZES = (8, 16, 32)
@@ -39,6 +42,16 @@ def shapes(draft: Draft, names: tuple[str, ...]) -> Iterator[Draft]:
     straight = in_order(draft, names, band, along)
     yield vectorized(straight, names)
     yield vectorized(inner_parallel(straight, names), names)
+    inwards = turned(draft, names)
+    if inwards is not draft:
+        inwards = inwards.noted("inner loops are taken apart and follow memory")
+        yield vectorized(inwards, names)
+        yield vectorized(inner_parallel(inwards, names), names)
+    rows = interleaved(draft, names)
+    if rows is not draft:
+        rows = rows.noted(f"rows that wait along the row run {ROWS} side by side")
+        yield vectorized(rows, names)
+        yield vectorized(inner_parallel(rows, names), names)
     parallel = next((loop for loop in band if is_parallel(loop, pairs)), None)
     if parallel is not None:
         yield from _outer_parallel(draft, names, band, along, parallel)
@@ -108,35 +121,17 @@ def parted(draft: Draft, names: tuple[str, ...]) -> Draft:
         if name in done or not inner or not isinstance(inner[0].body, Sequence):
             continue
         done |= set(statements(inner[0]))
-        if all(isinstance(part, Leaf) for part in inner[0].body.children) and _separable(draft, inner[0]):
+        if all(isinstance(part, Leaf) for part in inner[0].body.children) and separable(draft, inner[0]):
             draft = draft.do("distribute", name, inner[0].name)
     return draft
-
-
-def _separable(draft: Draft, loop: Loop) -> bool:
-    place = {name: position for position, name in enumerate(statements(loop))}
-    pairs = among(draft.nest, loop)
-    for outer in draft.loops(statements(loop)[0])[:-1]:
-        pairs = within(outer, pairs)
-    return not any(place[p.source] > place[p.sink] for p in pairs)
 
 
 def inner_parallel(draft: Draft, names: tuple[str, ...]) -> Draft:
     """The outermost parallel loop on each path over the cores, a parallel region a step of the loops around it."""
     tree = part_of(draft.tree, names[0])
-    free = {id(fact.loop) for fact in facts(draft.nest, tree) if fact.parallel}
-    for loop in _outermost(tree, free):
+    for loop in outermost(draft, tree):
         draft = draft.do("bind", statements(loop)[0], **{loop.name: "cores"})
     return draft
-
-
-def _outermost(tree: Tree, free: set[int]) -> Iterator[Loop]:
-    """The outermost loops among `free`, but for innermost ones inside others: these are for vectors."""
-    if isinstance(tree, Loop) and id(tree) in free and any(isinstance(x, Loop) for x in loops(tree.body)):
-        yield tree
-        return
-    for child in children(tree):
-        yield from _outermost(child, free)
 
 
 def vectorized(draft: Draft, names: tuple[str, ...]) -> Draft:

@@ -1,0 +1,148 @@
+"""The loops inside a loop that carries a dependence: taken apart, each nest in the order that suits memory.
+
+    for k: for j: { R = 0; for i: R += Q A; for i: A -= Q R }
+    ->  for k: { for j: R = 0; for i: for j (vector): R += Q A; for i: for j (vector): A -= Q R }
+
+What stands around stays: this is a shape for programs whose outer loops have no better order than the one written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from polyfuse.analysis.bands import facts, is_parallel, open_at, permutable
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, loops, statements
+from polyfuse.schedule.binding import extent
+from polyfuse.strategy.counts import dims_of
+from polyfuse.strategy.draft import Draft
+from polyfuse.strategy.fusion import part_of
+from polyfuse.strategy.moves import far_and_near
+
+STEPS = 4
+"""Steps of a sum that go by in one pass over the loop along memory: its results are loaded and stored once for all."""
+
+
+def turned(draft: Draft, names: tuple[str, ...]) -> Draft:
+    """A part's inner loops taken apart and put in the best order, as far as dependences allow; itself if they are."""
+    draft = _apart(draft, names)
+    for name in names:
+        draft = _towards_memory(draft, names, name)
+    return draft
+
+
+def _apart(draft: Draft, names: tuple[str, ...]) -> Draft:
+    """Loops inside the outermost one distributed over their parts, innermost first, where nothing runs back."""
+    while True:
+        tree = part_of(draft.tree, names[0])
+        found = _mixed(draft, tree.body) if isinstance(tree, Loop) else None
+        if found is None:
+            return draft
+        draft = draft.do("distribute", statements(found)[0], found.name)
+
+
+def _mixed(draft: Draft, tree: Tree) -> Loop | None:
+    """The innermost loop with several parts that may be taken apart; statements that wait together stay together."""
+    for child in children(tree):
+        found = _mixed(draft, child)
+        if found is not None:
+            return found
+    if not isinstance(tree, Loop) or not separable(draft, tree):
+        return None
+    return None if _is_innermost(tree) and waits(draft, tree) else tree
+
+
+def separable(draft: Draft, loop: Loop) -> bool:
+    """Whether a loop has several parts, and no dependence open there runs from a later one to an earlier one."""
+    if not isinstance(loop.body, Sequence):
+        return False
+    place = {name: at for at, child in enumerate(loop.body.children) for name in statements(child)}
+    return all(place[p.source] <= place[p.sink] for p in open_at(draft.nest, draft.tree, loop))
+
+
+def waits(draft: Draft, loop: Loop) -> bool:
+    """Whether an iteration of a loop waits for the one before, other than to add to its sum."""
+    pairs = tuple(p for p in open_at(draft.nest, draft.tree, loop) if p.kind != "reduction")
+    return not is_parallel(loop, pairs)
+
+
+def _is_innermost(loop: Loop) -> bool:
+    return not any(isinstance(part, Loop) for part in children(loop.body) or (loop.body,))
+
+
+def _towards_memory(draft: Draft, names: tuple[str, ...], name: str) -> Draft:
+    """for i: for j: R[j] += A[j, i]  ->  for j: ...: the loop along memory innermost, sums a few steps at a time."""
+    top = _own(draft, names, name)
+    if top is None:
+        return draft
+    band = permutable(top, open_at(draft.nest, draft.tree, top))
+    if len(band) < 2 or not isinstance(band[-1].body, Leaf):
+        return draft
+    along = min(reversed(band), key=lambda loop: far_and_near(draft.nest, name, dims_of(loop.date(name))))
+    if along is band[-1]:
+        return draft
+    order = [loop.name for loop in band if loop is not along] + [along.name]
+    return _stepped(draft.do("reorder", name, *order), name, along.name)
+
+
+def _own(draft: Draft, names: tuple[str, ...], name: str) -> Loop | None:
+    """The outermost loop around this statement alone, inside the part's outermost one."""
+    inside = [loop for loop in draft.loops(name) if statements(loop) == (name,)]
+    return inside[0] if inside and len(names) > 1 else None
+
+
+def _stepped(draft: Draft, name: str, along: str) -> Draft:
+    """for k: for j: R[j] += …  ->  for k (of 4): for j: for k_in: R[j] += …, where 4 divides the values of k."""
+    steps = draft.loops(name)[-2]
+    size = extent(draft.nest, steps)
+    if not draft.nest.statement(name).is_reduction or size is None or size % STEPS or size == STEPS:
+        return draft
+    draft = draft.do("split", name, steps.name, STEPS)
+    few = draft.loops(name)[-2].name
+    return draft.do("interchange", name, few, along)
+
+
+ROWS = 16
+"""Rows that go by side by side: two vectors of float64 and more, so that a division of one hides behind the others'."""
+
+
+def interleaved(draft: Draft, names: tuple[str, ...]) -> Draft:
+    """Parallel rows that each wait along the row, a few side by side on vector lanes.
+
+    for i: { p[i] = …; for j: p[i] = f(p[i]) }
+    ->  for i (of 16): { for i_in: p[i] = …; for j: for i_in (vector): p[i] = f(p[i]) }
+    """
+    tree = part_of(draft.tree, names[0])
+    for loop in tuple(outermost(draft, tree)):
+        if any(_is_innermost(x) and waits(draft, x) for x in loops(loop.body)):
+            draft = _side_by_side(draft, loop)
+    return draft
+
+
+def outermost(draft: Draft, tree: Tree) -> Iterator[Loop]:
+    """The outermost parallel loops that have loops inside: those without are for vectors."""
+    free = {id(f.loop) for f in facts(draft.nest, tree) if f.parallel and extent(draft.nest, f.loop) != 1}
+    return _outermost(tree, free)
+
+
+def _outermost(tree: Tree, free: set[int]) -> Iterator[Loop]:
+    if isinstance(tree, Loop) and id(tree) in free and any(loops(tree.body)):
+        yield tree
+        return
+    for child in children(tree):
+        yield from _outermost(child, free)
+
+
+def _side_by_side(draft: Draft, rows: Loop) -> Draft:
+    name = statements(rows)[0]
+    draft = draft.do("split", name, rows.name, ROWS)
+    around = draft.loops(name)
+    few = around[[loop.name for loop in around].index(rows.name) + 1]
+    if isinstance(few.body, Sequence):
+        draft = draft.do("distribute", name, few.name)
+    for own in (statements(part) for part in children(few.body) or (few.body,)):
+        first = own[0]
+        chain = [loop for loop in draft.loops(first) if statements(loop) == own]
+        inside = [loop.name for loop in chain if loop.name != few.name]
+        if inside and _is_innermost(chain[-1]) and waits(draft, chain[-1]):
+            draft = draft.do("reorder", first, *inside, few.name)
+    return draft
