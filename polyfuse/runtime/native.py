@@ -80,6 +80,7 @@ def _lowered(code: Code, library: Any) -> Lowered:
     cpu_target.options.parse_as_flags(flags, options)
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.enable_pyobject = False
+    flags.noalias = True  # a call refuses arrays that overlap; else LLVM reloads scalars after each store
     arguments, _ = sigutils.normalize_signature(str(code.signature))
     done = compile_extra(
         cpu_target.typing_context,

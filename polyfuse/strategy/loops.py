@@ -1,13 +1,13 @@
 """Kernels whose outermost loop carries a dependence: time loops, triangular solvers, recurrences.
 
-    part of the schedule  --orders-->  as written, by isl  --shapes-->  drafts  --price-->  the cheapest legal one
+    part of the schedule  --orders-->  as written, another  --shapes-->  drafts  --price-->  the cheapest legal one
 
-Never worse than the original order by the model, which is one of the drafts. What isl or the clock cuts off is said.
+Never worse than the original order by the model, which is one of the drafts. What is cut off is said. The budgets
+are counts of isl's operations: a plan does not depend on how fast the machine is that makes it.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -29,10 +29,7 @@ from polyfuse.strategy.isl_order import found_by_isl
 from polyfuse.strategy.shapes import shapes
 from polyfuse.strategy.shifts import shifted_order
 
-SECONDS = 5.0
-"""Wall clock for pricing one kernel's shapes; what was priced until then has to do."""
-
-PRICE_OPERATIONS = 30_000_000
+PRICE_OPERATIONS = 15_000_000
 """isl operations for pricing the shapes of one order of a kernel."""
 
 PROOF_OPERATIONS = 20_000_000
@@ -45,6 +42,10 @@ PROOFS = 4
 WORTHWHILE = 0.8
 """What another order has to cost, as a part of the one as written: jacobi-1d of 2000 values in tiles was to cost 0.81
 of the order as written, and took 1.1 of it (one Zen 5 core)."""
+
+
+IN_ORDER = ("bind", "distribute", "vectorize")
+"""Verbs that leave each statement's instances in the order as written."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +61,18 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
     names = statements(part)
     estimator = Estimator(counts, machine)
     notes = list(findings(schedule.nest, part))
-    clock = _Clock(notes)
     written = Draft(schedule.nest, schedule.tree)
-    priced = _priced(estimator, names, clock, chain([written], shapes(written, names)))
+    priced = _priced(estimator, names, notes, chain([written], shapes(written, names)))
     arranged = _arranged(written, part)
     if isinstance(arranged, str):
         notes.append(arranged)
     else:
-        priced += _by_parts(estimator, names, clock, arranged)
+        priced += _by_parts(estimator, names, notes, arranged)
     if not priced:
         return Planned(schedule, (*notes, "the order as written is kept"))
     original = priced[0][0]
     for total, draft in (*sorted(priced[1:], key=_worth)[:PROOFS], priced[0]):
-        done = _proven(draft, schedule, clock)
+        done = _proven(draft, schedule, notes)
         if done is None:
             continue
         notes += draft.notes
@@ -84,7 +84,7 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
 def _worth(one: tuple[float, Draft]) -> float:
     """What a draft is to cost, more than that for one in another order."""
     total, draft = one
-    return total / WORTHWHILE if any(step.verb in ("affine", "tile") for step in draft.steps) else total
+    return total if all(step.verb in IN_ORDER for step in draft.steps) else total / WORTHWHILE
 
 
 def _arranged(written: Draft, part: Tree) -> Draft | str:
@@ -97,24 +97,10 @@ def _arranged(written: Draft, part: Tree) -> Draft | str:
     return found if isinstance(found, str) else arranged_by(written, names, found.dates, "isl's order")
 
 
-class _Clock:
-    """Says once when there is no time left to price shapes."""
-
-    def __init__(self, notes: list[str]) -> None:
-        self.began, self.notes, self.over = time.perf_counter(), notes, False
-
-    def stops(self) -> bool:
-        """Whether pricing has taken too long."""
-        if not self.over and time.perf_counter() - self.began > SECONDS:
-            self.over = True
-            self.notes.append(f"pricing stopped after {SECONDS:g} s: the best shape until then is taken")
-        return self.over
-
-
 Priced = list[tuple[float, Draft]]
 
 
-def _proven(draft: Draft, schedule: Schedule, clock: _Clock) -> Schedule | None:
+def _proven(draft: Draft, schedule: Schedule, notes: list[str]) -> Schedule | None:
     """The draft's verbs, proven; None if one is not legal, or if isl cannot prove it within the budget."""
     try:
         with at_most(schedule.nest.context.get_ctx(), PROOF_OPERATIONS):
@@ -122,25 +108,21 @@ def _proven(draft: Draft, schedule: Schedule, clock: _Clock) -> Schedule | None:
     except (IllegalSchedule, InvalidSchedule):
         return None
     except isl.Error:
-        clock.notes.append(
-            f"a shape was given up: its proof needs more than {PROOF_OPERATIONS} operations of isl"
-        )
+        notes.append(f"a shape was given up: its proof needs more than {PROOF_OPERATIONS} operations of isl")
         return None
 
 
-def _priced(estimator: Estimator, names: tuple[str, ...], clock: _Clock, drafts: Iterable[Draft]) -> Priced:
-    """The drafts with what the model expects of these statements' kernels, until isl or the clock stops it."""
+def _priced(
+    estimator: Estimator, names: tuple[str, ...], notes: list[str], drafts: Iterable[Draft]
+) -> Priced:
+    """The drafts with what the model expects of these statements' kernels, until isl's work is stopped."""
     found: Priced = []
     try:
         with at_most(estimator.counts.nest.context.get_ctx(), PRICE_OPERATIONS):
             for draft in drafts:
                 found.append((round(estimator.of(held_by(draft.tree, names)).total, 12), draft))
-                if clock.stops():
-                    break
     except isl.Error:
-        clock.notes.append(
-            f"pricing stopped after {PRICE_OPERATIONS} operations of isl and {len(found)} shapes"
-        )
+        notes.append(f"pricing stopped after {PRICE_OPERATIONS} operations of isl and {len(found)} shapes")
     return found
 
 
@@ -160,15 +142,15 @@ def arranged_by(written: Draft, names: tuple[str, ...], dates: dict[str, str], w
     return arranged.noted(f"{what}: {text}" if text else what)
 
 
-def _by_parts(estimator: Estimator, names: tuple[str, ...], clock: _Clock, draft: Draft) -> Priced:
+def _by_parts(estimator: Estimator, names: tuple[str, ...], notes: list[str], draft: Draft) -> Priced:
     """The shapes of isl's order; where it makes several parts, the best shape of each."""
     parts = [statements(part) for part in dict.fromkeys(part_of(draft.tree, name) for name in names)]
     if len(parts) == 1:
-        return _priced(estimator, names, clock, shapes(draft, names))
+        return _priced(estimator, names, notes, shapes(draft, names))
     for own in parts:
-        candidates = _priced(estimator, own, clock, chain([draft], shapes(draft, own)))
+        candidates = _priced(estimator, own, notes, chain([draft], shapes(draft, own)))
         draft = min(candidates, key=lambda one: one[0])[1] if candidates else draft
-    return _priced(estimator, names, clock, [draft])
+    return _priced(estimator, names, notes, [draft])
 
 
 def cost_from(counts: Counts, part: Tree, estimate: Estimate, machine: Machine) -> KernelCost:

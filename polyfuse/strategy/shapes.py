@@ -26,8 +26,14 @@ from polyfuse.strategy.moves import far_and_near
 OUTER_SIZES = (8, 16, 32)
 """Values of a tiled loop that is not the innermost."""
 
+OUTER_PARTS = (2, 4, 8, 16)
+"""Tiles of a parallel loop along memory that goes outermost: long rows, or enough tiles for the cores."""
+
 OUTER_COLUMNS = (1024, 512, 256, 64)
-"""Values of a parallel loop along memory that goes outermost: long rows, or enough tiles for the cores."""
+"""Values of such a tile where the loop's extent is not known."""
+
+WHOLE = 16
+"""Columns that a tile has a multiple of: two vectors of 64 bytes of float64."""
 
 INNER_SIZES = (256, 512)
 """Values of the tiled loop along memory: whole vectors, and long enough to enter the loop rarely."""
@@ -163,12 +169,20 @@ def _outer_parallel(
         done = done.do("bind", name, **{parallel.name: "cores"})
         yield vectorized(parted(done, names), names).noted(moved)
         return
-    for size in OUTER_COLUMNS:
+    for size in _columns(extent(draft.nest, parallel)):
         done = draft.do("split", name, parallel.name, size)
         point = next(x for x in done.loops(name) if x.name.startswith(f"{parallel.name}_in")).name
         done = _reordered(done, name, [parallel.name, *rest, point])
         done = done.do("bind", name, **{parallel.name: "cores"})
         yield vectorized(parted(done, names), names).noted(f"{moved}, in tiles of {size}")
+
+
+def _columns(size: int | None) -> Iterator[int]:
+    """Columns of a tile, so that the tiles are about equal."""
+    if size is None:
+        yield from OUTER_COLUMNS
+        return
+    yield from dict.fromkeys(-(-size // (parts * WHOLE)) * WHOLE for parts in OUTER_PARTS)
 
 
 def _behind_one(

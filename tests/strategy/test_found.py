@@ -81,8 +81,8 @@ def test_isl_is_not_asked_what_it_does_not_answer(monkeypatch: pytest.MonkeyPatc
     assert any("not asked" in note for note in plan_for(lu(), CPU).notes)
 
 
-def test_the_clock_stops_pricing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyfuse.strategy.loops.SECONDS", 0.0)
+def test_a_budget_stops_pricing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyfuse.strategy.loops.PRICE_OPERATIONS", 10_000)
     assert any("pricing stopped" in note for note in plan_for(seidel_2d(), CPU).notes)
 
 

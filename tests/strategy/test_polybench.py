@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -20,11 +19,8 @@ PRICED = " expected, "
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_found_and_done_on_both_targets(
-    name: str, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_found_and_done_on_both_targets(name: str, golden: Callable[[str, str], None]) -> None:
     # one test, because compiling takes most of its time
-    monkeypatch.setattr("polyfuse.strategy.loops.SECONDS", math.inf)  # a clock must not decide here
     kernel = KERNELS[name]
     cpu = pf.compile(kernel.nest, target="cpu", machine="zen5")
     cuda = pf.compile(kernel.nest, target="cuda", machine="h200", device="lockstep")
