@@ -147,6 +147,8 @@ def vectorized(draft: Draft, names: tuple[str, ...]) -> Draft:
         inner = draft.loops(name)[-1:]
         if name in done or not inner or inner[0].bind is not None or any(loops(inner[0].body)):
             continue
+        if extent(draft.nest, inner[0]) == 1:
+            continue
         done |= set(statements(inner[0]))
         pairs = tuple(p for p in among(draft.nest, inner[0]) if p.kind != "reduction")
         for outer in draft.loops(name)[:-1]:
