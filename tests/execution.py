@@ -67,6 +67,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "uint64": int,
         "add_any_order": operator.add,
         "tile_mac": plain_tile,
+        "tile_mac_cut": plain_cut_tile,
         "float64": float,
         "float32": np.float32,
     }
@@ -97,6 +98,13 @@ def plain_tile(
         left = a[moved(a_at, (a_row, r), (a_step, k))]
         right = b[moved(b_at, (b_step, k), (b.ndim - 1, c))]
         y[moved(y_at, (y_row, r), (y.ndim - 1, c))] += left * right
+
+
+def plain_cut_tile(rows: int, columns: int, rows_here: int, columns_here: int, *operands: Any) -> None:
+    """What the microkernel computes for a tile that is cut short, which is no larger than a whole one."""
+    assert rows_here <= rows
+    assert columns_here <= columns
+    plain_tile(rows_here, columns_here, *operands)
 
 
 def unordered(node: Node) -> Node:
