@@ -19,6 +19,7 @@ _HOME = {
     "Access": "polyfuse.ir",
     "BadArgument": "polyfuse.errors",
     "Executable": "polyfuse.compiler",
+    "IllegalRewrite": "polyfuse.errors",
     "IllegalSchedule": "polyfuse.errors",
     "InvalidNest": "polyfuse.errors",
     "InvalidSchedule": "polyfuse.errors",
@@ -37,9 +38,11 @@ _HOME = {
     "compile": "polyfuse.compiler",
     "einsum": "polyfuse.frontend",
     "expand": "polyfuse.rewrite",
+    "inline": "polyfuse.rewrite",
     "interpret": "polyfuse.interpret",
     "lower": "polyfuse.nn",
     "nest": "polyfuse.frontend",
+    "overlap": "polyfuse.rewrite",
     "statement": "polyfuse.ir",
 }
 _SUBMODULES = {"measure", "nn", "show"}
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from polyfuse.compiler import Executable as Executable
     from polyfuse.compiler import compile as compile
     from polyfuse.errors import BadArgument as BadArgument
+    from polyfuse.errors import IllegalRewrite as IllegalRewrite
     from polyfuse.errors import IllegalSchedule as IllegalSchedule
     from polyfuse.errors import InvalidNest as InvalidNest
     from polyfuse.errors import InvalidSchedule as InvalidSchedule
@@ -75,6 +79,8 @@ if TYPE_CHECKING:
     from polyfuse.machine import Machine as Machine
     from polyfuse.nn import lower as lower
     from polyfuse.rewrite import expand as expand
+    from polyfuse.rewrite import inline as inline
+    from polyfuse.rewrite import overlap as overlap
     from polyfuse.schedule import Schedule as Schedule
 
 

@@ -1,0 +1,242 @@
+"""Image pipelines of 2048² pixels in float32 against Halide's autoschedulers, numba and NumPy, in turns.
+
+    polyfuse        pf.compile(nest, sizes=…), and any_size: one executable for all
+    Mullapudi2016   Halide (halide_side.py, in an environment of its own), by this autoscheduler
+    Adams2019       and by this one
+    numba           numba.njit(fastmath=True, parallel=True) of the same Python function
+    numpy           the stages as NumPy expressions
+
+python -m benchmarks.pipelines [--turns N] [--out DIR]. Halide's Python is build/halide/bin/python, or HALIDE_PYTHON.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.pop("OPENBLAS_CORETYPE", None)
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FunctionType
+from typing import Any
+
+import numba
+import numpy as np
+
+import polyfuse as pf
+from benchmarks import results
+from benchmarks.fresh import fresh
+from papers.pipelines import PIPELINES, Pipeline
+
+HERE = Path(__file__).parent
+AUTOSCHEDULERS = ("Mullapudi2016", "Adams2019")
+
+BOUND = 1e-5
+"""The largest difference to NumPy in float64, relative to the largest element."""
+
+PAUSE = 0.02
+"""Seconds before a turn, so that the threads of the side before have gone to sleep."""
+
+Timed = Callable[[], float]
+"""One call of a side; the seconds it took by that side's own clock."""
+
+
+def halide_python() -> Path | None:
+    """The Python that has Halide; None if there is none."""
+    wanted = Path(os.environ.get("HALIDE_PYTHON", HERE.parent / "build" / "halide" / "bin" / "python"))
+    return wanted if wanted.exists() else None
+
+
+class Halide:
+    """A process of halide_side.py."""
+
+    def __init__(self, python: Path, folder: Path, threads: int) -> None:
+        environment = {**os.environ, "HL_NUM_THREADS": str(threads)}
+        command = [str(python), str(HERE / "halide_side.py"), str(folder), str(threads)]
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, request: str, name: str, autoscheduler: str) -> float:
+        """The seconds a request took."""
+        assert self.process.stdin is not None, "a pipe was asked for"
+        assert self.process.stdout is not None, "a pipe was asked for"
+        print(request, name, autoscheduler, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"Halide ended at {request} {name} {autoscheduler}")
+        return float(answer)
+
+
+@contextmanager
+def halide(folder: Path, threads: int) -> Iterator[Halide | None]:
+    """Halide for these threads, ended at the end; None where it is not installed."""
+    python = halide_python()
+    if python is None:
+        print(f"no Halide: {__doc__ and __doc__.splitlines()[-1]}", file=sys.stderr)
+        yield None
+        return
+    side = Halide(python, folder, threads)
+    try:
+        yield side
+    finally:
+        side.process.terminate()
+        side.process.wait()
+
+
+def timed(call: Callable[[], object]) -> Timed:
+    """A call with its seconds."""
+
+    def seconds() -> float:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    return seconds
+
+
+def by_numba(pipeline: Pipeline, arguments: Mapping[str, Any]) -> Callable[[], object]:
+    """numba's own compilation of the Python function, with the sizes as numbers around it."""
+    assert pipeline.nest.python is not None, "the nest was read from a function"
+    function = getattr(pipeline.nest.python, "__wrapped__", pipeline.nest.python)
+    inner = FunctionType(function.__code__, {**function.__globals__, **pipeline.large}, function.__name__)
+    jitted = numba.njit(fastmath=True, parallel=True)(inner)
+    given = tuple(arguments.values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", numba.NumbaPerformanceWarning)
+        jitted(*given)
+    return lambda: jitted(*given)
+
+
+def in_this_process(turns: int, threads: int) -> list[dict[str, Any]]:
+    """A row for each pipeline and side, with the threads that this process has."""
+    rows: list[dict[str, Any]] = []
+    with TemporaryDirectory() as path, halide(Path(path), threads) as side:
+        for name, pipeline in PIPELINES.items():
+            rows += measured(name, pipeline, turns, Path(path), side)
+    return rows
+
+
+def measured(
+    name: str, pipeline: Pipeline, turns: int, folder: Path, side: Halide | None
+) -> list[dict[str, Any]]:
+    """One pipeline: every side built, checked and timed in turns."""
+    arguments = pipeline.inputs(pipeline.large, np.random.default_rng(0))
+    exact = pipeline.closed({n: _double(value) for n, value in arguments.items()})
+    sides: dict[str, Timed] = {}
+    errors: dict[str, float] = {}
+    for label, sizes in (("polyfuse", pipeline.large), ("any_size", None)):
+        net = pf.compile(pipeline.nest, target="cpu", sizes=sizes)
+        net(**arguments)
+        errors[label] = _error({n: arguments[n] for n in exact}, exact)
+        sides[label] = timed(lambda net=net: net(**arguments))  # type: ignore[misc]
+    jitted = by_numba(pipeline, arguments)
+    errors["numba"] = _error({n: arguments[n] for n in exact}, exact)
+    sides["numba"] = timed(jitted)
+    errors["numpy"] = _error(pipeline.closed(arguments), exact)
+    sides["numpy"] = timed(lambda: pipeline.closed(arguments))
+    if side is not None:
+        np.save(folder / f"image-{name}.npy", arguments["image"])
+        for number, result in enumerate(exact):
+            np.save(folder / f"result-{name}-{number}.npy", arguments[result])
+        for autoscheduler in AUTOSCHEDULERS:
+            errors[autoscheduler] = _halide_error(side, name, autoscheduler, folder, exact)
+            sides[autoscheduler] = lambda a=autoscheduler: side.ask("call", name, a)  # type: ignore[misc]
+    wrong = {label: error for label, error in errors.items() if error > BOUND}
+    if wrong:
+        raise SystemExit(f"{name}: wrong results {wrong}")
+    taken = in_turns(sides, turns)
+    best = min((min(taken[a]) for a in AUTOSCHEDULERS if a in taken), default=None)
+    return [_row(name, label, taken[label], errors[label], best) for label in sides]
+
+
+def in_turns(sides: Mapping[str, Timed], turns: int) -> dict[str, list[float]]:
+    """The seconds of each turn of each side, by its own clock; one call before is not counted."""
+    taken: dict[str, list[float]] = {label: [] for label in sides}
+    for _ in range(turns):
+        for label, call in sides.items():
+            time.sleep(PAUSE)
+            call()
+            taken[label].append(call())
+    return taken
+
+
+def _row(name: str, label: str, taken: list[float], error: float, best: float | None) -> dict[str, Any]:
+    return {
+        "pipeline": name,
+        "candidate": label,
+        "median_ms": round(1e3 * statistics.median(taken), 3),
+        "best_ms": round(1e3 * min(taken), 3),
+        "best_to_best_halide": round(min(taken) / best, 3) if best else None,
+        "turns": len(taken),
+        "largest_error": float(f"{error:.2g}"),
+    }
+
+
+def _double(value: Any) -> Any:
+    return np.asarray(value, np.float64) if isinstance(value, np.ndarray) else value
+
+
+def _error(found: Mapping[str, Any], exact: Mapping[str, Any]) -> float:
+    """The largest difference, but for one element in 100000: at unsharp's threshold rounding decides which value."""
+    return max(_largest(np.abs(found[n] - exact[n])) / float(np.abs(exact[n]).max()) for n in exact)
+
+
+def _largest(differences: Any) -> float:
+    last = differences.size - 1 - differences.size // 100_000
+    return float(np.partition(differences, last, axis=None)[last])
+
+
+def _halide_error(
+    side: Halide, name: str, autoscheduler: str, folder: Path, exact: Mapping[str, Any]
+) -> float:
+    for request in ("build", "call", "save"):
+        side.ask(request, name, autoscheduler)
+    found = {n: np.load(folder / f"{name}-{autoscheduler}-{k}.npy") for k, n in enumerate(exact)}
+    return _error(found, exact)
+
+
+def measure(turns: int) -> list[dict[str, Any]]:
+    """The rows for one thread and for all."""
+    rows = []
+    for threads in sorted({1, pf.measure.usable_cpus()}):
+        for row in fresh(
+            "benchmarks.pipelines", "--threads", str(threads), "--turns", str(turns), threads=threads
+        ):
+            rows.append({"threads": threads, **row})
+            ratio = f"  {row['best_to_best_halide']:.2f} x Halide" if row["best_to_best_halide"] else ""
+            print(
+                f"{threads} threads, {row['pipeline']:<8} {row['candidate']:<14} {row['median_ms']:>9.2f} ms "
+                f"(best {row['best_ms']:.2f}){ratio}",
+                flush=True,
+            )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.pipelines", description="Image pipelines, in turns.")
+    parser.add_argument("--turns", type=int, default=25, help="how often each side is timed")
+    parser.add_argument("--out", type=Path, default=results.FOLDER, help="folder for the results")
+    parser.add_argument(
+        "--threads", type=int, help="print the rows of a process with so many threads as JSON"
+    )
+    options = parser.parse_args()
+    if options.threads is not None:
+        print(json.dumps(in_this_process(options.turns, options.threads)))
+        return
+    about = pf.measure.environment()
+    for path in results.write(options.out, "pipelines", about, measure(options.turns)):
+        print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()
