@@ -69,6 +69,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac": plain_tile,
         "tile_mac_cut": plain_tile_cut,
         "tile_mac_cut": plain_cut_tile,
+        "on_stack": full_of_nan,
         "float64": float,
         "float32": np.float32,
     }

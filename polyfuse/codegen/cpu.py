@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, replace
+from math import prod
 
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.looptree import Allocate, Element, For, Kernel, Node, Store, below
 from polyfuse.codegen.microkernel import tile_product
-from polyfuse.ir.tensor import Tensor
+from polyfuse.codegen.stack import STACK_BYTES
+from polyfuse.ir.tensor import ITEMSIZE, Tensor
 
 HEADER = """\
 import math
@@ -17,9 +19,10 @@ import numpy as np
 from numba import float32, float64, int32, int64, prange, uint64
 """
 
-ANY_ORDER = "add_any_order"
+ANY_ORDER, ON_STACK = "add_any_order", "on_stack"
 OPERATIONS = {
     ANY_ORDER: "polyfuse.codegen.sums",
+    ON_STACK: "polyfuse.codegen.stack",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_cut": "polyfuse.codegen.tiles",
 }
@@ -96,6 +99,9 @@ class _Cpu(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.known: frozenset[str] = frozenset()
+        # numba makes a function of a parallel loop's body, in which it does not see that a shape is constant
+        self.on_heap = has_cores(kernel.body)
+        self.stacked = 0  # bytes of buffers on the stack so far
 
     def loop(self, node: For) -> list[str]:
         outside = self.known
@@ -156,7 +162,10 @@ class _Cpu(Emitter):
                 if node.dtype[0] == "f"
                 else f"{node.buffer} = {node.dtype}(0)"
             )
-        return f"{node.buffer} = np.empty({node.shape}, np.{node.dtype})"
+        nbytes = prod(node.shape) * ITEMSIZE[node.dtype]
+        fits = not self.on_heap and self.stacked + nbytes <= STACK_BYTES
+        self.stacked += nbytes if fits else 0
+        return f"{node.buffer} = {ON_STACK if fits else 'np.empty'}({node.shape}, np.{node.dtype})"
 
     def place(self, element: Element) -> ast.expr:
         known = self.kernel.arrays.get(element.array)

@@ -1,0 +1,57 @@
+"""Buffers on the stack: what they hold, where they lie, when they are not used."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.codegen import cpu
+from polyfuse.codegen.stack import ALIGNMENT, on_stack
+
+
+@numba.njit
+def sums(x: np.ndarray) -> tuple[float, int]:  # type: ignore[type-arg]
+    total, remainder = 0.0, 0
+    for turn in range(3):
+        y = on_stack((4, 2), np.float32)
+        z = on_stack((4,), np.int64)
+        remainder += y.ctypes.data % ALIGNMENT + z.ctypes.data % ALIGNMENT
+        for i in range(4):
+            z[i] = turn
+            for j in range(2):
+                y[i, j] = x[i, j] + z[i]
+        total += y.sum()
+    return total, remainder
+
+
+def test_buffers_hold_what_was_stored_and_are_aligned() -> None:
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    assert sums(x) == (3 * x.sum() + 8 * (0 + 1 + 2), 0)
+
+
+def test_a_shape_that_is_not_constant_is_refused() -> None:
+    @numba.njit
+    def grow(n: int) -> float:
+        return on_stack((n,), np.float32)[0]
+
+    with pytest.raises(numba.TypingError, match="on_stack"):
+        grow(3)
+
+
+@pytest.fixture
+def narrow() -> pf.Nest:
+    layers = [m for n in range(3) for m in (nn.Linear(64, 64, seed=n), nn.ReLU())]
+    return pf.lower(nn.Sequential(*layers), batch=1)
+
+
+def test_what_is_too_much_for_the_stack_lies_on_the_heap(
+    narrow: pf.Nest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "STACK_BYTES", 2 * 64 * 4)
+    net = pf.compile(narrow, target="cpu", machine="zen5")
+    assert (net.source.count("= on_stack("), net.source.count("= np.empty(")) == (2, 3)
+    x = np.ones((1, 64), np.float32)
+    np.testing.assert_allclose(net(x), pf.interpret(narrow, [x])["out"], rtol=1e-5, atol=1e-6)
