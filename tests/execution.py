@@ -67,9 +67,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "uint64": int,
         "add_any_order": operator.add,
         "tile_mac": plain_tile,
-        "tile_mac_cut": plain_tile_cut,
         "tile_mac_cut": plain_cut_tile,
-        "on_stack": full_of_nan,
         "float64": float,
         "float32": np.float32,
     }
@@ -107,13 +105,6 @@ def plain_cut_tile(rows: int, columns: int, rows_here: int, columns_here: int, *
     assert rows_here <= rows
     assert columns_here <= columns
     plain_tile(rows_here, columns_here, *operands)
-
-
-def plain_tile_cut(rows: int, columns: int, rows_here: int, columns_here: int, *product: Any) -> None:
-    """The microkernel for a tile of which only the first rows and columns are there."""
-    assert rows_here <= rows
-    assert columns_here <= columns
-    plain_tile(rows_here, columns_here, *product)
 
 
 def unordered(node: Node) -> Node:
