@@ -68,6 +68,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "add_any_order": operator.add,
         "tile_mac": plain_tile,
         "tile_mac_cut": plain_cut_tile,
+        "on_stack": full_of_nan,
         "float64": float,
         "float32": np.float32,
     }
