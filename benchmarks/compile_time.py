@@ -6,6 +6,7 @@ Wanted: lowering + dependences + schedule + validation at most 1 s, a whole cold
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -49,11 +50,13 @@ def measure(turns: int) -> list[dict[str, Any]]:
 
 
 def cold(options: dict[str, Any]) -> dict[str, Any]:
-    """One compile in a process of its own."""
+    """One compile in a process of its own, without a cache."""
     code = f"import time\nbegan = time.perf_counter()\n{FRESH}"
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(options)], check=True, capture_output=True, text=True
+    command, environment = (
+        [sys.executable, "-c", code, json.dumps(options)],
+        {**os.environ, "POLYFUSE_CACHE": "off"},
     )
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     result: dict[str, Any] = json.loads(done.stdout)
     return result
 

@@ -11,12 +11,14 @@ from typing import Any
 THREADS = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def fresh(module: str, *arguments: str, threads: int, seconds: float | None = None) -> Any:
+def fresh(
+    module: str, *arguments: str, threads: int, seconds: float | None = None, **environment: str
+) -> Any:
     """What `python -m module arguments…` prints as JSON, with so many threads for every library.
 
     Raises CalledProcessError with the module's stderr if it fails, TimeoutExpired after `seconds`.
     """
-    environment = {**os.environ, **dict.fromkeys(THREADS, str(threads))}
+    environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), **environment}
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(
         command, env=environment, check=True, capture_output=True, text=True, timeout=seconds
