@@ -109,6 +109,14 @@ def test_emitted_loops_have_plain_indices_and_one_type(name: str) -> None:
     assert not any("//" in text or "%" in text for text in subscripts)
 
 
+def test_halves_are_read_in_two_phases_without_a_division() -> None:
+    pipeline = PIPELINES["pyramid"]
+    net = pf.compile(pipeline.nest, target="cpu", machine="zen5", sizes=pipeline.large)
+    (line,) = (line for line in net.source.splitlines() if line.strip().startswith("detail["))
+    assert "down[i // 2, j + j_in]" in line
+    assert "j // 2" not in line
+
+
 def test_where_all_is_inlined_nothing_is_left_to_tile() -> None:
     chain = defined(
         """
