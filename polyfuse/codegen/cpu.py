@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from polyfuse.codegen.emit import Emitter, subscripted
-from polyfuse.codegen.looptree import Allocate, Element, For, Kernel, Node, Store, below
+from polyfuse.codegen.gathered import Gathered, gathered
+from polyfuse.codegen.looptree import Allocate, Block, Element, For, Kernel, Node, Store, below
 from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
@@ -87,14 +88,6 @@ def not_negative(value: ast.expr, known: frozenset[str]) -> bool:
     return False
 
 
-def gathers(node: For, store: Store) -> bool:
-    """Whether a loop reduces into one element."""
-    used = {
-        name.id for value in store.target.subscripts for name in ast.walk(value) if isinstance(name, ast.Name)
-    }
-    return store.op != "=" and node.variable not in used
-
-
 class _Cpu(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
@@ -115,8 +108,9 @@ class _Cpu(Emitter):
     def _loop(self, node: For) -> list[str]:
         if node.bind == "microkernel":
             return self._microkernel(node)
-        if node.bind == "vector" and isinstance(node.body, Store) and gathers(node, node.body):
-            return self._gathered(node, node.body)
+        held = gathered(node) if node.bind == "vector" else None
+        if held is not None:
+            return self._gathered(node, held)
         if node.bind != "cores":
             return super().loop(node)
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
@@ -133,20 +127,15 @@ class _Cpu(Emitter):
             value = f"{low} + {node.step} * int64({core})"
         return [head, *self._indented([f"{node.variable} = {value}", *self.lines(node.body)])]
 
-    def _gathered(self, node: For, store: Store) -> list[str]:
-        """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum.
-
-        A vector loop carries nothing but the reduction, so nobody else touches s[i] meanwhile; LLVM cannot know that,
-        and would load and store it in every iteration (a sum of 1000000 products: 1.06 ms against 0.35).
-        """
-        name = f"{store.statement}_sum" if store.op == "+=" else f"{store.statement}_value"
-        inner = replace(store, target=Element(name, (), store.target.dtype))
-        kept = ast.unparse(self.place(store.target))
-        loop = super().loop(replace(node, body=inner))
-        if store.op == "+=" and store.target.dtype.startswith("float"):
-            head, value = loop[-1].split(" += ", 1)
-            loop[-1] = f"{head} = {ANY_ORDER}({head.strip()}, {value})"
-        lines = [f"{name} = {kept}", *loop, f"{kept} = {name}"]
+    def _gathered(self, node: For, held: Gathered) -> list[str]:
+        """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""
+        kept = [(total.variable, ast.unparse(self.place(total.element))) for total in held.sums]
+        floats = {t.variable for t in held.sums if t.op == "+=" and t.element.dtype.startswith("float")}
+        loop = [_in_any_order(line, floats) for line in super().loop(replace(node, body=Block(held.stores)))]
+        lines = [f"{name} = {element}" for name, element in kept]
+        lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
+        if _runs(node):
+            return lines
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
 
     def _microkernel(self, node: For) -> list[str]:
@@ -183,3 +172,17 @@ class _Cpu(Emitter):
 
     def barrier(self) -> str:
         raise AssertionError("a CPU kernel has no threads of a block")
+
+
+def _in_any_order(line: str, totals: set[str]) -> str:
+    """total += value  ->  total = add_any_order(total, value), for these totals."""
+    head, plus, value = line.partition(" += ")
+    return f"{head} = {ANY_ORDER}({head.strip()}, {value})" if plus and head.strip() in totals else line
+
+
+def _runs(loop: For) -> bool:
+    """Whether a loop is known to run at least once."""
+    match loop.low, loop.high:
+        case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
+            return low < high
+    return False

@@ -31,6 +31,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "bind": lambda nest, tree, step: binding.bind(
         nest, tree, str(step.args[0]), {n: str(v) for n, v in step.options}
     ),
+    "unroll": lambda nest, tree, step: binding.unroll(nest, tree, *_names(step)),
     "vectorize": lambda nest, tree, step: binding.vectorize(nest, tree, *_names(step)),
 }
 """What each verb does to a tree, proofs left out."""

@@ -146,3 +146,41 @@ def _side_by_side(draft: Draft, rows: Loop) -> Draft:
         if inside and _is_innermost(chain[-1]) and waits(draft, chain[-1]):
             draft = draft.do("reorder", first, *inside, few.name)
     return draft
+
+
+def jammed(draft: Draft, names: tuple[str, ...]) -> Draft:
+    """A few iterations of the outermost loop in one pass over the loops along memory: unroll and jam.
+
+    What stays in place from row to row is loaded and stored once for all of them (Callahan, Cocke & Kennedy,
+    "Estimating interlock and improving balance for pipelined architectures", 1988).
+
+    for i: { t[i] = 0; for j: t[i] += A[i, j]; for j: y[j] += A[i, j] }
+    ->  for i (of 4): { for i_in: t[i] = 0; for j: for i_in: t[i] += …; for j: for i_in: y[j] += … }
+    """
+    tree = part_of(draft.tree, names[0])
+    if not isinstance(tree, Loop):
+        return draft
+    size = extent(draft.nest, tree)
+    if size is None or size % STEPS or size == STEPS:
+        return draft
+    name = names[0]
+    split = draft.do("split", name, tree.name, STEPS)
+    few = split.loops(name)[1]
+    if isinstance(few.body, Sequence):
+        if not separable(split, few):
+            return draft
+        split = split.do("distribute", name, few.name)
+    done = split
+    for own in (statements(part) for part in children(few.body) or (few.body,)):
+        done = _jammed_nest(done, own, few.name)
+    return draft if done is split else done
+
+
+def _jammed_nest(draft: Draft, own: tuple[str, ...], few: str) -> Draft:
+    """for i_in: for j: S  ->  for j: for i_in (unrolled): S, where all loops stand around all statements."""
+    chain = [loop for loop in draft.loops(own[0]) if statements(loop) == own]
+    inside = [loop.name for loop in chain if loop.name != few]
+    if not inside or not _is_innermost(chain[-1]):
+        return draft
+    draft = draft.do("reorder", own[0], *inside, few).do("unroll", own[0], few)
+    return draft.do("vectorize", own[0], inside[-1])

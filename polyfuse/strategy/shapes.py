@@ -3,6 +3,7 @@
 in order        for t: for i: for j (vector)                                what was written, or isl's order
 inner parallel  for t: for i (cores): for j (vector)                        a parallel region a step
 side by side    for i (of 16, cores): for j: for i_in (vector)              rows that wait along the row
+jammed          for i (of 4): for j (vector): for i_in (unrolled)           what stays from row to row is loaded once
 inner turned    for t: { for i: for j (vector); for k: for j (vector) }     each inner nest in an order of its own
 outer parallel  for j (tiles, cores): for i: for k: for j_in (vector)       a parallel loop of a permutable band
 tiled           for t, i, j (tiles): for t_in: for i_in: for j_in           a permutable band, tile after tile
@@ -20,7 +21,7 @@ from polyfuse.schedule.binding import extent
 from polyfuse.strategy.counts import dims_of
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion import part_of
-from polyfuse.strategy.inner import ROWS, interleaved, outermost, separable, turned
+from polyfuse.strategy.inner import ROWS, STEPS, interleaved, jammed, outermost, separable, turned
 from polyfuse.strategy.moves import far_and_near
 
 OUTER_SIZES = (8, 16, 32)
@@ -53,6 +54,9 @@ def shapes(draft: Draft, names: tuple[str, ...]) -> Iterator[Draft]:
         inwards = inwards.noted("inner loops are taken apart and follow memory")
         yield vectorized(inwards, names)
         yield vectorized(inner_parallel(inwards, names), names)
+    together = jammed(draft, names)
+    if together is not draft:
+        yield vectorized(together, names).noted(f"{STEPS} iterations in one pass along memory")
     rows = interleaved(draft, names)
     if rows is not draft:
         rows = rows.noted(f"rows that wait along the row run {ROWS} side by side")
