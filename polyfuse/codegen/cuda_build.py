@@ -54,7 +54,7 @@ def build(
     `signature` has one entry a parameter: "float32*" is the address of float32 elements, "int64" a number.
     `launch_bounds` is the most threads a block will have, or (threads, least blocks per multiprocessor).
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
-    the source lies, for messages and tracebacks to show its lines; it is written if it is not there.
+    the source lies, for messages and tracebacks to show its lines.
 
     Raises BuildFailure where the source does not compile, TargetUnavailable where the extra is missing.
     """
@@ -111,8 +111,6 @@ def _extra_needed() -> Iterator[None]:
 def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
     from numba import cuda, float32, float64, int32, int64
 
-    if path is not None and not path.exists():
-        path.write_text(source, encoding="utf-8")
     namespace: dict[str, Any] = {
         "cuda": cuda, "math": math, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
     }  # fmt: skip
