@@ -33,7 +33,11 @@ STREAM_EXPOSED = 0.2
 to 94 % of the peak of a Zen 4 core, whose panels take about a third of the arithmetic's time."""
 
 STRIDED = 3.0
-"""How much longer rows of a panel take that lie in different pages: 1024 x 1024 x 1024 unpacked lost 18 % (Zen 4)."""
+"""How much longer a copy of rows takes that lie in different pages."""
+
+SCATTERED = 20.0
+"""How much longer to stream panels takes whose rows lie in different pages, and in few sets of L1 and L2: 64 x 1024 x
+1024 with rows of 4 KiB took twice the time of its multiply-adds (one Zen 4 core)."""
 
 SUMS_EXPOSED = 0.5
 """The part of the time to load and store sums, once a block of steps, that is not hidden."""
@@ -45,14 +49,16 @@ LOADED = 0.05
 """What a load costs as a part of a multiply-add: a step of 16 x 1 vectors loads 17 times for 16 multiply-adds and ran
 at 87 % of a Zen 4 core's peak, one of 8 x 2 loads 10 times and ran at 91 %, one of 4 x 4 at 92 % (all sides 2048)."""
 
+ROWS = 8
+FOLLOWED = 0.006
+"""Each row of a is a stream of its own to the prefetchers; what one more than ROWS costs: with 12 and 14 rows products
+of 1344 and 2016 took 1 to 5 % longer than with 8 (one Zen 4 core)."""
+
 LATENCY = 8
 """Vectors of sums that keep the multipliers busy: two of them, four cycles from one sum to the next."""
 
 ENTRY = 20
 """Cycles before a tile's first sums are added and after its last ones: latencies of loads, multiply-adds, stores."""
-
-REST = 40.0
-"""What a sum costs in a tile that is cut short, as a multiple of one in a whole tile."""
 
 VECTORS = (1, 2, 4)
 """Vectors in a row of the tile: whole cache lines or parts of one, and few, since more rows use each more often."""
@@ -180,18 +186,20 @@ def seconds(task: Task, b: Blocking) -> float:
     return (
         arithmetic(task, b)
         + entering(task, b)
-        + STREAM_EXPOSED * (streaming(task, b) + reloading(task, b))
+        + STREAM_EXPOSED * streaming(task, b)
+        + reloading(task, b)
         + packing(task, b)
         + SUMS_EXPOSED * carrying(task, b)
     )
 
 
 def arithmetic(task: Task, b: Blocking) -> float:
-    """Multiply-adds at the peak, with loads among them and enough of them at once; more outside whole tiles."""
+    """Multiply-adds at the peak, loads among them, enough of them at once; a tile cut short costs a whole one."""
     e, vectors = task.extents, b.columns * task.itemsize // task.machine.vector_bytes
-    sums = _weighed(e.rows, b.rows) * _weighed(e.columns, b.columns)
+    sums = ceil(e.rows / b.rows) * b.rows * ceil(e.columns / b.columns) * b.columns
     held = b.rows * vectors
     slower = max(1.0, LATENCY / held) * (1.0 + LOADED * (b.rows + vectors) / held)
+    slower *= 1.0 + FOLLOWED * max(0, b.rows - ROWS)
     return slower * 2.0 * e.batches * sums * e.steps / task.machine.peak(task.itemsize, 1.0)
 
 
@@ -203,16 +211,19 @@ def entering(task: Task, b: Blocking) -> float:
     return tiles * ENTRY * cycle
 
 
-def _weighed(extent: int, size: int) -> float:
-    return extent - extent % size + REST * (extent % size)
-
-
 def streaming(task: Task, b: Blocking) -> float:
     """b's panels go by once for each tile of rows, from the cache that holds a block of them."""
     e = task.extents
     moved = e.batches * ceil(e.rows / b.rows) * e.columns * e.steps * task.itemsize
-    slower = STRIDED if not b.pack_right and task.right.stride >= PAGE else 1.0
-    return slower * moved / task.rate(b.steps * b.width * task.itemsize)
+    slower = 1.0 if b.pack_right or _far(task.right) == 1.0 else SCATTERED
+    return (
+        slower * moved / task.rate(2 * b.steps * b.width * task.itemsize)
+    )  # half of a cache is for the rest
+
+
+def _far(operand: Operand) -> float:
+    """How much longer an operand's rows take than memory in order: no two of them lie in one page."""
+    return STRIDED if operand.stride > PAGE // 2 else 1.0
 
 
 def reloading(task: Task, b: Blocking) -> float:
@@ -223,7 +234,7 @@ def reloading(task: Task, b: Blocking) -> float:
     size = e.batches * e.rows * e.steps * task.itemsize
     once = size * ceil(e.columns / b.width) / task.rate(e.rows * e.steps * task.itemsize)
     often = size * ceil(e.columns / b.columns) / task.machine.bandwidth(task.l2, 1.0)
-    return max(once, often) if crowded(task, b) else once
+    return max(once, often) if crowded(task, b) else STREAM_EXPOSED * _far(task.left) * once
 
 
 def crowded(task: Task, b: Blocking) -> bool:
@@ -248,7 +259,7 @@ def packing(task: Task, b: Blocking) -> float:
     ):
         if packed:
             size = elements * task.itemsize
-            slower = 1.0 if operand.contiguous else TRANSPOSING
+            slower = _far(operand) if operand.contiguous else TRANSPOSING
             total += e.batches * slower * 2 * size * times / task.rate(size)
     return total
 

@@ -322,4 +322,5 @@ def packed(
     schedule = schedule.split(copy, along, panel[1])
     lanes = inside(schedule, copy, along).name
     others = [loop for loop in own if loop != along]
-    return reordered(schedule, copy, (along, *others, lanes)).vectorize(copy, lanes)
+    # the tensor is read in its own order: rows of panels, 4 KiB apart, would come one cache line at a time
+    return reordered(schedule, copy, (*others, along, lanes)).vectorize(copy, lanes)
