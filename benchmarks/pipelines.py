@@ -56,6 +56,10 @@ def halide_python() -> Path | None:
     return wanted if wanted.exists() else None
 
 
+class Refused(Exception):
+    """Halide cannot run what an autoscheduler made."""
+
+
 class Halide:
     """A process of halide_side.py."""
 
@@ -67,14 +71,17 @@ class Halide:
         )
 
     def ask(self, request: str, name: str, autoscheduler: str) -> float:
-        """The seconds a request took."""
+        """The seconds a request took; Refused with Halide's own words."""
         assert self.process.stdin is not None, "a pipe was asked for"
         assert self.process.stdout is not None, "a pipe was asked for"
         print(request, name, autoscheduler, file=self.process.stdin, flush=True)
         answer = self.process.stdout.readline()
         if not answer:
             raise RuntimeError(f"Halide ended at {request} {name} {autoscheduler}")
-        return float(answer)
+        try:
+            return float(answer)
+        except ValueError:
+            raise Refused(answer.strip()) from None
 
 
 @contextmanager
@@ -149,7 +156,11 @@ def measured(
         for number, result in enumerate(exact):
             np.save(folder / f"result-{name}-{number}.npy", arguments[result])
         for autoscheduler in AUTOSCHEDULERS:
-            errors[autoscheduler] = _halide_error(side, name, autoscheduler, folder, exact)
+            try:
+                errors[autoscheduler] = _halide_error(side, name, autoscheduler, folder, exact)
+            except Refused as why:
+                print(f"{name}: {autoscheduler} is left out: {why}", file=sys.stderr)
+                continue
             sides[autoscheduler] = lambda a=autoscheduler: side.ask("call", name, a)  # type: ignore[misc]
     wrong = {label: error for label, error in errors.items() if error > BOUND}
     if wrong:
