@@ -65,6 +65,11 @@ def waits(draft: Draft, loop: Loop) -> bool:
     return not is_parallel(loop, pairs)
 
 
+def innermost(tree: Tree) -> Iterator[Loop]:
+    """The loops of a tree that have no loops inside."""
+    return (loop for loop in loops(tree) if _is_innermost(loop))
+
+
 def _is_innermost(loop: Loop) -> bool:
     return not any(isinstance(part, Loop) for part in children(loop.body) or (loop.body,))
 
@@ -102,7 +107,10 @@ def _stepped(draft: Draft, name: str, along: str) -> Draft:
 
 
 ROWS = 16
-"""Rows that go by side by side: two vectors of float64 and more, so that a division of one hides behind the others'."""
+"""Rows that go side by side: two vectors of float64 and more, so that a division of one hides behind the others'."""
+
+ADJACENT_ROWS = 256
+"""The same where neighbouring rows are neighbours in memory: whole vectors, and many before the next line of them."""
 
 
 def interleaved(draft: Draft, names: tuple[str, ...]) -> Draft:
@@ -113,7 +121,7 @@ def interleaved(draft: Draft, names: tuple[str, ...]) -> Draft:
     """
     tree = part_of(draft.tree, names[0])
     for loop in tuple(outermost(draft, tree)):
-        if any(_is_innermost(x) and waits(draft, x) for x in loops(loop.body)):
+        if any(waits(draft, inside) for inside in innermost(loop.body)):
             draft = _side_by_side(draft, loop)
     return draft
 
@@ -134,7 +142,8 @@ def _outermost(tree: Tree, free: set[int]) -> Iterator[Loop]:
 
 def _side_by_side(draft: Draft, rows: Loop) -> Draft:
     name = statements(rows)[0]
-    draft = draft.do("split", name, rows.name, ROWS)
+    jumps = any(far_and_near(draft.nest, s, dims_of(date))[0] for s, date in rows.dates)
+    draft = draft.do("split", name, rows.name, ROWS if jumps else ADJACENT_ROWS)
     around = draft.loops(name)
     few = around[[loop.name for loop in around].index(rows.name) + 1]
     if isinstance(few.body, Sequence):

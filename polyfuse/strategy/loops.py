@@ -26,6 +26,8 @@ from polyfuse.strategy.estimate import Estimate, Estimator
 from polyfuse.strategy.found import findings, skewed
 from polyfuse.strategy.fusion import part_of
 from polyfuse.strategy.isl_order import found_by_isl
+from polyfuse.strategy.kernel import kernel_of
+from polyfuse.strategy.moves import contracted, internal, users_in
 from polyfuse.strategy.shapes import shapes
 from polyfuse.strategy.shifts import shifted_order
 
@@ -39,9 +41,12 @@ PROOF_OPERATIONS = 20_000_000
 PROOFS = 4
 """Shapes to prove, the cheapest first, before the order as written is kept."""
 
+GLOBAL = ("affine", "tile", "skew")
+"""Verbs that change the order of a whole kernel, and what its code looks like."""
+
 WORTHWHILE = 0.8
-"""What tiles have to cost, as a part of the order without: jacobi-1d of 2000 values in tiles was to cost 0.81
-of the order as written, and took 1.1 of it (one Zen 5 core)."""
+"""What that has to cost, as a part of what is near the order as written: jacobi-1d of 2000 values in tiles was to cost
+0.81 of it, and took 1.1 (one Zen 5 core)."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
         done = _proven(draft, schedule, notes)
         if done is None:
             continue
+        for tensor in internal(kernel_of(counts, part)):
+            done = contracted(done, tensor, users_in(done, names, tensor), machine)
         notes += draft.notes
         notes.append(f"{microseconds(total)} expected, {microseconds(original)} in the order as written")
         return Planned(done, tuple(notes))
@@ -79,9 +86,9 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
 
 
 def _worth(one: tuple[float, Draft]) -> float:
-    """What a draft is to cost, more than that for one in tiles."""
+    """What a draft is to cost, more than that for one in another order of the whole kernel."""
     total, draft = one
-    return total / WORTHWHILE if any(step.verb in ("tile", "skew") for step in draft.steps) else total
+    return total / WORTHWHILE if any(step.verb in GLOBAL for step in draft.steps) else total
 
 
 def _arranged(written: Draft, part: Tree) -> Draft | str:

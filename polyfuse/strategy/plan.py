@@ -16,9 +16,11 @@ from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
+from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.full_tiles import with_full_tiles
 from polyfuse.strategy.fusion import part_with, parts_of, search
+from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.moves import far_and_near, internal, separated
@@ -113,16 +115,19 @@ CLEARLY = 0.7
 def _better(
     schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine
 ) -> loops.Planned | None:
-    """Another shape for a CPU kernel with one parallel loop, where that loop is the one along memory.
+    """Another shape for a CPU kernel with one parallel loop, where that loop is along memory, or a loop inside waits.
 
     for i (on cores): for j: x[i] += a[j, i]   ->   for i (tiles, on cores): for j: for i_in (vector): x[i] += a[j, i]
     """
-    if machine.kind != "cpu" or len(kernel.band) != 1 or internal(kernel):
+    if machine.kind != "cpu" or len(kernel.band) != 1:
         return None
     dims = {name: dims_of(kernel.band[0].date(name)) for name in kernel.names}
-    if any(far_and_near(schedule.nest, name, moved)[0] for name, moved in dims.items()):
-        return None
+    jumps = any(far_and_near(schedule.nest, name, moved)[0] for name, moved in dims.items())
     part = part_with(schedule, kernel.names[0])
+    if (jumps or internal(kernel)) and not any(
+        waits(Draft(schedule.nest, schedule.tree), x) for x in innermost(part)
+    ):
+        return None
     done = loops.planned(schedule, counts, part, machine)
     estimator = Estimator(counts, machine)
     usual, other = (estimator.of(loops.held_by(s.tree, kernel.names)).total for s in (shaped, done.schedule))

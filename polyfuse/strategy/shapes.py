@@ -21,7 +21,7 @@ from polyfuse.schedule.binding import extent
 from polyfuse.strategy.counts import dims_of
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion import part_of
-from polyfuse.strategy.inner import ROWS, STEPS, interleaved, jammed, outermost, separable, turned
+from polyfuse.strategy.inner import STEPS, interleaved, jammed, outermost, separable, turned
 from polyfuse.strategy.moves import far_and_near
 
 OUTER_SIZES = (8, 16, 32)
@@ -59,7 +59,7 @@ def shapes(draft: Draft, names: tuple[str, ...]) -> Iterator[Draft]:
         yield vectorized(together, names).noted(f"{STEPS} iterations in one pass along memory")
     rows = interleaved(draft, names)
     if rows is not draft:
-        rows = rows.noted(f"rows that wait along the row run {ROWS} side by side")
+        rows = rows.noted("rows that wait along the row run side by side")
         yield vectorized(rows, names)
         yield vectorized(inner_parallel(rows, names), names)
     parallel = next((loop for loop in band if is_parallel(loop, pairs)), None)
@@ -170,7 +170,7 @@ def _outer_parallel(
     inner = [along.name] if along is not None and along is not parallel else []
     name = names[0]
     moved = f"{parallel.name} is parallel and goes outermost"
-    if parallel is not along:
+    if parallel is not along and (along is not None or _jumps(draft, names, parallel)):
         done = _reordered(draft, name, [parallel.name, *rest, *inner])
         done = done.do("bind", name, **{parallel.name: "cores"})
         yield vectorized(parted(done, names), names).noted(moved)
@@ -180,7 +180,13 @@ def _outer_parallel(
         point = next(x for x in done.loops(name) if x.name.startswith(f"{parallel.name}_in")).name
         done = _reordered(done, name, [parallel.name, *rest, point])
         done = done.do("bind", name, **{parallel.name: "cores"})
-        yield vectorized(parted(done, names), names).noted(f"{moved}, in tiles of {size}")
+        done = turned(done, names) if along is None else parted(done, names)
+        yield vectorized(done, names).noted(f"{moved}, in tiles of {size}")
+
+
+def _jumps(draft: Draft, names: tuple[str, ...], loop: Loop) -> bool:
+    """Whether a step of a loop jumps in memory."""
+    return any(far_and_near(draft.nest, name, dims_of(loop.date(name)))[0] for name in names)
 
 
 def _columns(size: int | None) -> Iterator[int]:
