@@ -103,7 +103,7 @@ def _stepped(draft: Draft, name: str, along: str) -> Draft:
         return draft
     draft = draft.do("split", name, steps.name, STEPS)
     few = draft.loops(name)[-2].name
-    return draft.do("interchange", name, few, along)
+    return draft.do("interchange", name, few, along).do("unroll", name, few).do("vectorize", name, along)
 
 
 ROWS = 16
@@ -128,7 +128,8 @@ def interleaved(draft: Draft, names: tuple[str, ...]) -> Draft:
 
 def outermost(draft: Draft, tree: Tree) -> Iterator[Loop]:
     """The outermost parallel loops that have loops inside: those without are for vectors."""
-    free = {id(f.loop) for f in facts(draft.nest, tree) if f.parallel and extent(draft.nest, f.loop) != 1}
+    unbound = (f.loop for f in facts(draft.nest, tree) if f.parallel and f.loop.bind is None)
+    free = {id(loop) for loop in unbound if extent(draft.nest, loop) != 1}
     return _outermost(tree, free)
 
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
+import islpy as isl
+
 from polyfuse.ir.tree import Loop, Tree, loops_around, statements
+from polyfuse.sets import bounding_count
 from polyfuse.strategy.counts import Counts
 
 
@@ -101,7 +104,8 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
 def _uses(counts: Counts, names: tuple[str, ...], band: tuple[Loop, ...]) -> tuple[Use, ...]:
     dates = [dict(loop.dates) for loop in band]
     inside = frozenset(names)
-    found: dict[str, list[Use]] = {}
+    found: dict[tuple[str, int], list[Use]] = {}
+    seen: dict[str, list[isl.Set]] = {}
     for name in names:
         for position, access in enumerate(counts.nest.statement(name).accesses):
             tensor = counts.nest.tensor(access.tensor)
@@ -110,8 +114,27 @@ def _uses(counts: Counts, names: tuple[str, ...], band: tuple[Loop, ...]) -> tup
             elements = counts.footprint(name, position)
             written = position == 0
             use = Use(tensor.name, tensor.itemsize, elements, ratios, not written, written, internal)
-            found.setdefault(tensor.name, []).append(use)
+            here = counts.slice_of(name, position, tuple(date[name] for date in dates))
+            group = 0 if internal else _group(here, seen.setdefault(tensor.name, []))
+            found.setdefault((tensor.name, group), []).append(use)
     return tuple(reduce(_either, uses) for uses in found.values())
+
+
+APART = 2
+"""How much larger the box around two accesses has to be than the larger one, if they are to share nothing."""
+
+
+def _group(here: isl.Set, seen: list[isl.Set]) -> int:
+    """Which of the accesses so far touches the same part of a tensor for one value of the band; else a new one.
+
+    for i: … A[i, j] … A[i, j + 1]: one;  for i: … A[i, j] … A[j, i]: two, which go through different parts of A
+    """
+    size = bounding_count(here, {})
+    for group, other in enumerate(seen):
+        if bounding_count(here.union(other), {}) <= APART * max(size, bounding_count(other, {})):
+            return group
+    seen.append(here)
+    return len(seen) - 1
 
 
 def _either(a: Use, b: Use) -> Use:

@@ -108,7 +108,7 @@ def _blocked(
     return blocked(schedule, counts, kernel, machine, cost.tiling.parallel is not None)
 
 
-CLEARLY = 0.7
+CLEARLY = 0.95
 """What a kernel of one parallel loop has to cost in another shape, as a part of its usual one, to get that shape."""
 
 
