@@ -36,9 +36,11 @@ def kernels_of(tree: Tree) -> tuple[Tree, ...]:
 def cross_thread(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
     """The ordered pairs of a kernel that run in different threads, those of reused shared buffers among them."""
     own = set(statements(kernel))
-    inside = (pair for pair in nest.dependences().pairs if {pair.source, pair.sink} <= own)
+    inside = [pair for pair in nest.dependences().pairs if {pair.source, pair.sink} <= own]
+    # a reduction may run in either order, but never at once
+    turned = [Pairs(p.kind, p.sink, p.source, p.map.reverse()) for p in inside if p.kind == "reduction"]
     found = []
-    for pair in (*inside, *_reuse(nest, kernel)):
+    for pair in (*inside, *turned, *_reuse(nest, kernel)):
         different = _different_threads(kernel, pair)
         if not different.is_empty():
             found.append(replace(pair, map=different))

@@ -19,8 +19,8 @@ def tile_product(top: For) -> ast.expr | None:
     """
     inner, innermost, store = _nest(top)
     last = len(store.target.subscripts) - 1
-    columns, rows = (inner, innermost) if _axis(store.target, inner.variable) == last else (innermost, inner)
-    left, right = store.reads if _axis(store.reads[0], columns.variable) is None else reversed(store.reads)
+    columns, rows = (inner, innermost) if _uses(store.target.subscripts[last], inner) else (innermost, inner)
+    left, right = store.reads if not _moves(store.reads[0], columns) else reversed(store.reads)
     most_rows, most_columns = _most(rows), _most(columns)
     if (
         most_rows is None
@@ -29,6 +29,15 @@ def tile_product(top: For) -> ast.expr | None:
         or _depends(columns, rows, top)
     ):
         return None
+    axes = [
+        _axis(element, loop)
+        for element, loop in (
+            (store.target, rows), (left, rows), (left, top), (right, top), (right, columns), (store.target, columns),
+        )
+    ]  # fmt: skip
+    if None in axes:
+        return None
+    sums_row, left_row, left_step, right_step, *_ = axes
     width = padded(most_columns, int(store.target.dtype.removeprefix("float")) // 8)
     first = {loop.variable: loop.low for loop in (top, rows, columns)}
     here = [binary(ast.Sub(), loop.high, loop.low) for loop in (rows, columns)]
@@ -39,14 +48,14 @@ def tile_product(top: For) -> ast.expr | None:
         *([] if whole else here),
         ast.Name(store.target.array),
         _corner(store.target, first),
-        ast.Constant(_axis(store.target, rows.variable)),
+        ast.Constant(sums_row),
         ast.Name(left.array),
         _corner(left, first),
-        ast.Constant(_axis(left, rows.variable)),
-        ast.Constant(_axis(left, top.variable)),
+        ast.Constant(left_row),
+        ast.Constant(left_step),
         ast.Name(right.array),
         _corner(right, first),
-        ast.Constant(_axis(right, top.variable)),
+        ast.Constant(right_step),
         binary(ast.Sub(), top.high, top.low),
     ]
     return ast.Call(ast.Name("tile_mac" if whole else "tile_mac_cut"), arguments, [])
@@ -87,14 +96,51 @@ def _nest(top: For) -> tuple[For, For, Store]:
     return inner, innermost, store
 
 
-def _axis(element: Element, variable: str) -> int | None:
-    """The subscript that a loop variable is part of."""
-    found = [
+def _axis(element: Element, loop: For) -> int | None:
+    """The one subscript that steps with a loop; None if none does, or not one alone.
+
+    (8*i + r) // 16, k, (8*i + r) % 16 steps with r < 8 in the last: eight values from a multiple of 8 on stay in one
+    panel of 16.
+    """
+    moved = [
         position
         for position, subscript in enumerate(element.subscripts)
-        if any(isinstance(node, ast.Name) and node.id == variable for node in ast.walk(subscript))
+        if _uses(subscript, loop) and not _stays(subscript, loop)
     ]
-    return found[0] if found else None
+    return moved[0] if len(moved) == 1 else None
+
+
+def _moves(element: Element, loop: For) -> bool:
+    return any(_uses(subscript, loop) for subscript in element.subscripts)
+
+
+def _uses(subscript: ast.expr, loop: For) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == loop.variable for node in ast.walk(subscript))
+
+
+def _stays(subscript: ast.expr, loop: For) -> bool:
+    """Whether a panel's number, (8*i + r) // 16, is the same for all values of a loop over r."""
+    most = _most(loop)
+    match subscript:
+        case ast.BinOp(
+            ast.BinOp(base, ast.Add(), ast.Name(id=name)), ast.FloorDiv(), ast.Constant(int(width))
+        ):
+            starts = isinstance(loop.low, ast.Constant) and loop.low.value == 0
+            whole = most is not None and width % most == 0 and _is_multiple(base, most)
+            return name == loop.variable and starts and whole
+    return False
+
+
+def _is_multiple(value: ast.expr, of: int) -> bool:
+    """Whether a sum of products of numbers is surely a multiple of a number."""
+    match value:
+        case ast.Constant(int(number)):
+            return number % of == 0
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            return _is_multiple(left, of) and _is_multiple(right, of)
+        case ast.BinOp(left, ast.Mult(), right):
+            return _is_multiple(left, of) or _is_multiple(right, of)
+    return False
 
 
 def _corner(element: Element, first: dict[str, ast.expr]) -> ast.expr:

@@ -138,8 +138,12 @@ def blocking(task: Task) -> Blocking | None:
 
 
 def choices(task: Task) -> Iterator[Blocking]:
-    """Every blocking that the registers and L1 allow: large tiles, few blocks, no packing first."""
+    """Every blocking that the registers and L1 allow: large tiles, few blocks, no packing first.
+
+    A tensor that is both operands has one packed form: rows of a are then read from b's panels, each from one of them.
+    """
     e = task.extents
+    same = task.left.tensor == task.right.tensor
     packings = [
         (left, right) for left, right in product((False, True), repeat=2) if right or task.right.contiguous
     ]
@@ -147,7 +151,8 @@ def choices(task: Task) -> Iterator[Blocking]:
         for steps in step_blocks(task, rows):
             widths = dict.fromkeys((e.columns, _width_in(task.l2.size // 2, steps, columns, task)))
             for width, (left, right) in product(widths, packings):
-                yield Blocking(rows, columns, steps, width, left, right)
+                if not same or (not left and (not right or columns % rows == 0)):
+                    yield Blocking(rows, columns, steps, width, left, right)
 
 
 def tiles(task: Task) -> Iterator[tuple[int, int]]:

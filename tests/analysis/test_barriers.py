@@ -69,6 +69,14 @@ def sometimes() -> Schedule:
     return s
 
 
+def backwards() -> Schedule:
+    """A sum from its last term to its first, each in a thread of its own."""
+    tensors = [Tensor("A", (3,), "float64", "input"), Tensor("total", (1,), "float64", "inout")]
+    add = statement("{ S[i] : 0 <= i < 3 }", "total[0] += A[i]")
+    s = Schedule(Nest.of(tensors, [add])).affine(S="[2 - i, i]")
+    return s.bind("S", **{s.loops("S")[1].name: "thread.x"})
+
+
 CASES: dict[str, tuple[Callable[[], Schedule], int]] = {
     "opposite threads": (mirrored, 1),
     "own thread": (own, 0),
@@ -76,6 +84,7 @@ CASES: dict[str, tuple[Callable[[], Schedule], int]] = {
     "chain of 3": (lambda: crossing(3), 3),
     "not in every iteration": (sometimes, 1),
     "product": (on_cuda, 2),
+    "sum backwards": (backwards, 1),
 }
 EACH = pytest.mark.parametrize(("make", "count"), CASES.values(), ids=CASES)
 

@@ -159,3 +159,25 @@ def test_the_trace_makes_the_same_blocks() -> None:
     space = {"pf": pf, "nest": schedule.source}
     exec(schedule.trace(), space)
     assert str(space["s"]) == str(schedule)
+
+
+@pytest.mark.parametrize("text", ["C[i, j] += A[k, i] * A[k, j]", "C[i, j] += A[i, k] * A[j, k]"])
+@pytest.mark.parametrize("rows", [120, 129])
+def test_a_tensor_with_itself(text: str, rows: int) -> None:
+    """Both operands are one tensor, so that its packed panels are read along rows and along columns."""
+    shape = (200, rows) if "[k, i]" in text else (rows, 200)
+    nest = (
+        pf.NestBuilder("own")
+        .tensor("A", shape)
+        .tensor("C", (rows, rows), role="output")
+        .statement("zero", f"{{ [i, j] : 0 <= i, j < {rows} }}", "C[i, j]", "0.0")
+        .statement(
+            "mac", f"{{ [i, j, k] : 0 <= i, j < {rows} and 0 <= k < 200 }}", *text.split(" += "), op="+="
+        )
+        .nest()
+    )
+    A = np.random.default_rng(2).standard_normal(shape)
+    net = pf.compile(nest, target="cpu", machine="zen5")
+    assert "tile_mac" in net.source
+    expected = A.T @ A if "[k, i]" in text else A @ A.T
+    np.testing.assert_allclose(net(A), expected, rtol=1e-12, atol=1e-12)
