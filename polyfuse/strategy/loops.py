@@ -63,7 +63,7 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
     estimator = Estimator(counts, machine)
     notes = list(findings(schedule.nest, part))
     written = Draft(schedule.nest, schedule.tree)
-    priced = _priced(estimator, names, notes, chain([written], shapes(written, names)))
+    priced = _priced(estimator, names, notes, chain([written], shapes(written, names, machine.units)))
     arranged = _arranged(written, part)
     if isinstance(arranged, str):
         notes.append(arranged)
@@ -150,9 +150,11 @@ def _by_parts(estimator: Estimator, names: tuple[str, ...], notes: list[str], dr
     """The shapes of isl's order; where it makes several parts, the best shape of each."""
     parts = [statements(part) for part in dict.fromkeys(part_of(draft.tree, name) for name in names)]
     if len(parts) == 1:
-        return _priced(estimator, names, notes, shapes(draft, names))
+        return _priced(estimator, names, notes, shapes(draft, names, estimator.machine.units))
     for own in parts:
-        candidates = _priced(estimator, own, notes, chain([draft], shapes(draft, own)))
+        candidates = _priced(
+            estimator, own, notes, chain([draft], shapes(draft, own, estimator.machine.units))
+        )
         draft = min(candidates, key=lambda one: one[0])[1] if candidates else draft
     return _priced(estimator, names, notes, [draft])
 

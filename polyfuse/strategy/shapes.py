@@ -40,8 +40,8 @@ INNER_SIZES = (256, 512)
 """Values of the tiled loop along memory: whole vectors, and long enough to enter the loop rarely."""
 
 
-def shapes(draft: Draft, names: tuple[str, ...]) -> Iterator[Draft]:
-    """Every candidate from one order of a kernel's statements."""
+def shapes(draft: Draft, names: tuple[str, ...], cores: int) -> Iterator[Draft]:
+    """Every candidate from one order of a kernel's statements; waves of tiles only for several cores."""
     tree = part_of(draft.tree, names[0])
     pairs = among(draft.nest, tree)
     band = permutable(tree, pairs)
@@ -71,8 +71,9 @@ def shapes(draft: Draft, names: tuple[str, ...]) -> Iterator[Draft]:
         for sizes in _sizes(draft, band, along):
             tiled = _tiled(draft, names, band, along, sizes)
             yield vectorized(tiled, names)
-            yield vectorized(_wavefront(tiled, names, band), names)
-        yield from _staggered(draft, names, band, along)
+            if cores > 1:
+                yield vectorized(_wavefront(tiled, names, band), names)
+        yield from _staggered(draft, names, band, along, cores)
 
 
 def _along(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Loop | None:
@@ -244,7 +245,9 @@ def _tiled(
     return parted(_reordered(done, names[0], order), names).noted(f"tiled: {text}")
 
 
-def _staggered(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop) -> Iterator[Draft]:
+def _staggered(
+    draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop, cores: int
+) -> Iterator[Draft]:
     """for i: for j  ->  for j + i (in a tile): for i: rows each a step behind the one before, so that none waits.
 
     For a loop along memory that carries a dependence: its iterations wait for each other, rows side by side do not.
@@ -272,7 +275,8 @@ def _staggered(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], alo
         text = ", ".join(f"{name} by {count}" for name, count in sizes.items())
         tiled = parted(tiled, names).noted(note, f"tiled: {text}")
         yield vectorized(tiled, names)
-        yield vectorized(_wavefront(tiled, names, band), names)
+        if cores > 1:
+            yield vectorized(_wavefront(tiled, names, band), names)
 
 
 def _wavefront(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Draft:
