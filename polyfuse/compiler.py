@@ -8,7 +8,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Literal
 
-from polyfuse.analysis.validation import validate
+from polyfuse.analysis.once import once
+from polyfuse.analysis.validation import Spans, validate
 from polyfuse.codegen.program import Target, program
 from polyfuse.errors import InvalidSchedule, TargetUnavailable
 from polyfuse.ir.nest import Nest
@@ -19,7 +20,7 @@ from polyfuse.runtime.cache import keep, recall
 from polyfuse.runtime.cuda_driver import available, missing
 from polyfuse.runtime.executable import Executable
 from polyfuse.runtime.keys import digest, key_parts
-from polyfuse.runtime.memory import plan_memory
+from polyfuse.runtime.memory import Memory
 from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, plan_for, schedule_costs
@@ -91,14 +92,22 @@ def decided(
     _check_places(schedule, goal)
     schedule = schedule.synchronised()
     times.append(time.perf_counter())
-    arena = None if nest.params else plan_memory(nest, schedule.nest, schedule.tree, {}).spans
-    validation = validate(nest, schedule.nest, schedule.tree, arena)
+    early = once(schedule.nest, schedule.tree) if goal == "cpu" else None
+    validation = validate(nest, schedule.nest, schedule.tree, _arenas(schedule, early), early)
     times.append(time.perf_counter())
-    printed = program(schedule.nest, schedule.tree, goal)
+    printed = program(schedule.nest, schedule.tree, goal, early)
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
     costs = tuple(g.cost for g in plan.groups) if plan is not None else schedule_costs(schedule, model)
     return Compiled(schedule, plan, costs, validation, printed, model, place, stages, expansions)
+
+
+def _arenas(schedule: Schedule, early: tuple[bool, ...] | None) -> tuple[Spans, ...]:
+    """Where temporaries lie in the arena of a call, and in that of what runs once; nothing if sizes are not known."""
+    if schedule.nest.params:
+        return ()
+    memory = Memory.of(schedule.source, schedule.nest, schedule.tree, early)
+    return memory.calls.plan({}).spans, memory.once.plan({}).spans
 
 
 def _placement(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.analysis.once import once
 from polyfuse.codegen.build import kernels
 from polyfuse.codegen.cpu import cpu_kernel
 from polyfuse.codegen.looptree import Block, For, Guard, Node
@@ -20,8 +21,8 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Sequence, Tree, children, with_children
 from polyfuse.runtime.cpu import CpuProgram
 from polyfuse.runtime.emulated import EmulatedProgram
-from polyfuse.runtime.interface import Interface
-from polyfuse.runtime.memory import Temporaries, plan_memory, shape_of
+from polyfuse.runtime.interface import Phases
+from polyfuse.runtime.memory import Memory, plan_memory, shape_of
 from polyfuse.runtime.native import machine_code
 
 Array = np.ndarray[Any, Any]
@@ -140,10 +141,10 @@ def run_plain(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int], 
 
 def run_numba(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int]) -> None:
     """Compile and run on the CPU."""
-    printed, temporaries = program(nest, tree, "cpu"), Temporaries.of(nest, nest, tree)
-    interface = Interface.of(nest, printed, temporaries)
-    code = machine_code(printed, interface)
-    CpuProgram(code, interface, temporaries, arrays).run(arrays, sizes)
+    early = once(nest, tree)
+    printed = program(nest, tree, "cpu", early)
+    phases = Phases.of(nest, printed, Memory.of(nest, nest, tree, early))
+    CpuProgram(machine_code(printed, phases), phases, arrays).run(arrays, sizes)
 
 
 def run_lockstep(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int]) -> None:

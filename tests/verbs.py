@@ -43,8 +43,20 @@ COMMON = (
     "microkernel",
 )
 VERBS = {
-    "cpu": (*COMMON, "bind", "bind", "unroll", "vectorize", "promote", "promote"),
-    "cuda": (*COMMON, "bind", "bind", "bind", "bind", "bind", "unroll", "promote", "promote", "promote"),
+    "cpu": (*COMMON, "bind", "bind", "unroll", "vectorize", "promote", "promote", "pack"),
+    "cuda": (
+        *COMMON,
+        "bind",
+        "bind",
+        "bind",
+        "bind",
+        "bind",
+        "unroll",
+        "promote",
+        "promote",
+        "promote",
+        "pack",
+    ),
 }
 
 
@@ -109,6 +121,10 @@ def on_loops(
             memory = draw(st.sampled_from(memories))
             at = draw(st.sampled_from(names))
             return Call("promote", (tensor, statement), {"at": at, "memory": memory})
+        case "pack":
+            tensor = draw(st.sampled_from(schedule.nest.statement(statement).tensors))
+            axis = draw(st.integers(0, max(0, schedule.nest.tensor(tensor).rank - 1)))
+            return Call("pack", (tensor, statement), {"panel": (axis, draw(st.integers(2, 5)))})
     return Call("split", (statement, loop, draw(SIZES)), {})
 
 

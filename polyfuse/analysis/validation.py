@@ -25,7 +25,8 @@ import islpy as isl
 
 from polyfuse.analysis.barriers import unsynchronised
 from polyfuse.analysis.legality import Broken, first_broken
-from polyfuse.analysis.liveness import live_ranges
+from polyfuse.analysis.liveness import LiveRange, live_ranges
+from polyfuse.analysis.once import refusal
 from polyfuse.analysis.places import misplaced
 from polyfuse.analysis.storage import BLOCKS, PRIVATE, THREADS, Geometry, buffers_of, geometry
 from polyfuse.errors import ValidationFailure
@@ -64,8 +65,17 @@ Spans = Mapping[str, tuple[int, int]]
 """For each temporary in the arena the bytes [start, stop) it occupies."""
 
 
-def validate(source: Nest, nest: Nest, tree: Tree, arena: Spans | None = None) -> Validation:
-    """Check a finished tree over `nest` (the source with copies) against the source. Raises ValidationFailure."""
+def validate(
+    source: Nest,
+    nest: Nest,
+    tree: Tree,
+    arenas: tuple[Spans, ...] = (),
+    early: tuple[bool, ...] | None = None,
+) -> Validation:
+    """Check a finished tree over `nest` (the source with copies) against the source. Raises ValidationFailure.
+
+    `early` says of each kernel whether it runs once for all calls.
+    """
     checks: list[tuple[str, Callable[[], None]]] = [
         ("cover", lambda: _cover(nest, tree)),
         ("copies", lambda: _copies(source, nest)),
@@ -73,7 +83,8 @@ def validate(source: Nest, nest: Nest, tree: Tree, arena: Spans | None = None) -
         ("order", lambda: _no("order", first_broken(tree, nest.dependences().pairs))),
         ("storage", lambda: _storage(nest, tree)),
         ("barriers", lambda: _no("barriers", unsynchronised(nest, tree))),
-        ("arena", lambda: _arena(nest, tree, arena or {})),
+        ("once", lambda: _once(nest, tree, early)),
+        ("arena", lambda: _arena(nest, tree, arenas)),
     ]
     passed = []
     for name, check in checks:
@@ -268,8 +279,19 @@ def _inside_cores(tree: Tree, g: Geometry, statement: str) -> bool:
     return False
 
 
-def _arena(nest: Nest, tree: Tree, spans: Spans) -> None:
+def _once(nest: Nest, tree: Tree, early: tuple[bool, ...] | None) -> None:
+    found = None if early is None else refusal(nest, tree, early)
+    if found is not None:
+        raise ValidationFailure(f"validation of once failed: {found} depends on more than constants")
+
+
+def _arena(nest: Nest, tree: Tree, arenas: tuple[Spans, ...]) -> None:
     live = {r.tensor: r for r in live_ranges(nest, tree)}
+    for spans in arenas:
+        _apart(live, spans)
+
+
+def _apart(live: Mapping[str, LiveRange], spans: Spans) -> None:
     for name, (start, stop) in spans.items():
         for other, (begin, end) in spans.items():
             apart = stop <= begin or end <= start

@@ -31,13 +31,17 @@ class Code:
 
 @dataclass(frozen=True)
 class Launch:
-    """One entry of `net.kernels`: which code runs, for which statements, on which tensors, on what grid."""
+    """One entry of `net.kernels`: which code runs, for which statements, on which tensors, on what grid.
+
+    One that runs `once` does so when constants get their values, the others in every call.
+    """
 
     code: Code
     statements: tuple[str, ...]
     tensors: tuple[str, ...]
     grid: tuple[ast.expr, ast.expr, ast.expr]
     block: tuple[ast.expr, ast.expr, ast.expr]
+    once: bool = False
 
     @property
     def name(self) -> str:
@@ -58,7 +62,8 @@ class Launch:
         if not isinstance(self.code.signature, str):  # on a GPU
             grid, block = (" × ".join(map(ast.unparse, extents)) for extents in (self.grid, self.block))
             where = f"  grid {grid}, block {block}"
-        return f"{self.name}({', '.join(self.tensors)}){where}  runs {', '.join(self.statements)}"
+        when = ", once for all calls" if self.once else ""
+        return f"{self.name}({', '.join(self.tensors)}){where}  runs {', '.join(self.statements)}{when}"
 
 
 @dataclass(frozen=True)
@@ -89,18 +94,22 @@ def value(expression: ast.expr, sizes: Mapping[str, int]) -> int:
     return int(eval(ast.unparse(expression), {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
 
 
-def program(nest: Nest, tree: Tree, target: Target) -> Program:
-    """Print every kernel of a tree; equal ones once. Names are unique: a second, different `mac` is `mac_2`."""
+def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | None = None) -> Program:
+    """Print every kernel of a tree; equal ones once. Names are unique: a second, different `mac` is `mac_2`.
+
+    `early` says of each kernel whether it runs once for all calls (polyfuse.analysis.once); without it none does.
+    """
     codes: dict[tuple[object, ...], Code] = {}
     launches = []
-    for kernel in kernels(nest, tree):
+    printed = kernels(nest, tree)
+    for kernel, is_early in zip(printed, early or (False,) * len(printed), strict=True):
         code, grid, block = _printed(kernel, target)
         key = canonical(code.source), code.signature, code.parallel
         if key not in codes:
             taken = [known.name for known in codes.values()]
             codes[key] = _renamed(code, _free(code.name, taken))
         tensors = tuple(tensor.name for tensor in kernel.arrays.values())
-        launches.append(Launch(codes[key], kernel.statements, tensors, grid, block))
+        launches.append(Launch(codes[key], kernel.statements, tensors, grid, block, is_early))
     return Program(target, tuple(launches), nest.params)
 
 

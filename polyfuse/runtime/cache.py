@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from polyfuse.ir.nest import Nest
 from polyfuse.runtime.files import OFF, cache_directory
-from polyfuse.runtime.interface import Interface
+from polyfuse.runtime.interface import Phases
 from polyfuse.runtime.native import MachineCode, missing_symbols
 from polyfuse.runtime.product import Product
 from polyfuse.runtime.record import from_entry, to_header
@@ -58,7 +58,7 @@ def keep(key: str, nest: Nest, product: Product, code: MachineCode) -> str:
     store = store_here()
     if store is None:
         return ""
-    if Interface.of(nest, product.program, product.memory).names != code.tensors:
+    if Phases.of(nest, product.program, product.memory).names != code.tensors:
         return "not kept: the kernels read constants that the compile made"
     if not code.keepable:
         return "not kept: the machine code holds addresses of this process"

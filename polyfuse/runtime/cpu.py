@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from polyfuse.runtime.entry import Held
-from polyfuse.runtime.interface import Interface
-from polyfuse.runtime.memory import ALIGNMENT, Temporaries, shape_of
+from polyfuse.runtime.interface import ENTRY, ENTRY_ONCE, Phase, Phases
+from polyfuse.runtime.memory import ALIGNMENT, shape_of
 from polyfuse.runtime.native import Library, MachineCode
 from polyfuse.runtime.threads import layer_is_thread_safe
 
@@ -24,14 +25,17 @@ _SERIAL = threading.Lock()
 
 
 class CpuProgram:
-    """A program's machine code in this process, and the functions made from it so far, by sizes."""
+    """A program's machine code in this process, and the functions made from it so far, by sizes.
 
-    def __init__(
-        self, code: MachineCode, interface: Interface, memory: Temporaries, constants: Mapping[str, Array]
-    ) -> None:
-        assert code.tensors == interface.names, "machine code for other tensors"
-        self.interface = interface
-        self._library, self._memory = Library(code), memory
+    What runs once does so when a function is made: for a program without symbolic sizes where it is compiled, loaded
+    or given other constants, else at the first call with some sizes. What it computes belongs to that function, so
+    that calls that run keep what they began with.
+    """
+
+    def __init__(self, code: MachineCode, phases: Phases, constants: Mapping[str, Array]) -> None:
+        assert code.tensors == phases.names, "machine code for other tensors"
+        self.interface = phases.calls.interface
+        self._library, self._phases = Library(code), phases
         self._locked = code.parallel and not layer_is_thread_safe()
         self.hold(constants)
 
@@ -56,11 +60,31 @@ class CpuProgram:
         assert done is not NotImplemented, "an entry refused arrays that were checked"
 
     def _new_function(self, sizes: Sizes, constants: Mapping[str, Array]) -> Callable[..., Any]:
-        interface, plan = self.interface, self._memory.plan(sizes)
+        kept = self._kept(sizes, constants)
+        return self._entry(ENTRY, self._phases.calls, np.empty, sizes, {**constants, **kept})
+
+    def _kept(self, sizes: Sizes, constants: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Run what runs once: the values of the tensors that calls find beside the constants."""
+        once = self._phases.once
+        results = once.interface.results
+        if not results:
+            return {}
+        values = self._entry(ENTRY_ONCE, once, aligned_array, sizes, constants)((), None)
+        return dict(zip((t.name for t in results), values if len(results) > 1 else (values,), strict=True))
+
+    def _entry(
+        self,
+        name: str,
+        phase: Phase,
+        new_array: Callable[..., Array],
+        sizes: Sizes,
+        constants: Mapping[str, Array],
+    ) -> Callable[..., Any]:
+        interface, plan = phase.interface, phase.memory.plan(sizes)
         held = Held(
             numbers=interface.numbers(sizes, plan),
             new_results=tuple(
-                partial(np.empty, shape_of(tensor, sizes), np.dtype(tensor.dtype))
+                partial(new_array, shape_of(tensor, sizes), np.dtype(tensor.dtype))
                 for tensor in interface.results
             ),
             new_arena=partial(aligned, plan.size),
@@ -68,7 +92,7 @@ class CpuProgram:
             constants=tuple(constants[tensor.name] for tensor in interface.constants),
             owner=self._library,
         )
-        function = self._library.function(held)
+        function = self._library.function(name, held)
         return _one_at_a_time(function) if self._locked else function
 
 
@@ -77,6 +101,11 @@ def aligned(nbytes: int) -> Array:
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + nbytes]
+
+
+def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A fresh array that starts with a cache line: vectors of its rows do not lie across two."""
+    return aligned(prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
 
 
 def _one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,9 +26,6 @@ from polyfuse.ir.tensor import ITEMSIZE, Tensor
 from polyfuse.runtime.interface import Interface
 from polyfuse.runtime.objects import ALIGNED, CONTIGUOUS, INT, LONG, POINTER, WRITEABLE, Objects
 
-ENTRY = "polyfuse_entry"
-"""The function's name in the machine code."""
-
 DTYPES = tuple(ITEMSIZE)
 
 
@@ -84,10 +81,12 @@ class _Place:
     nbytes: Any
 
 
-def add_entry(context: Any, module: ir.Module, interface: Interface, calls: Sequence[Call]) -> None:
-    """Add the entry to a module: check the inputs, take or make the results, launch, answer."""
+def add_entry(
+    context: Any, module: ir.Module, name: str, interface: Interface, calls: Sequence[Call]
+) -> None:
+    """Add an entry to a module: check the inputs, take or make the results, launch, answer."""
     kind = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), LONG])
-    entry = _Entry(context, ir.Function(module, kind, ENTRY), interface)
+    entry = _Entry(context, ir.Function(module, kind, name), interface)
     entry.check_inputs()
     results = entry.results()
     arena = entry.arena()

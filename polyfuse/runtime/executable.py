@@ -20,7 +20,7 @@ from polyfuse.runtime.cuda import CudaProgram
 from polyfuse.runtime.cuda_driver import Gpu, missing
 from polyfuse.runtime.device_arrays import call_in_place, is_on_gpu
 from polyfuse.runtime.emulated import EmulatedProgram
-from polyfuse.runtime.interface import Interface
+from polyfuse.runtime.interface import Phases
 from polyfuse.runtime.memory import MemoryPlan, shape_of
 from polyfuse.runtime.native import MachineCode, machine_code
 from polyfuse.runtime.product import Compiled, Device, Product
@@ -65,7 +65,7 @@ class Executable:
         self._seconds = {**seconds, "loading": time.perf_counter() - start}
         self._cache = cache
         self._plans: dict[tuple[tuple[str, int], ...], MemoryPlan] = {}
-        self._arenas = Arenas(product.memory.tensors, self.memory_plan)
+        self._arenas = Arenas(product.memory.calls.tensors, self.memory_plan)
         self._copied: dict[str, None] = {}
         self._out_is_input = any(tensor.name == "out" for tensor in nest.inputs)
         self._direct = self._new_direct()
@@ -76,7 +76,7 @@ class Executable:
         nest, product, code, note = compiled.schedule.source, compiled.product, None, "not asked"
         start = time.perf_counter()
         if product.program.target == "cpu":
-            code = machine_code(product.program, Interface.of(nest, product.program, product.memory))
+            code = machine_code(product.program, Phases.of(nest, product.program, product.memory))
             note = keep(product, code) if keep is not None else note
         seconds = {**compiled.seconds, "machine code": time.perf_counter() - start}
         made = Executable(nest, product, compiled.device, lambda: compiled, seconds, code, note)
@@ -127,7 +127,11 @@ class Executable:
             runner.run({**every, **temporaries}, sizes)
 
     def replace_constants(self, values: Mapping[str, Array]) -> None:
-        """Give constants (weights) new values of the same shape and dtype; calls that run now finish with the old."""
+        """Give constants (weights) new values of the same shape and dtype; calls that run now finish with the old.
+
+        Kernels that depend on constants alone run again, now. They read an array here and at construction only: what
+        is written to it afterwards is seen where this is called.
+        """
         checked = {name: check_constant(self._constant(name), array) for name, array in values.items()}
         self._hold({**self._constants, **checked})
 
@@ -174,7 +178,7 @@ class Executable:
         known = dict(sizes or {})
         key = tuple(sorted(known.items()))
         if key not in self._plans:
-            self._plans[key] = self._product.memory.plan(known)
+            self._plans[key] = self._product.memory.calls.plan(known)
         return self._plans[key]
 
     def explain(self) -> str:
@@ -186,13 +190,15 @@ class Executable:
         memory, work = self.memory_plan(sizes), self._product.work
         return Report(
             target=f"{self.program.target} ({self._product.machine})",
-            launches=len(self.kernels),
+            launches=sum(not launch.once for launch in self.kernels),
+            launches_once=sum(launch.once for launch in self.kernels),
             compiled_kernels=len(self.program.codes),
             flops=work.flops,
             bytes_moved=work.bytes_moved,
             predicted_seconds=work.seconds,
             arena_bytes_before=memory.unplanned,
             arena_bytes=memory.size,
+            kept_bytes=self._product.memory.kept_bytes(dict(sizes or {})),
             copied_inputs=tuple(self._copied),
             compile_seconds=self._seconds,
             cache=self._cache,
@@ -254,10 +260,10 @@ class Executable:
     def _new_runner(self, code: MachineCode | None) -> Runner | None:
         """What runs the program: machine code, a GPU, or a stand-in for one; None if it is only to be read."""
         if code is not None:
-            interface = Interface.of(self._nest, self.program, self._product.memory)
-            return CpuProgram(code, interface, self._product.memory, self._constants)
+            phases = Phases.of(self._nest, self.program, self._product.memory)
+            return CpuProgram(code, phases, self._constants)
         if self._device == "gpu":
-            tensors = (*self._nest.tensors, *self._product.memory.tensors)
+            tensors = (*self._nest.tensors, *self._product.memory.calls.tensors)
             return CudaProgram(self.program, Gpu(), {tensor.name: tensor.role for tensor in tensors})
         if self._device in ("lockstep", "simulator"):
             return EmulatedProgram(self.program, self._device)

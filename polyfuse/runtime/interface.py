@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from polyfuse.codegen.program import Program
+from polyfuse.codegen.program import Launch, Program
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import extent
 from polyfuse.ir.tensor import Tensor
-from polyfuse.runtime.memory import MemoryPlan, Temporaries
+from polyfuse.runtime.memory import Memory, MemoryPlan, Temporaries
+
+ENTRY, ENTRY_ONCE = "polyfuse_entry", "polyfuse_once"
+"""Functions in the machine code: what a call runs, and what runs once before all calls."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +29,9 @@ class Interface:
     temporaries: tuple[Tensor, ...]
     sizes: tuple[str, ...]
 
-    @staticmethod
-    def of(nest: Nest, program: Program, memory: Temporaries) -> Interface:
-        """The interface of a program for a nest; constants that no kernel reads are left out."""
-        read = {name for launch in program.launches for name in launch.tensors}
-        constants = tuple(t for t in nest.with_role("constant") if t.name in read)
-        return Interface(nest.inputs, nest.results, constants, memory.tensors, program.sizes)
-
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all tensors, in order: what machine code made for one interface has in common with another."""
+        """The names of all tensors, in order."""
         every = (*self.inputs, *self.results, *self.constants, *self.temporaries)
         return tuple(tensor.name for tensor in every)
 
@@ -51,3 +47,46 @@ class Interface:
         """What native code looks up: the expressions' values, then the temporaries' offsets in the arena."""
         values = [extent(text, sizes) for text in self.expressions]
         return [*values, *(plan.spans[tensor.name][0] for tensor in self.temporaries)]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Launches that run together, by one entry of the machine code, and what it is called with."""
+
+    launches: tuple[Launch, ...]
+    interface: Interface
+    memory: Temporaries
+
+
+@dataclass(frozen=True)
+class Phases:
+    """A program as what every call runs and what runs `once` before them, whose results are constants of the calls."""
+
+    calls: Phase
+    once: Phase
+
+    @staticmethod
+    def of(nest: Nest, program: Program, memory: Memory) -> Phases:
+        """The phases of a program for a nest; constants that a phase does not read are left out of it."""
+        early = tuple(launch for launch in program.launches if launch.once)
+        late = tuple(launch for launch in program.launches if not launch.once)
+        constants = (*_constants(nest, late), *memory.kept)
+        each = Interface(nest.inputs, nest.results, constants, memory.calls.tensors, program.sizes)
+        first = Interface((), memory.kept, _constants(nest, early), memory.once.tensors, program.sizes)
+        return Phases(Phase(late, each, memory.calls), Phase(early, first, memory.once))
+
+    @property
+    def entries(self) -> tuple[tuple[str, Phase], ...]:
+        """The phases in which something runs, with the names of their entries."""
+        once = ((ENTRY_ONCE, self.once),) if self.once.interface.results else ()
+        return ((ENTRY, self.calls), *once)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all tensors, in order: what machine code made for one nest has in common with another."""
+        return (*self.calls.interface.names, *self.once.interface.names)
+
+
+def _constants(nest: Nest, launches: tuple[Launch, ...]) -> tuple[Tensor, ...]:
+    read = {name for launch in launches for name in launch.tensors}
+    return tuple(t for t in nest.with_role("constant") if t.name in read)

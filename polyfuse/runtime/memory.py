@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from math import prod
 
 from polyfuse.analysis.liveness import LiveRange, live_ranges
+from polyfuse.analysis.once import kept
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import extent
 from polyfuse.ir.tensor import Tensor
@@ -59,6 +60,11 @@ class Temporaries:
             tuple(nest.tensor(life.tensor) for life in lives), lives, source.with_role("temporary")
         )
 
+    def only(self, names: Set[str]) -> Temporaries:
+        """Those with these names, in an arena of their own."""
+        tensors = tuple(tensor for tensor in self.tensors if tensor.name in names)
+        return replace(self, tensors=tensors, lives=tuple(r for r in self.lives if r.tensor in names))
+
     def plan(self, sizes: Mapping[str, int]) -> MemoryPlan:
         """First fit, largest first: each temporary at the lowest offset that no tensor alive with it uses."""
         placed: dict[str, tuple[LiveRange, int, int]] = {}
@@ -72,6 +78,32 @@ class Temporaries:
         spans = {name: (start, stop) for name, (_, start, stop) in placed.items()}
         unplanned = sum(nbytes(t, sizes) for t in self.every)
         return MemoryPlan(spans, max((stop for _, stop in spans.values()), default=0), unplanned)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The temporaries by when they are needed: in a call, while what runs once runs, or from then on.
+
+    Those `kept` are written once for all calls and read by each; they lie beside the constants, in no arena.
+    """
+
+    calls: Temporaries
+    once: Temporaries
+    kept: tuple[Tensor, ...]
+
+    @staticmethod
+    def of(source: Nest, nest: Nest, tree: Tree, early: tuple[bool, ...] | None) -> Memory:
+        """The memory of a schedule's nest and tree; `early`: which of its kernels run once."""
+        every, found = Temporaries.of(source, nest, tree), {} if early is None else kept(nest, tree, early)
+        return Memory(
+            every.only({t.name for t in every.tensors} - found.keys()),
+            replace(every.only({name for name, outlives in found.items() if not outlives}), every=()),
+            tuple(t for t in every.tensors if found.get(t.name)),
+        )
+
+    def kept_bytes(self, sizes: Mapping[str, int]) -> int:
+        """What lies beside the constants."""
+        return sum(nbytes(tensor, sizes) for tensor in self.kept)
 
 
 def plan_memory(source: Nest, nest: Nest, tree: Tree, sizes: Mapping[str, int]) -> MemoryPlan:

@@ -23,9 +23,9 @@ from numba.core.runtime import rtsys
 
 from polyfuse.codegen.cpu import header
 from polyfuse.codegen.program import Code, Program
-from polyfuse.runtime.entry import ENTRY, Call, Held, Lowered, add_entry
+from polyfuse.runtime.entry import Call, Held, Lowered, add_entry
 from polyfuse.runtime.files import source_file
-from polyfuse.runtime.interface import Interface
+from polyfuse.runtime.interface import ENTRY, Phases
 from polyfuse.runtime.threads import use_openmp
 
 FASTMATH = {"contract"}
@@ -37,7 +37,7 @@ METH_FASTCALL = 0x80
 
 @dataclass(frozen=True)
 class MachineCode:
-    """An object file with an entry over some tensors, the symbols it needs, and whether it starts threads."""
+    """An object file with two entries over some tensors, the symbols it needs, and whether it starts threads."""
 
     object: bytes
     tensors: tuple[str, ...]
@@ -48,8 +48,8 @@ class MachineCode:
 
 
 @global_compiler_lock
-def machine_code(program: Program, interface: Interface) -> MachineCode:
-    """Compile a program's kernels and its entry."""
+def machine_code(program: Program, phases: Phases) -> MachineCode:
+    """Compile a program's kernels and its entries."""
     use_openmp()
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
@@ -58,8 +58,9 @@ def machine_code(program: Program, interface: Interface) -> MachineCode:
     library.enable_object_caching()
     kernels = {code.name: _lowered(code, library) for code in program.codes}
     module = library.create_ir_module(ENTRY)
-    calls = [Call(kernels[launch.name], launch.tensors) for launch in program.launches]
-    add_entry(context, module, interface, calls)
+    for name, phase in phases.entries:
+        calls = [Call(kernels[launch.name], launch.tensors) for launch in phase.launches]
+        add_entry(context, module, name, phase.interface, calls)
     library.add_ir_module(module)
     for kernel in kernels.values():  # else LLVM keeps a copy for others to call beside the one in the entry
         library.get_function(kernel.symbol).linkage = "internal"
@@ -67,7 +68,7 @@ def machine_code(program: Program, interface: Interface) -> MachineCode:
     _, _, (code, _) = library.serialize_using_object_code()
     needs = _outside(llvm.parse_assembly(library.get_llvm_str()))
     parallel = any(code.parallel for code in program.codes)
-    return MachineCode(code, interface.names, needs, parallel, not library.has_dynamic_globals)
+    return MachineCode(code, phases.names, needs, parallel, not library.has_dynamic_globals)
 
 
 def _lowered(code: Code, library: Any) -> Lowered:
@@ -120,11 +121,14 @@ class Library:
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code.object))
         self._engine.finalize_object()
-        self._definition = _MethodDef(b"entry", self._engine.get_function_address(ENTRY), METH_FASTCALL, None)
+        self._definitions: dict[str, _MethodDef] = {}
 
-    def function(self, held: Held) -> Callable[..., Any]:
-        """The entry as a built-in function; `held` is its own, and has to keep this library alive."""
-        new: Callable[..., Any] = _new_function(ctypes.byref(self._definition), held.items(), None)
+    def function(self, entry: str, held: Held) -> Callable[..., Any]:
+        """An entry as a built-in function; `held` is its own, and has to keep this library alive."""
+        if entry not in self._definitions:
+            address = self._engine.get_function_address(entry)
+            self._definitions[entry] = _MethodDef(b"entry", address, METH_FASTCALL, None)
+        new: Callable[..., Any] = _new_function(ctypes.byref(self._definitions[entry]), held.items(), None)
         return new
 
 

@@ -10,7 +10,7 @@ from polyfuse.analysis.validation import Validation
 from polyfuse.codegen.program import Program
 from polyfuse.machine import Machine
 from polyfuse.rewrite.expand import Expansion
-from polyfuse.runtime.memory import Temporaries
+from polyfuse.runtime.memory import Memory
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import KernelCost, Plan
 
@@ -20,7 +20,7 @@ Device = Literal["cpu", "gpu", "lockstep", "simulator", "none"]
 
 @dataclass(frozen=True)
 class Work:
-    """What the cost model says of a whole program: operations, bytes moved, seconds."""
+    """What the cost model says of one call of a program: operations, bytes moved, seconds."""
 
     flops: int
     bytes_moved: int
@@ -32,7 +32,7 @@ class Product:
     """What an executable needs to run, to print its kernels and to report; no schedule, nothing of isl's."""
 
     program: Program
-    memory: Temporaries
+    memory: Memory
     machine: str
     work: Work
     explanation: str
@@ -55,11 +55,13 @@ class Compiled:
     @property
     def product(self) -> Product:
         """The part that a call, a listing and a report need."""
-        memory = Temporaries.of(self.schedule.source, self.schedule.nest, self.schedule.tree)
+        launches, s = self.program.launches, self.schedule
+        memory = Memory.of(s.source, s.nest, s.tree, tuple(launch.once for launch in launches))
+        costs = [c for c, launch in zip(self.costs, launches, strict=True) if not launch.once]
         work = Work(
-            flops=sum(cost.flops for cost in self.costs),
-            bytes_moved=sum(cost.compulsory + cost.again for cost in self.costs),
-            seconds=sum(cost.total for cost in self.costs),
+            flops=sum(cost.flops for cost in costs),
+            bytes_moved=sum(cost.compulsory + cost.again for cost in costs),
+            seconds=sum(cost.total for cost in costs),
         )
         return Product(self.program, memory, self.machine.name, work, self.explanation)
 

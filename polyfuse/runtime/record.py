@@ -10,7 +10,7 @@ from typing import Any
 from polyfuse.analysis.liveness import LiveRange
 from polyfuse.codegen.program import Code, Launch, Program
 from polyfuse.ir.tensor import Tensor
-from polyfuse.runtime.memory import Temporaries
+from polyfuse.runtime.memory import Memory, Temporaries
 from polyfuse.runtime.native import MachineCode
 from polyfuse.runtime.product import Product, Work
 from polyfuse.runtime.store import Entry
@@ -33,6 +33,7 @@ def to_header(product: Product, code: MachineCode) -> Json:
                 "tensors": launch.tensors,
                 "grid": [ast.unparse(extent) for extent in launch.grid],
                 "block": [ast.unparse(extent) for extent in launch.block],
+                "once": launch.once,
             }
             for launch in program.launches
         ],
@@ -52,10 +53,10 @@ def from_entry(entry: Entry) -> tuple[Product, MachineCode]:
     codes = [Code(**one) for one in header["codes"]]
     launches = tuple(_launch(one, codes) for one in header["launches"])
     program = Program(header["target"], launches, tuple(header["sizes"]))
-    memory = Temporaries(
-        _tensors(header["memory"]["tensors"]),
-        tuple(LiveRange(**life) for life in header["memory"]["lives"]),
-        _tensors(header["memory"]["every"]),
+    memory = Memory(
+        _temporaries(header["memory"]["calls"]),
+        _temporaries(header["memory"]["once"]),
+        _tensors(header["memory"]["kept"]),
     )
     product = Product(program, memory, header["machine"], Work(**header["work"]), header["explanation"])
     tensors, needs = tuple(header["tensors"]), tuple(header["needs"])
@@ -70,7 +71,13 @@ def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
         tuple(one["tensors"]),
         (grid[0], grid[1], grid[2]),
         (block[0], block[1], block[2]),
+        one["once"],
     )
+
+
+def _temporaries(found: Json) -> Temporaries:
+    lives = tuple(LiveRange(**life) for life in found["lives"])
+    return Temporaries(_tensors(found["tensors"]), lives, _tensors(found["every"]))
 
 
 def _tensors(found: list[Json]) -> tuple[Tensor, ...]:

@@ -12,12 +12,14 @@ class Report:
 
     target: str
     launches: int
+    launches_once: int
     compiled_kernels: int
     flops: int
     bytes_moved: int
     predicted_seconds: float
     arena_bytes_before: int
     arena_bytes: int
+    kept_bytes: int
     copied_inputs: tuple[str, ...]
     compile_seconds: Mapping[str, float]
     cache: str
@@ -27,14 +29,16 @@ class Report:
         spent = ", ".join(
             f"{stage} {1e3 * seconds:.1f} ms" for stage, seconds in self.compile_seconds.items()
         )
+        once = f", {self.launches_once} more once for all calls" if self.launches_once else ""
         return "\n".join(
             (
                 f"target            {self.target}",
-                f"kernels           {self.launches} launches of {self.compiled_kernels} compiled",
+                f"kernels           {self.launches} launches of {self.compiled_kernels} compiled{once}",
                 f"work              {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved (model)",
                 f"predicted time    {1e6 * self.predicted_seconds:.2f} µs (model)",
                 f"temporaries       {self.arena_bytes:,} bytes in one arena, "
                 f"{self.arena_bytes_before:,} with one allocation each",
+                f"made once         {self.kept_bytes:,} bytes from constants alone, beside them for all calls",
                 f"inputs copied     {copied} (not contiguous, in calls so far)",
                 f"compile time      {spent}",
                 f"cache             {self.cache}",

@@ -63,7 +63,7 @@ def promote(
         raise InvalidSchedule(f"promote: no memory {memory!r}; there are {', '.join(MEMORIES)}")
     loop = loop_named(tree, statement, at)
     known = nest.tensor(tensor)
-    layout = None if panel is None else _panel(known, panel)
+    layout = None if panel is None else panel_of(known, panel)
     inside = [nest.statement(name) for name in statements(loop)]
     touching = [s for s in inside if tensor in s.tensors]
     if not touching:
@@ -90,11 +90,12 @@ def _sized(done: Promoted, buffer: Buffer) -> Promoted:
     return done
 
 
-def _panel(tensor: Tensor, panel: tuple[int, int]) -> Panel:
+def panel_of(tensor: Tensor, panel: tuple[int, int]) -> Panel:
+    """(axis, width) as a layout of the tensor. Raises InvalidSchedule where it has no such panels."""
     axis, width = panel
     if not 0 <= axis < tensor.rank or width < 2:
         raise InvalidSchedule(
-            f"promote: no panels of {width} along axis {axis}; {tensor.name} has axes 0 to {tensor.rank - 1}, "
+            f"no panels of {width} along axis {axis}; {tensor.name} has axes 0 to {tensor.rank - 1}, "
             "and a panel is at least 2 wide"
         )
     return Panel(axis, width)
@@ -117,7 +118,7 @@ def _copied_in(
     changed = tuple(
         _redirected(s, tensor.name, buffer_name, prefix) if s.name in readers else s for s in nest.statements
     )
-    order = _ordered(nest, tensor.name, copy, readers)
+    order = order_with_copy(nest, tensor.name, copy, readers)
     position = next(p for p, s in enumerate(nest.statements) if s.name in readers)
     extended = nest.rewritten(
         (*nest.tensors, staged),
@@ -201,7 +202,7 @@ def _redirected(s: Statement, tensor: str, buffer: str, prefix: tuple[Loop, ...]
     return replace(s, reads=tuple(moved(access) for access in s.reads))
 
 
-def _ordered(nest: Nest, tensor: str, copy: Statement, readers: frozenset[str]) -> Tree:
+def order_with_copy(nest: Nest, tensor: str, copy: Statement, readers: frozenset[str]) -> Tree:
     """The original order with the copy put after the tensor's last write and before its first reader."""
     parts = nest.order.children if isinstance(nest.order, Sequence) else (nest.order,)
     first = next(p for p, part in enumerate(parts) if readers & set(statements(part)))
@@ -213,7 +214,7 @@ def _ordered(nest: Nest, tensor: str, copy: Statement, readers: frozenset[str]) 
     ]
     if any(p >= first for p in writers):
         raise InvalidSchedule(
-            f"promote: {tensor} is written after {copy.name} would have copied it; a copied tensor must be final "
+            f"{tensor} is written after {copy.name} would have copied it; a copied tensor must be final "
             "before the first part of the program that reads it"
         )
     return sequence((*parts[:first], own_loops(copy), *parts[first:]))

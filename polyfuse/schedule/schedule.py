@@ -21,7 +21,7 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around
 from polyfuse.ir.violation import Instance, Violation
-from polyfuse.schedule import affine, binding, fusion, microkernel, order, promotion, tiling
+from polyfuse.schedule import affine, binding, fusion, microkernel, order, packing, promotion, tiling
 from polyfuse.schedule.dump import tree_text, tree_to_c, tree_to_yaml
 from polyfuse.sets import first_pair, tuple_names
 
@@ -56,7 +56,7 @@ class Schedule:
         self.source = nest
         """The nest as it was given: what validation checks the finished schedule against."""
         self.nest = nest
-        """The nest with the copy statements that `promote` added."""
+        """The nest with the copy statements that `promote` and `pack` added."""
         self.tree: Tree = nest.order
         """The order: loops, sequences, statements."""
         self.steps: tuple[Step, ...] = ()
@@ -249,6 +249,19 @@ class Schedule:
         done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory, panel)
         return self._checked("promote", (tensor, statement), options, done.nest, done.tree)
 
+    def pack(self, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:
+        """Lay a whole tensor out for one statement that reads it, in a kernel of its own before that statement's.
+
+        for i: for k: S reads w[i, k]  ->  for e0: for e1: w_panels[e0 // p, e1, e0 % p] = w[e0, e1]
+                                           for i: for k: S reads w_panels[i // p, k, i % p]
+
+        A `panel` of (axis, width) is what `promote` says. Where w is a constant, the copy is made once for all calls
+        and kept. Raises IllegalSchedule where the tensor is not finished before the statement's kernel, InvalidSchedule
+        where the statement does not read it, or it has no such panels.
+        """
+        done = packing.pack(self.nest, self.tree, tensor, statement, panel)
+        return self._checked("pack", (tensor, statement), {"panel": panel}, done.nest, done.tree)
+
     def synchronised(self) -> Schedule:
         """Put the fewest barriers that keep a block's threads in order; the same schedule where none has threads.
 
@@ -320,7 +333,7 @@ class Schedule:
         return self._with(verb, args, options, nest, tree)
 
     def _proof(self, nest: Nest, tree: Tree) -> Broken | None:
-        # Only `promote` changes the nest, and every dependence it adds has the new copy statement at one end: what
+        # Only `promote` and `pack` change the nest, and every dependence they add has the new copy at one end: what
         # the two trees have in common holds no such statement and stays proven.
         return first_broken(tree, nest.dependences().pairs, self.tree) or unsafe_buffer(nest, tree, self.tree)
 
@@ -373,6 +386,7 @@ VERBS = (
     "vectorize",
     "microkernel",
     "promote",
+    "pack",
     "synchronised",
 )
 """Every verb a Schedule has."""

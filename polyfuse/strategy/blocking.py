@@ -68,12 +68,15 @@ VECTORS = (1, 2, 4)
 class Operand:
     """One factor: bytes from one row of its panels to the next, and whether a panel's row is contiguous.
 
+    One that is `fixed` depends on constants alone: packed once for all calls, it costs memory and no time.
+
     A row of a's panel is one of the product's rows, over steps; a row of b's panel is one step, over columns.
     """
 
     tensor: str
     stride: int
     contiguous: bool
+    fixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -256,13 +259,13 @@ def crowded(task: Task, b: Blocking) -> bool:
 
 
 def packing(task: Task, b: Blocking) -> float:
-    """Reading and writing what is packed: b once, a once for each block of columns."""
+    """Reading and writing what a call packs: b once, a once for each block of columns."""
     e, total = task.extents, 0.0
     for packed, operand, elements, times in (
         (b.pack_right, task.right, e.steps * e.columns, 1),
         (b.pack_left, task.left, e.rows * e.steps, ceil(e.columns / b.width)),
     ):
-        if packed:
+        if packed and not operand.fixed:
             size = elements * task.itemsize
             slower = _far(operand) if operand.contiguous else TRANSPOSING
             total += e.batches * slower * 2 * size * times / task.rate(size)
@@ -309,7 +312,9 @@ def _packed_sentence(task: Task, b: Blocking, block: int) -> str:
         (b.pack_right, task.right, f"{b.steps} x {b.width} of it is {kib(block)}, read from {level}"),
         (b.pack_left, task.left, f"{b.rows} rows of it, {kib(task.left.stride)} apart, stay in L1"),
     ):
-        verb = "packed" if packed else "not packed"
+        verb = (
+            "packed once for all calls" if packed and operand.fixed else "packed" if packed else "not packed"
+        )
         parts.append(f"{operand.tensor} is {verb} ({other})")
     return f"{parts[0]}; {parts[1]}; packing takes {1e6 * packing(task, b):.3g} µs"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+from polyfuse.analysis.once import once
 from polyfuse.ir import Violation
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
@@ -63,8 +65,15 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """What the model expects of the whole program."""
-        return sum(group.cost.total for group in self.groups)
+        """What the model expects of one call."""
+        return sum(group.cost.total for group, each in zip(self.groups, self.once, strict=True) if not each)
+
+    @cached_property
+    def once(self) -> tuple[bool, ...]:
+        """For each kernel whether it runs once for all calls."""
+        if self.machine.kind == "cuda":  # a call replays all launches as one graph
+            return (False,) * len(self.groups)
+        return once(self.schedule.nest, self.schedule.tree)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -75,7 +84,8 @@ class Plan:
     def __str__(self) -> str:
         kernels = "1 kernel" if len(self.groups) == 1 else f"{len(self.groups)} kernels"
         lines = [f"{kernels}, {microseconds(self.seconds)} expected on {self.machine.name}"]
-        lines += [f"  {group}" for group in self.groups]
+        marks = [" (once for all calls)" if each else "" for each in self.once]
+        lines += [f"  {group}{mark}" for group, mark in zip(self.groups, marks, strict=True)]
         return "\n".join([*lines, *(f"- {text}" for text in (*self.decisions, *self.notes))])
 
 

@@ -24,7 +24,7 @@ from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.moves import far_and_near, internal, separated
-from polyfuse.strategy.products import blocked
+from polyfuse.strategy.products import added, blocked
 from polyfuse.strategy.recompute import Recomputed, recomputed
 
 
@@ -64,7 +64,8 @@ def _shaped(
     kernel, cost, counts = model.kernel(part), model.cost(part), model.counts
     blocks = _blocked(schedule, counts, kernel, cost, machine)
     if isinstance(blocks, loops.Planned):
-        return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), kernel.names, machine))
+        names = (*kernel.names, *added(schedule, blocks.schedule))
+        return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine))
     refused = (f"not in blocks for the caches: {blocks}",) if blocks is not None else ()
     if kernel.band and not joined:
         program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
@@ -135,11 +136,12 @@ def _better(
 
 
 def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
-    """The kernels that one part became, in order; the first one tells what was found."""
+    """The kernels that one part became, in order; the one that holds the first statement tells what was found."""
     parts = dict.fromkeys(part_with(done.schedule, name) for name in names)
     ordered = [part for part in parts_of(done.schedule) if part in parts]
-    for number, part in enumerate(ordered):
-        yield Group(statements(part), finished_cost(counts, part, machine), done.notes if number == 0 else ())
+    for part in ordered:
+        notes = done.notes if names[0] in statements(part) else ()
+        yield Group(statements(part), finished_cost(counts, part, machine), notes)
 
 
 def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:

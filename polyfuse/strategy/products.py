@@ -17,6 +17,7 @@ from math import ceil, prod
 import islpy as isl
 import sympy
 
+from polyfuse.analysis.once import constant_tensors
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Access, Nest
 from polyfuse.ir.scalar import Read
@@ -138,6 +139,7 @@ class _Blocks:
     ) -> None:
         self.schedule, self.counts, self.kernel = schedule, counts, kernel
         self.product, self.machine, self.name = product, machine, product.statement
+        self.fixed = constant_tensors(schedule.nest, schedule.tree)
 
     def made(self, parallel: bool) -> Planned | str:
         """The schedule in blocks, or why it cannot be."""
@@ -203,7 +205,8 @@ class _Blocks:
         for size in tensor.shape:
             bytes_of.append(bytes_of[-1] // (size if isinstance(size, int) else self.counts.size(size)))
         last = tensor.rank - 1
-        return Operand(tensor.name, bytes_of[(row if along == last else along) + 1], along == last)
+        fixed = tensor.name in self.fixed
+        return Operand(tensor.name, bytes_of[(row if along == last else along) + 1], along == last, fixed)
 
     def _in_blocks(
         self,
@@ -229,11 +232,10 @@ class _Blocks:
             outer.append(cut(*cores) if cores[0] not in p.others else inner[cores[0]])
         outer += [inner[d] for d in p.others if inner[d] not in outer]
         several = b.steps < task.extents.steps
-        if b.width < task.extents.columns or (b.pack_right and not several):
+        if b.width < task.extents.columns or (b.pack_right and not task.right.fixed and not several):
             outer.append(cut(p.columns, b.width))
         if several:
             outer.append(cut(p.steps, b.steps))
-        home = outer[-1] if outer else None
         rows, columns = cut(p.rows, b.rows), cut(p.columns, b.columns)
         order = (*outer, rows, columns, inner[p.steps], inner[p.rows], inner[p.columns])
         schedule = reordered(schedule, name, order)
@@ -241,15 +243,23 @@ class _Blocks:
         schedule = self._guests_on_lanes(schedule, columns)
         if cores is not None:
             schedule = schedule.bind(name, **{outer[0]: "cores"})
-        if b.pack_right and home is not None:
-            schedule = packed(schedule, p.right.tensor, name, home, (p.axes[1], b.columns))
-        if b.pack_left:
-            panel = None if task.left.contiguous else (p.axes[0], b.rows)
-            schedule = packed(schedule, p.left.tensor, name, rows, panel)
+        schedule = self._packed(schedule, task, b, outer[-1] if outer else None, rows)
         schedule = schedule.microkernel(name, inner[p.steps])
         schedule = self._in_buffers(schedule, several, columns)
         names = loops[p.rows].name, loops[p.columns].name, loops[p.steps].name
         return schedule, sentences(task, b, names)
+
+    def _packed(self, schedule: Schedule, task: Task, b: Blocking, block: str | None, rows: str) -> Schedule:
+        """The operands in panels: whole and once for all calls, or a block of b and a tile's rows of a at a time."""
+        p, name = self.product, self.name
+        if b.pack_right and task.right.fixed:
+            schedule = packed_once(schedule, p.right.tensor, name, (p.axes[1], b.columns))
+        elif b.pack_right and block is not None:
+            schedule = packed(schedule, p.right.tensor, name, block, (p.axes[1], b.columns))
+        if b.pack_left and task.left.fixed:
+            return packed_once(schedule, p.left.tensor, name, (p.axes[0], b.rows))
+        panel = None if task.left.contiguous else (p.axes[0], b.rows)
+        return packed(schedule, p.left.tensor, name, rows, panel) if b.pack_left else schedule
 
     def _with_guests(self, schedule: Schedule, rows: str, columns: str) -> Schedule:
         """The kernel's other statements where the product's tiles are: first values, operands, what reads the sums."""
@@ -312,12 +322,27 @@ def packed(
     schedule: Schedule, tensor: str, statement: str, at: str, panel: tuple[int, int] | None
 ) -> Schedule:
     """A copy of what one iteration of a loop reads, in panels or as it is; it goes along memory, on vector lanes."""
-    before = {s.name for s in schedule.nest.statements}
-    schedule = schedule.promote(tensor, statement, at=at, panel=panel)
-    copy = next(s.name for s in schedule.nest.statements if s.name not in before)
-    own = [loop.name for loop in schedule.loops(copy) if len(loop.dates) == 1]
-    if panel is None:
-        return schedule.vectorize(copy, own[-1])
+    done = schedule.promote(tensor, statement, at=at, panel=panel)
+    (copy,) = added(schedule, done)
+    own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
+    return done.vectorize(copy, own[-1]) if panel is None else _row_by_row(done, copy, own, panel)
+
+
+def packed_once(schedule: Schedule, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:
+    """A copy of a whole tensor that calls have in common, in panels, made on vector lanes."""
+    done = schedule.pack(tensor, statement, panel=panel)
+    (copy,) = added(schedule, done)
+    return _row_by_row(done, copy, [loop.name for loop in done.loops(copy)], panel)
+
+
+def added(before: Schedule, after: Schedule) -> tuple[str, ...]:
+    """The copies that a later schedule has and an earlier one has not."""
+    known = {s.name for s in before.nest.statements}
+    return tuple(s.name for s in after.nest.statements if s.name not in known)
+
+
+def _row_by_row(schedule: Schedule, copy: str, own: list[str], panel: tuple[int, int]) -> Schedule:
+    """A copy into panels, row by row of a panel."""
     along = own[panel[0]]
     schedule = schedule.split(copy, along, panel[1])
     lanes = inside(schedule, copy, along).name

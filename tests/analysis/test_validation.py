@@ -49,7 +49,7 @@ def plus_one(date: isl.PwAff) -> isl.PwAff:
 @TARGETS
 def test_what_the_verbs_made_passes_every_check(make: Callable[[], Schedule]) -> None:
     s = make()
-    done = validate(s.source, s.nest, s.tree, plan_memory(s.source, s.nest, s.tree, {}).spans)
+    done = validate(s.source, s.nest, s.tree, (plan_memory(s.source, s.nest, s.tree, {}).spans,))
     assert [c.name for c in done.checks] == [
         "cover",
         "copies",
@@ -57,6 +57,7 @@ def test_what_the_verbs_made_passes_every_check(make: Callable[[], Schedule]) ->
         "order",
         "storage",
         "barriers",
+        "once",
         "arena",
     ]
     assert done.seconds == sum(c.seconds for c in done.checks) > 0
@@ -235,14 +236,14 @@ def test_live_temporaries_overlapped_in_the_arena() -> None:
     s = three_in_a_row()
     plan = plan_memory(s.source, s.nest, s.tree, {})
     assert plan.size == 128, "t0 and t2 share their bytes"
-    validate(s.source, s.nest, s.tree, plan.spans)
+    validate(s.source, s.nest, s.tree, (plan.spans,))
     for first, second in (("t0", "t1"), ("t1", "t2")):
         start, _ = plan.spans[first]
         broken = {**plan.spans, second: (start + 56, start + 120)}
         with pytest.raises(
             ValidationFailure, match=rf"validation of arena failed: {first} and {second} share bytes"
         ):
-            validate(s.source, s.nest, s.tree, broken)
+            validate(s.source, s.nest, s.tree, (broken,))
 
 
 def test_a_copy_of_the_wrong_element() -> None:

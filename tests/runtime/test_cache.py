@@ -18,7 +18,7 @@ import polyfuse as pf
 from polyfuse import cases, compiler, nn
 from polyfuse.runtime import cache
 from polyfuse.runtime.cache import store_here
-from polyfuse.runtime.interface import Interface
+from polyfuse.runtime.interface import Phases
 from polyfuse.runtime.native import machine_code
 from polyfuse.runtime.product import Compiled
 from polyfuse.runtime.store import Store
@@ -173,7 +173,7 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_another_process_could_not_use_is_not_kept(place: Path) -> None:
     product = pf.compile(nest(), target="cpu").compiled.product
-    code = machine_code(product.program, Interface.of(nest(), product.program, product.memory))
+    code = machine_code(product.program, Phases.of(nest(), product.program, product.memory))
     others = replace(code, tensors=(*code.tensors, "packed")), replace(code, keepable=False)
     notes = [cache.keep("key", nest(), product, other) for other in others]
     assert notes == [

@@ -74,6 +74,7 @@ TAKEN = [
     Case("gemm", call("vectorize", "S1", "j")),
     Case("2mm", call("microkernel", "S3", "k"), product),
     Case("durbin", call("promote", "total", "S5", at="k")),
+    Case("gemm", call("pack", "B", "S1", panel=(1, 4))),
     Case("jacobi-1d", call("synchronised"), threads),
 ]
 
@@ -89,6 +90,7 @@ ILLEGAL = [
     Case("seidel-2d", call("bind", "S0", i="cores")),
     Case("seidel-2d", call("vectorize", "S0", "j")),
     Case("durbin", call("promote", "total", "S5", at="i")),
+    Case("2mm", call("pack", "tmp", "S3", panel=(1, 4)), lambda s: s.fuse("S1", "S3", at="i")),
 ]
 
 INVALID = [
@@ -97,6 +99,8 @@ INVALID = [
     Case("seidel-2d", call("skew", "S0", "i", by="j"), why="j"),
     Case("gemm", call("unroll", "S1", "k"), why="k"),
     Case("gemm", call("microkernel", "S1", "k"), why="microkernel: "),
+    Case("trmm", call("pack", "B", "S1", panel=(1, 4)), why="B is written after pack_B would have copied it"),
+    Case("gemm", call("pack", "B", "S0", panel=(1, 4)), why="S0 does not read B"),
 ]
 """Verbs that cannot break an order: what they are refused for is what they are asked."""
 

@@ -31,15 +31,16 @@ def product(
     right: str = "kj",
     dtype: str = "float32",
     after: str = "none",
+    fixed: str = "",
 ) -> Nest:
-    """y = a b with the operands' axes in any order, and statements that read the sums."""
+    """y = a b with the operands' axes in any order, some constants, and statements that read the sums."""
     extent = dict(zip("ijk", sides, strict=True))
     shape = {axes: tuple(extent[d] for d in axes) for axes in (left, right)}
     box = " and ".join(f"0 <= {d} < {extent[d]}" for d in "ij")
     last = "y" if after == "none" else "out"
     tensors = [
-        Tensor("a", shape[left], dtype, "input"),
-        Tensor("w", shape[right], dtype, "input"),
+        Tensor("a", shape[left], dtype, "constant" if "a" in fixed else "input"),
+        Tensor("w", shape[right], dtype, "constant" if "w" in fixed else "input"),
         Tensor("b", (extent["j"],), dtype, "input"),
         Tensor("r", (extent["i"], extent["j"]), dtype, "input"),
         *(
@@ -54,7 +55,9 @@ def product(
         *(statement(f"{{ e{n}[i, j] : {box} }}", text) for n, text in enumerate(AFTER[after])),
     ]
     used = {name for s in statements for name in s.tensors}
-    return Nest.of([t for t in tensors if t.name in used], statements)
+    rng = np.random.default_rng(3)
+    constants = {t.name: rng.integers(-3, 4, t.shape).astype(dtype) for t in tensors if t.name in fixed}
+    return Nest.of([t for t in tensors if t.name in used], statements, constants=constants)
 
 
 def agrees(nest: Nest, machine: Machine) -> pf.Executable:
@@ -97,6 +100,29 @@ def test_blocks_panels_and_the_sums_rounding(left: str, right: str) -> None:
     )
     bound = 200 * np.finfo("float32").eps * (a @ w + np.abs(inputs["b"]))  # Higham (2002), section 3.1
     assert (np.abs(net(**inputs) - exact) <= bound).all()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    sides=st.tuples(st.integers(2, 40), st.integers(16, 90), st.integers(1, 150)),
+    left=st.sampled_from(["ik", "ki"]),
+    right=st.sampled_from(["kj", "jk"]),
+    fixed=st.sampled_from(["a", "w", "aw"]),
+    after=st.sampled_from(["none", "bias, relu"]),
+)
+def test_any_product_with_constants_equals_the_oracle(
+    sides: tuple[int, int, int], left: str, right: str, fixed: str, after: str
+) -> None:
+    agrees(product(sides, left, right, "float32", after, fixed), SMALL)
+
+
+@pytest.mark.parametrize(("left", "right", "fixed"), [("ik", "jk", "w"), ("ki", "kj", "a")])
+def test_constants_are_packed_whole_in_kernels_that_run_once(left: str, right: str, fixed: str) -> None:
+    net = agrees(product((48, 96, 200), left, right, "float32", "bias", fixed), SMALL)
+    (copy,) = (launch for launch in net.kernels if launch.once)
+    assert copy.statements == (f"pack_{fixed}",)
+    assert f"{fixed} is packed once for all calls" in net.explain()
+    assert ("pack", (fixed, "mac")) in [(step.verb, step.args) for step in net.schedule.steps]
 
 
 def test_first_values_and_epilogue_run_in_the_first_and_last_block() -> None:

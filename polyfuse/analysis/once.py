@@ -1,0 +1,71 @@
+"""Which kernels may run once for all calls: what they compute depends on constants alone. The theorem, then its check.
+
+    K0: for i, j: p[j, i] = w[i, j]         w a constant, p a temporary: p is the same in every call
+    K1: for i, k: y[i] += p[k, i] * x[k]    x an input
+
+Kernels R may run once, before all calls, iff
+  - what they read are constants and temporaries, what they write are temporaries, and no other kernel writes these
+    (each call then finds what the first would have found);
+  - no dependence leads from an instance of another kernel to one of R (R may run before all others).
+
+{ K0 } fulfils both. { K0 } with a K2 after K1 that writes p again does not: the second call would read K2's p. The
+largest such set exists, since fewer kernels in R only take more away; it is found from all by leaving out, again and
+again, those that do not fulfil it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polyfuse.analysis.liveness import parts
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Tree, statements
+
+
+def once(nest: Nest, tree: Tree) -> tuple[bool, ...]:
+    """For each kernel of a tree, in order, whether it runs once: the most kernels for which the theorem holds."""
+    names = [statements(part) for part in parts(tree)]
+    found = [True] * len(names)
+    while (refused := refusal(nest, tree, tuple(found))) is not None:
+        found = [each and refused not in own for each, own in zip(found, names, strict=True)]
+    return tuple(found)
+
+
+def refusal(nest: Nest, tree: Tree, chosen: tuple[bool, ...]) -> str | None:
+    """A statement of the chosen kernels that may not run once with them; None if all may."""
+    early = {
+        name for part, each in zip(parts(tree), chosen, strict=True) if each for name in statements(part)
+    }
+    if not early:
+        return None
+    written = {s.write.tensor for s in nest.statements if s.name not in early}
+    for name in statements(tree):
+        s = nest.statement(name)
+        if name in early and (
+            nest.tensor(s.write.tensor).role != "temporary"
+            or any(nest.tensor(t).role not in ("constant", "temporary") for t in s.tensors)
+            or not written.isdisjoint(s.tensors)
+        ):
+            return name
+    pairs = nest.dependences().pairs
+    return next((p.sink for p in pairs if p.sink in early and p.source not in early), None)
+
+
+def constant_tensors(nest: Nest, tree: Tree) -> frozenset[str]:
+    """The constants, and the temporaries whose values depend on nothing else."""
+    found = kept(nest, tree, once(nest, tree))
+    return frozenset(tensor.name for tensor in nest.with_role("constant")) | found.keys()
+
+
+def kept(nest: Nest, tree: Tree, chosen: tuple[bool, ...]) -> Mapping[str, bool]:
+    """Each tensor that the chosen kernels write, and whether another kernel reads it: then it outlives them."""
+    early: dict[str, bool] = {}
+    for part, each in zip(parts(tree), chosen, strict=True):
+        for name in statements(part):
+            if each:
+                early[nest.statement(name).write.tensor] = False
+    for part, each in zip(parts(tree), chosen, strict=True):
+        for name in statements(part):
+            if not each:
+                early |= {tensor: True for tensor in nest.statement(name).tensors if tensor in early}
+    return early
