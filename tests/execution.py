@@ -28,6 +28,13 @@ from polyfuse.runtime.native import machine_code
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f"vector_{name}": getattr(np, name) for name in ("exp", "log", "tanh")},
+    "vector_erf": math.erf,
+    "vector_pow": np.power,
+}
+"""The functions of CPU kernels in plain Python."""
+
 
 def memory(
     nest: Nest, extended: Nest, tree: Tree, inputs: Mapping[str, Array], sizes: dict[str, int]
@@ -67,6 +74,10 @@ def plain_names(seed: int) -> dict[str, Any]:
         "int64": int,
         "uint64": int,
         "add_any_order": operator.add,
+        "multiply_any_order": operator.mul,
+        "max_any_order": np.maximum,
+        "min_any_order": np.minimum,
+        **FUNCTIONS,
         "tile_mac": plain_tile,
         "tile_mac_cut": plain_cut_tile,
         "on_stack": full_of_nan,

@@ -11,6 +11,9 @@ from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.looptree import Allocate, Block, Element, For, Kernel, Node, Store, below
 from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.stack import STACK_BYTES
+from polyfuse.codegen.sums import IN_ANY_ORDER
+from polyfuse.codegen.values import Values
+from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 
 HEADER = """\
@@ -20,9 +23,10 @@ import numpy as np
 from numba import float32, float64, int32, int64, prange, uint64
 """
 
-ANY_ORDER, ON_STACK = "add_any_order", "on_stack"
+ON_STACK = "on_stack"
 OPERATIONS = {
-    ANY_ORDER: "polyfuse.codegen.sums",
+    **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
+    **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
     ON_STACK: "polyfuse.codegen.stack",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_cut": "polyfuse.codegen.tiles",
@@ -92,6 +96,7 @@ class _Cpu(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.known: frozenset[str] = frozenset()
+        self.totals: frozenset[str] = frozenset()  # variables that a vector loop reduces into
         # numba makes a function of a parallel loop's body, in which it does not see that a shape is constant
         self.on_heap = has_cores(kernel.body)
         self.stacked = 0  # bytes of buffers on the stack so far
@@ -130,8 +135,9 @@ class _Cpu(Emitter):
     def _gathered(self, node: For, held: Gathered) -> list[str]:
         """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""
         kept = [(total.variable, ast.unparse(self.place(total.element))) for total in held.sums]
-        floats = {t.variable for t in held.sums if t.op == "+=" and t.element.dtype.startswith("float")}
-        loop = [_in_any_order(line, floats) for line in super().loop(replace(node, body=Block(held.stores)))]
+        self.totals = frozenset(total.variable for total in held.sums)
+        loop = super().loop(replace(node, body=Block(held.stores)))
+        self.totals = frozenset()
         lines = [f"{name} = {element}" for name, element in kept]
         lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
         if _runs(node):
@@ -143,6 +149,10 @@ class _Cpu(Emitter):
         if call is not None:
             return [ast.unparse(call)]
         return ["# no microkernel: no numbers bound the tile's rows and columns here", *super().loop(node)]
+
+    def store(self, node: Store) -> list[str]:
+        values = Values(node, self.place, VECTOR_FUNCTIONS)
+        return values.in_any_order() if node.target.array in self.totals else values.lines()
 
     def allocation(self, node: Allocate) -> str:
         if not node.shape:
@@ -172,12 +182,6 @@ class _Cpu(Emitter):
 
     def barrier(self) -> str:
         raise AssertionError("a CPU kernel has no threads of a block")
-
-
-def _in_any_order(line: str, totals: set[str]) -> str:
-    """total += value  ->  total = add_any_order(total, value), for these totals."""
-    head, plus, value = line.partition(" += ")
-    return f"{head} = {ANY_ORDER}({head.strip()}, {value})" if plus and head.strip() in totals else line
 
 
 def _runs(loop: For) -> bool:

@@ -44,7 +44,7 @@ class Emitter(ABC):
             case Allocate():
                 return [self.allocation(node)]
             case Store():
-                return Values(node, self.place).lines()
+                return self.store(node)
             case Barrier():
                 return [self.barrier()]
 
@@ -58,6 +58,10 @@ class Emitter(ABC):
         note = "  # unrolled" if node.bind == "unroll" else ""
         head = f"for {node.variable} in range({ast.unparse(node.low)}, {ast.unparse(node.high)}{step}):{note}"
         return [head, *self._indented(self.lines(node.body) or ["pass"])]
+
+    def store(self, node: Store) -> list[str]:
+        """The lines of one store."""
+        return Values(node, self.place).lines()
 
     @abstractmethod
     def allocation(self, node: Allocate) -> str:

@@ -1,25 +1,63 @@
-"""One operation for numba source: an addition that LLVM may reorder.
+"""Operations for numba source that LLVM may reorder: a sum, a product, a maximum, a minimum over a loop.
 
 Kernels are compiled without `reassoc`: a body's arithmetic stays as it was written. A loop that carries a reduction may
-sum in any order, and LLVM puts such a sum on vector lanes only if the addition itself says so.
+combine in any order, and LLVM puts it on vector lanes only if the operation itself says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+IN_ANY_ORDER = {
+    "+=": "add_any_order",
+    "*=": "multiply_any_order",
+    "max=": "max_any_order",
+    "min=": "min_any_order",
+}
+"""What combines floating-point numbers here, by the reduction's operator."""
+
+
+def _typed(total: Any, value: Any, emit: Callable[[ir.IRBuilder, Any], Any]) -> Any:
+    """A signature in the total's type, and the code: what an intrinsic returns."""
+    if not (isinstance(total, types.Float) and isinstance(value, types.Number)):
+        return None
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        return emit(builder, args)
+
+    return total(total, total), code
+
 
 @intrinsic
 def add_any_order(typingctx: Any, total: Any, value: Any) -> Any:
     """total + value, in whatever order is fastest over the iterations of a loop."""
-    if not (isinstance(total, types.Float) and total == value):
-        return None
+    return _typed(total, value, lambda builder, args: builder.fadd(*args, flags=("reassoc", "contract")))
 
-    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Instruction:
-        return builder.fadd(*args, flags=("reassoc", "contract"))
 
-    return total(total, value), code
+@intrinsic
+def multiply_any_order(typingctx: Any, total: Any, value: Any) -> Any:
+    """total * value, in whatever order is fastest over the iterations of a loop."""
+    return _typed(total, value, lambda builder, args: builder.fmul(*args, flags=("reassoc", "contract")))
+
+
+@intrinsic
+def max_any_order(typingctx: Any, total: Any, value: Any) -> Any:
+    """The larger one, NaN if either is; of two zeros any, as in NumPy."""
+    return _typed(total, value, lambda builder, args: _extremum(builder, "llvm.maximum", args))
+
+
+@intrinsic
+def min_any_order(typingctx: Any, total: Any, value: Any) -> Any:
+    """The smaller one, NaN if either is; of two zeros any, as in NumPy."""
+    return _typed(total, value, lambda builder, args: _extremum(builder, "llvm.minimum", args))
+
+
+def _extremum(builder: ir.IRBuilder, name: str, args: Any) -> Any:
+    kind = args[0].type
+    function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+    return builder.call(function, args, fastmath=("nsz",))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import sympy
 
 from polyfuse.codegen.looptree import Element, Store
+from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.ir.expression import Dialect, call, to_ast
 from polyfuse.ir.scalar import Read
 
@@ -17,21 +18,33 @@ Place = Callable[[Element], ast.expr]
 
 
 class Values:
-    """The lines of source for one store. `prelude` collects `value0 = …` lines that must come before it."""
+    """The lines of source for one store. `prelude` collects `value0 = …` lines that must come before it.
 
-    def __init__(self, store: Store, place: Place) -> None:
-        self.store, self.place = store, place
+    `functions` says what a body's functions are called; those it does not name are Python's `math`.
+    """
+
+    def __init__(self, store: Store, place: Place, functions: Mapping[str, str] | None = None) -> None:
+        self.store, self.place, self.functions = store, place, functions or {}
         self.dtype = store.target.dtype
         self.prelude: list[str] = []
 
     def lines(self) -> list[str]:
         """The assignment, with the temporaries it needs."""
-        target = self.place(self.store.target)
-        value = to_ast(self.store.body, Dialect(self._leaf, self._number, self._call))
-        op = self.store.op
+        target, value, op = self.place(self.store.target), self._value(), self.store.op
         if op in ("max=", "min="):
             value, op = self._call(op.removesuffix("="), [target, value]), "="
         return [*self.prelude, f"{ast.unparse(target)} {op} {ast.unparse(value)}"]
+
+    def in_any_order(self) -> list[str]:
+        """A reduction's assignment, with an operation that may be reordered: `m = max_any_order(m, x)`."""
+        if not self.dtype.startswith("float"):
+            return self.lines()  # integers may be reordered as they are
+        target = self.place(self.store.target)
+        combined = call(IN_ANY_ORDER[self.store.op], [target, self._value()])
+        return [*self.prelude, f"{ast.unparse(target)} = {ast.unparse(combined)}"]
+
+    def _value(self) -> ast.expr:
+        return to_ast(self.store.body, Dialect(self._leaf, self._number, self._call))
 
     def _leaf(self, symbol: sympy.Symbol) -> ast.expr:
         if isinstance(symbol, Read):
@@ -59,7 +72,7 @@ class Values:
             case "pow" if _literal(args[1]) == 2:
                 base = self._simple(args[0])
                 return ast.BinOp(base, ast.Mult(), base)
-        return call(f"math.{name}", args)
+        return call(self.functions.get(name, f"math.{name}"), args)
 
     def _extremum(self, name: str, a: ast.expr, b: ast.expr) -> ast.expr:
         """max(a, b): `b if a <= b else a`. A NaN in a falls through; one in b is asked for unless b is a number."""

@@ -13,6 +13,7 @@ import numpy as np
 import polyfuse as pf
 from polyfuse.codegen.program import program
 from polyfuse.ir.sizes import extent
+from tests.execution import FUNCTIONS
 
 INTEGERS = dict.fromkeys(("int32", "int64", "uint64"), int)
 KERNEL_NAMES = {
@@ -22,6 +23,7 @@ KERNEL_NAMES = {
     "float32": np.float32,
     "float64": np.float64,
     **INTEGERS,
+    **FUNCTIONS,
 }
 _numbers = count()
 
