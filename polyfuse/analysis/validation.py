@@ -3,7 +3,8 @@
 It trusts nothing of how the schedule was made. From the finished tree alone it asks isl:
 
     cover      every instance of every statement runs exactly once
-    copies     the statements that `promote` added only move values: taking them out gives the source's accesses back
+    copies     the statements that `promote` and `pack` added compute parts of the source's bodies: with these put back where they
+               are read, every statement is the source's again (copies.py)
     places     blocks, threads, cores and shared memory are where hardware can have them
     order      every dependence of the source keeps its order, and no two parallel instances depend on each other
     storage    the dataflow, computed anew for the new order with every access in the buffer cell it really uses, is the
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 import islpy as isl
 
 from polyfuse.analysis.barriers import unsynchronised
+from polyfuse.analysis.copies import check_copies
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.liveness import LiveRange, live_ranges
 from polyfuse.analysis.once import refusal
@@ -78,7 +80,7 @@ def validate(
     """
     checks: list[tuple[str, Callable[[], None]]] = [
         ("cover", lambda: _cover(nest, tree)),
-        ("copies", lambda: _copies(source, nest)),
+        ("copies", lambda: check_copies(source, nest)),
         ("places", lambda: _places(tree)),
         ("order", lambda: _no("order", first_broken(tree, nest.dependences().pairs))),
         ("storage", lambda: _storage(nest, tree)),
@@ -125,65 +127,6 @@ def _places(tree: Tree) -> None:
     fault = misplaced(tree)
     if fault is not None:
         raise ValidationFailure(f"validation of places failed: {fault}")
-
-
-def _copies(source: Nest, nest: Nest) -> None:
-    """Every read that differs from the source's: reader -> buffer -> its one writer -> what that reads is the same."""
-    originals = {s.name: s for s in source.statements}
-    copies = [s for s in nest.statements if s.name not in originals]
-    added = {s.write.tensor: s for s in copies}
-    if len(added) < len(copies) or any(t.name in added for t in source.tensors):
-        raise ValidationFailure("validation of copies failed: two statements write one buffer")
-    for copy in copies:
-        if not (copy.op == "=" and len(copy.reads) == 1 and copy.body.is_Symbol):
-            raise ValidationFailure(f"validation of copies failed: {copy.name} is not a plain copy")
-    if restrict(nest.order, frozenset(originals)) != source.order:
-        raise ValidationFailure("validation of copies failed: the source's original order is another one")
-    for s in nest.statements:
-        original = originals.get(s.name)
-        if original is None:
-            continue
-        if s.op != original.op or s.body != original.body or not s.domain.is_equal(original.domain):
-            raise ValidationFailure(f"validation of copies failed: {s.name} is not the source's statement")
-        _same_reads(source, nest, (s, original), added)
-
-
-def _same_reads(
-    source: Nest, nest: Nest, pair: tuple[Statement, Statement], added: Mapping[str, Statement]
-) -> None:
-    """A statement and its original touch the same elements, and what comes through copies was written by the same."""
-    s, original = pair
-    arriving: dict[str, isl.UnionMap] = {}
-    for mine, theirs in zip(s.accesses, original.accesses, strict=True):
-        tensor, elements, copied = _through_copies(nest, s, mine, dict(added))
-        touched = theirs.map.intersect_domain(source.domains[s.name])
-        if tensor != theirs.tensor or not elements.is_equal(touched):
-            raise ValidationFailure(
-                f"validation of copies failed: {s.name} touches {mine}, the source {theirs}"
-            )
-        if copied is not None:
-            into = [p.map for p in nest.flow_through(tensor) if p.sink == copied.get_tuple_name(OUT)]
-            flow = union_map(m.apply_range(copied.reverse()) for m in into)
-            arriving[tensor] = arriving.get(tensor, isl.UnionMap("{ }")).union(flow)
-    for tensor, flow in arriving.items():
-        wanted = union_map(p.map for p in source.flow_through(tensor) if p.sink == s.name)
-        if not flow.is_equal(wanted):
-            raise ValidationFailure(
-                f"validation of copies failed: {s.name} reads a copy of {tensor} made before or after another write"
-            )
-
-
-def _through_copies(
-    nest: Nest, s: Statement, access: Access, added: dict[str, Statement]
-) -> tuple[str, isl.Map, isl.Map | None]:
-    """(tensor, { instance -> element }, { instance -> instance of the last copy }), going back through copies."""
-    tensor, elements, copied = access.tensor, access.map.intersect_domain(nest.domains[s.name]), None
-    while tensor in added:
-        copy = added.pop(tensor)
-        written = copy.write.map.intersect_domain(nest.domains[copy.name])
-        copied = elements.apply_range(written.reverse())
-        tensor, elements = copy.reads[0].tensor, copied.apply_range(copy.reads[0].map)
-    return tensor, elements, copied
 
 
 def _storage(nest: Nest, tree: Tree) -> None:

@@ -39,13 +39,17 @@ BINARY = {
 
 def body_text(statement: Statement) -> str:
     """The assignment as a program would write it: "Y[i, j] += X[i, k] * W[k, j]"."""
+    return f"{statement.write} {statement.op} {value_text(statement, statement.body)}"
+
+
+def value_text(statement: Statement, value: sympy.Basic) -> str:
+    """A part of a statement's body as a program would write it: "X[i, k] * W[k, j]"."""
 
     def leaf(symbol: sympy.Symbol) -> ast.expr:
         text = str(statement.reads[symbol.position]) if isinstance(symbol, scalar.Read) else symbol.name
         return ast.Name(text)
 
-    dialect = Dialect(leaf, _number, call)
-    return f"{statement.write} {statement.op} {ast.unparse(to_ast(statement.body, dialect))}"
+    return ast.unparse(to_ast(value, Dialect(leaf, _number, call)))
 
 
 def _number(value: float) -> ast.expr:

@@ -23,14 +23,15 @@ from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Panel, Sequence, Tree, sequence, statements
 from polyfuse.schedule.chains import fresh
-from polyfuse.schedule.promotion import Promoted, order_with_copy, panel_of
+from polyfuse.schedule.copying import Promoted, ordered_with_copy
+from polyfuse.schedule.promotion import panel_of
 from polyfuse.sets import IN, OUT, SET
 
 
 def pack(nest: Nest, tree: Tree, tensor: str, statement: str, panel: tuple[int, int]) -> Promoted:
     """S reads w  ->  for all elements: w_panels = w, in panels; S reads w_panels."""
     known, reader = nest.tensor(tensor), nest.statement(statement)
-    layout = panel_of(known, panel)
+    layout = panel_of(tensor, known.rank, panel)
     shape = _shape(known, layout)
     if not any(access.tensor == tensor for access in reader.reads):
         raise InvalidSchedule(f"pack: {statement} does not read {tensor}")
@@ -46,7 +47,7 @@ def pack(nest: Nest, tree: Tree, tensor: str, statement: str, panel: tuple[int, 
     extended = nest.rewritten(
         (*nest.tensors, panels),
         (*changed[:position], copy, *changed[position:]),
-        order_with_copy(nest, tensor, copy, frozenset((statement,))),
+        ordered_with_copy(nest, copy, frozenset((statement,))),
         frozenset((tensor, panels.name)),
     )
     return Promoted(extended, _before(tree, statement, own_loops(copy)))

@@ -1,52 +1,45 @@
 """The verb that gives a loop a memory of its own: promote.
 
-Two cases, told apart by who writes the tensor:
+Three cases, told apart by who writes the tensor:
   - a temporary that lives and dies inside one iteration of the loop is *contracted*: its elements go to a buffer the
     size of what one iteration touches, and no copy is needed;
   - a tensor that the loop only reads is *copied in*: a new statement fills a new temporary with the footprint that isl
-    computes, the loop's reads go there, and the new temporary is contracted.
+    computes, the loop's reads go there, and the new temporary is contracted;
+  - a *value* in a statement's body that depends on fewer of its dimensions is computed once for the loop, by such a
+    statement: the prologue of a product, applied while its operand is packed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import islpy as isl
+import sympy
 
-from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
-from polyfuse.ir.nest import Nest, own_loops
-from polyfuse.ir.scalar import read
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.scalar import Read, read, reads_in, substitute
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.text import body_text, value_text
 from polyfuse.ir.tree import (
     Buffer,
-    Leaf,
     Loop,
     Panel,
-    Sequence,
     Tree,
+    date_map,
     loops,
     loops_around,
     replace_node,
-    sequence,
     statements,
-    walk,
 )
-from polyfuse.schedule.chains import fresh, loop_named
-from polyfuse.sets import IN, OUT, SET, dim_names, dimension, expression_text
+from polyfuse.schedule.chains import loop_named
+from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map, prefix_of, sized
+from polyfuse.sets import IN, OUT, dimension
 
 MEMORIES = ("local", "register", "shared")
 """Where `promote` may put a buffer: of a core or thread, of a thread, of a block."""
-
-
-@dataclass(frozen=True)
-class Promoted:
-    """The nest (with a copy statement, if one was needed) and the tree after `promote`."""
-
-    nest: Nest
-    tree: Tree
 
 
 def promote(
@@ -62,8 +55,10 @@ def promote(
     if memory not in MEMORIES:
         raise InvalidSchedule(f"promote: no memory {memory!r}; there are {', '.join(MEMORIES)}")
     loop = loop_named(tree, statement, at)
+    if all(known.name != tensor for known in nest.tensors):
+        return _value_in(nest, tree, tensor, nest.statement(statement), loop, memory, panel)
     known = nest.tensor(tensor)
-    layout = None if panel is None else panel_of(known, panel)
+    buffer = Buffer(tensor, memory, None if panel is None else panel_of(tensor, known.rank, panel))
     inside = [nest.statement(name) for name in statements(loop)]
     touching = [s for s in inside if tensor in s.tensors]
     if not touching:
@@ -71,64 +66,45 @@ def promote(
     if any(buffer.tensor == tensor for other in loops(tree) for buffer in other.buffers):
         raise InvalidSchedule(f"promote: {tensor} is promoted already")
     if not any(s.write.tensor == tensor for s in touching):
-        return _copied_in(nest, tree, known, loop, memory, layout)
+        return _tensor_in(nest, tree, known, loop, buffer)
     if known.role != "temporary":
         raise InvalidSchedule(
             f"promote: {tensor} is written inside {at} and visible to the caller ({known.role}); "
             "only what the loop alone uses, or only reads, can be promoted"
         )
-    buffer = Buffer(tensor, memory, layout)
-    return _sized(
+    return sized(
         Promoted(nest, replace_node(tree, loop, replace(loop, buffers=(*loop.buffers, buffer)))), buffer
     )
 
 
-def _sized(done: Promoted, buffer: Buffer) -> Promoted:
-    """The same, once the new buffer is known to have a constant size; InvalidSchedule if it has none."""
-    home = next(loop for loop, other in buffers_of(done.tree) if other is buffer)
-    geometry(done.nest, done.tree, home, buffer)
-    return done
-
-
-def panel_of(tensor: Tensor, panel: tuple[int, int]) -> Panel:
-    """(axis, width) as a layout of the tensor. Raises InvalidSchedule where it has no such panels."""
+def panel_of(what: str, rank: int, panel: tuple[int, int]) -> Panel:
+    """(axis, width) as a layout of so many axes. Raises InvalidSchedule where there are no such panels."""
     axis, width = panel
-    if not 0 <= axis < tensor.rank or width < 2:
+    if not 0 <= axis < rank or width < 2:
         raise InvalidSchedule(
-            f"no panels of {width} along axis {axis}; {tensor.name} has axes 0 to {tensor.rank - 1}, "
+            f"no panels of {width} along axis {axis}; {what} has axes 0 to {rank - 1}, "
             "and a panel is at least 2 wide"
         )
     return Panel(axis, width)
 
 
-def _copied_in(
-    nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, memory: str, layout: Panel | None
-) -> Promoted:
+# -- tensors -----------------------------------------------------------------------------------------------------------
+
+
+def _tensor_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, place: Buffer) -> Promoted:
+    """A copy of what one iteration of a loop reads of a tensor."""
     reader = next(name for name in statements(loop) if tensor.name in nest.statement(name).tensors)
-    around = loops_around(tree, reader)
-    prefix = around[: next(p for p, x in enumerate(around) if x is loop) + 1]
+    prefix = prefix_of(loops_around(tree, reader), loop)
     footprint = _footprint(nest, tensor, loop, prefix)
-    copy_name = fresh(f"load_{tensor.name}", {s.name for s in nest.statements})
-    buffer_name = fresh(f"{tensor.name}_{memory}", {t.name for t in nest.tensors})
-    domain = footprint.wrap().flatten().set_tuple_name(copy_name)
-    domain = _named_dims(domain, [x.name for x in prefix], tensor.rank)
-    copy = _copy_statement(domain, tensor, buffer_name, len(prefix))
-    staged = Tensor(buffer_name, _sizes(domain), tensor.dtype, "temporary")
-    readers = frozenset(statements(loop))
-    changed = tuple(
-        _redirected(s, tensor.name, buffer_name, prefix) if s.name in readers else s for s in nest.statements
-    )
-    order = order_with_copy(nest, tensor.name, copy, readers)
-    position = next(p for p, s in enumerate(nest.statements) if s.name in readers)
-    extended = nest.rewritten(
-        (*nest.tensors, staged),
-        (*changed[:position], copy, *changed[position:]),
-        order,
-        frozenset((tensor.name, buffer_name)),
-    )
-    moved = None if layout is None else replace(layout, axis=layout.axis + len(prefix))
-    buffer = Buffer(buffer_name, memory, moved)
-    return _sized(Promoted(extended, _with_copy(tree, loop, prefix, copy, footprint, buffer)), buffer)
+    element = isl.Map.identity(footprint.range().get_space().map_from_set()).reset_tuple_id(IN)
+    reads = (Access(tensor.name, element),)
+
+    def redirected(buffer: str) -> dict[str, Statement]:
+        inside = (nest.statement(name) for name in statements(loop))
+        return {s.name: _redirected(s, tensor.name, buffer, prefix) for s in inside}
+
+    what = Copied(tensor.name, footprint.reset_tuple_id(OUT), reads, read(0), tensor.dtype)
+    return copied_in(nest, tree, prefix, what, redirected, place)
 
 
 def _footprint(nest: Nest, tensor: Tensor, loop: Loop, prefix: tuple[Loop, ...]) -> isl.Map:
@@ -139,53 +115,11 @@ def _footprint(nest: Nest, tensor: Tensor, loop: Loop, prefix: tuple[Loop, ...])
         for access in s.reads:
             if access.tensor != tensor.name:
                 continue
-            dates = _prefix_map(nest.domains[name], name, prefix)
+            dates = prefix_map(nest.domains[name], name, prefix)
             here = access.map.intersect_domain(nest.domains[name]).apply_domain(dates)
             found = here if found is None else found.union(here)
     assert found is not None, "promote looked for a reader before"
     return found.coalesce()
-
-
-def _prefix_map(domain: isl.Set, name: str, prefix: tuple[Loop, ...]) -> isl.Map:
-    together = prefix[0].date(name).as_map()
-    for loop in prefix[1:]:
-        together = together.flat_range_product(loop.date(name).as_map())
-    return together.intersect_domain(domain)
-
-
-def _named_dims(domain: isl.Set, names: list[str], rank: int) -> isl.Set:
-    taken: set[str] = set()
-    for d, name in enumerate([*names, *(f"e{d}" for d in range(rank))]):
-        unique = fresh(name, taken)
-        taken.add(unique)
-        domain = domain.set_dim_name(SET, d, unique)
-    return domain
-
-
-def _copy_statement(domain: isl.Set, tensor: Tensor, buffer: str, outer: int) -> Statement:
-    """load[p.., e..]: buffer[p.., e..] = tensor[e..]."""
-    # only the instance's dimensions are named: a map that names a dimension twice cannot be pickled
-    space = domain.get_space()
-    identity = isl.Map.identity(space.params().add_dims(SET, domain.dim(SET)).map_from_set())
-    identity = identity.set_tuple_name(IN, domain.get_tuple_name())
-    for d, name in enumerate(dim_names(domain)):
-        identity = identity.set_dim_name(IN, d, name)
-    write = identity.set_tuple_name(OUT, buffer)
-    source = identity.project_out(OUT, 0, outer).set_tuple_name(OUT, tensor.name)
-    reads = (Access(tensor.name, source),)
-    return Statement(domain.get_tuple_name(), domain, Access(buffer, write), "=", reads, read(0))
-
-
-def _sizes(domain: isl.Set) -> tuple[int | str, ...]:
-    sizes: list[int | str] = []
-    for d in range(domain.dim(SET)):
-        last = domain.dim_max(d)
-        high = last.max_val()
-        if high.is_int():
-            sizes.append(int(high.to_python()) + 1)
-        else:
-            sizes.append(f"{expression_text(last.gist_params(domain.params()))} + 1")
-    return tuple(sizes)
 
 
 def _redirected(s: Statement, tensor: str, buffer: str, prefix: tuple[Loop, ...]) -> Statement:
@@ -194,7 +128,7 @@ def _redirected(s: Statement, tensor: str, buffer: str, prefix: tuple[Loop, ...]
     def moved(access: Access) -> Access:
         if access.tensor != tensor:
             return access
-        dates = _prefix_map(s.domain, s.name, prefix)
+        dates = prefix_map(s.domain, s.name, prefix)
         return Access(
             buffer, dates.flat_range_product(access.map.reset_tuple_id(OUT)).set_tuple_name(OUT, buffer)
         )
@@ -202,45 +136,85 @@ def _redirected(s: Statement, tensor: str, buffer: str, prefix: tuple[Loop, ...]
     return replace(s, reads=tuple(moved(access) for access in s.reads))
 
 
-def order_with_copy(nest: Nest, tensor: str, copy: Statement, readers: frozenset[str]) -> Tree:
-    """The original order with the copy put after the tensor's last write and before its first reader."""
-    parts = nest.order.children if isinstance(nest.order, Sequence) else (nest.order,)
-    first = next(p for p, part in enumerate(parts) if readers & set(statements(part)))
-    writers = [
-        p
-        for p, part in enumerate(parts)
-        for n in statements(part)
-        if nest.statement(n).write.tensor == tensor
-    ]
-    if any(p >= first for p in writers):
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _value_in(
+    nest: Nest, tree: Tree, text: str, s: Statement, loop: Loop, memory: str, panel: tuple[int, int] | None
+) -> Promoted:
+    """for k: for j: y += (alpha * A[k]) * b[j]  ->  for k: t[k] = alpha * A[k];  for k: for j: y += t[k] * b[j]
+
+    The buffer's axes are the dimensions that the value depends on. Operations keep their order, so that nothing rounds
+    otherwise.
+    """
+    value = _value(s, text)
+    dims = value_dims(s, value)
+    place = Buffer(text, memory, None if panel is None else panel_of(text, len(dims), panel))
+    accesses = [s.reads[leaf.position] for leaf in reads_in(value)]
+    dtypes = {nest.tensor(name).dtype for name in (s.write.tensor, *(a.tensor for a in accesses))}
+    if len(dtypes) > 1:
         raise InvalidSchedule(
-            f"{tensor} is written after {copy.name} would have copied it; a copied tensor must be final "
-            "before the first part of the program that reads it"
+            f"promote: values of {' and '.join(sorted(dtypes))} meet in {text}, in {s.name}"
         )
-    return sequence((*parts[:first], own_loops(copy), *parts[first:]))
+    if set(s.dims) & {symbol.name for symbol in value.free_symbols}:
+        raise InvalidSchedule(f"promote: {text} depends on an index of {s.name} as a number")
+    prefix = prefix_of(loops_around(tree, s.name), loop)
+    everywhere = isl.Set.universe(s.domain.get_space())
+    element = date_map(everywhere, [dimension(s.domain, d) for d in dims])
+    dates = prefix_map(nest.domains[s.name], s.name, prefix)
+    footprint = element.intersect_domain(nest.domains[s.name]).apply_domain(dates).coalesce()
+    if any(footprint.range().dim_min_val(d).is_neg() for d in range(len(dims))):
+        raise InvalidSchedule(f"promote: {text} has negative indices in {s.name}")
+    reads = tuple(Access(a.tensor, element.reverse().apply_range(a.map)) for a in accesses)
+    numbered = {leaf: read(p) for p, leaf in enumerate(reads_in(value))}
+
+    def redirected(buffer: str) -> dict[str, Statement]:
+        there = dates.flat_range_product(element).set_tuple_name(OUT, buffer)
+        return {s.name: _with_buffer(s, value, Access(buffer, there))}
+
+    main = accesses[0].tensor if len(accesses) == 1 else max(accesses, key=lambda a: a.map.dim(OUT)).tensor
+    what = Copied(main, footprint, reads, substitute(value, numbered), dtypes.pop())
+    return copied_in(nest, tree, prefix, what, redirected, place)
 
 
-def _with_copy(
-    tree: Tree, loop: Loop, prefix: tuple[Loop, ...], copy: Statement, footprint: isl.Map, buffer: Buffer
-) -> Tree:
-    """The tree in which the copy's own loops, counted from the footprint's corner, come first in the loop's body."""
-    outer = len(prefix)
-    to_prefix = isl.MultiAff.identity(copy.domain.get_space().map_from_set())
-    to_prefix = to_prefix.drop_dims(OUT, outer, copy.domain.dim(SET) - outer).reset_tuple_id(OUT)
-    body: Tree = Leaf(copy.name)
-    taken = {x.name for x in prefix} | {x.name for x in walk(loop) if isinstance(x, Loop)}
-    for d in reversed(range(footprint.dim(OUT))):
-        corner = footprint.dim_min(d).pullback_multi_aff(to_prefix)
-        date = dimension(copy.domain, outer + d).sub(corner).gist(copy.domain)
-        body = Loop(fresh(f"{copy.name}_{d}", taken), ((copy.name, date),), body)
-    new = replace(
-        loop,
-        body=sequence((body, loop.body)),
-        buffers=(*loop.buffers, buffer),
-        dates=(*loop.dates, (copy.name, dimension(copy.domain, outer - 1))),
-    )
-    for position in range(outer - 2, -1, -1):
-        around, inner = prefix[position], prefix[position + 1]
-        dates = (*around.dates, (copy.name, dimension(copy.domain, position)))
-        new = replace(around, body=replace_node(around.body, inner, new), dates=dates)
-    return replace_node(tree, prefix[0], new)
+def _value(s: Statement, text: str) -> sympy.Basic:
+    """The part of a statement's body that reads like this. A divisor's reciprocal is none: a / b is one division."""
+    found = next((node for node in sympy.preorder_traversal(s.body) if value_text(s, node) == text), None)
+    if found is not None and isinstance(found, sympy.Pow) and found.args[1] == -1:
+        raise InvalidSchedule(
+            f"promote: {text} is a divisor's reciprocal in {s.name}, where one division is asked for"
+        )
+    if found is None or not found.atoms(Read):
+        raise InvalidSchedule(
+            f"promote: no tensor {text!r}, and no value in {s.name} that reads like this: {body_text(s)}"
+        )
+    return found
+
+
+def value_dims(s: Statement, value: sympy.Basic) -> tuple[int, ...]:
+    """The dimensions that a value depends on, in the order of the axes of what it reads most of."""
+    accesses = [s.reads[leaf.position] for leaf in reads_in(value)]
+    axes = [moving_axes(access) for access in accesses]
+    most = max(axes, key=len, default={})
+    dims = {d for moved in axes for d in moved}
+    return tuple(sorted(dims, key=lambda d: (most.get(d, -1), d)))
+
+
+def moving_axes(access: Access) -> dict[int, int]:
+    """For each of an instance's dimensions that an access moves with, the last axis along which it does."""
+    subscripts, rank = access.subscripts(), access.map.dim(IN)
+    return {
+        d: axis
+        for axis in range(access.map.dim(OUT))
+        for d in range(rank)
+        if subscripts.get_pw_aff(axis).involves_dims(IN, d, 1)
+    }
+
+
+def _with_buffer(s: Statement, value: sympy.Basic, buffer: Access) -> Statement:
+    """The statement with reads of a buffer in place of a value."""
+    new = len(s.reads)
+    body = substitute(s.body, {value: read(new)})
+    every, used = (*s.reads, buffer), [leaf.position for leaf in reads_in(body)]
+    numbered = {read(old): read(position) for position, old in enumerate(used)}
+    return replace(s, reads=tuple(every[p] for p in used), body=substitute(body, numbered))

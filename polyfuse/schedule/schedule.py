@@ -240,7 +240,9 @@ class Schedule:
 
         for i: { t[i] = …; … = t[i] }  ->  for i: { scalar t; t = …; … = t }               a temporary: contracted
         for k: … = x[i, k]             ->  for k: { copy x[tile] to shared; … = shared }    only read: copied in
+        for k: … = (c * x[k]) * w[j]   ->  for k: { t = c * x[tile]; … = t * w[j] }         a value: computed once
 
+        `tensor` is a tensor's name, or a value in the statement's body as it is printed: "c * x[k]".
         `memory` is "local" (of a core or a thread), "register" (of a thread) or "shared" (of a block). A `panel` of
         (axis, width) lays the buffer out in panels of `width` elements along one of the tensor's axes, which are then
         neighbours: t[k, j], panels of 32 along axis 1  ->  buffer[j // 32, k, j % 32] (Goto & van de Geijn 2008).

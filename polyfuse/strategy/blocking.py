@@ -70,13 +70,15 @@ class Operand:
 
     One that is `fixed` depends on constants alone: packed once for all calls, it costs memory and no time.
 
-    A row of a's panel is one of the product's rows, over steps; a row of b's panel is one step, over columns.
+    A row of a's panel is one of the product's rows, over steps; a row of b's panel is one step, over columns. What is
+    `computed` of tensors, alpha * A[i, k], has to be packed.
     """
 
     tensor: str
     stride: int
     contiguous: bool
     fixed: bool = False
+    computed: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,21 +143,18 @@ def blocking(task: Task) -> Blocking | None:
 
 
 def choices(task: Task) -> Iterator[Blocking]:
-    """Every blocking that the registers and L1 allow: large tiles, few blocks, no packing first.
-
-    A tensor that is both operands has one packed form: rows of a are then read from b's panels, each from one of them.
-    """
+    """Every blocking that the registers and L1 allow: large tiles, few blocks, no packing first."""
     e = task.extents
-    same = task.left.tensor == task.right.tensor
     packings = [
-        (left, right) for left, right in product((False, True), repeat=2) if right or task.right.contiguous
+        (left, right)
+        for left, right in product((False, True), repeat=2)
+        if (right or (task.right.contiguous and not task.right.computed)) and (left or not task.left.computed)
     ]
     for rows, columns in tiles(task):
         for steps in step_blocks(task, rows):
             widths = dict.fromkeys((e.columns, _width_in(task.l2.size // 2, steps, columns, task)))
             for width, (left, right) in product(widths, packings):
-                if not same or (not left and (not right or columns % rows == 0)):
-                    yield Blocking(rows, columns, steps, width, left, right)
+                yield Blocking(rows, columns, steps, width, left, right)
 
 
 def tiles(task: Task) -> Iterator[tuple[int, int]]:
@@ -312,11 +311,16 @@ def _packed_sentence(task: Task, b: Blocking, block: int) -> str:
         (b.pack_right, task.right, f"{b.steps} x {b.width} of it is {kib(block)}, read from {level}"),
         (b.pack_left, task.left, f"{b.rows} rows of it, {kib(task.left.stride)} apart, stay in L1"),
     ):
-        verb = (
-            "packed once for all calls" if packed and operand.fixed else "packed" if packed else "not packed"
-        )
-        parts.append(f"{operand.tensor} is {verb} ({other})")
+        parts.append(f"{operand.tensor} is {_packed_how(operand, packed)} ({other})")
     return f"{parts[0]}; {parts[1]}; packing takes {1e6 * packing(task, b):.3g} µs"
+
+
+def _packed_how(operand: Operand, packed: bool) -> str:
+    if not packed:
+        return "not packed"
+    if operand.fixed:
+        return "packed once for all calls"
+    return "computed while it is packed" if operand.computed else "packed"
 
 
 def kib(size: int) -> str:

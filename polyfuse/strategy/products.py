@@ -11,27 +11,22 @@ a sum in the first block of steps, what reads the finished sum in the last one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, prod
-
-import islpy as isl
-import sympy
 
 from polyfuse.analysis.once import constant_tensors
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir import Access, Nest
-from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import Loop, Sequence
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import loop_named
-from polyfuse.sets import IN, OUT, SET
 from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, sentences
+from polyfuse.strategy.contraction import Factor, Product, moved_axes, product_of
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
     along_memory,
+    constant_extent,
     contracted,
     inside,
     internal,
@@ -43,24 +38,6 @@ from polyfuse.strategy.moves import (
 )
 
 
-@dataclass(frozen=True)
-class Product:
-    """A contraction y[rows, columns] += a[rows, steps] * b[steps, columns]: which dimension and which read does what.
-
-    `others` are dimensions that all three move with. Columns lie along y's last axis; `axes` are the axes of a along
-    its rows, and of b along its columns.
-    """
-
-    statement: str
-    rows: int
-    columns: int
-    steps: int
-    others: tuple[int, ...]
-    left: Access
-    right: Access
-    axes: tuple[int, int]
-
-
 def blocked(
     schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine, parallel: bool
 ) -> Planned | str | None:
@@ -70,62 +47,6 @@ def blocked(
         return None
     product = found[0]
     return _Blocks(schedule, counts, kernel, product, machine).made(parallel)
-
-
-# -- which loop does what ----------------------------------------------------------------------------------------------
-
-
-def product_of(nest: Nest, name: str) -> Product | None:
-    """The statement as a product; None if it is none."""
-    s = nest.statement(name)
-    reads = isinstance(s.body, sympy.Mul) and all(isinstance(factor, Read) for factor in s.body.args)
-    if s.op != "+=" or not reads or len(s.reads) != 2 or len(s.body.args) != 2:
-        return None
-    found = _roles(nest, name)
-    return found if found is not None and _all_steps(nest.domains[name], found.steps) else None
-
-
-def _all_steps(domain: isl.Set, steps: int) -> bool:
-    """Whether every sum has the same steps: a tile then has all its rows and columns in each of them, or in none.
-
-    { mac[i, j, k] : k > i } is refused: step 3 has no row 4.
-    """
-    rank = domain.dim(SET)
-    sums = domain.project_out(SET, steps, 1).insert_dims(SET, steps, 1)
-    values = domain.project_out(SET, steps + 1, rank - steps - 1).project_out(SET, 0, steps)
-    values = values.insert_dims(SET, 1, rank - steps - 1).insert_dims(SET, 0, steps)
-    return bool(domain.reset_tuple_id().is_equal(sums.reset_tuple_id().intersect(values.reset_tuple_id())))
-
-
-def _roles(nest: Nest, name: str) -> Product | None:
-    s = nest.statement(name)
-    moved = [_axes(access, len(s.dims)) for access in (s.write, *s.reads)]
-    if any(axes is None for axes in moved):
-        return None
-    last = s.write.map.dim(OUT) - 1
-    for left, right in ((1, 2), (2, 1)):
-        y, a, b = (moved[p] or {} for p in (0, left, right))
-        columns = [d for d in y if y[d] == last and d in b and d not in a]
-        rows = [d for d in y if d in a and d not in b]
-        steps = [d for d in a if d in b and d not in y]
-        others = tuple(d for d in y if d in a and d in b)
-        if len(columns) == len(rows) == len(steps) == 1 and len(others) + 3 == len(s.dims):
-            axes = a[rows[0]], b[columns[0]]
-            accesses = s.accesses[left], s.accesses[right]
-            return Product(name, rows[0], columns[0], steps[0], others, *accesses, axes)
-    return None
-
-
-def _axes(access: Access, dims: int) -> dict[int, int] | None:
-    """For each dimension the one axis that an access moves along with it; None if two share an axis or one has two."""
-    subscripts = access.subscripts()
-    found: dict[int, int] = {}
-    for axis in range(access.map.dim(OUT)):
-        moving = [d for d in range(dims) if subscripts.get_pw_aff(axis).involves_dims(IN, d, 1)]
-        if len(moving) > 1 or any(d in found for d in moving):
-            return None
-        found |= dict.fromkeys(moving, axis)
-    return found
 
 
 # -- the verbs ---------------------------------------------------------------------------------------------------------
@@ -192,21 +113,24 @@ class _Blocks:
     def _sized(self, sizes: dict[int, int]) -> Task:
         p, nest = self.product, self.schedule.nest
         extents = Extents(sizes[p.rows], sizes[p.columns], sizes[p.steps], prod(sizes[d] for d in p.others))
-        moved = [_axes(a, len(nest.statement(self.name).dims)) or {} for a in (p.left, p.right)]
-        left = self._operand(p.left, moved[0][p.rows], moved[0][p.steps])
-        right = self._operand(p.right, moved[1][p.steps], moved[1][p.columns])
+        left = self._operand(p.left, p.rows, p.steps)
+        right = self._operand(p.right, p.steps, p.columns)
         itemsize = nest.tensor(nest.statement(self.name).write.tensor).itemsize
         return Task(extents, left, right, itemsize, self.machine)
 
-    def _operand(self, access: Access, row: int, along: int) -> Operand:
-        """The factor with the axis that its panel's rows count, and the axis along a row."""
-        tensor = self.schedule.nest.tensor(access.tensor)
+    def _operand(self, factor: Factor, row: int, along: int) -> Operand:
+        """The factor with the dimension that its panel's rows count, and the dimension along a row."""
+        nest = self.schedule.nest
+        tensor = nest.tensor(factor.access.tensor)
+        axes = moved_axes(factor.access, len(nest.statement(self.name).dims)) or {}
         bytes_of = [self.counts.tensor_bytes(tensor.name)]
         for size in tensor.shape:
             bytes_of.append(bytes_of[-1] // (size if isinstance(size, int) else self.counts.size(size)))
         last = tensor.rank - 1
-        fixed = tensor.name in self.fixed
-        return Operand(tensor.name, bytes_of[(row if along == last else along) + 1], along == last, fixed)
+        contiguous = axes[along] == last
+        stride = bytes_of[axes[row if contiguous else along] + 1]
+        # one that is computed, or is one of two forms of a tensor, has a name that no tensor has
+        return Operand(factor.name, stride, contiguous, factor.name in self.fixed, factor.computed)
 
     def _in_blocks(
         self,
@@ -231,9 +155,15 @@ class _Blocks:
         if cores is not None:
             outer.append(cut(*cores) if cores[0] not in p.others else inner[cores[0]])
         outer += [inner[d] for d in p.others if inner[d] not in outer]
-        several = b.steps < task.extents.steps
-        if b.width < task.extents.columns or (b.pack_right and not task.right.fixed and not several):
-            outer.append(cut(p.columns, b.width))
+        packs_left, packs_right = b.pack_left and not task.left.fixed, b.pack_right and not task.right.fixed
+        # a buffer has a constant size, whatever the sizes at a call are
+        several = b.steps < task.extents.steps or (
+            (packs_left or packs_right) and self._is_symbolic(loops[p.steps])
+        )
+        wide = b.width < task.extents.columns or (packs_right and self._is_symbolic(loops[p.columns]))
+        if wide or (packs_right and not several):
+            # whole tiles: a core's columns are, which may be a few more than its part of them
+            outer.append(cut(p.columns, ceil(b.width / b.columns) * b.columns))
         if several:
             outer.append(cut(p.steps, b.steps))
         rows, columns = cut(p.rows, b.rows), cut(p.columns, b.columns)
@@ -252,14 +182,18 @@ class _Blocks:
     def _packed(self, schedule: Schedule, task: Task, b: Blocking, block: str | None, rows: str) -> Schedule:
         """The operands in panels: whole and once for all calls, or a block of b and a tile's rows of a at a time."""
         p, name = self.product, self.name
+        left, right = (p.left.axes[p.rows], b.rows), (p.right.axes[p.columns], b.columns)
         if b.pack_right and task.right.fixed:
-            schedule = packed_once(schedule, p.right.tensor, name, (p.axes[1], b.columns))
+            schedule = packed_once(schedule, p.right.name, name, right)
         elif b.pack_right and block is not None:
-            schedule = packed(schedule, p.right.tensor, name, block, (p.axes[1], b.columns))
+            schedule = packed(schedule, p.right.name, name, block, right)
         if b.pack_left and task.left.fixed:
-            return packed_once(schedule, p.left.tensor, name, (p.axes[0], b.rows))
-        panel = None if task.left.contiguous else (p.axes[0], b.rows)
-        return packed(schedule, p.left.tensor, name, rows, panel) if b.pack_left else schedule
+            return packed_once(schedule, p.left.name, name, left)
+        panel = None if task.left.contiguous else left
+        return packed(schedule, p.left.name, name, rows, panel) if b.pack_left else schedule
+
+    def _is_symbolic(self, loop: Loop) -> bool:
+        return constant_extent(self.schedule, loop) is None
 
     def _with_guests(self, schedule: Schedule, rows: str, columns: str) -> Schedule:
         """The kernel's other statements where the product's tiles are: first values, operands, what reads the sums."""
@@ -318,11 +252,9 @@ def apart(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
     return schedule
 
 
-def packed(
-    schedule: Schedule, tensor: str, statement: str, at: str, panel: tuple[int, int] | None
-) -> Schedule:
-    """A copy of what one iteration of a loop reads, in panels or as it is; it goes along memory, on vector lanes."""
-    done = schedule.promote(tensor, statement, at=at, panel=panel)
+def packed(schedule: Schedule, what: str, statement: str, at: str, panel: tuple[int, int] | None) -> Schedule:
+    """A copy of what one iteration of a loop reads, or a value of it, in panels or as it is; on vector lanes."""
+    done = schedule.promote(what, statement, at=at, panel=panel)
     (copy,) = added(schedule, done)
     own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
     return done.vectorize(copy, own[-1]) if panel is None else _row_by_row(done, copy, own, panel)

@@ -1,0 +1,116 @@
+"""Are the statements that `promote` and `pack` added parts of the source's bodies, computed once and kept?
+
+    load[k]: t[k] = alpha * A[k];  mac[k, j]: y[j] += t[k] * b[j]   against   mac[k, j]: y[j] += (alpha * A[k]) * b[j]
+
+The theorem. Read a statement's body and its original's side by side from the top. Where the one has a read of an added
+buffer t[e(x)], let c(x) be the instance of t's one writer that stores the element: its body, composed with c, must read
+like the part of the original that stands there. At the leaves, tensors and elements are the same, as functions of x,
+and what comes through a copy was written by the same instances as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import islpy as isl
+import sympy
+
+from polyfuse.errors import ValidationFailure
+from polyfuse.ir.access import Access
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.scalar import Read
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tree import restrict
+from polyfuse.sets import OUT, union_map
+
+
+def check_copies(source: Nest, nest: Nest) -> None:
+    """Raise ValidationFailure unless the nest is the source, with parts of its bodies computed by copies."""
+    originals = {s.name: s for s in source.statements}
+    copies = [s for s in nest.statements if s.name not in originals]
+    added = {s.write.tensor: s for s in copies}
+    if len(added) < len(copies) or any(t.name in added for t in source.tensors):
+        raise _failed("two statements write one buffer")
+    for copy in copies:
+        if copy.op != "=" or set(copy.dims) & {symbol.name for symbol in copy.body.free_symbols}:
+            raise _failed(f"{copy.name} is not a copy of values")
+    if restrict(nest.order, frozenset(originals)) != source.order:
+        raise _failed("the source's original order is another one")
+    for s in nest.statements:
+        if s.name in originals:
+            _same(source, nest, (s, originals[s.name]), added)
+
+
+def _failed(why: str) -> ValidationFailure:
+    return ValidationFailure(f"validation of copies failed: {why}")
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A read of the source's statement and the read it has become.
+
+    `at` gives the instance that reads now, for each of the statement's: itself, or the last copy on the way.
+    """
+
+    mine: Access
+    theirs: Access
+    at: isl.Map
+
+
+def _same(
+    source: Nest, nest: Nest, pair: tuple[Statement, Statement], added: Mapping[str, Statement]
+) -> None:
+    """A statement and its original compute the same, and what comes through copies was written by the same."""
+    s, original = pair
+    domain = source.domains[s.name]
+    if s.op != original.op or not s.domain.is_equal(original.domain):
+        raise _failed(f"{s.name} is not the source's statement")
+    itself = isl.Map.identity(domain.get_space().map_from_set()).intersect_domain(domain)
+    arriving: dict[str, isl.UnionMap] = {}
+    for leaf in (
+        _Leaf(s.write, original.write, itself),
+        *_leaves(nest, (s, s.body), pair, itself, dict(added)),
+    ):
+        elements = leaf.at.apply_range(leaf.mine.map)
+        if leaf.mine.tensor != leaf.theirs.tensor or not elements.is_equal(
+            leaf.theirs.map.intersect_domain(domain)
+        ):
+            raise _failed(f"{s.name} touches {leaf.mine}, the source {leaf.theirs}")
+        reader = leaf.at.get_tuple_name(OUT)
+        into = (p.map for p in nest.flow_through(leaf.mine.tensor) if p.sink == reader)
+        flow = union_map(m.apply_range(leaf.at.reverse()) for m in into)
+        arriving[leaf.mine.tensor] = arriving.get(leaf.mine.tensor, isl.UnionMap("{ }")).union(flow)
+    for tensor, flow in arriving.items():
+        wanted = union_map(p.map for p in source.flow_through(tensor) if p.sink == s.name)
+        if not flow.is_equal(wanted):
+            raise _failed(f"{s.name} reads a copy of {tensor} made before or after another write")
+
+
+def _leaves(
+    nest: Nest,
+    mine: tuple[Statement, sympy.Basic],
+    pair: tuple[Statement, Statement],
+    at: isl.Map,
+    added: dict[str, Statement],
+    theirs: sympy.Basic | None = None,
+) -> Iterator[_Leaf]:
+    """The reads of a part of a body next to those of the original's part; copies are gone through."""
+    (reader, node), (s, original) = mine, pair
+    part = original.body if theirs is None else theirs
+    access = reader.reads[node.position] if isinstance(node, Read) else None
+    if access is not None and access.tensor in added:
+        copy = added[access.tensor]
+        left = {tensor: other for tensor, other in added.items() if other is not copy}
+        written = copy.write.map.intersect_domain(nest.domains[copy.name])
+        there = at.apply_range(access.map).apply_range(written.reverse())
+        if not there.domain().is_equal(at.domain()):
+            raise _failed(f"{s.name} reads {access}, which {copy.name} does not fill")
+        yield from _leaves(nest, (copy, copy.body), pair, there, left, part)
+    elif access is not None and isinstance(part, Read):
+        yield _Leaf(access, original.reads[part.position], at)
+    elif node.func is part.func and len(node.args) == len(part.args) and (node.args or node == part):
+        for a, b in zip(node.args, part.args, strict=True):
+            yield from _leaves(nest, (reader, a), pair, at, added, b)
+    else:
+        raise _failed(f"{reader.name} computes another part of {s.name} than the source")
