@@ -3,8 +3,8 @@
 It trusts nothing of how the schedule was made. From the finished tree alone it asks isl:
 
     cover      every instance of every statement runs exactly once
-    copies     the statements that `promote` and `pack` added compute parts of the source's bodies: with these put back where they
-               are read, every statement is the source's again (copies.py)
+    copies     the statements that `promote` and `pack` added compute parts of the source's bodies: with these put back
+               where they are read, every statement is the source's again (copies.py)
     places     blocks, threads, cores and shared memory are where hardware can have them
     order      every dependence of the source keeps its order, and no two parallel instances depend on each other
     storage    the dataflow, computed anew for the new order with every access in the buffer cell it really uses, is the
