@@ -219,13 +219,17 @@ def entering(task: Task, b: Blocking) -> float:
 
 
 def streaming(task: Task, b: Blocking) -> float:
-    """b's panels go by once for each tile of rows, from the cache that holds a block of them."""
+    """b's panels go by once for each tile of rows, from the cache that holds a block of them.
+
+    The first time they come from where all of b lies, unless packing has just put them nearer: 64 x 1024 x 1024 took
+    1.42 ms with the rows shared out, where both cores read all of b, and 0.79 ms with the columns (two Zen 4 cores).
+    """
     e = task.extents
-    moved = e.batches * ceil(e.rows / b.rows) * e.columns * e.steps * task.itemsize
+    size, block = e.steps * e.columns * task.itemsize, b.steps * b.width * task.itemsize
     slower = 1.0 if b.pack_right or _far(task.right) == 1.0 else SCATTERED
-    return (
-        slower * moved / task.rate(2 * b.steps * b.width * task.itemsize)
-    )  # half of a cache is for the rest
+    near = size / task.rate(2 * block)  # half of a cache is for the rest
+    first = near if b.pack_right and not task.right.fixed else size / task.rate(max(size, 2 * block))
+    return slower * e.batches * (first + (ceil(e.rows / b.rows) - 1) * near)
 
 
 def _far(operand: Operand) -> float:

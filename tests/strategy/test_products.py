@@ -197,6 +197,13 @@ def test_cores_share_rows_or_columns() -> None:
         assert "prange(0, 2)" in net.source
 
 
+def test_cores_share_the_larger_operand_rather_than_read_it_twice() -> None:
+    two = cpu("two cores", 2, 64, (32 * KiB, 1024 * KiB, 32 * 1024 * KiB), 3.0e9)
+    for sides, shared in (((64, 1024, 1024), "j"), ((1024, 64, 1024), "i")):
+        loop = plan_for(product(sides, fixed="w"), two).schedule.loops("mac")[0]
+        assert (loop.name, loop.bind) == (shared, "cores")
+
+
 def test_the_decision_is_explained() -> None:
     plan = plan_for(product((512, 1024, 1024)), Machine.preset("zen5"))
     text = str(plan)
