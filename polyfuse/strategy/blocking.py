@@ -16,7 +16,7 @@ where that leaves a choice, the time that the traffic between the caches takes d
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, gcd
 
@@ -131,12 +131,13 @@ class Task:
 
 def blocking(task: Task) -> Blocking | None:
     """The fastest blocking by the model, of equals the first; None where no row has a whole vector."""
-    priced = ((seconds(task, choice), choice) for choice in choices(task))
-    best = min(priced, key=lambda one: round(one[0], 12), default=None)
-    if best is None:
-        return None
-    total, b = best
-    return Blocking(b.rows, b.columns, b.steps, b.width, b.pack_left, b.pack_right, total)
+    return next(iter(blockings(task)), None)
+
+
+def blockings(task: Task) -> list[Blocking]:
+    """Every blocking with its seconds, the fastest first; none where no row has a whole vector."""
+    priced = (replace(choice, seconds=seconds(task, choice)) for choice in dict.fromkeys(choices(task)))
+    return sorted(priced, key=lambda one: round(one.seconds, 12))
 
 
 # -- what can be chosen ------------------------------------------------------------------------------------------------

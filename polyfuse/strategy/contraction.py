@@ -60,6 +60,12 @@ def product_of(nest: Nest, name: str) -> Product | None:
     return found if found is not None and _all_steps(nest.domains[name], found.steps) else None
 
 
+def product_among(nest: Nest, names: tuple[str, ...]) -> Product | None:
+    """The one product among a kernel's statements; None where there is none, or several."""
+    found = [p for p in (product_of(nest, name) for name in names) if p is not None]
+    return found[0] if len(found) == 1 else None
+
+
 def _factor(s: Statement, value: sympy.Basic) -> Factor | None:
     """A value as a factor; None if it depends on an index as a number, is a divisor, or no read moves with it all."""
     accesses = [s.reads[leaf.position] for leaf in reads_in(value)]

@@ -132,9 +132,14 @@ class Model:
 
 def best(kernel: Kernel, machine: Machine, resident: int) -> KernelCost:
     """The cheapest tiling; of equals the one that moves least, then the first. `resident`: bytes of the program."""
+    return ranked(kernel, machine, resident)[0]
+
+
+def ranked(kernel: Kernel, machine: Machine, resident: int) -> list[KernelCost]:
+    """Every tiling's cost, the cheapest first."""
     tilings = cuda_tilings(kernel, machine.gpu) if machine.gpu is not None else cpu_tilings(kernel, machine)
     costs = (cost_of(kernel, machine, resident, tiling) for tiling in tilings)
-    return min(costs, key=lambda cost: (round(cost.total, 12), round(cost.memory, 12)))
+    return sorted(costs, key=lambda cost: (round(cost.total, 12), round(cost.memory, 12)))
 
 
 def cost_of(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> KernelCost:

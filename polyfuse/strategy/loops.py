@@ -19,6 +19,7 @@ from polyfuse.ir.tree import Tree, sequence, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.budget import at_most
+from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.cost import CPU_EXPOSED, KernelCost, Tiling, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.draft import Draft
@@ -57,7 +58,9 @@ class Planned:
     notes: tuple[str, ...]
 
 
-def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) -> Planned:
+def planned(
+    schedule: Schedule, counts: Counts, part: Tree, machine: Machine, choose: Choose = cheapest
+) -> Planned:
     """The cheapest legal shape of one part of a schedule on a CPU. isl's order may make several parts of it."""
     names = statements(part)
     estimator = Estimator(counts, machine)
@@ -72,8 +75,10 @@ def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) ->
     if not priced:
         return Planned(schedule, (*notes, "the order as written is kept"))
     original = priced[0][0]
-    best = sorted(priced[1:], key=_worth)[:PROOFS]
-    for total, draft in (*best, *priced[1:2], priced[0]):
+    order = sorted(priced[1:], key=_worth) or priced
+    first = order[choose(names, "shape", [total for total, _ in order])]
+    tried = [first, *(one for one in order if one is not first)][:PROOFS]
+    for total, draft in (*tried, *priced[1:2], priced[0]):
         done = _proven(draft, schedule, notes)
         if done is None:
             continue

@@ -13,7 +13,9 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
-from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks
+from polyfuse.strategy.choice import Choose, cheapest
+from polyfuse.strategy.contraction import product_among
+from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks, ranked
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.draft import Draft
@@ -28,14 +30,15 @@ from polyfuse.strategy.products import added, blocked
 from polyfuse.strategy.recompute import Recomputed, recomputed
 
 
-def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
+def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
     Pipelines of stencils are rewritten first where that pays on a CPU: the schedule's source is then the nest in which
     they run in overlapping tiles. `fuse=False` is the baseline: every statement is a kernel, but a reduction's first
-    value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused plan.
+    value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused plan. `choose`
+    takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
     """
-    rewritten = recomputed(nest, machine) if fuse and machine.kind == "cpu" else Recomputed(nest)
+    rewritten = recomputed(nest, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(nest)
     counts = Counts(rewritten.nest)
     model = Model(counts, machine)
     start = Schedule(rewritten.nest)
@@ -52,30 +55,34 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True) -> Plan:
         if not any(counts.work(name).instances for name in kernel.names):
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
             continue
-        schedule, found = _shaped(schedule, model, part, machine, bool(joined & set(kernel.names)))
+        schedule, found = _shaped(schedule, model, part, bool(joined & set(kernel.names)), choose)
         groups += found
     return with_full_tiles(Plan(schedule, decisions, tuple(groups), machine, rewritten.reasons))
 
 
 def _shaped(
-    schedule: Schedule, model: Model, part: Tree, machine: Machine, joined: bool
+    schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
 ) -> tuple[Schedule, list[Group]]:
     """One kernel in its final shape: in blocks around a product, in tiles of its band, or by its dependences."""
-    kernel, cost, counts = model.kernel(part), model.cost(part), model.counts
-    blocks = _blocked(schedule, counts, kernel, cost, machine)
+    kernel, counts, machine = model.kernel(part), model.counts, model.machine
+    blocks = _blocked(schedule, model, part, joined, choose)
     if isinstance(blocks, loops.Planned):
         names = (*kernel.names, *added(schedule, blocks.schedule))
         return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine))
     refused = (f"not in blocks for the caches: {blocks}",) if blocks is not None else ()
     if kernel.band and not joined:
+        costs = ranked(kernel, machine, counts.total_bytes)
+        cost = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
         program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
         shaped = program(schedule, counts, kernel, cost.tiling, machine)
-        better = _better(schedule, shaped, counts, kernel, machine)
+        better = _better(schedule, shaped, counts, kernel, machine, choose)
         if better is None:
             return shaped, [Group(statements(part), cost, refused)]
         return better.schedule, list(_groups(better, counts, kernel.names, machine))
-    order = loops.planned if machine.kind == "cpu" else loops_cuda.planned
-    done = order(schedule, counts, part, machine)
+    if machine.kind == "cpu":
+        done = loops.planned(schedule, counts, part, machine, choose)
+    else:
+        done = loops_cuda.planned(schedule, counts, part, machine)
     done = replace(done, notes=(*refused, *done.notes))
     return done.schedule, list(_groups(done, counts, kernel.names, machine))
 
@@ -101,12 +108,20 @@ def grouped(
 
 
 def _blocked(
-    schedule: Schedule, counts: Counts, kernel: Kernel, cost: KernelCost, machine: Machine
+    schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
 ) -> loops.Planned | str | None:
     """A CPU kernel around one product in blocks for the caches; why not, or None where it holds no single product."""
-    if machine.kind != "cpu":
+    kernel, cost, counts, machine = model.kernel(part), model.cost(part), model.counts, model.machine
+    product = product_among(schedule.nest, kernel.names) if machine.kind == "cpu" else None
+    if product is None:
         return None
-    return blocked(schedule, counts, kernel, machine, cost.tiling.parallel is not None)
+    parallel = cost.tiling.parallel
+    if kernel.band and not joined:
+        several = None if parallel is None else kernel.extents[parallel]
+        blocks = in_blocks(kernel, machine, counts.total_bytes, several)
+        if choose(kernel.names, "form", [blocks.total, cost.total]) == 1:
+            return "tiles of the band were chosen"
+    return blocked(schedule, counts, kernel, product, machine, parallel is not None, choose)
 
 
 CLEARLY = 0.95
@@ -114,7 +129,7 @@ CLEARLY = 0.95
 
 
 def _better(
-    schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine
+    schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
 ) -> loops.Planned | None:
     """Another shape for a CPU kernel with one parallel loop, where that loop is along memory, or a loop inside waits.
 
@@ -129,10 +144,11 @@ def _better(
         waits(Draft(schedule.nest, schedule.tree), x) for x in innermost(part)
     ):
         return None
-    done = loops.planned(schedule, counts, part, machine)
+    done = loops.planned(schedule, counts, part, machine, choose)
     estimator = Estimator(counts, machine)
     usual, other = (estimator.of(loops.held_by(s.tree, kernel.names)).total for s in (shaped, done.schedule))
-    return done if other < CLEARLY * usual else None
+    options = [(other, done), (usual, None)] if other < CLEARLY * usual else [(usual, None), (other, done)]
+    return options[choose(kernel.names, "order", [seconds for seconds, _ in options])][1]
 
 
 def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:

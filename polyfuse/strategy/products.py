@@ -19,8 +19,9 @@ from polyfuse.ir.tree import Loop, Sequence
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import loop_named
-from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, sentences
-from polyfuse.strategy.contraction import Factor, Product, moved_axes, product_of
+from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, blockings, sentences
+from polyfuse.strategy.choice import Choose, cheapest
+from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
@@ -39,14 +40,16 @@ from polyfuse.strategy.moves import (
 
 
 def blocked(
-    schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine, parallel: bool
-) -> Planned | str | None:
-    """A kernel around one product in blocks; why not; or None where there is no product to speak of."""
-    found = [p for p in (product_of(schedule.nest, name) for name in kernel.names) if p is not None]
-    if len(found) != 1:
-        return None
-    product = found[0]
-    return _Blocks(schedule, counts, kernel, product, machine).made(parallel)
+    schedule: Schedule,
+    counts: Counts,
+    kernel: Kernel,
+    product: Product,
+    machine: Machine,
+    parallel: bool,
+    choose: Choose = cheapest,
+) -> Planned | str:
+    """A kernel around one product in blocks, or why not."""
+    return _Blocks(schedule, counts, kernel, product, machine).made(parallel, choose)
 
 
 # -- the verbs ---------------------------------------------------------------------------------------------------------
@@ -62,7 +65,7 @@ class _Blocks:
         self.product, self.machine, self.name = product, machine, product.statement
         self.fixed = constant_tensors(schedule.nest, schedule.tree)
 
-    def made(self, parallel: bool) -> Planned | str:
+    def made(self, parallel: bool, choose: Choose) -> Planned | str:
         """The schedule in blocks, or why it cannot be."""
         try:
             schedule = apart(self.schedule, self.kernel.names)
@@ -70,9 +73,10 @@ class _Blocks:
             if loops is None:
                 return "the product's loops are not one for each dimension"
             task, cores = self._task(loops, parallel)
-            choice = blocking(task)
-            if choice is None:
+            choices = blockings(task)
+            if not choices:
                 return "no row of the sums holds a whole vector"
+            choice = choices[choose(self.kernel.names, "blocks", [b.seconds for b in choices])]
             return Planned(*self._in_blocks(schedule, loops, task, choice, cores))
         except (IllegalSchedule, InvalidSchedule) as refused:
             return str(refused)

@@ -17,6 +17,7 @@ from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
 from polyfuse.rewrite import Overlapped, inline, overlap, why_not_inline
 from polyfuse.rewrite.inline import reads, substituted
+from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.stage_cost import StageCost, StageModel, slots
 from polyfuse.strategy.stencils import Parts, Pipeline, parts_of_tiles, pipelines
@@ -60,16 +61,16 @@ class Recomputed:
         return next((one for one in self.tiled if set(names) <= set(one.overlapped.statements)), None)
 
 
-def recomputed(nest: Nest, machine: Machine) -> Recomputed:
+def recomputed(nest: Nest, machine: Machine, choose: Choose = cheapest) -> Recomputed:
     """The nest with its pipelines in tiles where that pays on a machine."""
     done = Recomputed(nest)
     for pipeline in pipelines(nest):
-        more = _decided(done.nest, pipeline, machine)
+        more = _decided(done.nest, pipeline, machine, choose)
         done = Recomputed(more.nest, (*done.tiled, *more.tiled), (*done.reasons, *more.reasons))
     return done
 
 
-def _decided(nest: Nest, pipeline: Pipeline, machine: Machine) -> Recomputed:
+def _decided(nest: Nest, pipeline: Pipeline, machine: Machine, choose: Choose) -> Recomputed:
     """One pipeline, rewritten or left."""
     name = ", ".join(nest.statement(n).write.tensor for n in pipeline.results)
 
@@ -85,10 +86,12 @@ def _decided(nest: Nest, pipeline: Pipeline, machine: Machine) -> Recomputed:
     gone = _inlined(nest, model, pipeline, stages)
     kept = without(stages, gone)
     passes = model.passes(kept)
-    best = min((model.in_tiles(passes, s) for s in _sizes(parts, model.extents)), key=lambda cost: cost.total)
-    if best.total >= whole.total:
-        tiles = f"{microseconds(best.total)} in tiles of {_by(best.sizes)}"
+    priced = (model.in_tiles(passes, sizes) for sizes in _sizes(parts, model.extents))
+    costs = sorted(priced, key=lambda cost: cost.total)
+    if costs[0].total >= whole.total:
+        tiles = f"{microseconds(costs[0].total)} in tiles of {_by(costs[0].sizes)}"
         return left(f", which does not pay: {tiles}, {microseconds(whole.total)} stage by stage.")
+    best = costs[choose(pipeline.results, "overlapping tiles", [cost.total for cost in costs])]
     result, said = nest, []
     for stage in gone:
         done = inline(result, stage)
