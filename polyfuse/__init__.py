@@ -23,6 +23,7 @@ _HOME = {
     "IllegalSchedule": "polyfuse.errors",
     "InvalidNest": "polyfuse.errors",
     "InvalidSchedule": "polyfuse.errors",
+    "InvalidTuning": "polyfuse.errors",
     "Machine": "polyfuse.machine",
     "Nest": "polyfuse.ir",
     "NestBuilder": "polyfuse.frontend",
@@ -33,6 +34,7 @@ _HOME = {
     "Statement": "polyfuse.ir",
     "TargetUnavailable": "polyfuse.errors",
     "Tensor": "polyfuse.ir",
+    "Trials": "polyfuse.tune",
     "ValidationFailure": "polyfuse.errors",
     "Violation": "polyfuse.ir",
     "compile": "polyfuse.compiler",
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from polyfuse.errors import IllegalSchedule as IllegalSchedule
     from polyfuse.errors import InvalidNest as InvalidNest
     from polyfuse.errors import InvalidSchedule as InvalidSchedule
+    from polyfuse.errors import InvalidTuning as InvalidTuning
     from polyfuse.errors import NoSource as NoSource
     from polyfuse.errors import NotAffine as NotAffine
     from polyfuse.errors import PolyfuseError as PolyfuseError
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
     from polyfuse.rewrite import inline as inline
     from polyfuse.rewrite import overlap as overlap
     from polyfuse.schedule import Schedule as Schedule
+    from polyfuse.tune import Trials as Trials
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from polyfuse import nn
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
+from polyfuse.runtime.samples import drawn, roundings
 
 Array = np.ndarray[Any, Any]
 
@@ -112,11 +113,7 @@ CASES: tuple[Case, ...] = (
 
 def draw(nest: Nest, generator: np.random.Generator) -> dict[str, Array]:
     """Random inputs for a nest by name, standard normal."""
-    found = {}
-    for tensor in nest.inputs:
-        shape = tuple(int(size) for size in tensor.shape)
-        found[tensor.name] = np.asarray(generator.standard_normal(shape), tensor.dtype)
-    return found
+    return drawn(nest.inputs, generator)
 
 
 def poisoned(nest: Nest) -> tuple[Array, ...]:
@@ -126,18 +123,5 @@ def poisoned(nest: Nest) -> tuple[Array, ...]:
 
 
 def error(nest: Nest, inputs: Mapping[str, Array], results: Mapping[str, Array]) -> float:
-    """The largest difference from the oracle, in units of rounding of the result's largest element (or of 1).
-
-    Infinite where one is NaN and the other is not.
-    """
-    expected = interpret(nest, inputs)
-    worst = 0.0
-    for name, found in results.items():
-        right = np.asarray(expected[name])
-        if right.size == 0:
-            continue
-        if not np.array_equal(np.isnan(right), np.isnan(found)):
-            return float("inf")
-        unit = float(np.finfo(right.dtype).eps) * max(1.0, float(np.nanmax(np.abs(right))))
-        worst = max(worst, float(np.nanmax(np.abs(right - found))) / unit)
-    return worst
+    """The largest difference from the oracle, in units of rounding; see `roundings`."""
+    return roundings(interpret(nest, inputs), results)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Literal
 
 from polyfuse.analysis.once import once
 from polyfuse.analysis.validation import Spans, validate
 from polyfuse.codegen.program import Target, program
-from polyfuse.errors import InvalidSchedule, TargetUnavailable
+from polyfuse.errors import InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import loops
 from polyfuse.machine import Machine
@@ -24,6 +24,9 @@ from polyfuse.runtime.memory import Memory
 from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, plan_for, schedule_costs
+from polyfuse.strategy.choice import Choose, Picked
+from polyfuse.strategy.tuned import Tuning
+from polyfuse.tune import Trials, tuned
 
 __all__ = ["Executable", "compile"]
 
@@ -40,6 +43,7 @@ def compile(
     fuse: bool = True,
     machine: Machine | str | None = None,
     device: Literal["gpu", "lockstep", "simulator", "none"] | None = None,
+    tune: Trials | None = None,
 ) -> Executable:
     """Compile a nest to an executable.
 
@@ -52,38 +56,46 @@ def compile(
     a kernel of its own. `sizes` fixes symbolic sizes, all or some; a schedule by hand is then one of
     `nest.with_sizes(sizes)`. `machine` (a Machine, or a preset's name such as "h200") is what the cost model plans for.
     `device` says where CUDA kernels run: "gpu", one of the stand-ins "lockstep" and "simulator", or "none" to compile
-    for reading only.
+    for reading only. `tune` measures other choices than the cost model's and keeps the fastest, on the CPU; the
+    executable's `tuning` says what was measured.
 
     Raises TargetUnavailable if the target is not there, InvalidSchedule if the schedule is another nest's or binds
-    loops the target does not have, ValidationFailure if the compiler made a mistake.
+    loops the target does not have, InvalidTuning for a search that cannot be made, ValidationFailure if the compiler
+    made a mistake.
     """
     goal, place, model = _placement(target, machine, device, schedule)
     nest = nest.with_sizes(sizes) if sizes else nest
-    decide = partial(decided, nest, goal, place, model, schedule, fuse)
+    tuning = _tuned(nest, goal, model, schedule, fuse, tune) if tune is not None else None
+    picks = tuning.best.picks if tuning is not None else {}
+    decide = partial(decided, nest, goal, place, model, schedule, fuse, picks)
     if goal == "cuda":
         return Executable.of(decide())
     start = time.perf_counter()
-    key = digest(key_parts(nest, schedule, model, {"fuse": fuse}))
+    key = digest(key_parts(nest, schedule, model, {"fuse": fuse, "picks": _away(picks)}))
     found = recall(key)
     if found.kept is not None:
         product, code = found.kept
         stages = {"cache": time.perf_counter() - start}
-        return Executable(nest, product, place, decide, stages, code, found.note)
-    return Executable.of(decide(), lambda product, code: found.note + keep(key, nest, product, code))
+        return Executable(nest, product, place, decide, stages, code, found.note, tuning)
+    return Executable.of(decide(), lambda product, code: found.note + keep(key, nest, product, code), tuning)
 
 
 def decided(
-    nest: Nest, goal: Target, place: Device, model: Machine, schedule: Schedule | None, fuse: bool
+    nest: Nest,
+    goal: Target,
+    place: Device,
+    model: Machine,
+    schedule: Schedule | None,
+    fuse: bool,
+    picks: Mapping[str, int],
 ) -> Compiled:
     """Every stage before machine code, with what each left."""
     plan: Plan | None = None
     expansions: tuple[Expansion, ...] = ()
     times = [time.perf_counter()]
     if schedule is None:
-        general, sizes = nest.general
-        expanded = expand(general)  # before sizes are numbers: what holds for all of them is quicker to find
-        nest, expansions = expanded.nest.with_sizes(sizes) if sizes else expanded.nest, expanded.expansions
-        plan = plan_for(nest, model, fuse=fuse)
+        nest, expansions = _expanded(nest)
+        plan = plan_for(nest, model, fuse=fuse, choose=Picked(picks))
         schedule, nest = plan.schedule, plan.schedule.source
     elif schedule.source is not nest and schedule.source != nest:
         raise InvalidSchedule(
@@ -108,6 +120,48 @@ def _arenas(schedule: Schedule, early: tuple[bool, ...] | None) -> tuple[Spans, 
         return ()
     memory = Memory.of(schedule.source, schedule.nest, schedule.tree, early)
     return memory.calls.plan({}).spans, memory.once.plan({}).spans
+
+
+def _expanded(nest: Nest) -> tuple[Nest, tuple[Expansion, ...]]:
+    """The nest without the dependences that memory alone makes."""
+    general, sizes = nest.general
+    expanded = expand(general)  # before sizes are numbers: what holds for all of them is quicker to find
+    return expanded.nest.with_sizes(sizes) if sizes else expanded.nest, expanded.expansions
+
+
+def _tuned(
+    nest: Nest, goal: Target, model: Machine, schedule: Schedule | None, fuse: bool, tune: Trials
+) -> Tuning:
+    """A search for the nest, or what an earlier one found."""
+    if goal != "cpu":
+        raise InvalidTuning(f"tune= measures schedules for the CPU; the target is {goal}: name target='cpu'")
+    if schedule is not None:
+        raise InvalidTuning("tune= searches for a schedule, and schedule= gives one: leave one of them out")
+    if nest.params:
+        raise InvalidTuning(
+            f"tune= measures, so every size must be known: give sizes= for {', '.join(nest.params)}"
+        )
+    options = {"fuse": fuse, "tune": {"seed": tune.seed, "at_once": tune.at_once}}
+    key = digest(key_parts(nest, None, model, options))
+
+    @cache
+    def source() -> Nest:
+        return _expanded(nest)[0]
+
+    def plan(choose: Choose) -> Plan:
+        return plan_for(source(), model, fuse=fuse, choose=choose)
+
+    return tuned(nest.name, key, plan, built, model, tune)
+
+
+def built(nest: Nest, schedule: Schedule, machine: Machine) -> Executable:
+    """A schedule for the CPU compiled: what a search sends to its workers by name."""
+    return compile(nest, target="cpu", schedule=schedule, machine=machine)
+
+
+def _away(picks: Mapping[str, int]) -> dict[str, int]:
+    """The picks that are not the model's own: without any, a tuned compile is the same as one that was not."""
+    return {question: position for question, position in picks.items() if position}
 
 
 def _placement(

@@ -50,6 +50,10 @@ class ValidationFailure(PolyfuseError):
     """Translation validation found a finished schedule wrong: a bug of the compiler, reported with its witness."""
 
 
+class InvalidTuning(PolyfuseError):
+    """A search for a schedule was asked for that cannot be made: of no trials, for a target or sizes it has not."""
+
+
 class BadArgument(PolyfuseError):
     """A call's arrays do not match the nest: wrong shape, dtype, rank, device, or one is missing."""
 

@@ -26,6 +26,7 @@ from polyfuse.runtime.native import MachineCode, machine_code
 from polyfuse.runtime.product import Compiled, Device, Product
 from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.tuned import Tuning
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]
@@ -50,11 +51,12 @@ class Executable:
         seconds: Mapping[str, float],
         code: MachineCode | None = None,
         cache: str = "not asked",
+        tuning: Tuning | None = None,
     ) -> None:
         """An executable for a nest's arguments and constants.
 
         `decide` gives everything the compile decided, when it is asked for; `seconds` is what each stage took. `code`
-        is the machine code for the CPU; `cache` says what the cache had to do with it.
+        is the machine code for the CPU; `cache` says what the cache had to do with it, `tuning` what a search measured.
         """
         self.program: Program = product.program
         self._nest, self._product, self._device, self._decide = nest, product, device, decide
@@ -64,6 +66,8 @@ class Executable:
         self._runner = self._new_runner(code)
         self._seconds = {**seconds, "loading": time.perf_counter() - start}
         self._cache = cache
+        self.tuning = tuning
+        """The trials of the search that found the schedule; None where none was asked for."""
         self._plans: dict[tuple[tuple[str, int], ...], MemoryPlan] = {}
         self._arenas = Arenas(product.memory.calls.tensors, self.memory_plan)
         self._copied: dict[str, None] = {}
@@ -71,7 +75,11 @@ class Executable:
         self._direct = self._new_direct()
 
     @staticmethod
-    def of(compiled: Compiled, keep: Callable[[Product, MachineCode], str] | None = None) -> Executable:
+    def of(
+        compiled: Compiled,
+        keep: Callable[[Product, MachineCode], str] | None = None,
+        tuning: Tuning | None = None,
+    ) -> Executable:
         """An executable from what was decided; its kernels are compiled, and given to a cache to `keep`."""
         nest, product, code, note = compiled.schedule.source, compiled.product, None, "not asked"
         start = time.perf_counter()
@@ -79,7 +87,7 @@ class Executable:
             code = machine_code(product.program, Phases.of(nest, product.program, product.memory))
             note = keep(product, code) if keep is not None else note
         seconds = {**compiled.seconds, "machine code": time.perf_counter() - start}
-        made = Executable(nest, product, compiled.device, lambda: compiled, seconds, code, note)
+        made = Executable(nest, product, compiled.device, lambda: compiled, seconds, code, note, tuning)
         made._decided = compiled
         return made
 
@@ -182,11 +190,12 @@ class Executable:
         return self._plans[key]
 
     def explain(self) -> str:
-        """Each fusion taken and each refused, with the reason; then what validation checked."""
-        return self._product.explanation
+        """Each fusion taken and each refused, with the reason; what validation checked; what tuning found."""
+        found = self._product.explanation
+        return found if self.tuning is None else f"{found}\ntuned: {self.tuning}"
 
     def report(self, sizes: Sizes | None = None) -> Report:
-        """Kernels, work, bytes moved, predicted time and memory; from the model, not from a clock."""
+        """Kernels, work, bytes moved, predicted time and memory: from the model; and what tuning measured."""
         memory, work = self.memory_plan(sizes), self._product.work
         return Report(
             target=f"{self.program.target} ({self._product.machine})",
@@ -202,14 +211,23 @@ class Executable:
             copied_inputs=tuple(self._copied),
             compile_seconds=self._seconds,
             cache=self._cache,
+            tuning=self.tuning,
         )
 
     def __reduce__(self) -> tuple[Callable[[Compiled], Executable], tuple[Compiled], dict[str, Any]]:
         """Pickled as what was decided; the kernels are compiled again where it is loaded."""
-        return Executable.of, (self.compiled,), {"_constants": self._constants}
+        return (
+            Executable.of,
+            (self.compiled,),
+            {
+                "_constants": self._constants,
+                "tuning": self.tuning,
+            },
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._hold(state["_constants"])
+        self.tuning = state["tuning"]
 
     def _constant(self, name: str) -> Tensor:
         tensor = next((t for t in self._nest.with_role("constant") if t.name == name), None)

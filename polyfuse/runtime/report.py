@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from polyfuse.strategy.tuned import Tuning
+
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of a compiled net for one set of sizes. Predictions come from the cost model, never from a clock."""
+    """Figures of a compiled net for one set of sizes. Predictions are the cost model's; only `tuning` is measured."""
 
     target: str
     launches: int
@@ -23,6 +25,7 @@ class Report:
     copied_inputs: tuple[str, ...]
     compile_seconds: Mapping[str, float]
     cache: str
+    tuning: Tuning | None = None
 
     def __str__(self) -> str:
         copied = ", ".join(self.copied_inputs) or "none"
@@ -42,5 +45,6 @@ class Report:
                 f"inputs copied     {copied} (not contiguous, in calls so far)",
                 f"compile time      {spent}",
                 f"cache             {self.cache}",
+                *([f"tuning            {self.tuning}"] if self.tuning is not None else []),
             )
         )

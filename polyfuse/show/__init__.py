@@ -1,4 +1,4 @@
-"""Nests and schedules to look at: LaTeX, HTML, plots of iteration domains, dependence graphs, schedule trees.
+"""Nests and schedules to look at: LaTeX, HTML, domains, dependence graphs, schedule trees; what tuning measured.
 
 Text needs nothing beside polyfuse; pictures need `pip install 'polyfuse[plot]'` and are matplotlib Figures.
 """
@@ -8,6 +8,7 @@ from polyfuse.show.formulas import latex
 from polyfuse.show.graph import dependence_graph, dependence_plot
 from polyfuse.show.pages import html
 from polyfuse.show.tree import tree_picture
+from polyfuse.show.tuning import tuning_plot
 from polyfuse.show.views import load_ipython_extension, notebook
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "load_ipython_extension",
     "notebook",
     "tree_picture",
+    "tuning_plot",
 ]

@@ -1,4 +1,4 @@
-"""The libraries that draw: imported where a picture is asked for, nowhere else."""
+"""Optional libraries: imported where a picture, or a search, is asked for, nowhere else."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from polyfuse.errors import TargetUnavailable
 
 
-def need(module: str) -> Any:
-    """An optional module. Raises TargetUnavailable, naming what to install, where it is missing."""
+def need(module: str, what: str = "this picture", extra: str = "plot") -> Any:
+    """An optional module. Raises TargetUnavailable, naming what needs it and what to install, where it is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -17,5 +17,5 @@ def need(module: str) -> Any:
         if error.name is None or error.name.partition(".")[0] != library:
             raise  # the library is there; something it needs is not
         raise TargetUnavailable(
-            f"this picture needs {library}, which is not installed: pip install 'polyfuse[plot]'"
+            f"{what} needs {library}, which is not installed: pip install 'polyfuse[{extra}]'"
         ) from error

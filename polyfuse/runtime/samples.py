@@ -1,0 +1,39 @@
+"""Random arrays for a nest, and how far two results lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from polyfuse.ir import Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+def drawn(tensors: Iterable[Tensor], generator: np.random.Generator) -> dict[str, Array]:
+    """Random values for tensors of fixed sizes by name, standard normal."""
+    found = {}
+    for tensor in tensors:
+        shape = tuple(int(size) for size in tensor.shape)
+        found[tensor.name] = np.asarray(generator.standard_normal(shape), tensor.dtype)
+    return found
+
+
+def roundings(expected: Mapping[str, Array], found: Mapping[str, Array]) -> float:
+    """The largest difference between results, in units of rounding of the result's largest finite element (or of 1).
+
+    Infinite where one is NaN, or infinite, and the other is not.
+    """
+    worst = 0.0
+    for name, left in found.items():
+        right = np.asarray(expected[name])
+        if not np.array_equal(np.isnan(right), np.isnan(left)):
+            return float("inf")
+        other = ~np.isnan(right) & (right != left)
+        if other.any():
+            largest = np.abs(right[np.isfinite(right)]).max(initial=1.0)
+            unit = largest * np.finfo(right.dtype).eps
+            worst = max(worst, float((np.abs(right[other] - left[other]) / unit).max()))
+    return worst

@@ -1,0 +1,9 @@
+"""Tuning: a search over what the strategies choose between, by measuring.
+
+plan --choose--> schedule --executor--> seconds --> Optuna --> the next choice …  the best one is kept
+"""
+
+from polyfuse.tune.search import tuned
+from polyfuse.tune.trials import Trials
+
+__all__ = ["Trials", "tuned"]
