@@ -20,17 +20,12 @@ from polyfuse.analysis.legality import Broken
 from polyfuse.analysis.storage import BLOCKS, THREADS, buffers_of, prefix_of, same_value, thread_ids
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, path_to, statements, with_children
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, parts, path_to, statements, with_children
 
 
 def has_threads(tree: Tree) -> bool:
     """Whether any loop is bound to threads."""
     return any(loop.bind in THREADS for loop in loops(tree))
-
-
-def kernels_of(tree: Tree) -> tuple[Tree, ...]:
-    """The parts that are launched by themselves."""
-    return tree.children if isinstance(tree, Sequence) else (tree,)
 
 
 def cross_thread(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
@@ -91,7 +86,7 @@ def _later_iteration(tree: Tree, loop: Loop, source: str, sink: str) -> isl.Map:
 
 def unsynchronised(nest: Nest, tree: Tree) -> Broken | None:
     """The first pair of instances in different threads that no barrier keeps in order; None if there is none."""
-    kernels = (kernel for kernel in kernels_of(tree) if has_threads(kernel))
+    kernels = (kernel for kernel in parts(tree) if has_threads(kernel))
     return next((found for k in kernels for found in _unordered(k, cross_thread(nest, k))), None)
 
 
@@ -188,7 +183,7 @@ def place_barriers(nest: Nest, tree: Tree) -> Tree:
     In a sequence, intervals [source, sink) are stabbed greedily from the left, which is optimal; a loop gets a
     barrier at the end of its body only for pairs that none inside the body separates.
     """
-    placed = tuple(_placed(k, cross_thread(nest, k)) if has_threads(k) else k for k in kernels_of(tree))
+    placed = tuple(_placed(k, cross_thread(nest, k)) if has_threads(k) else k for k in parts(tree))
     return with_children(tree, placed) if isinstance(tree, Sequence) else placed[0]
 
 

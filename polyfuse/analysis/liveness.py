@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from polyfuse.analysis.storage import buffers_of
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Sequence, Tree, statements
+from polyfuse.ir.tree import Tree, parts, statements
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,6 @@ class LiveRange:
     def overlaps(self, other: LiveRange) -> bool:
         """Whether both are needed at once."""
         return self.first <= other.last and other.first <= self.last
-
-
-def parts(tree: Tree) -> tuple[Tree, ...]:
-    """The subtrees that become one kernel each."""
-    return tree.children if isinstance(tree, Sequence) else (tree,)
 
 
 def live_ranges(nest: Nest, tree: Tree) -> tuple[LiveRange, ...]:

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polyfuse.analysis.liveness import parts
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Tree, statements
+from polyfuse.ir.tree import Tree, parts, statements
 
 
 def once(nest: Nest, tree: Tree) -> tuple[bool, ...]:

@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.analysis.storage import BLOCKS, THREADS
-from polyfuse.ir.tree import Loop, Sequence, Tree, children
+from polyfuse.ir.tree import Loop, Sequence, Tree, children, parts
 
 
 def misplaced(tree: Tree) -> str | None:
     """What is wrong with where a tree's loops and buffers are, as a sentence; None if nothing is."""
-    kernels = tree.children if isinstance(tree, Sequence) else (tree,)
-    return next((fault for kernel in kernels for fault in _faults(kernel, (), True)), None)
+    return next((fault for kernel in parts(tree) for fault in _faults(kernel, (), True)), None)
 
 
 def _faults(tree: Tree, around: tuple[Loop, ...], outermost: bool) -> Iterator[str]:

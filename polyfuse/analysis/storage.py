@@ -24,12 +24,12 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import (
     Buffer,
     Loop,
-    Sequence,
     Tree,
     children,
     date_map,
     loops,
     loops_around,
+    parts,
     path_to,
     statements,
 )
@@ -92,8 +92,8 @@ def unsafe_buffer(nest: Nest, tree: Tree, proven: Tree | None = None) -> Broken 
 
     `proven` is a tree whose buffers are known to be safe: those that stand in `tree` as they do there are skipped.
     """
-    before = {id(part): part for part in _parts(proven)}
-    now = {id(part): part for part in _parts(tree)}
+    before = {id(part): part for part in (parts(proven) if proven is not None else ())}
+    now = {id(part): part for part in parts(tree)}
     known = {found[2] for key, part in before.items() if key not in now for found in _standings(part)}
     changed = [found for key, part in now.items() if key not in before for found in _standings(part)]
     for loop, buffer, standing in changed:
@@ -107,13 +107,6 @@ def unsafe_buffer(nest: Nest, tree: Tree, proven: Tree | None = None) -> Broken 
             if lost is not None:
                 return lost
     return None
-
-
-def _parts(tree: Tree | None) -> tuple[Tree, ...]:
-    """The kernels of a tree."""
-    if tree is None:
-        return ()
-    return tree.children if isinstance(tree, Sequence) else (tree,)
 
 
 Standing = tuple[Buffer, tuple[str, ...], tuple[tuple[int, str | None], ...]]

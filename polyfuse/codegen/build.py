@@ -38,7 +38,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import body_text
-from polyfuse.ir.tree import Loop, Sequence, Tree, loops, loops_around, statements, to_isl
+from polyfuse.ir.tree import Loop, Tree, loops, loops_around, parts, statements, to_isl
 from polyfuse.sets import OUT, constant, dimension
 
 AXES = (*BLOCKS, *THREADS)
@@ -47,8 +47,7 @@ BARRIER = "barrier"
 
 def kernels(nest: Nest, tree: Tree) -> tuple[Kernel, ...]:
     """One loop tree per part of the tree's outermost sequence: what one launch runs."""
-    parts = tree.children if isinstance(tree, Sequence) else (tree,)
-    return tuple(_Builder(nest, part).kernel() for part in parts)
+    return tuple(_Builder(nest, part).kernel() for part in parts(tree))
 
 
 def axis_name(bind: str) -> str:

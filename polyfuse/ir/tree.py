@@ -118,6 +118,11 @@ def children(tree: Tree) -> tuple[Tree, ...]:
             return tree.children
 
 
+def parts(tree: Tree) -> tuple[Tree, ...]:
+    """What a tree runs one after the other: a sequence's children, or the tree itself. At the top, the kernels."""
+    return tree.children if isinstance(tree, Sequence) else (tree,)
+
+
 def with_children(tree: Tree, new: tuple[Tree, ...]) -> Tree:
     """The same node over other subtrees; unchanged subtrees keep their identity."""
     match tree:
@@ -132,9 +137,9 @@ def with_children(tree: Tree, new: tuple[Tree, ...]) -> Tree:
             return tree if same else replace(tree, children=new)
 
 
-def sequence(parts: tuple[Tree, ...]) -> Tree:
+def sequence(run: tuple[Tree, ...]) -> Tree:
     """A sequence without needless levels: one part stands for itself, sequences inside are flattened."""
-    flat = tuple(c for part in parts for c in (part.children if isinstance(part, Sequence) else (part,)))
+    flat = tuple(c for part in run for c in parts(part))
     return flat[0] if len(flat) == 1 else Sequence(flat)
 
 

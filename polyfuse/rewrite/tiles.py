@@ -17,11 +17,11 @@ from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.tree import (
     Loop,
-    Sequence,
     Tree,
     children,
     date_map,
     loops,
+    parts,
     restrict,
     sequence,
     statements,
@@ -151,12 +151,10 @@ class TiledNest:
         body = self._pulled_back(inside)
         for d, name in reversed(list(enumerate(self.loops))):
             body = Loop(name, tuple((n, self.tile(n)[d]) for n in statements(body)), body)
-        parts = (
-            self.before.order.children if isinstance(self.before.order, Sequence) else (self.before.order,)
-        )
-        last = max(p for p, part in enumerate(parts) if group & set(statements(part)))
+        run = parts(self.before.order)
+        last = max(p for p, part in enumerate(run) if group & set(statements(part)))
         placed: list[Tree] = []
-        for position, part in enumerate(parts):
+        for position, part in enumerate(run):
             rest = restrict(part, frozenset(statements(part)) - group)
             placed += [rest] if rest is not None else []
             placed += [body] if position == last else []

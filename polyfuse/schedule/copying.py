@@ -19,7 +19,17 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest, own_loops
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import DType, Tensor
-from polyfuse.ir.tree import Buffer, Leaf, Loop, Sequence, Tree, replace_node, sequence, statements, walk
+from polyfuse.ir.tree import (
+    Buffer,
+    Leaf,
+    Loop,
+    Tree,
+    parts,
+    replace_node,
+    sequence,
+    statements,
+    walk,
+)
 from polyfuse.schedule.chains import fresh
 from polyfuse.sets import IN, OUT, SET, dim_names, dimension, expression_text
 
@@ -139,16 +149,16 @@ def _sizes(domain: isl.Set) -> tuple[int | str, ...]:
 def ordered_with_copy(nest: Nest, copy: Statement, readers: frozenset[str]) -> Tree:
     """The original order with the copy put after the last write of what it reads and before its first reader."""
     copied = {access.tensor for access in copy.reads}
-    parts = nest.order.children if isinstance(nest.order, Sequence) else (nest.order,)
-    first = next(p for p, part in enumerate(parts) if readers & set(statements(part)))
-    late = [nest.statement(n).write.tensor for part in parts[first:] for n in statements(part)]
+    run = parts(nest.order)
+    first = next(p for p, part in enumerate(run) if readers & set(statements(part)))
+    late = [nest.statement(n).write.tensor for part in run[first:] for n in statements(part)]
     tensor = next((name for name in late if name in copied), None)
     if tensor is not None:
         raise InvalidSchedule(
             f"{tensor} is written after {copy.name} would have copied it; a copied tensor must be final "
             "before the first part of the program that reads it"
         )
-    return sequence((*parts[:first], own_loops(copy), *parts[first:]))
+    return sequence((*run[:first], own_loops(copy), *run[first:]))
 
 
 def _with_copy(

@@ -14,6 +14,7 @@ from polyfuse.ir.tree import (
     Loop,
     Sequence,
     Tree,
+    children,
     loops_around,
     path_to,
     replace_node,
@@ -58,10 +59,10 @@ def _flattened(tree: Tree) -> Tree:
     """Sequences directly inside sequences merged into one."""
     if isinstance(tree, Leaf):
         return tree
-    parts = tuple(_flattened(c) for c in (tree.children if isinstance(tree, Sequence) else (tree.body,)))
-    if isinstance(tree, Sequence) and any(isinstance(part, Sequence) for part in parts):
-        return sequence(parts)
-    return with_children(tree, parts)
+    below = tuple(_flattened(child) for child in children(tree))
+    if isinstance(tree, Sequence) and any(isinstance(child, Sequence) for child in below):
+        return sequence(below)
+    return with_children(tree, below)
 
 
 def fusions(

@@ -21,7 +21,7 @@ from polyfuse.ir.nest import Nest, own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
-from polyfuse.ir.tree import Panel, Sequence, Tree, sequence, statements
+from polyfuse.ir.tree import Panel, Tree, parts, sequence, statements
 from polyfuse.schedule.chains import fresh
 from polyfuse.schedule.copying import Promoted, ordered_with_copy
 from polyfuse.schedule.promotion import panel_of
@@ -97,6 +97,6 @@ def _moved(access: Access, tensor: str, cells: isl.Map) -> Access:
 
 def _before(tree: Tree, statement: str, copy: Tree) -> Tree:
     """The tree with the copy as a kernel of its own, before the one that holds the statement."""
-    kernels = tree.children if isinstance(tree, Sequence) else (tree,)
+    kernels = parts(tree)
     first = next(p for p, kernel in enumerate(kernels) if statement in statements(kernel))
     return sequence((*kernels[:first], copy, *kernels[first:]))

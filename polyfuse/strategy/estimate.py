@@ -17,7 +17,7 @@ import islpy as isl
 
 from polyfuse.analysis.bands import is_parallel, open_at
 from polyfuse.ir.scalar import operations
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, loops_around, statements
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, loops_around, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import SET
@@ -155,7 +155,7 @@ class _Run:
             return self.instance(tree.statement, None) / units
         count = self.extent(tree, depth)
         units = self.spread(tree, count, units)
-        if all(isinstance(part, Leaf) or self.unrolled(part, depth + 1) for part in _parts(tree.body)):
+        if all(isinstance(part, Leaf) or self.unrolled(part, depth + 1) for part in parts(tree.body)):
             inner = sum(
                 prod(self.chains[name].extents[depth:]) * self.instance(name, tree)
                 for name in statements(tree)
@@ -165,7 +165,7 @@ class _Run:
 
     def unrolled(self, tree: Tree, depth: int) -> bool:
         """Whether a part is a loop of few values around statements, which LLVM writes out inside the loop around it."""
-        if not isinstance(tree, Loop) or not all(isinstance(part, Leaf) for part in _parts(tree.body)):
+        if not isinstance(tree, Loop) or not all(isinstance(part, Leaf) for part in parts(tree.body)):
             return False
         return extent(self.counts.nest, tree) is not None and self.extent(tree, depth) <= FEW
 
@@ -255,12 +255,8 @@ class _Run:
 
 def _has_loops(tree: Tree) -> bool:
     return any(
-        isinstance(part, Loop) or _has_loops(part) for part in _parts(tree) if not isinstance(part, Leaf)
+        isinstance(part, Loop) or _has_loops(part) for part in parts(tree) if not isinstance(part, Leaf)
     )
-
-
-def _parts(tree: Tree) -> tuple[Tree, ...]:
-    return tree.children if isinstance(tree, Sequence) else (tree,)
 
 
 def _int(value: isl.Val) -> int:

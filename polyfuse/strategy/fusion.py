@@ -13,7 +13,7 @@ import islpy as isl
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest, Violation
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, statements
+from polyfuse.ir.tree import Leaf, Loop, Tree, parts, statements
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
 from polyfuse.strategy.cost import Model
@@ -43,11 +43,6 @@ class Search:
         return replace(self, schedule=schedule or self.schedule, verdicts=verdicts)
 
 
-def parts_of(schedule: Schedule) -> tuple[Tree, ...]:
-    """The kernels of a schedule: the parts of its outermost sequence."""
-    return schedule.tree.children if isinstance(schedule.tree, Sequence) else (schedule.tree,)
-
-
 def part_with(schedule: Schedule, statement: str) -> Tree:
     """The kernel that holds a statement."""
     return part_of(schedule.tree, statement)
@@ -55,8 +50,7 @@ def part_with(schedule: Schedule, statement: str) -> Tree:
 
 def part_of(tree: Tree, statement: str) -> Tree:
     """The part of a tree's outermost sequence that holds a statement."""
-    parts = tree.children if isinstance(tree, Sequence) else (tree,)
-    return next(part for part in parts if statement in statements(part))
+    return next(part for part in parts(tree) if statement in statements(part))
 
 
 def inits_of(nest: Nest) -> dict[str, str]:

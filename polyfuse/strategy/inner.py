@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.analysis.bands import facts, is_parallel, open_at, permutable
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, loops, statements
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, loops, parts, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.counts import dims_of
 from polyfuse.strategy.draft import Draft
@@ -71,7 +71,7 @@ def innermost(tree: Tree) -> Iterator[Loop]:
 
 
 def _is_innermost(loop: Loop) -> bool:
-    return not any(isinstance(part, Loop) for part in children(loop.body) or (loop.body,))
+    return not any(isinstance(part, Loop) for part in parts(loop.body))
 
 
 def _towards_memory(draft: Draft, names: tuple[str, ...], name: str) -> Draft:
@@ -149,7 +149,7 @@ def _side_by_side(draft: Draft, rows: Loop) -> Draft:
     few = around[[loop.name for loop in around].index(rows.name) + 1]
     if isinstance(few.body, Sequence):
         draft = draft.do("distribute", name, few.name)
-    for own in (statements(part) for part in children(few.body) or (few.body,)):
+    for own in (statements(part) for part in parts(few.body)):
         first = own[0]
         chain = [loop for loop in draft.loops(first) if statements(loop) == own]
         inside = [loop.name for loop in chain if loop.name != few.name]
@@ -181,7 +181,7 @@ def jammed(draft: Draft, names: tuple[str, ...]) -> Draft:
             return draft
         split = split.do("distribute", name, few.name)
     done = split
-    for own in (statements(part) for part in children(few.body) or (few.body,)):
+    for own in (statements(part) for part in parts(few.body)):
         done = _jammed_nest(done, own, few.name)
     return draft if done is split else done
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import islpy as isl
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir.tree import Tree, date_parts, statements
+from polyfuse.ir.tree import Tree, date_parts, parts, statements
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost import Model
 from polyfuse.strategy.decisions import Decision
-from polyfuse.strategy.fusion import parts_of
 
 Joined = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
 
@@ -24,11 +23,11 @@ def with_joined(schedule: Schedule, model: Model, decisions: tuple[Decision, ...
     together: set[str] = set()
     more: list[Decision] = []
     for name in statements(schedule.tree):
-        parts = parts_of(schedule)
-        position = next(p for p, part in enumerate(parts) if name in statements(part))
-        if position == 0 or statements(parts[position])[0] != name:
+        run = parts(schedule.tree)
+        position = next(p for p, part in enumerate(run) if name in statements(part))
+        if position == 0 or statements(run[position])[0] != name:
             continue
-        first, second = parts[position - 1], parts[position]
+        first, second = run[position - 1], run[position]
         found = _joined(schedule, model, first, second, together)
         if found is not None:
             schedule = found
@@ -66,14 +65,14 @@ def _joined(
 
 def _next(part: Tree) -> int:
     """The position after the last one of a part that was joined before."""
-    return 1 + max(int(parts[1]) for parts in date_parts(part).values() if isinstance(parts[1], int))
+    return 1 + max(int(date[1]) for date in date_parts(part).values() if isinstance(date[1], int))
 
 
 def _dates(part: Tree, position: int, nested: bool) -> dict[str, str | None]:
     """The dates of a part's statements, at a position inside a loop of one value (or already inside it)."""
     found: dict[str, str | None] = {}
-    for name, parts in date_parts(part).items():
-        texts = [_text(part) for part in parts]
+    for name, date in date_parts(part).items():
+        texts = [_text(one) for one in date]
         prefix = [] if nested else ["0", str(position)]
         found[name] = None if None in texts else f"[{', '.join([*prefix, *map(str, texts)])}]"
     return found

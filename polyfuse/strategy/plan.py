@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir import Nest
-from polyfuse.ir.tree import Loop, Tree, statements
+from polyfuse.ir.tree import Loop, Tree, parts, statements
 from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
@@ -21,7 +21,7 @@ from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.full_tiles import with_full_tiles
-from polyfuse.strategy.fusion import part_with, parts_of, search
+from polyfuse.strategy.fusion import part_with, search
 from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
@@ -46,7 +46,7 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
         start = tiled.shaped(start, pipeline.overlapped, parallel=pipeline.cost.units > 1)
     schedule, decisions, joined = grouped(start, model, fuse, rewritten.statements)
     groups: list[Group] = []
-    for part in parts_of(schedule):
+    for part in parts(schedule.tree):
         known = rewritten.with_statements(statements(part))
         if known is not None:
             groups.append(Group(statements(part), known.cost.as_kernel()))
@@ -99,9 +99,11 @@ def grouped(
     if not open_:
         return start, (), frozenset()
     apart = separated(start, open_, 0)
-    starts = [start] if len(parts_of(apart)) == len(parts_of(start)) else [start, apart]
+    starts = [start] if len(parts(apart.tree)) == len(parts(start.tree)) else [start, apart]
     found = [search(s, model, fuse, done) for s in (starts if fuse else starts[-1:])]
-    schedule, decisions = min(found, key=lambda one: sum(model.cost(part).total for part in parts_of(one[0])))
+    schedule, decisions = min(
+        found, key=lambda one: sum(model.cost(part).total for part in parts(one[0].tree))
+    )
     if not fuse:
         return schedule, decisions, frozenset()
     return with_joined(schedule, model, decisions)
@@ -153,8 +155,8 @@ def _better(
 
 def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
     """The kernels that one part became, in order; the one that holds the first statement tells what was found."""
-    parts = dict.fromkeys(part_with(done.schedule, name) for name in names)
-    ordered = [part for part in parts_of(done.schedule) if part in parts]
+    own = set(map(id, (part_with(done.schedule, name) for name in names)))
+    ordered = [part for part in parts(done.schedule.tree) if id(part) in own]
     for part in ordered:
         notes = done.notes if names[0] in statements(part) else ()
         yield Group(statements(part), finished_cost(counts, part, machine), notes)
@@ -179,7 +181,7 @@ def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
 def schedule_costs(schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
     """What the model expects of each kernel of a schedule as it stands, in order."""
     counts = Counts(schedule.nest)
-    return tuple(finished_cost(counts, part, machine) for part in parts_of(schedule))
+    return tuple(finished_cost(counts, part, machine) for part in parts(schedule.tree))
 
 
 def band_as_bound(counts: Counts, part: Tree, kind: str) -> tuple[Loop, ...]:

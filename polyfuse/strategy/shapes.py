@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from polyfuse.analysis.bands import among, is_parallel, permutable, within
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, statements
+from polyfuse.ir.tree import Leaf, Loop, Sequence, loops, parts, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.counts import dims_of
 from polyfuse.strategy.draft import Draft
@@ -78,7 +78,7 @@ def shapes(draft: Draft, names: tuple[str, ...], cores: int) -> Iterator[Draft]:
 
 def _along(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Loop | None:
     """The band's loop that walks along memory; None if the band ends before the innermost loops do."""
-    if not band or any(isinstance(part, Loop) for part in _parts(band[-1].body)):
+    if not band or any(isinstance(part, Loop) for part in parts(band[-1].body)):
         return None
 
     walked = {id(loop): (0, 0) for loop in band}
@@ -285,7 +285,3 @@ def _wavefront(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> 
     done = draft.do("skew", names[0], second, by=first, factor=1).do("interchange", names[0], first, second)
     done = done.do("bind", names[0], **{first: "cores"})
     return done.noted(f"tiles of one wave {first} + {second} run at once")
-
-
-def _parts(tree: Tree) -> tuple[Tree, ...]:
-    return tree.children if isinstance(tree, Sequence) else (tree,)

@@ -13,7 +13,7 @@ from math import lcm
 import islpy as isl
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir.tree import Leaf, Loop, Sequence, statements
+from polyfuse.ir.tree import Leaf, Loop, parts, statements
 from polyfuse.rewrite import Overlapped
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN, OUT
@@ -45,8 +45,7 @@ def shaped(schedule: Schedule, made: Overlapped, parallel: bool) -> Schedule:
 def along_memory(schedule: Schedule, name: str, depth: int) -> Schedule:
     """A stage's innermost loop on vector lanes; written out in phases first, where its subscripts divide."""
     inner = schedule.loops(name)[-1]
-    body = inner.body.children if isinstance(inner.body, Sequence) else (inner.body,)
-    whole = len(schedule.loops(name)) > depth and all(isinstance(part, Leaf) for part in body)
+    whole = len(schedule.loops(name)) > depth and all(isinstance(part, Leaf) for part in parts(inner.body))
     if inner.bind is not None or not whole:
         return schedule
     period = lcm(*(phases(schedule, n, inner) for n in statements(inner)))

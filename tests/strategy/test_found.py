@@ -6,10 +6,9 @@ import pytest
 
 from polyfuse.analysis.bands import among, facts, permutable, skews
 from polyfuse.ir import Nest
-from polyfuse.ir.tree import loops
+from polyfuse.ir.tree import loops, parts
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import plan_for
-from polyfuse.strategy.fusion import parts_of
 from tests.strategy.models import CPU, CUDA
 from tests.strategy.programs import (
     floyd_warshall,
@@ -67,7 +66,7 @@ def test_a_triangular_product_runs_its_columns_on_the_cores() -> None:
 @pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
 def test_a_chain_of_scalars_is_one_kernel(machine: object) -> None:
     plan = plan_for(mean(), CPU if machine is CPU else CUDA)
-    assert len(parts_of(plan.schedule)) == 1
+    assert len(parts(plan.schedule.tree)) == 1
     assert any("in one kernel" in decision.sentence for decision in plan.decisions)
 
 

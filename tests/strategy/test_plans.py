@@ -9,12 +9,11 @@ from polyfuse import nn
 from polyfuse.analysis.barriers import place_barriers, unsynchronised
 from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.ir import Nest
-from polyfuse.ir.tree import Loop, loops
+from polyfuse.ir.tree import Loop, loops, parts
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule, binding
 from polyfuse.schedule.dump import tree_text
 from polyfuse.strategy import Plan, plan_for, schedule_costs
-from polyfuse.strategy.fusion import parts_of
 from tests.strategy.models import CPU, CUDA, diamond, layer_norm, log_softmax, mlp, residual, softmax
 
 NESTS = {
@@ -29,7 +28,7 @@ NESTS = {
 
 
 def kernels(plan: Plan) -> int:
-    assert len(plan.groups) == len(parts_of(plan.schedule))
+    assert len(plan.groups) == len(parts(plan.schedule.tree))
     return len(plan.groups)
 
 
@@ -96,7 +95,7 @@ def test_barriers_of_cuda_plans_are_provable(name: str, fuse: bool) -> None:
 def test_cuda_plans_keep_to_the_limits_of_a_block(name: str) -> None:
     nest = mlp(2, 512, 64) if name == "wide mlp" else NESTS[name]
     schedule = plan_for(nest, CUDA).schedule
-    for part in parts_of(schedule):
+    for part in parts(schedule.tree):
         places = {loop.bind for loop in loops(part)}
         assert any(place and place.startswith("block") for place in places)
         assert any(place and place.startswith("thread") for place in places)
@@ -116,7 +115,7 @@ def extent(nest: Nest, loop: Loop) -> int:
 def test_cuda_plans_fit_into_static_shared_memory(name: str) -> None:
     nest = nn.lower(nn.Softmax(), batch=4096, features=(1024,)) if name == "wide softmax" else NESTS[name]
     schedule = plan_for(nest, CUDA).schedule
-    for part in parts_of(schedule):
+    for part in parts(schedule.tree):
         size = 0
         for loop, buffer in buffers_of(part):
             if buffer.memory == "shared":

@@ -8,9 +8,8 @@ import pytest
 
 import polyfuse as pf
 from papers.polybench import KERNELS
-from polyfuse.ir.tree import Tree, loops, statements
+from polyfuse.ir.tree import Tree, loops, parts, statements
 from polyfuse.strategy.found import findings
-from polyfuse.strategy.fusion import parts_of
 from tests.frontend.running import assert_close, by_python, called
 from tests.frontend.test_polybench import NAMES, inputs_of, smaller
 
@@ -43,7 +42,7 @@ def done(net: pf.Executable, found: tuple[str, ...]) -> list[str]:
     """Kernel by kernel: the loops that have a place, and the tiles; then what the plan says beyond what was found."""
     assert net.compiled.plan is not None
     lines = []
-    for part in parts_of(net.schedule):
+    for part in parts(net.schedule.tree):
         placed = ", ".join(f"{loop.name} on {loop.bind}" for loop in loops(part) if loop.bind is not None)
         lines.append(f"{', '.join(statements(part))}: {placed or 'in order'}; tiled: {tiles(net, part)}")
     for group in net.compiled.plan.groups:
