@@ -148,7 +148,10 @@ class _Cpu(Emitter):
         call = tile_product(node)
         if call is not None:
             return [ast.unparse(call)]
-        return ["# no microkernel: no numbers bound the tile's rows and columns here", *super().loop(node)]
+        return [
+            "# no microkernel: a condition inside the tile, or no numbers that bound its rows and columns",
+            *super().loop(node),
+        ]
 
     def store(self, node: Store) -> list[str]:
         values = Values(node, self.place, VECTOR_FUNCTIONS)

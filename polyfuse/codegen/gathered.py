@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
+from polyfuse.codegen.index import mentions, substituted
 from polyfuse.codegen.looptree import Block, Element, For, Node, Store
 
 MOST = 32
@@ -109,8 +109,7 @@ def _key(element: Element) -> str:
 
 
 def _uses(element: Element, variable: str) -> bool:
-    names = (part for value in element.subscripts for part in ast.walk(value) if isinstance(part, ast.Name))
-    return any(name.id == variable for name in names)
+    return any(mentions(subscript, variable) for subscript in element.subscripts)
 
 
 def _linear(element: Element, variable: str) -> bool:
@@ -123,37 +122,14 @@ def _linear(element: Element, variable: str) -> bool:
 
 def _at(store: Store, variable: str, value: int) -> Store:
     """A statement for one value of an unrolled loop's variable."""
-    put = _Put(variable, value)
+    values = {variable: ast.Constant(value)}
 
     def element(old: Element) -> Element:
-        return replace(old, subscripts=tuple(put.in_(part) for part in old.subscripts))
+        return replace(old, subscripts=tuple(substituted(part, values) for part in old.subscripts))
 
     return replace(
         store,
         target=element(store.target),
         reads=tuple(map(element, store.reads)),
-        indices={name: put.in_(index) for name, index in store.indices.items()},
+        indices={name: substituted(index, values) for name, index in store.indices.items()},
     )
-
-
-class _Put(ast.NodeTransformer):
-    """A number for a variable: 4 * i + r  ->  4 * i + 1, and 4 * i for r = 0."""
-
-    def __init__(self, variable: str, value: int) -> None:
-        self.variable, self.value = variable, value
-
-    def in_(self, expression: ast.expr) -> ast.expr:
-        """The expression with the number; the given one stays as it is."""
-        done = self.visit(deepcopy(expression))
-        assert isinstance(done, ast.expr), "an expression stays one"
-        return done
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """The number in the variable's place."""
-        return ast.Constant(self.value) if node.id == self.variable else node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """The operation, without adding a zero that came in."""
-        node.left, node.right = self.visit(node.left), self.visit(node.right)
-        zero = isinstance(node.right, ast.Constant) and node.right.value == 0
-        return node.left if zero and isinstance(node.op, ast.Add | ast.Sub) else node

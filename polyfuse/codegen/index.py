@@ -106,3 +106,36 @@ def plus(node: ast.expr, amount: int) -> ast.expr:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
         return ast.Call(node.func, [plus(arg, amount) for arg in node.args], [])
     return binary(ast.Add() if amount >= 0 else ast.Sub(), node, ast.Constant(abs(amount)))
+
+
+def mentions(node: ast.expr, variable: str) -> bool:
+    """Whether an index expression changes with a variable."""
+    return any(isinstance(part, ast.Name) and part.id == variable for part in ast.walk(node))
+
+
+def substituted(node: ast.expr, values: Environment) -> ast.expr:
+    """An index expression with variables replaced, constants folded: 8 * i + r for r = 0  ->  8 * i."""
+
+    def put(part: ast.expr) -> ast.expr:
+        return substituted(part, values)
+
+    match node:
+        case ast.Constant():
+            return node
+        case ast.Name(id=name):
+            return values.get(name, node)
+        case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=int(amount))):
+            return plus(put(left), amount)
+        case ast.BinOp(left=left, op=op, right=right):
+            return binary(op, put(left), put(right))
+        case ast.UnaryOp(op=op, operand=operand):
+            return ast.UnaryOp(op, put(operand))
+        case ast.Call(func=func, args=args):
+            return ast.Call(func, [put(arg) for arg in args], [])
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            return ast.Compare(put(left), ops, [put(part) for part in comparators])
+        case ast.BoolOp(op=op, values=parts):
+            return ast.BoolOp(op, [put(part) for part in parts])
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return ast.IfExp(put(test), put(body), put(orelse))
+    raise NotImplementedError(f"index expression {ast.unparse(node)}")

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import ast
 
-from polyfuse.codegen.index import binary, is_number, plus
+from polyfuse.codegen.index import binary, is_number, mentions, substituted
 from polyfuse.codegen.looptree import Element, For, Store
 from polyfuse.schedule.microkernel import padded
 
 
 def tile_product(top: For) -> ast.expr | None:
-    """The call for the loops steps, rows and columns around a store; None if no number bounds rows or columns.
+    """The call for the loops steps, rows and columns around a store; None where they are no whole tile.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
 
     x[8*i + r, k] * w[k, 32*j + c]   ->   tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
     where r < min(8, m - 8*i)        ->   tile_mac_cut(8, 32, min(8, m - 8 * i), 32, y, (0, 0), …)
     """
-    inner, innermost, store = _nest(top)
-    last = len(store.target.subscripts) - 1
-    columns, rows = (inner, innermost) if _uses(store.target.subscripts[last], inner) else (innermost, inner)
+    found = _nest(top)
+    if found is None:
+        return None
+    inner, innermost, store = found
+    across = mentions(store.target.subscripts[-1], inner.variable)
+    columns, rows = (inner, innermost) if across else (innermost, inner)
     left, right = store.reads if not _moves(store.reads[0], columns) else reversed(store.reads)
     most_rows, most_columns = _most(rows), _most(columns)
     if (
@@ -78,22 +81,15 @@ def _numbers(bound: ast.expr, of: str) -> list[int]:
 
 def _depends(loop: For, *others: For) -> bool:
     """Whether a loop's bounds change with other loops."""
-    names = {other.variable for other in others}
-    return any(
-        isinstance(node, ast.Name) and node.id in names
-        for bound in (loop.low, loop.high)
-        for node in ast.walk(bound)
-    )
+    return any(mentions(bound, other.variable) for bound in (loop.low, loop.high) for other in others)
 
 
-def _nest(top: For) -> tuple[For, For, Store]:
-    inner = top.body
-    assert isinstance(inner, For), "the verb checked that three loops are perfectly nested"
-    innermost = inner.body
-    assert isinstance(innermost, For), "the verb checked that three loops are perfectly nested"
-    store = innermost.body
-    assert isinstance(store, Store), "the verb checked that they hold one statement"
-    return inner, innermost, store
+def _nest(top: For) -> tuple[For, For, Store] | None:
+    """Two loops and their store inside a loop; None where isl put a condition between them."""
+    match top.body:
+        case For(body=For(body=Store() as store) as innermost) as inner:
+            return inner, innermost, store
+    return None
 
 
 def _axis(element: Element, loop: For) -> int | None:
@@ -105,17 +101,13 @@ def _axis(element: Element, loop: For) -> int | None:
     moved = [
         position
         for position, subscript in enumerate(element.subscripts)
-        if _uses(subscript, loop) and not _stays(subscript, loop)
+        if mentions(subscript, loop.variable) and not _stays(subscript, loop)
     ]
     return moved[0] if len(moved) == 1 else None
 
 
 def _moves(element: Element, loop: For) -> bool:
-    return any(_uses(subscript, loop) for subscript in element.subscripts)
-
-
-def _uses(subscript: ast.expr, loop: For) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == loop.variable for node in ast.walk(subscript))
+    return any(mentions(subscript, loop.variable) for subscript in element.subscripts)
 
 
 def _stays(subscript: ast.expr, loop: For) -> bool:
@@ -145,20 +137,4 @@ def _is_multiple(value: ast.expr, of: int) -> bool:
 
 def _corner(element: Element, first: dict[str, ast.expr]) -> ast.expr:
     """The subscripts where the loops begin, as a tuple."""
-    return ast.Tuple([_substituted(subscript, first) for subscript in element.subscripts])
-
-
-def _substituted(node: ast.expr, values: dict[str, ast.expr]) -> ast.expr:
-    """An index expression with variables replaced, constants folded."""
-    match node:
-        case ast.Name(id=name):
-            return values.get(name, node)
-        case ast.BinOp(left=left, op=op, right=ast.Constant(value=int(amount))) if isinstance(op, ast.Add):
-            return plus(_substituted(left, values), amount)
-        case ast.BinOp(left=left, op=op, right=right):
-            return binary(op, _substituted(left, values), _substituted(right, values))
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return ast.UnaryOp(ast.USub(), _substituted(operand, values))
-        case ast.Call(func=func, args=args):
-            return ast.Call(func, [_substituted(arg, values) for arg in args], [])
-    return node
+    return ast.Tuple([substituted(subscript, first) for subscript in element.subscripts])
