@@ -96,11 +96,6 @@ def sized(done: Promoted, buffer: Buffer) -> Promoted:
     return done
 
 
-def prefix_of(around: tuple[Loop, ...], loop: Loop) -> tuple[Loop, ...]:
-    """The loops from the outermost one down to the given one."""
-    return around[: next(p for p, x in enumerate(around) if x is loop) + 1]
-
-
 def prefix_map(domain: isl.Set, name: str, prefix: tuple[Loop, ...]) -> isl.Map:
     """{ instance -> values of the loops }."""
     together = prefix[0].date(name).as_map()

@@ -16,6 +16,7 @@ from dataclasses import replace
 import islpy as isl
 import sympy
 
+from polyfuse.analysis.storage import prefix_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
@@ -30,12 +31,11 @@ from polyfuse.ir.tree import (
     Tree,
     date_map,
     loops,
-    loops_around,
     replace_node,
     statements,
 )
 from polyfuse.schedule.chains import loop_named
-from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map, prefix_of, sized
+from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map, sized
 from polyfuse.sets import IN, OUT, dimension
 
 MEMORIES = ("local", "register", "shared")
@@ -94,7 +94,7 @@ def panel_of(what: str, rank: int, panel: tuple[int, int]) -> Panel:
 def _tensor_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, place: Buffer) -> Promoted:
     """A copy of what one iteration of a loop reads of a tensor."""
     reader = next(name for name in statements(loop) if tensor.name in nest.statement(name).tensors)
-    prefix = prefix_of(loops_around(tree, reader), loop)
+    prefix = prefix_of(tree, loop, reader)
     footprint = _footprint(nest, tensor, loop, prefix)
     element = isl.Map.identity(footprint.range().get_space().map_from_set()).reset_tuple_id(IN)
     reads = (Access(tensor.name, element),)
@@ -158,7 +158,7 @@ def _value_in(
         )
     if set(s.dims) & {symbol.name for symbol in value.free_symbols}:
         raise InvalidSchedule(f"promote: {text} depends on an index of {s.name} as a number")
-    prefix = prefix_of(loops_around(tree, s.name), loop)
+    prefix = prefix_of(tree, loop, s.name)
     everywhere = isl.Set.universe(s.domain.get_space())
     element = date_map(everywhere, [dimension(s.domain, d) for d in dims])
     dates = prefix_map(nest.domains[s.name], s.name, prefix)

@@ -33,17 +33,17 @@ STREAM_EXPOSED = 0.2
 to 94 % of the peak of a Zen 4 core, whose panels take about a third of the arithmetic's time."""
 
 STRIDED = 3.0
-"""How much longer a copy of rows takes that lie in different pages."""
+"""How much longer a copy of rows takes that lie in different pages. An estimate: whole products were measured, no copy."""
 
 SCATTERED = 20.0
 """How much longer to stream panels takes whose rows lie in different pages, and in few sets of L1 and L2: 64 x 1024 x
 1024 with rows of 4 KiB took twice the time of its multiply-adds (one Zen 4 core)."""
 
 SUMS_EXPOSED = 0.5
-"""The part of the time to load and store sums, once a block of steps, that is not hidden."""
+"""The part of the time to load and store sums, once a block of steps, that is not hidden. An estimate."""
 
 TRANSPOSING = 4.0
-"""How much longer packing takes where the panel's neighbours are not the tensor's."""
+"""How much longer packing takes where the panel's neighbours are not the tensor's. An estimate, like `STRIDED`."""
 
 LOADED = 0.05
 """What a load costs as a part of a multiply-add: a step of 16 x 1 vectors loads 17 times for 16 multiply-adds and ran

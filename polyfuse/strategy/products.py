@@ -52,9 +52,6 @@ def blocked(
     return _Blocks(schedule, counts, kernel, product, machine).made(parallel, choose)
 
 
-# -- the verbs ---------------------------------------------------------------------------------------------------------
-
-
 class _Blocks:
     """One kernel on its way into blocks."""
 
