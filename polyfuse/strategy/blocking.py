@@ -33,7 +33,7 @@ STREAM_EXPOSED = 0.2
 to 94 % of the peak of a Zen 4 core, whose panels take about a third of the arithmetic's time."""
 
 STRIDED = 3.0
-"""How much longer a copy of rows takes that lie in different pages. An estimate: whole products were measured, no copy."""
+"""How much longer a copy of rows takes that lie in different pages. An estimate: products were measured, no copies."""
 
 SCATTERED = 20.0
 """How much longer to stream panels takes whose rows lie in different pages, and in few sets of L1 and L2: 64 x 1024 x
