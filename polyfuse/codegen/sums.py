@@ -13,6 +13,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from polyfuse.codegen.lanes import in_whole_registers
+
 IN_ANY_ORDER = {
     "+=": "add_any_order",
     "*=": "multiply_any_order",
@@ -28,6 +30,7 @@ def _typed(total: Any, value: Any, emit: Callable[[ir.IRBuilder, Any], Any]) -> 
         return None
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        in_whole_registers(builder.function)
         return emit(builder, args)
 
     return total(total, total), code

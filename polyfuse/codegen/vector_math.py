@@ -18,6 +18,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from polyfuse.codegen import vector_math_functions as functions
+from polyfuse.codegen.lanes import in_whole_registers
 from polyfuse.codegen.vector_math_ir import DOUBLE, SINGLE, Real
 from polyfuse.codegen.vector_math_power import power
 
@@ -33,6 +34,7 @@ def _typed(formula: Callable[..., Real], *arguments: Any) -> Any:
     kind, format = (types.float32, SINGLE) if single else (types.float64, DOUBLE)
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> Any:
+        in_whole_registers(builder.function)
         return formula(*(Real(builder, format, value) for value in values)).value
 
     return kind(*[kind] * len(arguments)), code

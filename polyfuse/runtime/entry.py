@@ -22,6 +22,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.np.arrayobj import make_array, populate_array
 
+from polyfuse.codegen.lanes import in_whole_registers
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 from polyfuse.runtime.interface import Interface
 from polyfuse.runtime.objects import ALIGNED, CONTIGUOUS, INT, LONG, POINTER, WRITEABLE, Objects
@@ -86,7 +87,9 @@ def add_entry(
 ) -> None:
     """Add an entry to a module: check the inputs, take or make the results, launch, answer."""
     kind = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), LONG])
-    entry = _Entry(context, ir.Function(module, kind, name), interface)
+    function = ir.Function(module, kind, name)
+    in_whole_registers(function)  # kernels are inlined into it
+    entry = _Entry(context, function, interface)
     entry.check_inputs()
     results = entry.results()
     arena = entry.arena()
