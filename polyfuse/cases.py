@@ -78,6 +78,11 @@ def two_outputs() -> Nest:
     return nn.lower((nn.relu(y), nn.softmax(y)))
 
 
+def images(*layers: nn.Module, batch: int = 2, features: tuple[int, ...] = (3, 7, 6)) -> Nest:
+    """Layers for images, one after the other."""
+    return nn.lower(nn.Sequential(*layers), batch=batch, features=features)
+
+
 CASES: tuple[Case, ...] = (
     Case("linear 17 → 31, no bias", lambda: nn.lower(nn.Linear(17, 31, bias=False), batch=13)),
     Case("linear 17 → 31 + ReLU", lambda: dense(17, 31, batch=13), kernels=1),
@@ -104,6 +109,17 @@ CASES: tuple[Case, ...] = (
     Case("max over columns", lambda: reduction(lambda x: nn.max(x, -1), 9, 33)),
     Case("min over the middle of three", lambda: reduction(lambda x: nn.min(x, 1, keepdims=True), 4, 9, 5)),
     Case("x / sum(x)", lambda: reduction(lambda x: x / nn.sum(x), 6, 11)),
+    Case("convolution + ReLU", lambda: images(nn.Conv2d(3, 5, 3, padding="same"), nn.ReLU())),
+    Case(
+        "convolution, stride 2, dilation 2, groups, NHWC",
+        lambda: images(
+            nn.Conv2d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2, layout="NHWC"), features=(7, 6, 4)
+        ),
+    ),
+    Case("depthwise convolution + batch norm", lambda: images(nn.Conv2d(3, 3, 3, groups=3), nn.BatchNorm(3))),
+    Case("max pooling", lambda: images(nn.MaxPool(3, stride=2, padding=1)), kernels=1),
+    Case("average pooling, adaptive", lambda: images(nn.AdaptiveAvgPool((3, 2)))),
+    Case("group norm", lambda: images(nn.GroupNorm(3, 6), features=(6, 5, 4))),
     Case("4 dense layers of 512, batch 64", lambda: dense(*[512] * 5, batch=64), kernels=4, small=False),
     Case("2 dense layers of 1024, batch 100", lambda: dense(*[1024] * 3, batch=100), small=False),
     Case("softmax of 1000 × 1000", lambda: pointwise(nn.Softmax(), 1000, 1000), kernels=1, small=False),

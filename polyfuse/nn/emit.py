@@ -81,9 +81,10 @@ class Emitter:
         self.constants[name] = array
         return self.tensor(name, array.shape, dtype, "constant")
 
-    def assign(self, name: str, domain: Mapping[str, int], text: str) -> None:
-        """A new statement over the box 0 <= dim < extent."""
-        bounds = " and ".join(f"0 <= {dim} < {extent}" for dim, extent in domain.items()) or "1 = 1"
+    def assign(self, name: str, domain: Mapping[str, int], text: str, where: Iterable[str] = ()) -> None:
+        """A new statement over the box 0 <= dim < extent, or the part of it where some conditions hold."""
+        box = (f"0 <= {dim} < {extent}" for dim, extent in domain.items())
+        bounds = " and ".join((*box, *where)) or "1 = 1"
         self.statements.append(statement(f"{{ {name}[{', '.join(domain)}] : {bounds} }}", text))
 
     def _free(self, stem: str, n: int) -> str:
