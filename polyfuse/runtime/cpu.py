@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from math import prod
 from typing import Any
@@ -24,6 +25,15 @@ _SERIAL = threading.Lock()
 """Held around parallel kernels where numba's threading layer does not allow two at once."""
 
 
+@dataclass
+class _Made:
+    """The functions made for some constants, by sizes, and the one that ran last."""
+
+    constants: Mapping[str, Array]
+    functions: dict[tuple[int, ...], Callable[..., Any]] = field(default_factory=dict)
+    last: Callable[..., Any] | None = None
+
+
 class CpuProgram:
     """A program's machine code in this process, and the functions made from it so far, by sizes.
 
@@ -41,15 +51,21 @@ class CpuProgram:
 
     def hold(self, constants: Mapping[str, Array]) -> None:
         """Use these constants from now on; calls that run finish with the old ones."""
-        self._held: tuple[Mapping[str, Array], dict[tuple[int, ...], Callable[..., Any]]] = (constants, {})
+        self._made = _Made(constants)
 
     def function(self, sizes: Sizes) -> Callable[..., Any]:
         """The entry for some sizes (polyfuse.runtime.entry says what it takes and answers), made once."""
-        constants, functions = self._held
+        made = self._made
         key = tuple(sizes[name] for name in self.interface.sizes)
-        if key not in functions:
-            functions[key] = self._new_function(sizes, constants)
-        return functions[key]
+        if key not in made.functions:
+            made.functions[key] = self._new_function(sizes, made.constants)
+        made.last = made.functions[key]
+        return made.last
+
+    def again(self, inputs: tuple[Any, ...], out: Any) -> Any:
+        """Run for the sizes of the last call; NotImplemented, and nothing has run, if the arguments have others."""
+        last = self._made.last
+        return NotImplemented if last is None else last(inputs, out)
 
     def run(self, arrays: Mapping[str, Array], sizes: Sizes) -> None:
         """Run on arrays by name, all of which are known to fit."""

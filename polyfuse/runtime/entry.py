@@ -5,7 +5,8 @@
     either                                  ->  NotImplemented, and nothing has run
 
 The kernels run if every argument is what they were compiled for: exactly an ndarray, of that dtype and shape,
-C-contiguous, aligned, and where it is written also writable and without a byte in common with another. If one is not,
+C-contiguous, aligned, and where it is written also writable and without a byte in common with another; a scalar may be
+Python's own float or int; one that is a symbolic size has the value that the entry is called for. If one is not,
 Python says why, or brings it into that form (polyfuse.runtime.arguments) and calls again. So the checks are few
 comparisons in machine code, and a call builds no object but its results. `held` is a tuple that belongs to the
 function, so that a call passes nothing but what changes.
@@ -21,6 +22,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
 
 from polyfuse.codegen.lanes import in_whole_registers
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
@@ -45,14 +47,14 @@ class Held:
     constants: tuple[Any, ...]
     owner: object
 
-    KIND, SEVERAL, REFUSED, NOTHING, NUMBERS, NEW_ARENA, POP, SPARE = range(8)
-    FIRST_DTYPE = 8
-    FIRST_RESULT = 8 + len(DTYPES)
+    KIND, SEVERAL, REFUSED, NOTHING, FLOAT, INTEGER, NUMBERS, NEW_ARENA, POP, SPARE = range(10)
+    FIRST_DTYPE = 10
+    FIRST_RESULT = 10 + len(DTYPES)
 
     def items(self) -> tuple[Any, ...]:
         """The tuple; positions as above, then what makes results, then constants."""
         numbers = np.array([*self.numbers, 0], np.int64)  # an array without elements may have no address
-        kinds = np.ndarray, tuple, NotImplemented, None
+        kinds = np.ndarray, tuple, NotImplemented, None, float, int
         memory = numbers, self.new_arena, self.spare.pop, self.spare
         return (*kinds, *memory, *map(np.dtype, DTYPES), *self.new_results, *self.constants, self.owner)
 
@@ -124,7 +126,12 @@ class _Entry:
         inputs = self.interface.inputs
         self._need(self._same(self.objects.length(self.given), LONG(len(inputs))))
         for position, tensor in enumerate(inputs):
-            self.places[tensor.name] = self._checked(self.objects.item(self.given, position), tensor)
+            value = self.objects.item(self.given, position)
+            scalar = tensor.rank == 0 and tensor.role == "input"
+            place = self._scalar(value, tensor) if scalar else self._checked(value, tensor)
+            self.places[tensor.name] = place
+            if scalar and tensor.name in self.interface.sizes:
+                self._need(self._same(self._integer(place, tensor), self._extent(tensor.name)))
         first = Held.FIRST_RESULT + len(self.interface.results)
         for position, tensor in enumerate(self.interface.constants):
             self.places[tensor.name] = self._place(tensor, self._held(first + position))
@@ -208,6 +215,50 @@ class _Entry:
         for axis, extent in enumerate(place.shape):
             self._need(self._same(objects.element(extents, axis), extent))
         return place
+
+    def _scalar(self, value: Any, tensor: Tensor) -> _Place:
+        """A scalar's place: in the array that was given, or on the stack for a number of Python's that it holds."""
+        builder = self.builder
+        number, array, found = (self.function.append_basic_block(n) for n in ("number", "array", "scalar"))
+        with builder.goto_entry_block():
+            slot = builder.alloca(self._element(tensor))
+        exact = Held.FLOAT if tensor.dtype.startswith("float") else Held.INTEGER
+        builder.cbranch(self._same(self.objects.type(value), self._held(exact)), number, array)
+        builder.position_at_end(number)
+        builder.store(self._converted(value, tensor), slot)
+        ends = [(builder.bitcast(slot, POINTER), builder.block)]
+        builder.branch(found)
+        builder.position_at_end(array)
+        ends.append((self._checked(value, tensor).data, builder.block))
+        builder.branch(found)
+        builder.position_at_end(found)
+        return self._at(tensor, self._joined(ends))
+
+    def _converted(self, value: Any, tensor: Tensor) -> Any:
+        """A Python float or int as an element; an int that is too long is refused, and so is -1, which says that."""
+        builder, kind = self.builder, self._element(tensor)
+        if tensor.dtype.startswith("float"):
+            number = self.objects.call("PyFloat_AsDouble", value)
+            return number if number.type == kind else builder.fptrunc(number, kind)
+        number = self.objects.call("PyLong_AsLongLong", value)
+        failed = self._same(number, LONG(-1))
+        with builder.if_then(failed, likely=False):
+            self.objects.call("PyErr_Clear")
+        self._need(builder.not_(failed))
+        if kind == LONG:
+            return number
+        short = builder.trunc(number, kind)
+        self._need(self._same(builder.sext(short, LONG), number))
+        return short
+
+    def _integer(self, place: _Place, tensor: Tensor) -> Any:
+        """The value of an integer scalar."""
+        kind = self._element(tensor)
+        value = self.builder.load(self.builder.bitcast(place.data, kind.as_pointer()))
+        return value if kind == LONG else self.builder.sext(value, LONG)
+
+    def _element(self, tensor: Tensor) -> Any:
+        return self.context.get_data_type(from_dtype(np.dtype(tensor.dtype)))
 
     def _place(self, tensor: Tensor, array: Any) -> _Place:
         return self._at(tensor, self.objects.field(array, "data"))

@@ -72,6 +72,7 @@ class Executable:
         self._arenas = Arenas(product.memory.calls.tensors, self.memory_plan)
         self._copied: dict[str, None] = {}
         self._out_is_input = any(tensor.name == "out" for tensor in nest.inputs)
+        self._names = tuple(tensor.name for tensor in nest.inputs)
         self._direct = self._new_direct()
 
     @staticmethod
@@ -98,8 +99,10 @@ class Executable:
         output is returned by itself, several as a tuple in the nest's order, none as None. `out` is an array, or a
         tuple of them, to write to instead. Tensors with role inout are changed in place.
         """
-        if self._direct is not None and not named:
-            result = self._direct(args, out)
+        if self._direct is not None:
+            # a name that is no input leaves another without a value, which the entry refuses
+            ordered = args if not named else (*args, *map(named.get, self._names[len(args) :]))
+            result = self._direct(ordered, out) if len(ordered) == len(args) + len(named) else NotImplemented
             if result is not NotImplemented:
                 return result
         return self._adapted(args, out, named)
@@ -288,10 +291,10 @@ class Executable:
         return None
 
     def _new_direct(self) -> Callable[..., Any] | None:
-        """The entry that arguments are tried on as they come; None where sizes must be found first."""
-        if not isinstance(self._runner, CpuProgram) or self.program.sizes or self._out_is_input:
+        """The entry that arguments are tried on as they come: with symbolic sizes that for those of the last call."""
+        if not isinstance(self._runner, CpuProgram) or self._out_is_input:
             return None
-        return self._runner.function({})
+        return self._runner.again if self.program.sizes else self._runner.function({})
 
 
 def _constant_array(array: Array) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 POINTER, INT, LONG, NOTHING = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64), ir.VoidType()
+DOUBLE = ir.DoubleType()
 POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
@@ -32,6 +33,8 @@ INTERFACE = {
     "Py_DecRef": (NOTHING, POINTER),
     "PyObject_CallObject": (POINTER, POINTER, POINTER),
     "PyList_Append": (INT, POINTER, POINTER),
+    "PyFloat_AsDouble": (DOUBLE, POINTER),
+    "PyLong_AsLongLong": (LONG, POINTER),
     "PyErr_Clear": (NOTHING,),
     "PyErr_NoMemory": (POINTER,),
     "PyEval_SaveThread": (POINTER,),

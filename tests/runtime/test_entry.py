@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from papers.polybench import KERNELS
 from polyfuse import cases
 from polyfuse.errors import BadArgument
 from polyfuse.runtime.objects import ArrayFields
@@ -236,3 +237,69 @@ def test_each_thread_has_an_arena_of_its_own() -> None:
     assert layer_is_thread_safe()
     for n, result in enumerate(found):
         np.testing.assert_array_equal(result, expected[n % 4])
+
+
+def scaled(dtype: str) -> pf.Executable:
+    step = pf.statement("{ step[i] : 0 <= i < 4 }", "b[i] = s * a[i]")
+    tensors = [
+        pf.Tensor("s", (), dtype, "input"),
+        pf.Tensor("a", (4,), dtype, "input"),
+        pf.Tensor("b", (4,), dtype, "output"),
+    ]
+    return pf.compile(pf.Nest.of(tensors, [step]), target="cpu")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "taken"),
+    [
+        ("float64", 0.1, True),
+        ("float32", 0.1, True),
+        ("float32", np.float32(0.1), False),
+        ("float64", 3, False),
+        ("int64", 3, True),
+        ("int64", -(2**63), True),
+        ("int64", -1, False),
+        ("int64", 2**63, False),
+        ("int64", 3.0, False),
+        ("int64", True, False),
+        ("int32", -(2**31), True),
+        ("int32", 2**31, False),
+        ("int32", "3", False),
+    ],
+)
+def test_python_numbers_are_scalars(dtype: str, value: Any, taken: bool) -> None:
+    compiled, given = scaled(dtype), np.arange(4).astype(dtype)
+    found = entry(compiled)((value, given), None)
+    assert (found is not NotImplemented) == taken
+    if taken:
+        np.testing.assert_array_equal(found, given * np.dtype(dtype).type(value))
+    elif value in (2**63, 2**31, "3"):
+        with pytest.raises(BadArgument):
+            compiled(value, given)
+    else:
+        np.testing.assert_array_equal(compiled(value, given), given * np.dtype(dtype).type(value))
+
+
+def test_inputs_by_name_are_tried_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, given = scaled("float64"), np.arange(4.0)
+    monkeypatch.setattr(compiled, "_adapted", lambda *_: "adapted")
+    for found in (compiled(2.0, given), compiled(2.0, a=given), compiled(a=given, s=2.0)):
+        np.testing.assert_array_equal(found, 2 * given)
+    assert compiled(2.0, b=given) == compiled(2.0) == compiled(2.0, given, a=given) == "adapted"
+
+
+def test_the_entry_of_the_last_sizes_is_tried_first() -> None:
+    nest = KERNELS["jacobi-1d"].nest
+    compiled = pf.compile(nest, target="cpu")
+    draw = np.random.default_rng(0).standard_normal
+    small, large = (draw(8), draw(8)), (draw(9), draw(9))
+    assert entry(compiled)((2, *small), None) is NotImplemented
+    compiled(2, *small)
+    for wrong in ((3, *small), (np.int64(2), *small), (2, *large), (2, small[0], large[1])):
+        assert entry(compiled)(wrong, None) is NotImplemented
+    expected = [array.copy() for array in small]
+    nest.python(2, *expected)
+    assert entry(compiled)((2, *small), None) is None
+    np.testing.assert_allclose(small, expected, rtol=1e-13)
+    compiled(1, *large)
+    assert entry(compiled)((2, *small), None) is NotImplemented
