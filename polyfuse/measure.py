@@ -77,7 +77,9 @@ def in_turns_prepared(
     """The seconds of each turn of callables that change what they are given: one call a turn, `prepare` before it.
 
     Every callable should have run before. Turns go on until all calls together took `seconds` for each candidate, but
-    there are at least and at most so many `turns`. One turn's calls stand at the same place in each tuple.
+    there are at least and at most so many `turns`. One turn's calls stand at the same place in each tuple. In the
+    `pause` the threads of the candidate before go to sleep, and so does the processor: a call that is not longer than
+    the pause is made twice, and the second one counts (a call of 0.25 ms took 0.58 ms right after the pause).
     """
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     least, most = turns
@@ -87,7 +89,11 @@ def in_turns_prepared(
         for name, candidate in candidates.items():
             prepare()
             time.sleep(pause)
-            taken[name].append(_seconds(candidate, 1))
+            once = _seconds(candidate, 1)
+            if once <= pause:
+                prepare()
+                once = _seconds(candidate, 1)
+            taken[name].append(once)
     return {name: tuple(values) for name, values in taken.items()}
 
 
