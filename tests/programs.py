@@ -96,10 +96,12 @@ def softmax(rows: int = 6, columns: int = 10) -> Nest:
 
 
 def softmax_by_rows(rows: int = 6, columns: int = 10) -> Schedule:
-    """All of a row's statements in one loop over rows, its maximum and sum in registers."""
+    """All of a row's statements in one loop over rows, its maximum, its sum and the inverse in registers."""
     s = Schedule(softmax(rows, columns))
     first, *others = [x.name for x in s.nest.statements]
     for name in others:
         s = s.fuse(first, name, at="i")
     s = s.promote("m0", first, at="i", memory="register")
-    return s.promote("s0", first, at="i", memory="register").promote("e0", first, at="i", memory="local")
+    for tensor in ("s0", "r0"):
+        s = s.promote(tensor, first, at="i", memory="register")
+    return s.promote("e0", first, at="i", memory="local")

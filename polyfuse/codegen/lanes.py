@@ -3,8 +3,8 @@
     define void @kernel(…) "prefer-vector-width"="512" { for j: … }
 
 LLVM takes half a register where it knows a processor's model as one that whole ones slow down: softmax of 4096 × 1024
-took 2.4 ms in the vectors of AVX2 and 1.1 in those of AVX-512, layer normalisation 1.2 and 0.7 (one core of a Xeon
-that has both). The width is an upper bound: shorter registers are whole before.
+took 2.0 ms in the vectors of AVX2 and 1.6 in those of AVX-512 (one core of a Xeon that has both). The width is an upper
+bound: shorter registers are whole before.
 """
 
 from __future__ import annotations

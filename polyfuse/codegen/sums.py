@@ -61,6 +61,9 @@ def min_any_order(typingctx: Any, total: Any, value: Any) -> Any:
 
 
 def _extremum(builder: ir.IRBuilder, name: str, args: Any) -> Any:
-    kind = args[0].type
-    function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
-    return builder.call(function, args, fastmath=("nsz",))
+    """The value first: x86 tests the first operand for NaN, and a test of the total would wait for the one before."""
+    total, value = args
+    function = builder.module.declare_intrinsic(
+        name, [total.type], ir.FunctionType(total.type, [total.type] * 2)
+    )
+    return builder.call(function, [value, total], fastmath=("nsz",))

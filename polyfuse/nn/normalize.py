@@ -31,15 +31,19 @@ class AlongAxis(Operation):
 
 @dataclass(frozen=True)
 class Softmax(AlongAxis):
-    """exp(x - max x) / sum exp(x - max x) along one axis (counted from the left)."""
+    """exp(x - max x) / sum exp(x - max x) along one axis (counted from the left).
+
+    One division for each sum, which lies between 1 and the number of values, and a product for each value: divisions
+    took a third of the time of softmax over 1024 values in cache.
+    """
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """rowmax: m; exp: e; rowsum: s; div: p = e / s."""
-        return ("rowmax_init", "rowmax", "exp", "rowsum_init", "rowsum", "div")
+        """rowmax: m; exp: e; rowsum: s; inverse: r = 1 / s; scale: p = e * r."""
+        return ("rowmax_init", "rowmax", "exp", "rowsum_init", "rowsum", "inverse", "scale")
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
-        """Row maximum, exponentials, their sum, the quotient."""
+        """Row maximum, exponentials, their sum and its inverse, the products."""
         (x,) = operands
         every = to.dims(x.rank)
         domain = dict(zip(every, extents(x), strict=True))
@@ -48,10 +52,12 @@ class Softmax(AlongAxis):
         m = to.temporary("m", n, small, out.dtype)
         e = to.temporary("e", n, extents(x), out.dtype)
         s = to.temporary("s", n, small, out.dtype)
+        r = to.temporary("r", n, small, out.dtype)
         fold(to, (f"rowmax_init{n}", f"rowmax{n}"), "max=", x, (self.axis,), m, "{0}")
         to.assign(f"exp{n}", domain, f"{element(e, every)} = exp({element(x, every)} - {element(m, row)})")
         fold(to, (f"rowsum_init{n}", f"rowsum{n}"), "+=", e, (self.axis,), s, "{0}")
-        to.assign(f"div{n}", domain, f"{element(out, every)} = {element(e, every)} / {element(s, row)}")
+        to.assign(f"inverse{n}", outside, f"{element(r, row)} = 1.0 / {element(s, row)}")
+        to.assign(f"scale{n}", domain, f"{element(out, every)} = {element(e, every)} * {element(r, row)}")
 
 
 @dataclass(frozen=True)

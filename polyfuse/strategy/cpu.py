@@ -34,6 +34,7 @@ from polyfuse.strategy.moves import (
     units,
     users_in,
 )
+from polyfuse.strategy.row_sums import reduced_where_made
 
 MOST_ROWS = 8
 """Rows that go by in one pass over a vector loop, at most: each needs a number of the other operand in a register."""
@@ -49,6 +50,7 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
     schedule, keep = tiled.schedule, len(tiled.tiles)
     if keep:
         schedule = rejoined(separated(schedule, names, keep), names, keep)
+        schedule = reduced_where_made(schedule, counts, names, keep)
     if keep or len(names) == 1:
         for unit in units(schedule, names, keep):
             schedule = _unit(schedule, counts, unit, keep, tiled.points, machine)

@@ -136,13 +136,13 @@ def rejoined(schedule: Schedule, names: tuple[str, ...], keep: int) -> Schedule:
 
 
 def units(schedule: Schedule, names: tuple[str, ...], keep: int) -> list[tuple[str, ...]]:
-    """The kernel's statements by the loop nests they stand in below the outermost `keep` loops, in order."""
+    """The kernel's statements by the loop nests they stand in below the outermost `keep` loops."""
     found: list[tuple[Tree, tuple[str, ...]]] = []
     for name in names:
         below = path_to(schedule.tree, name)
         loops = [node for node in below if isinstance(node, Loop)]
         top: Tree = loops[keep] if len(loops) > keep else below[-1]
-        if not found or found[-1][0] is not top:
+        if not any(known is top for known, _ in found):
             found.append((top, statements(top)))
     return [own for _, own in found]
 

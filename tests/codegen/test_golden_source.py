@@ -33,7 +33,7 @@ CPU: dict[str, Callable[[], Schedule]] = {
     "product_cpu": on_cpu,
     "triangle_cpu": lambda: triangle_by_rows().bind("mac", i="cores"),
     "symbolic_cpu": lambda: symbolic().split("S", "i", 4).bind("S", i="cores").vectorize("S", "j"),
-    "softmax_cpu": lambda: softmax_by_rows().bind("div0", i="cores"),
+    "softmax_cpu": lambda: softmax_by_rows().bind("scale0", i="cores"),
 }
 CUDA: dict[str, Callable[[], Schedule]] = {
     "product_cuda": on_cuda,
@@ -43,7 +43,7 @@ CUDA: dict[str, Callable[[], Schedule]] = {
         symbolic().split("S", "j", 32).bind("S", i="block.y", j="block.x", j_in="thread.x")
     ),
     "softmax_cuda": lambda: (
-        softmax_by_rows().split("div0", "i", 4).bind("div0", i="block.x", i_in="thread.x")
+        softmax_by_rows().split("scale0", "i", 4).bind("scale0", i="block.x", i_in="thread.x")
     ),
 }
 CASES: dict[str, tuple[Callable[[], Schedule], Target]] = {

@@ -21,7 +21,7 @@ NAMES = {
     "sigmoid": (nn.Sigmoid(), "sigmoid0"),
     "gelu": (nn.GELU(), "gelu0"),
     "silu": (nn.SiLU(), "silu0"),
-    "softmax": (nn.Softmax(), "rowmax_init0 rowmax0 exp0 rowsum_init0 rowsum0 div0"),
+    "softmax": (nn.Softmax(), "rowmax_init0 rowmax0 exp0 rowsum_init0 rowsum0 inverse0 scale0"),
     "log_softmax": (nn.LogSoftmax(), "rowmax_init0 rowmax0 rowsum_init0 rowsum0 logsum0 shift0"),
     "layer_norm": (nn.LayerNorm(4), "meansum_init0 meansum0 mean0 varsum_init0 varsum0 rstd0 norm0 affine0"),
     "residual": (nn.Residual(nn.ReLU()), "relu0 add0"),
@@ -42,8 +42,8 @@ def test_one_layers_statements_share_a_number() -> None:
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Softmax(), nn.Linear(4, 4), nn.LogSoftmax())
     found = names(nn.lower(model, batch=2))
     assert found[:2] == ["zero0", "mac0"]
-    assert found[8:11] == ["zero1", "mac1", "bias1"]
-    assert found[11:] == ["rowmax_init1", "rowmax1", "rowsum_init1", "rowsum1", "logsum1", "shift1"]
+    assert found[9:12] == ["zero1", "mac1", "bias1"]
+    assert found[12:] == ["rowmax_init1", "rowmax1", "rowsum_init1", "rowsum1", "logsum1", "shift1"]
 
 
 def test_tensors_of_a_network() -> None:
