@@ -109,7 +109,13 @@ class _Builder:
         schedule = to_isl(tree, {**domains, **self.copies.domains}, self._marks(tree))
         build, at_domain = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
         build, after_mark = build.set_after_each_mark(self._after_mark)
-        generated = build.node_from_schedule(schedule)
+        # a loop on an axis runs where its date says, in all of its statements: isl must not count its steps instead
+        context = self.nest.context.get_ctx()
+        context.set_ast_build_scale_strides(0 if self.bounds else 1)
+        try:
+            generated = build.node_from_schedule(schedule)
+        finally:
+            context.set_ast_build_scale_strides(1)
         del at_domain, after_mark  # isl called them until here
         body = self._node(generated, _Here({}))
         per_core = {b.tensor for x in loops(self.part) if x.bind == "cores" for _, b in buffers_of(x)}
