@@ -47,7 +47,7 @@ _HOME = {
     "overlap": "polyfuse.rewrite",
     "statement": "polyfuse.ir",
 }
-_SUBMODULES = {"measure", "nn", "show"}
+_SUBMODULES = {"measure", "nn", "rewrite", "show"}
 
 __all__ = sorted({*_HOME, *_SUBMODULES, "__version__"})
 
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     __version__: str
     from polyfuse import measure as measure
     from polyfuse import nn as nn
+    from polyfuse import rewrite as rewrite
     from polyfuse import show as show
     from polyfuse.compiler import Executable as Executable
     from polyfuse.compiler import compile as compile

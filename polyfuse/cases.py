@@ -83,6 +83,22 @@ def images(*layers: nn.Module, batch: int = 2, features: tuple[int, ...] = (3, 7
     return nn.lower(nn.Sequential(*layers), batch=batch, features=features)
 
 
+def gates() -> Nest:
+    """Four parts of one product, activated and joined again: what a recurrent cell does."""
+    x, h = nn.input("x", (7, 9)), nn.input("h", (7, 6))
+    rows = nn.linear(nn.concat([x, h], 1), nn.Linear(15, 24, seed=4))
+    i, f, g, o = nn.chunk(rows, 4, 1)
+    return nn.lower(nn.concat([nn.sigmoid(i) * nn.tanh(g) + nn.sigmoid(f), nn.flip(o, 0)], 1))
+
+
+def padded_windows() -> Nest:
+    """A weighted sum over 3 × 3 windows of a padded image, transposed."""
+    image = nn.pad(nn.input("x", (13, 17)), (1, 1))
+    seen = nn.unfold(nn.unfold(image, 0, 3), 1, 3)
+    weights = np.arange(9, dtype=np.float32).reshape(3, 3) - 4
+    return nn.lower(nn.transpose(nn.sum(seen * weights, (2, 3))))
+
+
 CASES: tuple[Case, ...] = (
     Case("linear 17 → 31, no bias", lambda: nn.lower(nn.Linear(17, 31, bias=False), batch=13)),
     Case("linear 17 → 31 + ReLU", lambda: dense(17, 31, batch=13), kernels=1),
@@ -120,6 +136,12 @@ CASES: tuple[Case, ...] = (
     Case("max pooling", lambda: images(nn.MaxPool(3, stride=2, padding=1)), kernels=1),
     Case("average pooling, adaptive", lambda: images(nn.AdaptiveAvgPool((3, 2)))),
     Case("group norm", lambda: images(nn.GroupNorm(3, 6), features=(6, 5, 4))),
+    Case("parts of one product, joined again", gates),
+    Case("windows of a padded image", padded_windows),
+    Case(
+        "every other column of a product",
+        lambda: nn.lower(nn.relu(nn.linear(nn.input("x", (9, 33)), nn.Linear(33, 32)))[:, ::2]),
+    ),
     Case("4 dense layers of 512, batch 64", lambda: dense(*[512] * 5, batch=64), kernels=4, small=False),
     Case("2 dense layers of 1024, batch 100", lambda: dense(*[1024] * 3, batch=100), small=False),
     Case("softmax of 1000 × 1000", lambda: pointwise(nn.Softmax(), 1000, 1000), kernels=1, small=False),

@@ -18,6 +18,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.nn.emit import Array, Shape
 from polyfuse.nn.operations import Linear, Operation, Pointwise
+from polyfuse.nn.views import View, sliced
 
 FLOATS: dict[str, DType] = {"float32": "float32", "float64": "float64"}
 """The element types that layers compute in."""
@@ -42,7 +43,7 @@ class Value:
     """A tensor that is not computed yet: an input, a constant, or an operation on other values.
 
     Operators + - * / and unary minus act element by element and broadcast as in NumPy, with values, arrays and numbers;
-    x @ w is the product with a matrix.
+    x @ w is the product with a matrix, x[1, ::2] a view.
     """
 
     source: Input | Constant | Operation
@@ -84,6 +85,11 @@ class Value:
     def __matmul__(self, weight: Value | Array) -> Value:
         return apply(Linear(bias=False), (self, as_value(weight, self.dtype)))
 
+    def __getitem__(self, key: object) -> Value:
+        return apply(sliced(self.shape, key), (self,))
+
+    __iter__ = None  # a value is no sequence: `for row in x` would ask for rows without end
+
     def __neg__(self) -> Value:
         return pointwise("neg", "-{0}", self)
 
@@ -93,7 +99,7 @@ class Value:
                 what = f"input {name}"
             case Constant():
                 what = "constant"
-            case Pointwise(kind):
+            case Pointwise(kind) | View(kind):
                 what = kind
             case operation:
                 what = type(operation).__name__.lower()

@@ -2,18 +2,36 @@
 
 from polyfuse.rewrite.expand import Expanded, Expansion, expand
 from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
+from polyfuse.rewrite.needed import needed
 from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
 from polyfuse.rewrite.refusal import Refusal
+from polyfuse.rewrite.views import (
+    Composed,
+    Views,
+    compose_views,
+    place,
+    read_through,
+    why_not_place,
+    why_not_read_through,
+)
 
 __all__ = [
+    "Composed",
     "Expanded",
     "Expansion",
     "Inlined",
     "Overlapped",
     "Recomputed",
     "Refusal",
+    "Views",
+    "compose_views",
     "expand",
     "inline",
+    "needed",
     "overlap",
+    "place",
+    "read_through",
     "why_not_inline",
+    "why_not_place",
+    "why_not_read_through",
 ]

@@ -144,6 +144,12 @@ def overwritten(nest: Nest, producer: Statement) -> isl.Map | None:
 
 def substituted(s: Statement, producer: Statement) -> Statement:
     """The reader with the producer's body in place of each read of its tensor; equal reads are listed once."""
+    tensor = producer.write.tensor
+    return from_sources(s, {k: producer for k, access in enumerate(s.reads) if access.tensor == tensor})
+
+
+def from_sources(s: Statement, sources: Mapping[int, Statement]) -> Statement:
+    """The reader with, in place of some of its reads (by position), the body of the statement that wrote the value."""
     listed: list[Access] = []
 
     def leaf(access: Access) -> Read:
@@ -155,7 +161,8 @@ def substituted(s: Statement, producer: Statement) -> Statement:
 
     bodies: dict[sympy.Basic, sympy.Basic] = {}
     for position, access in enumerate(s.reads):
-        if access.tensor != producer.write.tensor:
+        producer = sources.get(position)
+        if producer is None:
             bodies[read(position)] = leaf(access)
             continue
         instance = access.map.apply_range(producer.write.map.intersect_domain(producer.domain).reverse())

@@ -28,17 +28,20 @@ from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.moves import far_and_near, internal, separated
 from polyfuse.strategy.products import added, blocked
 from polyfuse.strategy.recompute import Recomputed, recomputed
+from polyfuse.strategy.viewing import without_copies
 
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
-    Pipelines of stencils are rewritten first where that pays on a CPU: the schedule's source is then the nest in which
-    they run in overlapping tiles. `fuse=False` is the baseline: every statement is a kernel, but a reduction's first
-    value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused plan. `choose`
-    takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
+    Views are composed into their users first; on a CPU pipelines of stencils are rewritten where that pays, to run in
+    overlapping tiles. The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is
+    a kernel, but a reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel
+    would be in a fused plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search
+    wants to try.
     """
-    rewritten = recomputed(nest, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(nest)
+    viewed, said = without_copies(nest, machine) if fuse else (nest, ())
+    rewritten = recomputed(viewed, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(viewed)
     counts = Counts(rewritten.nest)
     model = Model(counts, machine)
     start = Schedule(rewritten.nest)
@@ -57,7 +60,7 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
             continue
         schedule, found = _shaped(schedule, model, part, bool(joined & set(kernel.names)), choose)
         groups += found
-    return with_full_tiles(Plan(schedule, decisions, tuple(groups), machine, rewritten.reasons))
+    return with_full_tiles(Plan(schedule, decisions, tuple(groups), machine, (*said, *rewritten.reasons)))
 
 
 def _shaped(

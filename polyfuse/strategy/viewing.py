@@ -1,0 +1,68 @@
+"""Which views are composed into their users: all, but where a copy is the cheaper way.
+
+A product that reads x[k // 8, k % 8], or whose steps come from two tensors, is no longer of the form that runs in
+blocks for the caches; beside a large one a copy is cheap. A copy in loops that it shares with its users moves nothing
+through memory.
+"""
+
+from __future__ import annotations
+
+from polyfuse.ir import Nest, Statement
+from polyfuse.ir.tree import parts, statements
+from polyfuse.machine import Machine
+from polyfuse.rewrite.views import Composed, compose_views, is_view
+from polyfuse.strategy.contraction import product_of
+from polyfuse.strategy.cost import CPU_EFFICIENCY, TILE_EFFICIENCY, microseconds
+from polyfuse.strategy.counts import Counts
+
+
+def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+    """The nest with its views composed, and a sentence on each of them; the same nest where there are none."""
+    alone = {statements(part)[0] for part in parts(nest.order) if len(statements(part)) == 1}
+    if not any(is_view(s) and s.reads and s.name in alone for s in nest.statements):
+        return nest, ()
+
+    def accept(before: Nest, done: Composed) -> str | None:
+        shared = next((name for name in done.statements if name not in alone), None)
+        if shared is not None:
+            return f"{shared} shares its loops with others, which have its value at hand"
+        return _why_keep(before, done, machine) if machine.kind == "cpu" else None
+
+    views = compose_views(nest, accept)
+    return views.nest, tuple(f"{line}." for line in map(str, views.composed)) + tuple(map(str, views.kept))
+
+
+def _why_keep(before: Nest, done: Composed, machine: Machine) -> str | None:
+    """Why the copy is the cheaper way; None if it is not."""
+    lost = [
+        s
+        for s in before.statements
+        if s.name in done.into
+        and product_of(before, s.name) is not None
+        and (len(done.into[s.name]) > 1 or product_of(done.nest, done.into[s.name][0]) is None)
+    ]
+    if not lost:
+        return None
+    slower = sum(_seconds_lost(before, s, machine) for s in lost)
+    copies = [before.statement(name) for name in done.statements]
+    copying = _seconds_copying(before, copies, machine)
+    if slower <= copying:
+        return None
+    names = ", ".join(s.name for s in lost)
+    return (
+        f"{names} would no longer run in blocks, about {microseconds(slower)} slower, and the copy takes "
+        f"{microseconds(copying)}"
+    )
+
+
+def _seconds_lost(nest: Nest, s: Statement, machine: Machine) -> float:
+    flops = Counts(nest).work(s.name).flops
+    peak = machine.peak(nest.tensor(s.write.tensor).itemsize, machine.units)
+    return flops / (peak * CPU_EFFICIENCY) - flops / (peak * TILE_EFFICIENCY)
+
+
+def _seconds_copying(nest: Nest, copies: list[Statement], machine: Machine) -> float:
+    counts = Counts(nest)
+    moved = sum(2 * counts.work(s.name).instances * nest.tensor(s.write.tensor).itemsize for s in copies)
+    level = machine.level(counts.total_bytes)
+    return moved / machine.bandwidth(level, machine.units) + machine.launch_seconds * len(copies)
