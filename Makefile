@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Where there is a GPU, the demo runs on it too.
 DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
 
-.PHONY: demo test lint types imports docs golden nightly bench bench-polybench format clean
+.PHONY: demo test lint types imports docs golden nightly bench bench-polybench bench-peers format clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/polyfuse demo
@@ -50,6 +50,10 @@ bench: $(VENV)/.installed-test
 # PolyBench LARGE against numba, gcc and NumPy: a quarter of an hour. `make bench-polybench OPTIONS="--kernels gemm,lu"`
 bench-polybench: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.polybench $(OPTIONS)
+
+# What a user would pick instead, each installed under build/ (3 GB): an hour. `make bench-peers OPTIONS="--peers torch"`
+bench-peers: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.peers $(OPTIONS)
 
 clean:
 	rm -rf build dist docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -11,6 +11,11 @@ from typing import Any
 THREADS = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
+def with_threads(threads: int) -> dict[str, str]:
+    """This process's environment, with so many threads for every library."""
+    return {**os.environ, **dict.fromkeys(THREADS, str(threads))}
+
+
 def fresh(
     module: str, *arguments: str, threads: int, seconds: float | None = None, **environment: str
 ) -> Any:
@@ -18,7 +23,7 @@ def fresh(
 
     Raises CalledProcessError with the module's stderr if it fails, TimeoutExpired after `seconds`.
     """
-    environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), **environment}
+    environment = {**with_threads(threads), **environment}
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(
         command, env=environment, check=True, capture_output=True, text=True, timeout=seconds

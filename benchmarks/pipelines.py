@@ -1,12 +1,12 @@
 """Image pipelines of 2048² pixels in float32 against Halide's autoschedulers, numba and NumPy, in turns.
 
     polyfuse        pf.compile(nest, sizes=…), and any_size: one executable for all
-    Mullapudi2016   Halide (halide_side.py, in an environment of its own), by this autoscheduler
+    Mullapudi2016   Halide (sides/by_halide.py, in an environment of its own), by this autoscheduler
     Adams2019       and by this one
     numba           numba.njit(fastmath=True, parallel=True) of the same Python function
     numpy           the stages as NumPy expressions
 
-python -m benchmarks.pipelines [--turns N] [--out DIR]. Halide's Python is build/halide/bin/python, or HALIDE_PYTHON.
+python -m benchmarks.pipelines [--turns N] [--out DIR] installs Halide into build/halide first.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ os.environ.pop("OPENBLAS_CORETYPE", None)
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FunctionType
@@ -35,75 +34,21 @@ import numpy as np
 import polyfuse as pf
 from benchmarks import results
 from benchmarks.fresh import fresh
+from benchmarks.sides.environments import ENVIRONMENTS, install
+from benchmarks.sides.steering import Refused, Timed, Worker, hand_over, in_turns
 from papers.pipelines import PIPELINES, Pipeline
 
-HERE = Path(__file__).parent
 AUTOSCHEDULERS = ("Mullapudi2016", "Adams2019")
 
 BOUND = 1e-5
 """The largest difference to NumPy in float64, relative to the largest element."""
 
-PAUSE = 0.02
-"""Seconds before a turn, so that the threads of the side before have gone to sleep."""
-
-Timed = Callable[[], float]
-"""One call of a side; the seconds it took by that side's own clock."""
-
-
-def halide_python() -> Path | None:
-    """The Python that has Halide; None if there is none."""
-    wanted = Path(os.environ.get("HALIDE_PYTHON", HERE.parent / "build" / "halide" / "bin" / "python"))
-    return wanted if wanted.exists() else None
-
-
-class Refused(Exception):
-    """Halide cannot run what an autoscheduler made."""
-
-
-class Halide:
-    """A process of halide_side.py."""
-
-    def __init__(self, python: Path, folder: Path, threads: int) -> None:
-        environment = {**os.environ, "HL_NUM_THREADS": str(threads)}
-        command = [str(python), str(HERE / "halide_side.py"), str(folder), str(threads)]
-        self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def ask(self, request: str, name: str, autoscheduler: str) -> float:
-        """The seconds a request took; Refused with Halide's own words."""
-        assert self.process.stdin is not None, "a pipe was asked for"
-        assert self.process.stdout is not None, "a pipe was asked for"
-        print(request, name, autoscheduler, file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"Halide ended at {request} {name} {autoscheduler}")
-        try:
-            return float(answer)
-        except ValueError:
-            raise Refused(answer.strip()) from None
-
-
-@contextmanager
-def halide(folder: Path, threads: int) -> Iterator[Halide | None]:
-    """Halide for these threads, ended at the end; None where it is not installed."""
-    python = halide_python()
-    if python is None:
-        print(f"no Halide: {__doc__ and __doc__.splitlines()[-1]}", file=sys.stderr)
-        yield None
-        return
-    side = Halide(python, folder, threads)
-    try:
-        yield side
-    finally:
-        side.process.terminate()
-        side.process.wait()
-
 
 def timed(call: Callable[[], object]) -> Timed:
-    """A call with its seconds."""
+    """The seconds of a call, after one that is not counted."""
 
     def seconds() -> float:
+        call()
         start = time.perf_counter()
         call()
         return time.perf_counter() - start
@@ -127,15 +72,16 @@ def by_numba(pipeline: Pipeline, arguments: Mapping[str, Any]) -> Callable[[], o
 def in_this_process(turns: int, threads: int) -> list[dict[str, Any]]:
     """A row for each pipeline and side, with the threads that this process has."""
     rows: list[dict[str, Any]] = []
-    with TemporaryDirectory() as path, halide(Path(path), threads) as side:
+    halide = ENVIRONMENTS["halide"]
+    with TemporaryDirectory() as path, ExitStack() as stack:
+        workers = [Worker("halide", form, threads, halide.python, Path(path)) for form in AUTOSCHEDULERS]
+        sides = {worker.form: stack.enter_context(worker) for worker in workers if halide.ready()}
         for name, pipeline in PIPELINES.items():
-            rows += measured(name, pipeline, turns, Path(path), side)
+            rows += measured(name, pipeline, turns, sides)
     return rows
 
 
-def measured(
-    name: str, pipeline: Pipeline, turns: int, folder: Path, side: Halide | None
-) -> list[dict[str, Any]]:
+def measured(name: str, pipeline: Pipeline, turns: int, halide: Mapping[str, Worker]) -> list[dict[str, Any]]:
     """One pipeline: every side built, checked and timed in turns."""
     arguments = pipeline.inputs(pipeline.large, np.random.default_rng(0))
     exact = pipeline.closed({n: _double(value) for n, value in arguments.items()})
@@ -151,34 +97,22 @@ def measured(
     sides["numba"] = timed(jitted)
     errors["numpy"] = _error(pipeline.closed(arguments), exact)
     sides["numpy"] = timed(lambda: pipeline.closed(arguments))
-    if side is not None:
-        np.save(folder / f"image-{name}.npy", arguments["image"])
-        for number, result in enumerate(exact):
-            np.save(folder / f"result-{name}-{number}.npy", arguments[result])
-        for autoscheduler in AUTOSCHEDULERS:
-            try:
-                errors[autoscheduler] = _halide_error(side, name, autoscheduler, folder, exact)
-            except Refused as why:
-                print(f"{name}: {autoscheduler} is left out: {why}", file=sys.stderr)
-                continue
-            sides[autoscheduler] = lambda a=autoscheduler: side.ask("call", name, a)  # type: ignore[misc]
+    for autoscheduler, worker in halide.items():
+        hand_over(worker.folder, name, {"image": arguments["image"]})
+        try:
+            worker.build(name, name)
+        except Refused as why:
+            # Adams2019's schedule of Harris for two threads reads the image at -16
+            print(f"{name}: {autoscheduler} is left out: {why}", file=sys.stderr)
+            continue
+        errors[autoscheduler] = _error(dict(zip(exact, worker.results(name), strict=True)), exact)
+        sides[autoscheduler] = worker.seconds
     wrong = {label: error for label, error in errors.items() if error > BOUND}
     if wrong:
         raise SystemExit(f"{name}: wrong results {wrong}")
     taken = in_turns(sides, turns)
     best = min((min(taken[a]) for a in AUTOSCHEDULERS if a in taken), default=None)
     return [_row(name, label, taken[label], errors[label], best) for label in sides]
-
-
-def in_turns(sides: Mapping[str, Timed], turns: int) -> dict[str, list[float]]:
-    """The seconds of each turn of each side, by its own clock; one call before is not counted."""
-    taken: dict[str, list[float]] = {label: [] for label in sides}
-    for _ in range(turns):
-        for label, call in sides.items():
-            time.sleep(PAUSE)
-            call()
-            taken[label].append(call())
-    return taken
 
 
 def _row(name: str, label: str, taken: list[float], error: float, best: float | None) -> dict[str, Any]:
@@ -207,17 +141,9 @@ def _largest(differences: Any) -> float:
     return float(np.partition(differences, last, axis=None)[last])
 
 
-def _halide_error(
-    side: Halide, name: str, autoscheduler: str, folder: Path, exact: Mapping[str, Any]
-) -> float:
-    for request in ("build", "call", "save"):
-        side.ask(request, name, autoscheduler)
-    found = {n: np.load(folder / f"{name}-{autoscheduler}-{k}.npy") for k, n in enumerate(exact)}
-    return _error(found, exact)
-
-
 def measure(turns: int) -> list[dict[str, Any]]:
     """The rows for one thread and for all."""
+    install(["halide"])  # where it does not, its rows are missing
     rows = []
     for threads in sorted({1, pf.measure.usable_cpus()}):
         for row in fresh(

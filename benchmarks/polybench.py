@@ -14,17 +14,16 @@ import os
 os.environ.pop("OPENBLAS_CORETYPE", None)  # before NumPy loads: its product must suit this CPU
 
 import argparse
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polyfuse as pf
 from benchmarks import results
 from benchmarks.fresh import fresh
+from benchmarks.options import numbers, some_of
 from benchmarks.polybench_table import counted, summary, table
 from papers.polybench import KERNELS
 
@@ -34,21 +33,22 @@ LIMIT = 300.0
 
 def main() -> None:
     options = arguments()
-    about = {**pf.measure.environment(), "gcc": gcc_version()}
-    rows = kept(options.out, about) if options.resume else []
-    done = {(row["kernel"], row["threads"]) for row in rows}
+    about = pf.measure.environment()
+    about["versions"] = {**pf.measure.versions(), "gcc": gcc_version()}
+    run = results.Run.begin(options.out, "polybench", about, options.resume)
+    run.rows = [row for row in run.rows if "failed" not in row]
+    done = {(row["kernel"], row["threads"]) for row in run.rows}
     for name in options.kernels:
         for threads in options.threads:
             if (name, threads) in done:
                 continue
             start = time.perf_counter()
             row = measured(name, threads)
-            rows.append({**row, "whole_s": round(time.perf_counter() - start, 1)})
+            run.add([{**row, "whole_s": round(time.perf_counter() - start, 1)}])
             print(line(row), flush=True)
-            results.write(options.out, "polybench", about, rows)
-            write_table(options.out, about, rows)
-    print("\n".join([*summary(rows), f"results are in {options.out}"]))
-    if any("failed" in row for row in rows):
+            write_table(run)
+    print("\n".join([*summary(run.rows), f"results are in {options.out}"]))
+    if any("failed" in row for row in run.rows):
         sys.exit(1)
 
 
@@ -56,23 +56,14 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="benchmarks.polybench", description="PolyBench LARGE, side by side."
     )
-    parser.add_argument("--kernels", type=names, default=list(KERNELS), help="some of the 30, with commas")
+    parser.add_argument(
+        "--kernels", type=some_of(KERNELS), default=list(KERNELS), help="some of the 30, with commas"
+    )
     threads = sorted({1, pf.measure.usable_cpus()})
     parser.add_argument("--threads", type=numbers, default=threads, help="numbers of threads, with commas")
     parser.add_argument("--resume", action="store_true", help="keep what today's run of this commit measured")
     parser.add_argument("--out", type=Path, default=results.FOLDER, help="folder for the results")
     return parser.parse_args()
-
-
-def names(text: str) -> list[str]:
-    unknown = set(text.split(",")) - set(KERNELS)
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no kernel {', '.join(unknown)}; there are {', '.join(KERNELS)}")
-    return text.split(",")
-
-
-def numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 def measured(name: str, threads: int) -> dict[str, Any]:
@@ -89,28 +80,11 @@ def measured(name: str, threads: int) -> dict[str, Any]:
     return row
 
 
-def kept(folder: Path, about: dict[str, object]) -> list[dict[str, Any]]:
-    """The rows of today's file that did not fail, if it is of this commit and this CPU."""
-    path = folder / f"polybench-{str(about['date'])[:10]}.json"
-    if not path.exists():
-        return []
-    found = json.loads(path.read_text(encoding="utf-8"))
-    same = all(found[key] == about[key] for key in ("commit", "cpu", "cpus", "versions"))
-    return [row for row in found["rows"] if "failed" not in row] if same else []
-
-
-def write_table(folder: Path, about: dict[str, object], rows: list[dict[str, Any]]) -> None:
-    path = folder / f"polybench-{str(about['date'])[:10]}.md"
-    path.write_text("\n".join([*head(about), *table(rows), "", *summary(rows), ""]), encoding="utf-8")
-
-
-def head(about: dict[str, object]) -> Iterator[str]:
-    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())  # type: ignore[attr-defined]
-    yield "# PolyBench 4.2, LARGE, float64"
-    yield ""
-    yield f"{about['date']}, {about['cpu']}, {about['cpus']} CPUs, load {about['load']}, commit {about['commit']}; "
-    yield f"{versions}, gcc {about['gcc']}."
-    yield ""
+def write_table(run: results.Run) -> None:
+    head = results.header("PolyBench 4.2, LARGE, float64", run.about)
+    run.path("md").write_text(
+        "\n".join([*head, *table(run.rows), "", *summary(run.rows), ""]), encoding="utf-8"
+    )
 
 
 def line(row: dict[str, Any]) -> str:

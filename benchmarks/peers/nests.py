@@ -1,0 +1,166 @@
+"""The workloads that are loops, as `@pf.nest` functions in float32. Those that are layers: sides/by_polyfuse.py."""
+
+from math import exp, sqrt, tanh
+
+import numpy as np
+
+import polyfuse as pf
+from benchmarks.peers.workloads import ALPHA, BETA, STEPS
+
+
+@pf.nest
+def ensemble(x: "f32[K, B, H]", w: "f32[L, K, H, H]", b: "f32[L, K, H]"):
+    """L dense layers with bias and ReLU, for each of K members."""
+    h = np.empty((L + 1, K, B, H), np.float32)
+    out = np.empty((K, B, H), np.float32)
+    for k in range(K):
+        for i in range(B):
+            for j in range(H):
+                h[0, k, i, j] = x[k, i, j]
+    for n in range(L):
+        for k in range(K):
+            for i in range(B):
+                for j in range(H):
+                    h[n + 1, k, i, j] = 0.0
+                    for m in range(H):
+                        h[n + 1, k, i, j] += h[n, k, i, m] * w[n, k, m, j]
+                    h[n + 1, k, i, j] = max(h[n + 1, k, i, j] + b[n, k, j], 0.0)
+    for k in range(K):
+        for i in range(B):
+            for j in range(H):
+                out[k, i, j] = h[L, k, i, j]
+    return out
+
+
+@pf.nest
+def chain(x: "f32[N]"):
+    """Ten operations on each element, and their sum."""
+    total = np.zeros((1,), np.float32)
+    for i in range(N):
+        t = max(x[i] * 1.1 + 0.3, 0.0) * x[i]
+        total[0] += exp(1.0 / sqrt(abs(t) + 1.0)) - 0.5
+    return total
+
+
+@pf.nest
+def jacobi(a: "f32[N, N]", b: "f32[N, N]"):
+    """Means of five neighbours, a to b and back."""
+    for _t in range(STEPS):
+        for i in range(1, N - 1):
+            for j in range(1, N - 1):
+                b[i, j] = 0.2 * (a[i, j] + a[i, j - 1] + a[i, 1 + j] + a[1 + i, j] + a[i - 1, j])
+        for i in range(1, N - 1):
+            for j in range(1, N - 1):
+                a[i, j] = 0.2 * (b[i, j] + b[i, j - 1] + b[i, 1 + j] + b[1 + i, j] + b[i - 1, j])
+
+
+@pf.nest
+def two_mm(a: "f32[M, K]", b: "f32[K, L]", c: "f32[L, N]", d: "f32[M, N]"):
+    """BETA d + ALPHA a b c."""
+    ab = np.empty((M, L), np.float32)
+    result = np.empty((M, N), np.float32)
+    for i in range(M):
+        for j in range(L):
+            ab[i, j] = 0.0
+            for k in range(K):
+                ab[i, j] += ALPHA * a[i, k] * b[k, j]
+    for i in range(M):
+        for j in range(N):
+            result[i, j] = BETA * d[i, j]
+            for k in range(L):
+                result[i, j] += ab[i, k] * c[k, j]
+    return result
+
+
+@pf.nest
+def three_mm(a: "f32[M, K]", b: "f32[K, L]", c: "f32[L, P]", d: "f32[P, N]"):
+    """(a b) (c d)."""
+    ab = np.empty((M, L), np.float32)
+    cd = np.empty((L, N), np.float32)
+    result = np.empty((M, N), np.float32)
+    for i in range(M):
+        for j in range(L):
+            ab[i, j] = 0.0
+            for k in range(K):
+                ab[i, j] += a[i, k] * b[k, j]
+    for i in range(L):
+        for j in range(N):
+            cd[i, j] = 0.0
+            for k in range(P):
+                cd[i, j] += c[i, k] * d[k, j]
+    for i in range(M):
+        for j in range(N):
+            result[i, j] = 0.0
+            for k in range(L):
+                result[i, j] += ab[i, k] * cd[k, j]
+    return result
+
+
+@pf.nest
+def atax(a: "f32[M, N]", x: "f32[N]"):
+    """aᵀ (a x)."""
+    ax = np.empty(M, np.float32)
+    result = np.zeros(N, np.float32)
+    for i in range(M):
+        ax[i] = 0.0
+        for j in range(N):
+            ax[i] += a[i, j] * x[j]
+        for j in range(N):
+            result[j] += a[i, j] * ax[i]
+    return result
+
+
+@pf.nest
+def gemver(
+    a: "f32[N, N]",
+    u1: "f32[N]",
+    v1: "f32[N]",
+    u2: "f32[N]",
+    v2: "f32[N]",
+    x: "f32[N]",
+    y: "f32[N]",
+    z: "f32[N]",
+):
+    """A matrix of rank two is added to a; what that and its transpose do to vectors."""
+    sum = np.empty((N, N), np.float32)
+    moved = np.empty(N, np.float32)
+    w = np.zeros(N, np.float32)
+    for i in range(N):
+        for j in range(N):
+            sum[i, j] = a[i, j] + u1[i] * v1[j] + u2[i] * v2[j]
+    for i in range(N):
+        moved[i] = x[i]
+    for i in range(N):
+        for j in range(N):
+            moved[i] += BETA * sum[j, i] * y[j]
+    for i in range(N):
+        moved[i] = moved[i] + z[i]
+    for i in range(N):
+        for j in range(N):
+            w[i] += ALPHA * sum[i, j] * moved[j]
+    return moved, w
+
+
+@pf.nest
+def lstm_layer(x: "f32[T, B, H]", wx: "f32[H, G]", wh: "f32[H, G]", bias: "f32[G]"):
+    """Gates i f g o; the h of every step, from h = c = 0."""
+    assert G == 4 * H
+    h = np.zeros((T + 1, B, H), np.float32)
+    c = np.zeros((T + 1, B, H), np.float32)
+    gates = np.empty((T, B, 4 * H), np.float32)
+    out = np.empty((T, B, H), np.float32)
+    for t in range(T):
+        for i in range(B):
+            for j in range(4 * H):
+                gates[t, i, j] = bias[j]
+                for k in range(H):
+                    gates[t, i, j] += x[t, i, k] * wx[k, j]
+                for k in range(H):
+                    gates[t, i, j] += h[t, i, k] * wh[k, j]
+        for i in range(B):
+            for j in range(H):
+                kept = c[t, i, j] / (1.0 + exp(-gates[t, i, H + j]))
+                c[t + 1, i, j] = kept + tanh(gates[t, i, 2 * H + j]) / (1.0 + exp(-gates[t, i, j]))
+                h[t + 1, i, j] = tanh(c[t + 1, i, j]) / (1.0 + exp(-gates[t, i, 3 * H + j]))
+                out[t, i, j] = h[t + 1, i, j]
+    return out

@@ -1,0 +1,146 @@
+"""What the workloads compute, said by NumPy in the type of the arrays that it gets: float64 for a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.workloads import ALPHA, BETA, EPSILON, STEPS, THRESHOLD, WEIGHT, Arrays, Workload
+from papers.pipelines import closed
+
+Results = tuple[Any, ...]
+
+
+class WrongResult(Exception):
+    """A side does not compute what the reference computes."""
+
+
+def reference(kind: str, arrays: Arrays) -> Results:
+    """The results in float64."""
+    return REFERENCES[kind]({name: np.asarray(array, np.float64) for name, array in arrays.items()})
+
+
+def error(workload: Workload, found: list[Any], expected: Results) -> float:
+    """The largest difference relative to the largest element, over all results. WrongResult where it is too large."""
+    if len(found) != len(expected):
+        raise WrongResult(f"{len(found)} results, expected {len(expected)}")
+    worst = 0.0
+    for mine, right in zip(found, expected, strict=True):
+        if mine.size != right.size:
+            raise WrongResult(f"a result of shape {mine.shape}, expected {right.shape}")
+        difference = np.abs(mine.reshape(right.shape) - right).max() / np.abs(right).max()
+        worst = max(worst, float(difference) if np.isfinite(difference) else np.inf)
+    if worst > workload.bound:
+        raise WrongResult(f"off by {worst:.2g} of the largest element, {workload.bound:g} is allowed")
+    return worst
+
+
+def layers(arrays: Arrays, first: str) -> int:
+    """How many layers there are: first0, first1, …"""
+    return next(n for n in count() if f"{first}{n}" not in arrays)
+
+
+def mlp(a: Arrays) -> Results:
+    h = a["x"]
+    for n in range(layers(a, "w")):
+        h = np.maximum(h @ a[f"w{n}"] + a[f"b{n}"], 0)
+    return (h,)
+
+
+def conv(a: Arrays) -> Results:
+    x = np.pad(a["x"], ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
+    sums = np.einsum("nchwij,kcij->nkhw", windows, a["weight"], optimize=True)
+    return (np.maximum(sums + a["bias"][:, None, None], 0),)
+
+
+def lstm(a: Arrays) -> Results:
+    x = a["x"]
+    for n in range(layers(a, "wx")):
+        h = c = np.zeros_like(x[0])
+        steps = []
+        for step in x:
+            i, f, g, o = np.split(step @ a[f"wx{n}"] + h @ a[f"wh{n}"] + a[f"b{n}"], 4, axis=1)
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+            steps.append(h)
+        x = np.stack(steps)
+    return (x,)
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def bias_gradient(a: Arrays) -> Results:
+    return (a["gradient"].sum((0, 2, 3)),)
+
+
+def softmax(a: Arrays) -> Results:
+    e = np.exp(a["x"] - a["x"].max(1, keepdims=True))
+    return (e / e.sum(1, keepdims=True),)
+
+
+def layer_norm(a: Arrays) -> Results:
+    x = a["x"]
+    centred = x - x.mean(1, keepdims=True)
+    variance = (centred**2).mean(1, keepdims=True)
+    return (centred / np.sqrt(variance + EPSILON) * a["gamma"] + a["beta"],)
+
+
+def chain(a: Arrays) -> Results:
+    x = a["x"]
+    t = np.maximum(x * np.float32(1.1) + np.float32(0.3), 0) * x
+    t = np.exp(1 / np.sqrt(np.abs(t) + 1)) - np.float32(0.5)
+    return (np.sum(t, keepdims=True),)
+
+
+def jacobi(a: Arrays) -> Results:
+    one, two = a["a"].copy(), a["b"].copy()
+    for _ in range(STEPS):
+        for x, y in ((one, two), (two, one)):
+            mean = x[1:-1, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] + x[2:, 1:-1] + x[:-2, 1:-1]
+            y[1:-1, 1:-1] = np.float32(0.2) * mean
+    return one, two
+
+
+def two_mm(a: Arrays) -> Results:
+    return (ALPHA * a["a"] @ a["b"] @ a["c"] + np.float32(BETA) * a["d"],)
+
+
+def three_mm(a: Arrays) -> Results:
+    return ((a["a"] @ a["b"]) @ (a["c"] @ a["d"]),)
+
+
+def atax(a: Arrays) -> Results:
+    return ((a["a"] @ a["x"]) @ a["a"],)
+
+
+def gemver(a: Arrays) -> Results:
+    matrix = a["a"] + np.outer(a["u1"], a["v1"]) + np.outer(a["u2"], a["v2"])
+    x = a["x"] + np.float32(BETA) * (a["y"] @ matrix) + a["z"]
+    return x, ALPHA * (matrix @ x)
+
+
+def harris(a: Arrays) -> Results:
+    return tuple(closed.harris(a).values())
+
+
+def unsharp(a: Arrays) -> Results:
+    return tuple(
+        closed.unsharp({**a, "weight": np.float32(WEIGHT), "threshold": np.float32(THRESHOLD)}).values()
+    )
+
+
+FORMULAS = (
+    mlp, conv, bias_gradient, lstm, softmax, layer_norm, chain, jacobi, two_mm, three_mm, atax, gemver, harris,
+    unsharp,
+)  # fmt: skip
+
+REFERENCES: Mapping[str, Callable[[Arrays], Results]] = {
+    **{formula.__name__: formula for formula in FORMULAS},
+    "ensemble": mlp,  # the same, with a dimension of members in front
+}

@@ -1,0 +1,166 @@
+"""The workloads: what is computed, on which arrays, and how exactly. NumPy alone; nothing of any side.
+
+A *kind* is a computation (kinds are the keys of every side's KINDS, and of references.REFERENCES); a workload is a kind
+and its arrays. All arrays are float32.
+
+| kind | arrays | results |
+|---|---|---|
+| mlp | x [batch, width]; w0 b0, w1 b1, … | h = relu(h @ w + b), layer by layer |
+| conv | x [n, c, h, w], weight [k, c, 3, 3], bias [k] | relu of the sum over a border of zeros one wide: [n, k, h, w] |
+| bias_gradient | gradient [n, k, h, w] | its sum over n, h, w |
+| lstm | x [steps, batch, width]; wx0 wh0 b0, … with gates i f g o | the last layer's h in every step, from h = c = 0 |
+| ensemble | x [members, batch, width]; w0 b0, …, a matrix and a row for each member | mlp, member by member |
+| softmax, layer_norm | x [rows, columns]; gamma, beta | along rows; ε is EPSILON |
+| chain | x [n] | the sum of CHAIN's ten operations |
+| jacobi | a, b [n, n] | a and b after STEPS times a → b → a, means of five neighbours inside the border |
+| two_mm | a b c d | BETA d + ALPHA a b c |
+| three_mm | a b c d | (a b) (c d) |
+| atax | a, x | aᵀ (a x) |
+| gemver | a, u1 v1 u2 v2 x y z | x' = x + BETA a'ᵀ y + z and ALPHA a' x', with a' = a + u1 v1ᵀ + u2 v2ᵀ |
+| harris, unsharp | image | papers/pipelines (WEIGHT, THRESHOLD), for every pixel whose neighbours are there |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, Any]
+
+EPSILON = 1e-5
+ALPHA, BETA = 1.5, 1.2
+STEPS = 100
+WEIGHT, THRESHOLD = 3.0, 0.05
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A computation on arrays of its own.
+
+    `bound` is the largest difference to the float64 reference, relative to its largest element, that counts as right.
+    """
+
+    name: str
+    kind: str
+    make: Callable[[], Arrays]
+    bound: float = 1e-5
+
+
+def mlp(layers: int, width: int, batch: int) -> Workload:
+    """A dense network, every layer with bias and ReLU."""
+    return Workload(f"mlp-{layers}x{width}-b{batch}", "mlp", partial(mlp_arrays, layers, width, batch))
+
+
+def mlp_arrays(layers: int, width: int, batch: int) -> Arrays:
+    draw = Draw(1)
+    arrays = {"x": draw(batch, width)}
+    for layer in range(layers):
+        arrays[f"w{layer}"] = draw(width, width, scale=(2 / width) ** 0.5)
+        arrays[f"b{layer}"] = draw(width, scale=0.1)
+    return arrays
+
+
+def conv_arrays(n: int, channels: int, side: int, filters: int) -> Arrays:
+    draw = Draw(2)
+    weight = draw(filters, channels, 3, 3, scale=(9 * channels) ** -0.5)
+    return {"x": draw(n, channels, side, side), "weight": weight, "bias": draw(filters)}
+
+
+def lstm_arrays(layers: int, width: int, batch: int, steps: int) -> Arrays:
+    draw = Draw(3)
+    arrays = {"x": draw(steps, batch, width)}
+    for layer in range(layers):
+        arrays[f"wx{layer}"] = draw(width, 4 * width, scale=width**-0.5)
+        arrays[f"wh{layer}"] = draw(width, 4 * width, scale=width**-0.5)
+        arrays[f"b{layer}"] = draw(4 * width, scale=0.1)
+    return arrays
+
+
+def ensemble_arrays(members: int, layers: int, width: int, batch: int) -> Arrays:
+    draw = Draw(4)
+    arrays = {"x": draw(members, batch, width)}
+    for layer in range(layers):
+        arrays[f"w{layer}"] = draw(members, width, width, scale=(2 / width) ** 0.5)
+        arrays[f"b{layer}"] = draw(members, 1, width, scale=0.1)
+    return arrays
+
+
+def normal(**shapes: tuple[int, ...]) -> Arrays:
+    draw = Draw(5)
+    return {name: draw(*shape) for name, shape in shapes.items()}
+
+
+def jacobi_arrays(n: int) -> Arrays:
+    """PolyBench's."""
+    i, j = np.ogrid[:n, :n]
+    return {name: ((i * (j + k) + k) / n).astype(np.float32) for name, k in (("a", 2), ("b", 3))}
+
+
+def gemver_arrays(n: int) -> Arrays:
+    draw = Draw(6)
+    return {
+        "a": draw(n, n),
+        **{name: draw(n, scale=0.05) for name in ("u1", "v1", "u2", "v2", "x", "y", "z")},
+    }
+
+
+def image_arrays(*shape: int) -> Arrays:
+    return {"image": np.random.default_rng(7).random(shape, np.float32)}
+
+
+class Draw:
+    """Normal float32 numbers, the same in every run."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, *shape: int, scale: float = 1.0) -> Any:
+        return self.rng.standard_normal(shape, np.float32) * np.float32(scale)
+
+
+TABLE: Mapping[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        *(
+            mlp(*sides)
+            for sides in (
+                (8, 64, 1),
+                (8, 128, 16),
+                (8, 512, 64),
+                (8, 1024, 64),
+                (4, 1024, 256),
+                (1, 2048, 256),
+            )
+        ),
+        Workload("conv-n32-c16-28-k32", "conv", partial(conv_arrays, 32, 16, 28, 32)),
+        Workload("conv-n1-c64-56-k64", "conv", partial(conv_arrays, 1, 64, 56, 64)),
+        Workload("bias-gradient-n32-k32-28", "bias_gradient", partial(normal, gradient=(32, 32, 28, 28))),
+        Workload("lstm-2x128-b50-s50", "lstm", partial(lstm_arrays, 2, 128, 50, 50)),
+        Workload("lstm-2x512-b50-s50", "lstm", partial(lstm_arrays, 2, 512, 50, 50)),
+        Workload("ensemble-10x4x64-b32", "ensemble", partial(ensemble_arrays, 10, 4, 64, 32)),
+        Workload("softmax-4096x1024", "softmax", partial(normal, x=(4096, 1024))),
+        Workload(
+            "layer-norm-4096x1024", "layer_norm", partial(normal, x=(4096, 1024), gamma=(1024,), beta=(1024,))
+        ),
+        Workload("chain-16M", "chain", partial(normal, x=(1 << 24,))),
+        Workload("jacobi-2d-1300-t100", "jacobi", partial(jacobi_arrays, 1300)),
+        Workload(
+            "2mm-large",
+            "two_mm",
+            partial(normal, a=(800, 1100), b=(1100, 900), c=(900, 1200), d=(800, 1200)),
+        ),
+        Workload(
+            "3mm-large",
+            "three_mm",
+            partial(normal, a=(800, 1000), b=(1000, 900), c=(900, 1200), d=(1200, 1100)),
+        ),
+        Workload("atax-1900x2100", "atax", partial(normal, a=(1900, 2100), x=(2100,))),
+        Workload("gemver-2000", "gemver", partial(gemver_arrays, 2000)),
+        Workload("harris-2048", "harris", partial(image_arrays, 2052, 2052)),
+        Workload("unsharp-3x2048", "unsharp", partial(image_arrays, 3, 2052, 2052)),
+    )
+}

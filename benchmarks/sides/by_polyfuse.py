@@ -1,0 +1,137 @@
+"""polyfuse: pf.compile for the CPU, sizes known, all else by default. Networks have their weights as constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import polyfuse as pf
+from benchmarks.peers import nests
+from benchmarks.peers.references import layers
+from benchmarks.peers.workloads import EPSILON, THRESHOLD, WEIGHT
+from papers.pipelines import PIPELINES
+from polyfuse import nn
+from polyfuse.ir.sizes import extent
+
+FORMS = ("compile",)
+PACKAGES = ("polyfuse", "numba", "islpy")
+Arrays = Mapping[str, Any]
+Call = Callable[[], Any]
+
+
+class NotYet(Exception):
+    """polyfuse cannot express this workload; the message says what there is not."""
+
+
+def use(form: str, threads: int) -> None:
+    """Threads are numba's, by its environment."""
+
+
+def mlp(a: Arrays) -> nn.Value:
+    h = nn.input("x", a["x"].shape)
+    for n in range(layers(a, "w")):
+        h = nn.relu(nn.linear(h, a[f"w{n}"], a[f"b{n}"]))
+    return h
+
+
+def conv(a: Arrays) -> nn.Value:
+    if not hasattr(nn, "conv2d"):
+        raise NotYet("there is no nn.conv2d")
+    return nn.relu(nn.conv2d(nn.input("x", a["x"].shape), a["weight"], a["bias"], padding=1))
+
+
+def bias_gradient(a: Arrays) -> nn.Value:
+    return nn.sum(nn.input("gradient", a["gradient"].shape), axis=(0, 2, 3))
+
+
+def softmax(a: Arrays) -> nn.Value:
+    return nn.softmax(nn.input("x", a["x"].shape))
+
+
+def layer_norm(a: Arrays) -> nn.Value:
+    return nn.layer_norm(
+        nn.input("x", a["x"].shape), a["x"].shape[-1], gamma=a["gamma"], beta=a["beta"], eps=EPSILON
+    )
+
+
+NETWORKS = {f.__name__: f for f in (mlp, conv, bias_gradient, softmax, layer_norm)}
+LOOPS = {
+    f"{nest.name}": nest
+    for nest in (nests.chain, nests.jacobi, nests.two_mm, nests.three_mm, nests.atax, nests.gemver)
+}
+
+
+def nest_of(kind: str, a: Arrays) -> tuple[pf.Nest, dict[str, int] | None, dict[str, Any]]:
+    """(the nest, its sizes where they are symbols, arrays by name, its arguments among them)."""
+    if kind in NETWORKS:
+        value = NETWORKS[kind](a)
+        nest = pf.lower(value)
+        return nest, None, dict(a)
+    if kind in PIPELINES:
+        return image(kind, a)
+    if kind == "ensemble":
+        weights, biases = ([a[f"{name}{n}"] for n in range(layers(a, "w"))] for name in "wb")
+        a = {"x": a["x"], "w": np.stack(weights), "b": np.stack(biases)[:, :, 0]}
+        return nests.ensemble, sizes_of(nests.ensemble, a), dict(a)
+    if kind not in LOOPS:
+        raise NotYet(f"{kind} is neither a layer nor loops of ours")
+    return LOOPS[kind], sizes_of(LOOPS[kind], a), dict(a)
+
+
+def sizes_of(nest: pf.Nest, arrays: Arrays) -> dict[str, int]:
+    """The sizes that the arrays' shapes give."""
+    shapes = {tensor.name: tensor.shape for tensor in nest.inputs}
+    return {
+        str(size): extent_given
+        for name, array in arrays.items()
+        for size, extent_given in zip(shapes[name], array.shape, strict=True)
+        if not isinstance(size, int) and str(size).isidentifier()
+    }
+
+
+def image(kind: str, a: Arrays) -> tuple[pf.Nest, dict[str, int], dict[str, Any]]:
+    """A pipeline, which writes into arrays of the caller."""
+    nest = PIPELINES[kind].nest
+    sizes = sizes_of(nest, a)
+    given = {**a, "weight": np.float32(WEIGHT), "threshold": np.float32(THRESHOLD)}
+    for tensor in nest.with_role("inout"):
+        given[tensor.name] = np.zeros([extent(size, sizes) for size in tensor.shape], np.float32)
+    return nest, sizes, given
+
+
+def compiled(kind: str, a: Arrays) -> Call:
+    nest, sizes, arguments = nest_of(kind, a)
+    net = pf.compile(nest, target="cpu", sizes=sizes)
+    given = tuple(arguments[tensor.name] for tensor in nest.inputs)
+    return partial(called, net, given, [arguments[tensor.name] for tensor in nest.with_role("inout")])
+
+
+def called(net: pf.Executable, arguments: tuple[Any, ...], written: list[Any]) -> Any:
+    """The results of a call: arrays that it made, or those it wrote into."""
+    made = net(*arguments)
+    if made is None:
+        return written
+    return made if isinstance(made, tuple) else (made,)
+
+
+def lstm(a: Arrays) -> Call:
+    """One executable, called for each layer: they are of the same shape."""
+    given = {"x": a["x"], "wx": a["wx0"], "wh": a["wh0"], "bias": a["b0"]}
+    net = pf.compile(nests.lstm_layer, target="cpu", sizes=sizes_of(nests.lstm_layer, given))
+
+    def call() -> Any:
+        h = a["x"]
+        for n in range(layers(a, "wx")):
+            h = net(h, a[f"wx{n}"], a[f"wh{n}"], a[f"b{n}"])
+        return (h,)
+
+    return call
+
+
+KINDS: Mapping[str, Callable[[Arrays], Call]] = {
+    **{kind: partial(compiled, kind) for kind in (*NETWORKS, *LOOPS, "ensemble", "harris", "unsharp")},
+    "lstm": lstm,
+}
