@@ -10,6 +10,7 @@ from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.looptree import Allocate, Block, Element, For, Kernel, Node, Store, below
 from polyfuse.codegen.microkernel import tile_product
+from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.values import Values
@@ -28,6 +29,7 @@ OPERATIONS = {
     **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
     **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
     ON_STACK: "polyfuse.codegen.stack",
+    "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_cut": "polyfuse.codegen.tiles",
 }
@@ -145,7 +147,7 @@ class _Cpu(Emitter):
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
 
     def _microkernel(self, node: For) -> list[str]:
-        call = tile_product(node)
+        call = row_product(node) or tile_product(node)
         if call is not None:
             return [ast.unparse(call)]
         return [

@@ -1,6 +1,7 @@
 """The verb that keeps a product's sums in registers while the contraction runs: microkernel.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of sums
+    for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of sums
 
 It changes no order (every sum is added up over k as before), so nothing can be illegal; what it needs is the shape, and
 a refusal says what the shape lacks.
@@ -30,10 +31,13 @@ MOST_SUMS = 512
 
 @dataclass(frozen=True)
 class Roles:
-    """Which loop of a product does what, and which of the two reads is the one whose rows are broadcast."""
+    """Which loop of a product does what, and which of the two reads is the one whose rows are broadcast.
+
+    A product of one row has no loop of rows.
+    """
 
     steps: Loop
-    rows: Loop
+    rows: Loop | None
     columns: Loop
     left: int
     right: int
@@ -47,17 +51,19 @@ def microkernel(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
 
 
 def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
-    """What the three loops of a product are. Raises InvalidSchedule, saying what does not fit."""
+    """What the loops of a product are. Raises InvalidSchedule, saying what does not fit."""
 
     def refuse(why: str) -> InvalidSchedule:
         return InvalidSchedule(f"microkernel: {why}, at loop {top.name} around {statement}")
 
     chain = chain_from(top)
     s = nest.statement(statement)
-    if len(chain) != 3 or not isinstance(chain[-1].body, Leaf):
-        raise refuse("needs three perfectly nested loops (steps, rows, columns) around one statement")
+    if len(chain) not in (2, 3) or not isinstance(chain[-1].body, Leaf):
+        raise refuse(
+            "needs perfectly nested loops (steps, rows, columns), or for one row (steps, columns), around one statement"
+        )
     if any(x.bind for x in chain):
-        raise refuse("one of the three loops is bound already")
+        raise refuse("one of the loops is bound already")
     product = (
         isinstance(s.body, sympy.Mul)
         and len(s.body.args) == 2
@@ -67,8 +73,11 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
         raise refuse("needs a sum of products of two reads")
     steps = [x for x in chain if _moves(nest, tree, statement, s.write, x) is None]
     if len(steps) != 1 or steps[0] is not top:
-        raise refuse("the outermost of the three loops must be the one that the sum does not depend on")
-    for rows, columns in ((chain[1], chain[2]), (chain[2], chain[1])):
+        raise refuse("the outermost of the loops must be the one that the sum does not depend on")
+    pairs: tuple[tuple[Loop | None, Loop], ...] = ((None, chain[1]),)
+    if len(chain) == 3:
+        pairs = (chain[1], chain[2]), (chain[2], chain[1])
+    for rows, columns in pairs:
         for left, right in ((0, 1), (1, 0)):
             roles = Roles(top, rows, columns, left, right)
             if _fits(nest, tree, statement, roles):
@@ -85,15 +94,18 @@ def _fits(nest: Nest, tree: Tree, statement: str, roles: Roles) -> bool:
         return _moves(nest, tree, statement, access, loop)
 
     last = _lanes(tree, b)
-    return (
+    rows_fit = roles.rows is None or (
         axis(s.write, roles.rows) not in (None, s.write.map.dim(OUT) - 1)
-        and axis(s.write, roles.columns) == s.write.map.dim(OUT) - 1
         and axis(a, roles.rows) not in (None, axis(a, roles.steps))
+        and axis(b, roles.rows) is None
+    )
+    return (
+        rows_fit
+        and axis(s.write, roles.columns) == s.write.map.dim(OUT) - 1
         and axis(a, roles.steps) is not None
         and axis(a, roles.columns) is None
         and axis(b, roles.columns) == last
         and axis(b, roles.steps) not in (None, last)
-        and axis(b, roles.rows) is None
     )
 
 
@@ -105,8 +117,12 @@ def _lanes(tree: Tree, access: Access) -> int:
 
 
 def _checked_extents(nest: Nest, roles: Roles, tensor: str, refuse: Callable[[str], InvalidSchedule]) -> None:
-    rows, columns = extent(nest, roles.rows), extent(nest, roles.columns)
-    itemsize = nest.tensor(tensor).itemsize
+    columns, itemsize = extent(nest, roles.columns), nest.tensor(tensor).itemsize
+    if roles.rows is None:
+        if columns is None or padded(columns, itemsize) != columns or columns > MOST_SUMS:
+            raise refuse(f"needs at most {MOST_SUMS} sums of one row in whole vectors, not {columns}")
+        return
+    rows = extent(nest, roles.rows)
     if rows is None or columns is None or rows * padded(columns, itemsize) > MOST_SUMS or rows < 2:
         raise refuse(
             f"needs a tile of at least 2 rows and at most {MOST_SUMS} sums in whole vectors, not {rows} x {columns}"

@@ -216,10 +216,11 @@ class Schedule:
         """Keep a product's sums in registers while the contraction's loop runs, on the CPU.
 
         for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of r x c sums
+        for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of c sums
 
         `loop` is the contraction's; rows and columns have constant extents, and the columns lie along the last axes
-        of y and b. Full tiles are apart; those cut short run the same steps with lanes masked. Nothing is reordered. On
-        CUDA the loops stay loops.
+        of y and b. Full tiles are apart; those cut short run the same steps with lanes masked. A row has whole vectors
+        of columns; its sums are added up in several parts where they are few. On CUDA the loops stay loops.
         """
         return self._do(
             "microkernel",

@@ -34,6 +34,7 @@ from polyfuse.strategy.moves import (
     units,
     users_in,
 )
+from polyfuse.strategy.one_row import in_one_row
 from polyfuse.strategy.row_sums import reduced_where_made
 
 MOST_ROWS = 8
@@ -85,6 +86,10 @@ def _unit(
         product = _product(schedule, name, loops, carried[0], rows[0], vector, machine)
         if product is not None:
             return product
+    if len(unit) == len(carried) == 1 and not rows:
+        row = in_one_row(schedule, name, loops, carried[0], vector, machine)
+        if row is not None:
+            return row
     schedule, step = _stepped(schedule, name, carried[-1])
     inner = [loop.name for loop in rows] + ([step] if step else [])
     outer = [loop for loop in loops if loop is not vector and loop.name not in inner]

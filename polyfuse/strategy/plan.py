@@ -80,7 +80,9 @@ def _shaped(
         shaped = program(schedule, counts, kernel, cost.tiling, machine)
         better = _better(schedule, shaped, counts, kernel, machine, choose)
         if better is None:
-            return shaped, [Group(statements(part), cost, refused)]
+            copies = added(schedule, shaped)
+            packs = _kernels_of(shaped, copies, machine) if copies else ()
+            return shaped, [*packs, Group(statements(part), cost, refused)]
         return better.schedule, list(_groups(better, counts, kernel.names, machine))
     if machine.kind == "cpu":
         done = loops.planned(schedule, counts, part, machine, choose)
@@ -163,6 +165,14 @@ def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine
     for part in ordered:
         notes = done.notes if names[0] in statements(part) else ()
         yield Group(statements(part), finished_cost(counts, part, machine), notes)
+
+
+def _kernels_of(schedule: Schedule, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
+    """The kernels of these statements alone, in order."""
+    counts = Counts(schedule.nest)
+    for part in parts(schedule.tree):
+        if set(statements(part)) <= set(names):
+            yield Group(statements(part), finished_cost(counts, part, machine))
 
 
 def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:

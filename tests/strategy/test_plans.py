@@ -35,7 +35,8 @@ def kernels(plan: Plan) -> int:
 @pytest.mark.parametrize("batch", [1, 16])
 @pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
 def test_eight_small_layers_become_one_kernel(machine: Machine, batch: int) -> None:
-    assert kernels(plan_for(mlp(8, 64, batch), machine)) == 1
+    plan = plan_for(mlp(8, 64, batch), machine)
+    assert [each for each in plan.once if not each] == [False]
 
 
 def test_four_wide_layers_become_four_kernels_on_cuda() -> None:
@@ -139,10 +140,11 @@ def test_on_a_cpu_a_product_is_a_microkernel() -> None:
 
 
 def test_on_a_cpu_a_row_times_a_matrix_has_the_loop_along_memory_inside_the_contraction() -> None:
+    """Also where its rows are read in order from beyond L2: in pieces of them otherwise, as a microkernel."""
     schedule = plan_for(mlp(1, 512, 1), CPU).schedule
     names = [loop.name for loop in schedule.loops("mac0")]
-    assert names[-2:] in (["j", "k_in"], ["j_in", "k_in"])
-    assert "k" in names[:-2]
+    assert names.index("k") < len(names) - 1
+    assert names[-1] == "j_in"
 
 
 def test_plans_are_deterministic() -> None:

@@ -1,0 +1,49 @@
+"""A microkernel's loops over one row as one line of source: row_mac(…)."""
+
+from __future__ import annotations
+
+import ast
+
+from polyfuse.codegen.index import binary, mentions, substituted
+from polyfuse.codegen.looptree import Element, For, Store
+
+
+def row_product(top: For) -> ast.expr | None:
+    """The call for the loops steps and columns around a store; None where these are not all, or of no known number.
+
+    for k: for c in 0 … 64: y[c] += x[0, k] * w[j, k, c]   ->   row_mac(64, y, (0,), x, (0, 0), 1, w, (j, 0, 0), 1, n)
+    """
+    match top.body:
+        case For(body=Store() as store) as columns:
+            width = binary(ast.Sub(), columns.high, columns.low)
+        case _:
+            return None
+    across = [any(mentions(s, columns.variable) for s in read.subscripts) for read in store.reads]
+    if not isinstance(width, ast.Constant) or across.count(True) != 1:
+        return None
+    left, right = store.reads if across[1] else reversed(store.reads)
+    axes = [_axis(element, top.variable) for element in (left, right)]
+    if None in axes:
+        return None
+    first = {top.variable: top.low, columns.variable: columns.low}
+
+    def operand(element: Element) -> list[ast.expr]:
+        corner = ast.Tuple([substituted(subscript, first) for subscript in element.subscripts])
+        return [ast.Name(element.array), corner]
+
+    arguments = [
+        width,
+        *operand(store.target),
+        *operand(left),
+        ast.Constant(axes[0]),
+        *operand(right),
+        ast.Constant(axes[1]),
+        binary(ast.Sub(), top.high, top.low),
+    ]
+    return ast.Call(ast.Name("row_mac"), arguments, [])
+
+
+def _axis(element: Element, variable: str) -> int | None:
+    """The one subscript that changes with a loop; the verb has seen that it does so by one."""
+    moved = [axis for axis, subscript in enumerate(element.subscripts) if mentions(subscript, variable)]
+    return moved[0] if len(moved) == 1 else None
