@@ -99,6 +99,11 @@ def padded_windows() -> Nest:
     return nn.lower(nn.transpose(nn.sum(seen * weights, (2, 3))))
 
 
+def recurrent(layer: nn.Module, times: int = 4, rows: int = 3) -> Nest:
+    """A recurrent layer over a short sequence."""
+    return nn.lower(layer, batch=(times, rows))
+
+
 CASES: tuple[Case, ...] = (
     Case("linear 17 → 31, no bias", lambda: nn.lower(nn.Linear(17, 31, bias=False), batch=13)),
     Case("linear 17 → 31 + ReLU", lambda: dense(17, 31, batch=13), kernels=1),
@@ -124,6 +129,9 @@ CASES: tuple[Case, ...] = (
     Case("mean over rows", lambda: reduction(lambda x: nn.mean(x, 0), 33, 9)),
     Case("max over columns", lambda: reduction(lambda x: nn.max(x, -1), 9, 33)),
     Case("min over the middle of three", lambda: reduction(lambda x: nn.min(x, 1, keepdims=True), 4, 9, 5)),
+    Case("LSTM, 2 layers", lambda: recurrent(nn.LSTM(5, 9, 2))),
+    Case("GRU", lambda: recurrent(nn.GRU(5, 9))),
+    Case("RNN", lambda: recurrent(nn.RNN(5, 9))),
     Case("x / sum(x)", lambda: reduction(lambda x: x / nn.sum(x), 6, 11)),
     Case("convolution + ReLU", lambda: images(nn.Conv2d(3, 5, 3, padding="same"), nn.ReLU())),
     Case(

@@ -64,6 +64,8 @@ from polyfuse.nn.layers import (
     Tanh,
 )
 from polyfuse.nn.lower import lower, named_constants
+from polyfuse.nn.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
+from polyfuse.nn.recurrent_layers import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from polyfuse.nn.shaping import (
     chunk,
     concat,
@@ -82,6 +84,9 @@ from polyfuse.nn.shaping import (
 
 __all__ = [
     "GELU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "AdaptiveAvgPool",
     "AdaptiveMaxPool",
     "AvgPool",
@@ -89,13 +94,16 @@ __all__ = [
     "Conv1d",
     "Conv2d",
     "Conv3d",
+    "GRUCell",
     "GroupNorm",
+    "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
     "LogSoftmax",
     "MaxPool",
     "Module",
+    "RNNCell",
     "ReLU",
     "Residual",
     "Sequential",
@@ -121,6 +129,8 @@ __all__ = [
     "flip",
     "gelu",
     "group_norm",
+    "gru",
+    "gru_cell",
     "input",
     "layer_norm",
     "leaky_relu",
@@ -128,6 +138,8 @@ __all__ = [
     "log",
     "log_softmax",
     "lower",
+    "lstm",
+    "lstm_cell",
     "max",
     "max_pool",
     "maximum",
@@ -141,6 +153,8 @@ __all__ = [
     "permute",
     "relu",
     "reshape",
+    "rnn",
+    "rnn_cell",
     "select",
     "sigmoid",
     "silu",

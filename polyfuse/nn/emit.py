@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Role, Statement, Tensor, statement
+from polyfuse.ir.nest import own_loops
+from polyfuse.ir.tree import Loop, Tree, sequence
 
 DIMS = "ijklmnpqrstuv"
 """Names of loop dimensions, outermost first; one that an input has is passed over."""
@@ -31,14 +34,17 @@ def extents(tensor: Tensor) -> Shape:
 
 @dataclass
 class Emitter:
-    """A nest under construction: its tensors, statements and constants so far.
+    """A nest under construction: its tensors, statements in their order, and constants so far.
 
     Everything one operation adds carries one number n, free for each of its names: "zero0", "mac0", "bias0".
+    `further` holds what an operation computes beside its value, by the value's tensor and a name: an LSTM's cell state.
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
+    order: list[Tree] = field(default_factory=list)
+    further: dict[tuple[str, str], Tensor] = field(default_factory=dict)
     _next: dict[str, int] = field(default_factory=dict)
     _constant_names: dict[int, str] = field(default_factory=dict)
 
@@ -86,6 +92,19 @@ class Emitter:
         box = (f"0 <= {dim} < {extent}" for dim, extent in domain.items())
         bounds = " and ".join((*box, *where)) or "1 = 1"
         self.statements.append(statement(f"{{ {name}[{', '.join(domain)}] : {bounds} }}", text))
+        self.order.append(own_loops(self.statements[-1]))
+
+    @contextmanager
+    def together(self, name: str) -> Iterator[None]:
+        """What is assigned inside runs in one loop, over the first dimension of each statement.
+
+        for t: A[t]; for t: B[t]   ->   for t: { A[t]; B[t] }
+        """
+        before = len(self.order)
+        yield
+        loops = [tree for tree in self.order[before:] if isinstance(tree, Loop)]
+        dates = tuple(date for loop in loops for date in loop.dates)
+        self.order[before:] = [Loop(name, dates, sequence(tuple(loop.body for loop in loops)))]
 
     def _free(self, stem: str, n: int) -> str:
         while f"{stem}{n}" in self.tensors:

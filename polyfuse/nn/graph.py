@@ -1,6 +1,6 @@
 """The functional form: values as nodes of a graph.
 
-    value ::= Input(name) | Constant(array) | operation(value*)
+    value ::= Input(name) | Constant(array) | operation(value*) | Further(name)(value)
 
 A value is used any number of times; two values are the same only if they are the same object.
 """
@@ -38,6 +38,13 @@ class Constant:
     array: Array
 
 
+@dataclass(frozen=True)
+class Further:
+    """What the operand's operation computes beside its value, by its name there: an LSTM's cell state. No statement."""
+
+    name: str
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
     """A tensor that is not computed yet: an input, a constant, or an operation on other values.
@@ -46,7 +53,7 @@ class Value:
     x @ w is the product with a matrix, x[1, ::2] a view.
     """
 
-    source: Input | Constant | Operation
+    source: Input | Constant | Operation | Further
     operands: tuple[Value, ...]
     shape: Shape
     dtype: DType
@@ -99,7 +106,7 @@ class Value:
                 what = f"input {name}"
             case Constant():
                 what = "constant"
-            case Pointwise(kind) | View(kind):
+            case Pointwise(kind) | View(kind) | Further(kind):
                 what = kind
             case operation:
                 what = type(operation).__name__.lower()

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest, Tensor
+from polyfuse.ir.tree import sequence
 from polyfuse.nn.emit import Array, Emitter
-from polyfuse.nn.graph import Constant, Input, Value, in_order, input
+from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
 from polyfuse.nn.layers import Module
 from polyfuse.nn.operations import Operation, Pointwise
 
@@ -92,11 +93,15 @@ def lower_values(outputs: Sequence[Value], name: str) -> Nest:
     for value in every:
         if isinstance(value.source, Operation):
             done[id(value)] = emit(to, value, done, direct.get(id(value)))
+        elif isinstance(value.source, Further):
+            done[id(value)] = to.further[done[id(value.operands[0])].name, value.source.name]
     for value, target in zip(outputs, targets, strict=True):
         if direct.get(id(value)) is not target:
             n = to.number(COPY.stems)
             COPY.emit(to, n, operands_of(to, COPY, n, (value,), done), target)
-    return Nest.of(ordered_tensors(to), to.statements, constants=to.constants, name=name)
+    return Nest.of(
+        ordered_tensors(to), to.statements, sequence(tuple(to.order)), constants=to.constants, name=name
+    )
 
 
 def ordered_tensors(to: Emitter) -> list[Tensor]:

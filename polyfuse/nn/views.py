@@ -15,7 +15,7 @@ from math import prod
 from typing import Literal
 
 from polyfuse.errors import BadArgument
-from polyfuse.ir import Tensor, statement
+from polyfuse.ir import Tensor
 from polyfuse.nn.emit import Emitter, Shape, element, extents
 from polyfuse.nn.operations import Operation
 
@@ -130,15 +130,14 @@ class Pad(Operation):
         ]
         inside = dict(zip(names, extents(x), strict=True))
         to.assign(f"pad{n}", inside, f"{element(out, place)} = {element(x, names)}")
-        box = " and ".join(f"0 <= {name} < {size}" for name, size in zip(names, extents(out), strict=True))
         around = [
             f"{name} < {before} or {name} >= {before + size}"
             for name, size, (before, behind) in zip(names, extents(x), self.widths, strict=True)
             if before or behind
         ]
-        domain = f"{{ edge{n}[{', '.join(names)}] : {box} and ({' or '.join(around)}) }}"
         value = f"-{abs(self.value)!r}" if self.value < 0 else repr(self.value)
-        to.statements.append(statement(domain, f"{element(out, names)} = {value}"))
+        every = dict(zip(names, extents(out), strict=True))
+        to.assign(f"edge{n}", every, f"{element(out, names)} = {value}", [f"({' or '.join(around)})"])
 
 
 # -- subscripts --------------------------------------------------------------------------------------------------------
