@@ -1,8 +1,10 @@
 """Rewrites: Nest -> Nest, the same values computed by other statements or kept in other places."""
 
 from polyfuse.rewrite.expand import Expanded, Expansion, expand
+from polyfuse.rewrite.factor import Factored, factor, why_not_factor
 from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
 from polyfuse.rewrite.needed import needed
+from polyfuse.rewrite.online import Online, online
 from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
 from polyfuse.rewrite.refusal import Refusal
 from polyfuse.rewrite.views import (
@@ -19,18 +21,23 @@ __all__ = [
     "Composed",
     "Expanded",
     "Expansion",
+    "Factored",
     "Inlined",
+    "Online",
     "Overlapped",
     "Recomputed",
     "Refusal",
     "Views",
     "compose_views",
     "expand",
+    "factor",
     "inline",
     "needed",
+    "online",
     "overlap",
     "place",
     "read_through",
+    "why_not_factor",
     "why_not_inline",
     "why_not_place",
     "why_not_read_through",

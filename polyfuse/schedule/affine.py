@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 import islpy as isl
 
 from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import (
     Leaf,
@@ -31,7 +32,6 @@ from polyfuse.ir.tree import (
     statements,
     walk,
 )
-from polyfuse.schedule.chains import fresh
 from polyfuse.sets import IN, OUT, dim_names, first_pair
 
 Vectors = Mapping[str, tuple[isl.PwAff, ...]]

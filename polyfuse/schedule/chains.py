@@ -67,13 +67,6 @@ def rebuilt(chain: Many[Loop], body: Tree) -> Tree:
     return body
 
 
-def fresh(name: str, taken: set[str]) -> str:
-    """`name`, or `name_2`, `name_3`, … if it is taken."""
-    if name not in taken:
-        return name
-    return next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
-
-
 def names_in_reach(tree: Tree, loop: Loop) -> set[str]:
     """The names of every loop on a path through `loop`."""
     reach: set[str] = set()

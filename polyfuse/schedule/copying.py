@@ -16,6 +16,7 @@ import sympy
 from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
+from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest, own_loops
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import DType, Tensor
@@ -30,7 +31,6 @@ from polyfuse.ir.tree import (
     statements,
     walk,
 )
-from polyfuse.schedule.chains import fresh
 from polyfuse.sets import IN, OUT, SET, dim_names, dimension, expression_text
 
 

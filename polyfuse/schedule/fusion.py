@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import (
     Leaf,
@@ -22,7 +23,7 @@ from polyfuse.ir.tree import (
     statements,
     with_children,
 )
-from polyfuse.schedule.chains import chain_from, fresh, loop_named
+from polyfuse.schedule.chains import chain_from, loop_named
 from polyfuse.sets import OUT, dimension
 
 Dates = dict[str, isl.PwAff]
@@ -143,13 +144,15 @@ def _own_loops(guest: Tree, shared: tuple[Loop, ...], shift: Mapping[str, int]) 
 
 
 def _meets(nest: Nest, shared: tuple[Loop, ...], own: Alignment, guest: Tree) -> bool:
-    """Whether every dependence between the two trees has distance 0 at every shared loop."""
+    """Whether every dependence between the two trees has distance 0 at every shared loop around both its ends."""
     inside = set(statements(guest))
-    outside = {name for name, _ in shared[0].dates}
     for pair in nest.dependences().pairs:
-        if not ({pair.source, pair.sink} & inside and {pair.source, pair.sink} & outside):
+        at_home = {pair.source, pair.sink} - inside
+        if len(at_home) != 1:
             continue
         for loop, dates in zip(shared, own.shared, strict=True):
+            if not at_home <= {name for name, _ in loop.dates}:
+                break
             source = dates[pair.source] if pair.source in inside else loop.date(pair.source)
             sink = dates[pair.sink] if pair.sink in inside else loop.date(pair.sink)
             if not pair.map.is_subset(source.eq_map(sink)):

@@ -17,12 +17,12 @@ import islpy as isl
 
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
+from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest, own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Panel, Tree, parts, sequence, statements
-from polyfuse.schedule.chains import fresh
 from polyfuse.schedule.copying import Promoted, ordered_with_copy
 from polyfuse.schedule.promotion import panel_of
 from polyfuse.sets import IN, OUT, SET

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 
 import islpy as isl
+import numpy as np
 import pytest
 
 import polyfuse as pf
@@ -13,6 +14,8 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import dates, to_isl
 from polyfuse.schedule import Schedule
 from tests.programs import on_cpu, on_cuda, pair, sweep
+
+# ruff: noqa: F821
 
 Golden = Callable[[str, str], None]
 
@@ -71,3 +74,25 @@ def test_dumps(golden: Golden, name: str) -> None:
 def test_there_are_four_forms() -> None:
     with pytest.raises(InvalidSchedule, match="no form 'xml'; there are tree, yaml, c, python"):
         Schedule(pair()).dump("xml")  # type: ignore[arg-type]
+
+
+@pf.nest
+def scaled(a: f64[N, M], b: f64[N, M]):
+    l = np.empty(N)  # noqa: E741
+    for i in range(N):
+        l[i] = 0.0
+        for j in range(M):
+            l[i] += a[i, j]
+    for i in range(N):
+        for j in range(M):
+            b[i, j] = a[i, j] * l[i]
+
+
+def test_fusing_at_a_loop_that_holds_only_some_of_the_statements() -> None:
+    """S0 is around the shared loop i, not around j: its pairs with S2 say nothing of j."""
+    fused = Schedule(scaled).fuse("S1", "S2", at="j")
+    assert [loop.name for loop in fused.loops("S2")][:2] == ["i", "j"]
+    a = np.random.default_rng(0).random((3, 4))
+    b = np.zeros_like(a)
+    pf.compile(scaled, schedule=fused)(a, b)
+    np.testing.assert_allclose(b, a * a.sum(1, keepdims=True))
