@@ -21,6 +21,7 @@ _HOME = {
     "Executable": "polyfuse.compiler",
     "IllegalRewrite": "polyfuse.errors",
     "IllegalSchedule": "polyfuse.errors",
+    "InvalidAlgorithm": "polyfuse.errors",
     "InvalidNest": "polyfuse.errors",
     "InvalidSchedule": "polyfuse.errors",
     "InvalidTuning": "polyfuse.errors",
@@ -39,20 +40,18 @@ _HOME = {
     "Violation": "polyfuse.ir",
     "compile": "polyfuse.compiler",
     "einsum": "polyfuse.frontend",
-    "expand": "polyfuse.rewrite",
-    "inline": "polyfuse.rewrite",
     "interpret": "polyfuse.interpret",
     "lower": "polyfuse.nn",
     "nest": "polyfuse.frontend",
-    "overlap": "polyfuse.rewrite",
     "statement": "polyfuse.ir",
 }
-_SUBMODULES = {"measure", "nn", "rewrite", "show"}
+_SUBMODULES = {"bilinear", "measure", "nn", "rewrite", "show"}
 
 __all__ = sorted({*_HOME, *_SUBMODULES, "__version__"})
 
 if TYPE_CHECKING:
     __version__: str
+    from polyfuse import bilinear as bilinear
     from polyfuse import measure as measure
     from polyfuse import nn as nn
     from polyfuse import rewrite as rewrite
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from polyfuse.errors import BadArgument as BadArgument
     from polyfuse.errors import IllegalRewrite as IllegalRewrite
     from polyfuse.errors import IllegalSchedule as IllegalSchedule
+    from polyfuse.errors import InvalidAlgorithm as InvalidAlgorithm
     from polyfuse.errors import InvalidNest as InvalidNest
     from polyfuse.errors import InvalidSchedule as InvalidSchedule
     from polyfuse.errors import InvalidTuning as InvalidTuning
@@ -82,9 +82,6 @@ if TYPE_CHECKING:
     from polyfuse.ir import statement as statement
     from polyfuse.machine import Machine as Machine
     from polyfuse.nn import lower as lower
-    from polyfuse.rewrite import expand as expand
-    from polyfuse.rewrite import inline as inline
-    from polyfuse.rewrite import overlap as overlap
     from polyfuse.schedule import Schedule as Schedule
     from polyfuse.tune import Trials as Trials
 

@@ -54,6 +54,10 @@ class InvalidTuning(PolyfuseError):
     """A search for a schedule was asked for that cannot be made: of no trials, for a target or sizes it has not."""
 
 
+class InvalidAlgorithm(PolyfuseError):
+    """A bilinear algorithm that is none: other shapes, a file that cannot be read, an identity that is false."""
+
+
 class BadArgument(PolyfuseError):
     """A call's arrays do not match the nest: wrong shape, dtype, rank, device, or one is missing."""
 

@@ -1,11 +1,13 @@
 """Rewrites: Nest -> Nest, the same values computed by other statements or kept in other places."""
 
+from polyfuse.rewrite.bilinear import Bilinear, bilinear
 from polyfuse.rewrite.expand import Expanded, Expansion, expand
 from polyfuse.rewrite.factor import Factored, factor, why_not_factor
 from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
 from polyfuse.rewrite.needed import needed
 from polyfuse.rewrite.online import Online, online
 from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
+from polyfuse.rewrite.pieces import Pieces, pieces
 from polyfuse.rewrite.refusal import Refusal
 from polyfuse.rewrite.views import (
     Composed,
@@ -18,6 +20,7 @@ from polyfuse.rewrite.views import (
 )
 
 __all__ = [
+    "Bilinear",
     "Composed",
     "Expanded",
     "Expansion",
@@ -25,9 +28,11 @@ __all__ = [
     "Inlined",
     "Online",
     "Overlapped",
+    "Pieces",
     "Recomputed",
     "Refusal",
     "Views",
+    "bilinear",
     "compose_views",
     "expand",
     "factor",
@@ -35,6 +40,7 @@ __all__ = [
     "needed",
     "online",
     "overlap",
+    "pieces",
     "place",
     "read_through",
     "why_not_factor",

@@ -140,7 +140,15 @@ def _own_loops(guest: Tree, shared: tuple[Loop, ...], shift: Mapping[str, int]) 
     for mine, theirs in zip(chain, shared, strict=False):
         amount = isl.Val(shift.get(theirs.name, 0))
         dates.append({name: date.add_constant_val(amount) for name, date in mine.dates})
-    return Alignment(tuple(dates), chain[len(shared) - 1].body)
+    return Alignment(tuple(dates), _apart_from(chain[len(shared) - 1].body, {loop.name for loop in shared}))
+
+
+def _apart_from(tree: Tree, taken: set[str]) -> Tree:
+    """The tree with other names for loops that are called as one around it will be: a name says which loop is meant."""
+    if isinstance(tree, Loop):
+        tree = replace(tree, name=fresh(tree.name, taken))
+        taken = {*taken, tree.name}
+    return with_children(tree, tuple(_apart_from(child, taken) for child in children(tree)))
 
 
 def _meets(nest: Nest, shared: tuple[Loop, ...], own: Alignment, guest: Tree) -> bool:

@@ -37,6 +37,7 @@ class Counts:
         self.nest = nest
         self._work: dict[str, Work] = {}
         self._footprints: dict[tuple[str, int], int] = {}
+        self._sources: dict[tuple[str, int], frozenset[str]] = {}
         self._slices: dict[tuple[str, int, int], tuple[isl.PwAff, float]] = {}
         self._parts: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], isl.Set]] = {}
         self._carried: dict[tuple[int, int, int], tuple[object, bool]] = {}
@@ -68,6 +69,18 @@ class Counts:
     def total_bytes(self) -> int:
         """What the caller's tensors, the constants and the temporaries take together."""
         return sum(self.tensor_bytes(tensor.name) for tensor in self.nest.tensors)
+
+    def sources(self, name: str, position: int) -> frozenset[str]:
+        """The statements whose values one access of a statement finds in its tensor."""
+        key = name, position
+        if key not in self._sources:
+            access = self._access(name, position)
+            touched = self.domains[name].apply(access.map)
+            found = (p.source for p in self.nest.flow_through(access.tensor) if p.sink == name)
+            self._sources[key] = frozenset(
+                n for n in found if not self.domains[n].apply(self._access(n, 0).map).is_disjoint(touched)
+            )
+        return self._sources[key]
 
     def tensor_bytes(self, name: str) -> int:
         """The size of a tensor."""

@@ -19,7 +19,10 @@ from polyfuse.strategy.counts import Counts
 
 @dataclass(frozen=True)
 class Use:
-    """How a kernel touches one tensor. `ratios` holds for each band loop the part that one of its values touches."""
+    """How a kernel touches one tensor. `ratios` holds for each band loop the part that one of its values touches.
+
+    What a kernel finds in a temporary because it has put it there is not `read`: it does not cross its border.
+    """
 
     tensor: str
     itemsize: int
@@ -113,7 +116,8 @@ def _uses(counts: Counts, names: tuple[str, ...], band: tuple[Loop, ...]) -> tup
             ratios = tuple(counts.slice_ratio(name, position, date[name]) for date in dates)
             elements = counts.footprint(name, position)
             written = position == 0
-            use = Use(tensor.name, tensor.itemsize, elements, ratios, not written, written, internal)
+            read = not (written or (tensor.role == "temporary" and counts.sources(name, position) <= inside))
+            use = Use(tensor.name, tensor.itemsize, elements, ratios, read, written, internal)
             here = counts.slice_of(name, position, tuple(date[name] for date in dates))
             group = 0 if internal else _group(here, seen.setdefault(tensor.name, []))
             found.setdefault((tensor.name, group), []).append(use)

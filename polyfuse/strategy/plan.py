@@ -10,12 +10,13 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, parts, statements
 from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import Machine
+from polyfuse.rewrite.pieces import pieces
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import product_among
-from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks, ranked
+from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks, microseconds, ranked
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.draft import Draft
@@ -42,12 +43,8 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     """
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
     rewritten = recomputed(viewed, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(viewed)
-    counts = Counts(rewritten.nest)
-    model = Model(counts, machine)
-    start = Schedule(rewritten.nest)
-    for pipeline in rewritten.tiled:
-        start = tiled.shaped(start, pipeline.overlapped, parallel=pipeline.cost.units > 1)
-    schedule, decisions, joined = grouped(start, model, fuse, rewritten.statements)
+    rewritten, model, (schedule, decisions, joined) = _in_kernels(rewritten, machine, fuse)
+    counts = model.counts
     groups: list[Group] = []
     for part in parts(schedule.tree):
         known = rewritten.with_statements(statements(part))
@@ -61,6 +58,29 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
         schedule, found = _shaped(schedule, model, part, bool(joined & set(kernel.names)), choose)
         groups += found
     return with_full_tiles(Plan(schedule, decisions, tuple(groups), machine, (*said, *rewritten.reasons)))
+
+
+def _in_kernels(rewritten: Recomputed, machine: Machine, fuse: bool) -> tuple[Recomputed, Model, Grouped]:
+    """Statements in kernels; consumers of what several statements write run in pieces where that is cheaper."""
+    model = Model(Counts(rewritten.nest), machine)
+    start = Schedule(rewritten.nest)
+    for pipeline in rewritten.tiled:
+        start = tiled.shaped(start, pipeline.overlapped, parallel=pipeline.cost.units > 1)
+    whole = grouped(start, model, fuse, rewritten.statements)
+    split = pieces(rewritten.nest) if fuse and not rewritten.tiled else None
+    if split is None or not split.split:
+        return rewritten, model, whole
+    other = Model(Counts(split.nest), machine)
+    parted = grouped(Schedule(split.nest), other, fuse)
+    usual, apart = (
+        sum(m.cost(part).total for part in parts(found[0].tree))
+        for m, found in ((model, whole), (other, parted))
+    )
+    said = f"{microseconds(apart)}, {microseconds(usual)} with whole statements."
+    if apart >= usual:
+        return replace(rewritten, reasons=(*rewritten.reasons, f"not taken: {split}; {said}")), model, whole
+    reasons = (*rewritten.reasons, f"{split}: {said}")
+    return replace(rewritten, nest=split.nest, reasons=reasons), other, parted
 
 
 def _shaped(
@@ -92,9 +112,10 @@ def _shaped(
     return done.schedule, list(_groups(done, counts, kernel.names, machine))
 
 
-def grouped(
-    start: Schedule, model: Model, fuse: bool, done: frozenset[str] = frozenset()
-) -> tuple[Schedule, tuple[Decision, ...], frozenset[str]]:
+Grouped = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
+
+
+def grouped(start: Schedule, model: Model, fuse: bool, done: frozenset[str] = frozenset()) -> Grouped:
     """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
 
     The search starts from the order as written and, where that puts statements into common loops, from the order with

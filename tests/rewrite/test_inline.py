@@ -124,6 +124,6 @@ def test_a_variable_that_is_assigned_again_is_refused_and_expanded_it_is_not() -
     refusal = why_not_inline(variable, "S0")
     assert refusal is not None
     assert "both write one element of t (S0[0], S0[1])" in str(refusal)
-    done = inline(pf.expand(variable).nest, "S0")
+    done = inline(pf.rewrite.expand(variable).nest, "S0")
     arrays = {"x": np.arange(5, dtype=np.float32), "y": np.zeros(5, np.float32)}
     assert_close(pf.interpret(done.nest, arrays), by_python(variable, arrays), 0.0)

@@ -1,0 +1,132 @@
+"""Index-set splitting: a consumer of a tensor that several statements write, in one piece for each of them.
+
+    Y0[i]: y[i] = …                          Y0[i]: y[i] = …;  Y1[i]: y[8 + i] = …
+    Y1[i]: y[8 + i] = …            ->        relu_0[i]: z[i] = max(y[i], 0)
+    relu[i]: z[i] = max(y[i], 0)             relu_1[i]: z[8 + i] = max(y[8 + i], 0)
+
+A piece has the iterations of its producer, so that the two can share loops (Feautrier, "Array expansion", ICS 1988, and
+Griebl, Feautrier & Lengauer, "Index set splitting", IJPP 2000). Pieces of a consumer are producers for the next one, as
+far as values go from one instance to one instance.
+
+The theorem: the result computes what the nest did if every dependence of the nest still goes forward. Its instances are
+those of the nest under other names, o: new instance -> old instance, so that is
+{ o⁻¹(source) -> o⁻¹(sink) } being part of the new order's "before", and is checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import islpy as isl
+
+from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.nest import own_loops
+from polyfuse.ir.tree import Tree, parts, sequence, statements
+from polyfuse.sets import IN, dim_names, maps_of, union_map
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A nest, and which statements were split into which."""
+
+    nest: Nest
+    split: dict[str, tuple[str, ...]]
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name} runs in pieces: {', '.join(names)}" for name, names in self.split.items())
+
+
+def pieces(nest: Nest) -> Pieces:
+    """The nest with its pointwise consumers of tensors that several statements write in pieces; all that may be."""
+    known = {s.name: s for s in nest.statements}
+    split: dict[str, tuple[str, ...]] = {}
+    origins: dict[str, tuple[str, isl.Map]] = {}
+    placed: list[Tree] = []
+    for part in parts(nest.order):
+        names = statements(part)
+        found = _split(nest, known, names[0], placed) if len(names) == 1 else ()
+        if not found:
+            placed.append(part)
+            continue
+        del known[names[0]]
+        known |= {s.name: s for s, _ in found}
+        origins |= {s.name: (names[0], origin) for s, origin in found}
+        split[names[0]] = tuple(s.name for s, _ in found)
+        placed += [own_loops(s) for s, _ in found]
+    order = sequence(tuple(placed))
+    result = replace(nest, statements=tuple(known[n] for n in statements(order)), order=order)
+    return Pieces(result, split) if split and _keeps_order(nest, result, origins) else Pieces(nest, {})
+
+
+def _split(
+    nest: Nest, known: dict[str, Statement], name: str, before: list[Tree]
+) -> tuple[tuple[Statement, isl.Map], ...]:
+    """A statement in pieces, each with the instances of the statement that its own are; nothing if it is not to be."""
+    s = known[name]
+    earlier = {n for part in before for n in statements(part)}
+    if s.is_reduction or {symbol.name for symbol in s.body.free_symbols} & set(s.dims):
+        return ()
+    for access in s.reads:
+        writers = [x for x in known.values() if x.write.tensor == access.tensor]
+        if len(writers) < 2 or nest.tensor(access.tensor).role != "temporary":
+            continue
+        if any(x.is_reduction or x.name not in earlier for x in writers):
+            continue
+        found = _by_producer(nest, s, access, writers, set(known))
+        if found:
+            return found
+    return ()
+
+
+def _by_producer(
+    nest: Nest, s: Statement, access: Access, writers: list[Statement], taken: set[str]
+) -> tuple[tuple[Statement, isl.Map], ...]:
+    """The pieces by the producer of one read; nothing unless each instance has one producer, and that feeds one."""
+    left = s.domain.intersect_params(nest.context)
+    found: list[tuple[Statement, isl.Map]] = []
+    for writer in writers:
+        feeds = writer.write.map.intersect_domain(writer.domain.intersect_params(nest.context))
+        feeds = feeds.apply_range(access.map.intersect_domain(left).reverse())
+        if feeds.is_empty():
+            continue
+        if not (feeds.is_injective() and feeds.is_single_valued()):
+            return ()
+        left = left.subtract(feeds.range())
+        name = f"{s.name}_{len(found)}"
+        while name in taken:
+            name += "_"
+        found.append((_piece(s, name, writer, feeds), feeds.set_tuple_name(IN, name)))
+    return tuple(found) if len(found) > 1 and left.is_empty() else ()
+
+
+def _piece(s: Statement, name: str, writer: Statement, feeds: isl.Map) -> Statement:
+    """What a statement does with one producer's values, over the producer's instances."""
+    domain = feeds.domain().coalesce()
+    for d, dim in enumerate(dim_names(writer.domain)):
+        domain = domain.set_dim_name(isl.dim_type.set, d, dim)
+
+    def moved(access: Access) -> Access:
+        composed = feeds.apply_range(access.map).gist_domain(domain)
+        return Access(access.tensor, composed.set_tuple_name(IN, name))
+
+    write, *reads = (moved(access) for access in s.accesses)
+    return replace(s, name=name, domain=domain.set_tuple_name(name), write=write, reads=tuple(reads))
+
+
+def _keeps_order(nest: Nest, result: Nest, origins: dict[str, tuple[str, isl.Map]]) -> bool:
+    """Whether every dependence goes forward in the result."""
+    same = (
+        isl.Map.identity(d.get_space().map_from_set()).intersect_domain(d)
+        for n, d in result.domains.items()
+        if n not in origins
+    )
+    back = union_map([*same, *(origin for _, origin in origins.values())])
+    order = result.original_dates()
+    forward = order.lex_lt_union_map(order)
+    for pair in nest.dependences().pairs:
+        if pair.kind == "reduction":
+            continue
+        moved = isl.UnionMap.from_map(pair.map).apply_domain(back.reverse()).apply_range(back.reverse())
+        if maps_of(moved.subtract(forward)):
+            return False
+    return True
