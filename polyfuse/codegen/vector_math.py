@@ -1,4 +1,4 @@
-"""Functions for numba source that LLVM puts on vector lanes: exp, log, tanh, erf, pow.
+"""Functions for numba source that LLVM puts on vector lanes: exp, log, tanh, erf, pow, sin, cos.
 
     for j: e[j] = math.exp(x[j])     a call of libm for each element, in a scalar loop
     for j: e[j] = vector_exp(x[j])   twenty instructions for sixteen elements
@@ -19,10 +19,11 @@ from numba.extending import intrinsic
 
 from polyfuse.codegen import vector_math_functions as functions
 from polyfuse.codegen.lanes import in_whole_registers
+from polyfuse.codegen.vector_math_angles import cos, sin
 from polyfuse.codegen.vector_math_ir import DOUBLE, SINGLE, Real
 from polyfuse.codegen.vector_math_power import power
 
-VECTOR_FUNCTIONS = {name: f"vector_{name}" for name in ("exp", "log", "tanh", "erf", "pow")}
+VECTOR_FUNCTIONS = {name: f"vector_{name}" for name in ("exp", "log", "tanh", "erf", "pow", "sin", "cos")}
 """What a body's functions are called here."""
 
 
@@ -68,3 +69,15 @@ def vector_erf(typingctx: Any, x: Any) -> Any:
 def vector_pow(typingctx: Any, x: Any, y: Any) -> Any:
     """`x ** y`, special cases as in C."""
     return _typed(power, x, y)
+
+
+@intrinsic
+def vector_sin(typingctx: Any, x: Any) -> Any:
+    """The sine; in double precision a call of libm."""
+    return _typed(sin, x)
+
+
+@intrinsic
+def vector_cos(typingctx: Any, x: Any) -> Any:
+    """The cosine; in double precision a call of libm."""
+    return _typed(cos, x)

@@ -73,6 +73,10 @@ class Whole:
         """Rounded down, for negative ones too."""
         return self._whole(self.builder.ashr(self.value, self._value(places)))
 
+    def is_zero(self) -> Condition:
+        """Whether it is zero."""
+        return Condition(self.builder, self.builder.icmp_signed("==", self.value, self._value(0)))
+
     def as_bits(self) -> Real:
         """The number with these bits."""
         return Real(self.builder, self.format, self.builder.bitcast(self.value, self.format.kind))
@@ -154,6 +158,14 @@ class Real:
     def truncated(self) -> Real:
         """Without its fraction."""
         return self._call("trunc")
+
+    def rounded(self) -> Real:
+        """The nearest integer, of two the even one."""
+        return self._call("rint")
+
+    def by_libm(self, name: str) -> Real:
+        """A function of the C library, by a call for each number."""
+        return self._call(name)
 
     def bits(self) -> Whole:
         """Its bits as an integer."""
