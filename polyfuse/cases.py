@@ -133,6 +133,10 @@ CASES: tuple[Case, ...] = (
     Case("GRU", lambda: recurrent(nn.GRU(5, 9))),
     Case("RNN", lambda: recurrent(nn.RNN(5, 9))),
     Case("x / sum(x)", lambda: reduction(lambda x: x / nn.sum(x), 6, 11)),
+    Case("x / norm(x), 5000 values in two passes", lambda: reduction(lambda x: x / nn.norm(x), 5000)),
+    Case("maximum of 65 × 99 in two passes", lambda: reduction(nn.max, 65, 99)),
+    Case("variance over rows", lambda: reduction(lambda x: nn.var(x, -1), 9, 33)),
+    Case("log sum exp", lambda: reduction(lambda x: nn.logsumexp(x, 0), 33, 9)),
     Case("convolution + ReLU", lambda: images(nn.Conv2d(3, 5, 3, padding="same"), nn.ReLU())),
     Case(
         "convolution, stride 2, dilation 2, groups, NHWC",

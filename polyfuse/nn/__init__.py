@@ -66,6 +66,7 @@ from polyfuse.nn.layers import (
 from polyfuse.nn.lower import lower, named_constants
 from polyfuse.nn.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from polyfuse.nn.recurrent_layers import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from polyfuse.nn.reductions import logsumexp, norm, std, var
 from polyfuse.nn.shaping import (
     chunk,
     concat,
@@ -137,6 +138,7 @@ __all__ = [
     "linear",
     "log",
     "log_softmax",
+    "logsumexp",
     "lower",
     "lstm",
     "lstm_cell",
@@ -149,6 +151,7 @@ __all__ = [
     "multiply",
     "named_constants",
     "narrow",
+    "norm",
     "pad",
     "permute",
     "relu",
@@ -162,9 +165,11 @@ __all__ = [
     "split",
     "sqrt",
     "stack",
+    "std",
     "subtract",
     "sum",
     "tanh",
     "transpose",
     "unfold",
+    "var",
 ]

@@ -8,6 +8,7 @@ from polyfuse.rewrite.needed import needed
 from polyfuse.rewrite.online import Online, online
 from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
 from polyfuse.rewrite.pieces import Pieces, pieces
+from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
 from polyfuse.rewrite.refusal import Refusal
 from polyfuse.rewrite.views import (
     Composed,
@@ -31,6 +32,7 @@ __all__ = [
     "Pieces",
     "Recomputed",
     "Refusal",
+    "SplitReduction",
     "Views",
     "bilinear",
     "compose_views",
@@ -43,8 +45,10 @@ __all__ = [
     "pieces",
     "place",
     "read_through",
+    "split_reduction",
     "why_not_factor",
     "why_not_inline",
     "why_not_place",
     "why_not_read_through",
+    "why_not_split_reduction",
 ]

@@ -29,20 +29,22 @@ from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.moves import far_and_near, internal, separated
 from polyfuse.strategy.products import added, blocked
 from polyfuse.strategy.recompute import Recomputed, recomputed
+from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
 
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
-    Views are composed into their users first; on a CPU pipelines of stencils are rewritten where that pays, to run in
-    overlapping tiles. The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is
-    a kernel, but a reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel
-    would be in a fused plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search
-    wants to try.
+    Views are composed into their users first, and long reductions to a few results split in two passes. On a CPU
+    pipelines of stencils are rewritten where that pays, to run in overlapping tiles. The schedule's source is the nest
+    after that. `fuse=False` is the baseline: every statement is a kernel, but a reduction's first value belongs with
+    it, and each kernel is tiled and bound as the same kernel would be in a fused plan. `choose` takes sizes and shapes
+    once the kernels stand: the cheapest, or what a search wants to try.
     """
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
-    rewritten = recomputed(viewed, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(viewed)
+    halved, told = in_two_passes(viewed, machine) if fuse else (viewed, ())
+    rewritten = recomputed(halved, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(halved)
     rewritten, model, (schedule, decisions, joined) = _in_kernels(rewritten, machine, fuse)
     counts = model.counts
     groups: list[Group] = []
@@ -57,7 +59,9 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
             continue
         schedule, found = _shaped(schedule, model, part, bool(joined & set(kernel.names)), choose)
         groups += found
-    return with_full_tiles(Plan(schedule, decisions, tuple(groups), machine, (*said, *rewritten.reasons)))
+    return with_full_tiles(
+        Plan(schedule, decisions, tuple(groups), machine, (*said, *told, *rewritten.reasons))
+    )
 
 
 def _in_kernels(rewritten: Recomputed, machine: Machine, fuse: bool) -> tuple[Recomputed, Model, Grouped]:

@@ -1,0 +1,62 @@
+"""Variance, norms and the logarithm of a sum of exponentials against NumPy, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.errors import BadArgument
+
+Array = np.ndarray[Any, Any]
+X = np.random.default_rng(0).standard_normal((4, 7, 5))
+
+
+def of(value: Callable[[nn.Value], nn.Value], data: Array = X) -> Array:
+    nest = nn.lower(value(nn.input("x", data.shape, "float64")))
+    oracle = pf.interpret(nest, {"x": data})["out"]
+    assert np.allclose(pf.compile(nest, target="cpu")(data), oracle, rtol=1e-12)
+    return oracle
+
+
+@pytest.mark.parametrize("axis", [None, 0, (1, 2), -1])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_as_in_numpy(axis: int | tuple[int, ...] | None, keepdims: bool) -> None:
+    def same(value: Callable[[nn.Value], nn.Value], expected: Array) -> None:
+        found = of(value)
+        assert found.shape == np.shape(expected)
+        assert np.allclose(found, expected, rtol=1e-12)
+
+    same(lambda x: nn.var(x, axis, keepdims=keepdims), np.var(X, axis, keepdims=keepdims))
+    same(lambda x: nn.std(x, axis, 1, keepdims), np.std(X, axis, ddof=1, keepdims=keepdims))
+    same(lambda x: nn.norm(x, axis, keepdims=keepdims), np.sqrt(np.sum(X * X, axis, keepdims=keepdims)))
+    same(lambda x: nn.norm(x, axis, 1, keepdims), np.sum(np.abs(X), axis, keepdims=keepdims))
+    same(lambda x: nn.norm(x, axis, math.inf, keepdims), np.max(np.abs(X), axis, keepdims=keepdims))
+    same(lambda x: nn.logsumexp(x, axis, keepdims), np.log(np.sum(np.exp(X), axis, keepdims=keepdims)))
+
+
+def test_nothing_overflows_or_cancels() -> None:
+    large = np.full((3, 5), 1e4) + np.arange(5) / 8
+    assert np.allclose(
+        of(lambda x: nn.logsumexp(x, 1), large), 1e4 + np.log(np.sum(np.exp(np.arange(5) / 8)))
+    )
+    assert np.allclose(of(lambda x: nn.var(x, 1), large * 1e6), np.var(large * 1e6, 1), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (lambda x: nn.var(x, 1, correction=7), "7 values of .* leave|nothing to divide by"),
+        (lambda x: nn.norm(x, order=3), "order 3, expected 1, 2 or math.inf"),
+        (lambda x: nn.logsumexp(x, 3), "axis 3 of"),
+        (lambda x: nn.logsumexp(x[:0]), r"logsumexp: axes \(0, 1, 2\) of \(0, 7, 5\) are empty"),
+    ],
+)
+def test_what_is_refused(value: Callable[[nn.Value], nn.Value], why: str) -> None:
+    with pytest.raises(BadArgument, match=why):
+        value(nn.input("x", X.shape))
