@@ -38,8 +38,12 @@ def with_full_tiles(plan: Plan) -> Plan:
         notes = []
         for name in group.statements:
             top = _short_loops(schedule, name)
-            done = None if top is None else _separated(schedule, name, top)
-            if top is not None and done is not None:
+            if top is None:
+                continue
+            done = _separated(schedule, name, top)
+            if isinstance(done, str):
+                notes.append(done)
+            elif done is not None:
                 schedule = done
                 notes.append(f"full tiles apart from {top.name} inwards: {name}'s loops are constant there")
         groups.append(replace(group, notes=(*group.notes, *notes)))
@@ -60,9 +64,14 @@ def _short_loops(schedule: Schedule, name: str) -> Loop | None:
     return around[first] if first < len(around) else None
 
 
-def _separated(schedule: Schedule, name: str, top: Loop) -> Schedule | None:
+def _separated(schedule: Schedule, name: str, top: Loop) -> Schedule | str | None:
+    """The schedule with full tiles apart; None where no tile is full; or what to say where isl's work is stopped."""
     try:
         with at_most(schedule.nest.context.get_ctx(), OPERATIONS):
             return schedule.separate(name, top.name)
-    except (InvalidSchedule, isl.Error):
+    except InvalidSchedule:
         return None
+    except isl.Error:
+        return (
+            f"{name}'s full tiles from {top.name} inwards were given up after {OPERATIONS} operations of isl"
+        )

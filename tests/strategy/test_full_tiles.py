@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 import polyfuse as pf
 from papers.polybench import KERNELS
 from polyfuse.ir.tree import loops
 from polyfuse.machine import Machine
-from polyfuse.strategy import Plan, plan_for
+from polyfuse.strategy import Plan, full_tiles, plan_for
 
 
 def plan_of(name: str, **sizes: int) -> Plan:
@@ -26,6 +28,13 @@ def test_short_rows_that_some_sizes_cut_are_apart_and_said() -> None:
 
 def test_tiles_that_all_fit_are_left_alone() -> None:
     assert apart(plan_of("trmm", M=64, N=128)) == []
+
+
+def test_a_budget_that_runs_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full_tiles, "OPERATIONS", 1)
+    plan = plan_of("trmm")
+    assert apart(plan) == []
+    assert any("S0's full tiles from j_in inwards were given up after 1 op" in note for note in plan.notes)
 
 
 def test_no_copies_for_a_gpu() -> None:
