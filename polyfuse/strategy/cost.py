@@ -40,6 +40,13 @@ do 128 multiply-adds."""
 BUSY_THREADS = 512
 """Threads that keep an SM's pipelines full: four schedulers × 32 lanes × four cycles of latency."""
 
+RESTART_SECONDS = 75e-9
+"""What it costs to go on in another row of a tensor that lies beyond L2, before its end: nothing was fetched ahead.
+A += u v' of 2000 × 2000 took 1.2 ms more in tiles of 256 columns, 16000 pieces (one Zen 5 core)."""
+
+CACHED = 1
+"""The level (L2) within which that costs nothing."""
+
 ROWS = (8, 4, 2, 1)
 """Rows of a register tile on a CPU."""
 
@@ -88,14 +95,6 @@ class KernelCost:
             f"{microseconds(self.memory)} for {self.compulsory} bytes once and {self.again} bytes again "
             f"({self.tiles} tiles)"
         )
-
-
-RESTART_SECONDS = 75e-9
-"""What it costs to go on in another row of a tensor that lies beyond L2, before its end: nothing was fetched ahead.
-A += u v' of 2000 × 2000 took 1.2 ms more in tiles of 256 columns, 16000 pieces (one Zen 5 core)."""
-
-CACHED = 1
-"""The level (L2) within which that costs nothing."""
 
 
 def microseconds(seconds: float) -> str:
