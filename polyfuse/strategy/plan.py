@@ -156,10 +156,6 @@ def _blocked(
     return blocked(schedule, counts, kernel, product, machine, parallel is not None, choose)
 
 
-CLEARLY = 0.95
-"""What a kernel of one parallel loop has to cost in another shape, as a part of its usual one, to get that shape."""
-
-
 def _better(
     schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
 ) -> loops.Planned | None:
@@ -172,14 +168,13 @@ def _better(
     dims = {name: dims_of(kernel.band[0].date(name)) for name in kernel.names}
     jumps = any(far_and_near(schedule.nest, name, moved)[0] for name, moved in dims.items())
     part = part_with(schedule, kernel.names[0])
-    if (jumps or internal(kernel)) and not any(
-        waits(Draft(schedule.nest, schedule.tree), x) for x in innermost(part)
-    ):
+    written = Draft(schedule.nest, schedule.tree)
+    if (jumps or internal(kernel)) and not any(waits(written, loop) for loop in innermost(part)):
         return None
     done = loops.planned(schedule, counts, part, machine, choose)
     estimator = Estimator(counts, machine)
     usual, other = (estimator.of(loops.held_by(s.tree, kernel.names)).total for s in (shaped, done.schedule))
-    options = [(other, done), (usual, None)] if other < CLEARLY * usual else [(usual, None), (other, done)]
+    options = sorted([(usual, None), (other, done)], key=lambda option: round(option[0], 12))
     return options[choose(kernel.names, "order", [seconds for seconds, _ in options])][1]
 
 
