@@ -38,7 +38,6 @@ PRICE_OPERATIONS = 15_000_000
 PROOF_OPERATIONS = 20_000_000
 """isl operations for proving one shape."""
 
-
 PROOFS = 4
 """Shapes to prove, the cheapest first, before the order as written is kept."""
 
@@ -48,6 +47,10 @@ GLOBAL = ("affine", "tile", "skew")
 WORTHWHILE = 0.8
 """What that has to cost, as a part of what is near the order as written: jacobi-1d of 2000 values in tiles was to cost
 0.81 of it, and took 1.1 (one Zen 5 core)."""
+
+
+Priced = list[tuple[float, Draft]]
+"""Drafts with the seconds that the model expects of each."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Planned:
 def planned(
     schedule: Schedule, counts: Counts, part: Tree, machine: Machine, choose: Choose = cheapest
 ) -> Planned:
-    """The cheapest legal shape of one part of a schedule on a CPU. isl's order may make several parts of it."""
+    """The cheapest legal shape of one part of a schedule on a CPU. Another order may make several parts of it."""
     names = statements(part)
     estimator = Estimator(counts, machine)
     notes = list(findings(schedule.nest, part))
@@ -77,8 +80,8 @@ def planned(
     original = priced[0][0]
     order = sorted(priced[1:], key=_worth) or priced
     first = order[choose(names, "shape", [total for total, _ in order])]
-    tried = [first, *(one for one in order if one is not first)][:PROOFS]
-    for total, draft in (*tried, *priced[1:2], priced[0]):
+    tried = _each_once([first, *order])[:PROOFS]
+    for total, draft in _each_once([*tried, *priced[1:2], priced[0]]):
         done = _proven(draft, schedule, notes)
         if done is None:
             continue
@@ -88,6 +91,11 @@ def planned(
         notes.append(f"{microseconds(total)} expected, {microseconds(original)} in the order as written")
         return Planned(done, tuple(notes))
     return Planned(schedule, tuple(notes))
+
+
+def _each_once(every: Priced) -> Priced:
+    """The drafts, the first time each of them comes."""
+    return list({id(draft): (total, draft) for total, draft in every}.values())
 
 
 def _worth(one: tuple[float, Draft]) -> float:
@@ -104,9 +112,6 @@ def _arranged(written: Draft, part: Tree) -> Draft | str:
         return arranged_by(written, names, shifted, "shifted and skewed")
     found = found_by_isl(written.nest, part)
     return found if isinstance(found, str) else arranged_by(written, names, found.dates, "isl's order")
-
-
-Priced = list[tuple[float, Draft]]
 
 
 def _proven(draft: Draft, schedule: Schedule, notes: list[str]) -> Schedule | None:
@@ -152,7 +157,7 @@ def arranged_by(written: Draft, names: tuple[str, ...], dates: dict[str, str], w
 
 
 def _by_parts(estimator: Estimator, names: tuple[str, ...], notes: list[str], draft: Draft) -> Priced:
-    """The shapes of isl's order; where it makes several parts, the best shape of each."""
+    """The shapes of another order; where it makes several parts, the best shape of each."""
     parts = [statements(part) for part in dict.fromkeys(part_of(draft.tree, name) for name in names)]
     if len(parts) == 1:
         return _priced(estimator, names, notes, shapes(draft, names, estimator.machine.units))

@@ -1,6 +1,6 @@
 """Candidate shapes on a CPU for a kernel whose outermost loop carries a dependence, as drafts of public verbs.
 
-in order        for t: for i: for j (vector)                                what was written, or isl's order
+in order        for t: for i: for j (vector)                                what was written, or another order
 inner parallel  for t: for i (cores): for j (vector)                        a parallel region a step
 side by side    for i (of 16, cores): for j: for i_in (vector)              rows that wait along the row
 jammed          for i (of 4): for j (vector): for i_in (unrolled)           what stays from row to row is loaded once

@@ -5,9 +5,9 @@
 Loop by loop, from the outside in: date(s) = i + f*(dates around it) + c(s). Every dependence s -> r that runs forward
 asks for c(s) - c(r) <= least(f), the least of its distance along i + f*(…), which isl finds. For fixed factors these
 are difference constraints, solved by shortest paths (Bellman & Ford; Cormen et al., "Introduction to Algorithms",
-24.4); the factors with the smallest sum that have a solution are taken. As exact as isl's scheduler where statements
-only need shifts and skews (Feautrier 1992 asks for all coefficients at once, by Farkas' lemma), and quick for any
-number of loops.
+24.4); of the weights i + f*(…) that have a solution those with the least sum are taken. As exact as isl's scheduler
+where statements only need shifts and skews (Feautrier 1992 asks for all coefficients at once, by Farkas' lemma), and
+quick for any number of loops.
 """
 
 from __future__ import annotations

@@ -8,17 +8,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from papers.polybench import KERNELS
 from polyfuse.analysis.barriers import place_barriers
 from polyfuse.analysis.validation import validate
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, statements
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.dump import tree_text
 from polyfuse.sets import dimension
-from polyfuse.strategy import plan_for
-from polyfuse.strategy.fusion import parts_of
+from polyfuse.strategy import loops, plan_for
+from polyfuse.strategy.draft import Draft
+from polyfuse.strategy.inner import innermost
 from polyfuse.strategy.isl_order import found_by_isl
 from tests.execution import memory, run_lockstep, run_plain
 from tests.strategy.models import CPU, CUDA
@@ -62,7 +64,7 @@ def test_traces_make_the_same_schedule(make: Make, machine: Machine) -> None:
     again = space["s"]
     assert isinstance(again, Schedule)
     assert tree_text(again.nest, again.tree) == tree_text(plan.schedule.nest, plan.schedule.tree)
-    assert len(plan.groups) == len(parts_of(plan.schedule))
+    assert len(plan.groups) == len(parts(plan.schedule.tree))
 
 
 def test_a_statement_that_never_runs_keeps_the_written_order() -> None:
@@ -83,3 +85,24 @@ def test_a_statement_that_never_runs_keeps_the_written_order() -> None:
     nest = Nest.of(tensors, every, order=body, context="[N] -> { : N >= 1 }")
     assert "none for a statement" in str(found_by_isl(nest, nest.order))
     assert statements(plan_for(nest, CPU).schedule.tree) == ("S", "never", "T")
+
+
+def test_each_draft_is_proven_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Draft] = []
+
+    def refused(draft: Draft, schedule: Schedule, notes: list[str]) -> None:
+        asked.append(draft)
+
+    monkeypatch.setattr(loops, "_proven", refused)
+    nest = KERNELS["seidel-2d"].nest.with_sizes({"T": 4, "N": 20})
+    plan = plan_for(nest, CPU)
+    assert asked
+    assert len(asked) == len(set(map(id, asked)))
+    assert plan.schedule.tree == Schedule(plan.schedule.nest).tree
+
+
+def test_only_the_last_loop_of_a_perfect_nest_is_innermost() -> None:
+    nest = KERNELS["jacobi-2d"].nest
+    assert [loop.name for loop in innermost(nest.order)] == ["j", "j"]
+    assert [loop.name for loop in innermost(KERNELS["syrk"].nest.order)] == ["j", "j"]
+    assert [loop.name for loop in innermost(KERNELS["floyd-warshall"].nest.order)] == ["j"]
