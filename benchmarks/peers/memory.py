@@ -1,8 +1,8 @@
 """The most memory that a call needs, and what a side keeps for it, each in a process of its own.
 
     call_bytes   resident at most during a call, beyond what was before it: results, temporaries that are not kept
-    kept_bytes   resident between calls, beyond what the process had before the workload: arrays, copies of weights in
-                 other layouts, arenas, machine code
+    kept_bytes   resident between calls, beyond what the process had before the workload, the library loaded: arrays,
+                 copies of weights in other layouts, arenas, machine code, and what compiling left in the process
 
 `whole` is both together, `ratio` a peer's over ours: above 1, ours needs less.
 """

@@ -40,7 +40,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     yield ""
     for row in rows:
         if row["side"] == OURS and "missing" in row:
-            yield f"- not yet: {row['workload']}, {counted(row['threads'])}: {row['missing']}"
+            yield f"- {without(row)}: {row['workload']}, {counted(row['threads'])}: {row['missing']}"
     for (side, why), names in reasons(rows).items():
         yield f"- {side}: {why} ({', '.join(names)})"
     yield ""
@@ -52,10 +52,15 @@ def line_of(name: str, group: list[Row], sides: list[str]) -> str:
     best = best_peer(group)
     ratio = (best or {}).get("ratio")
     if "missing" in of.get(OURS, {}):
-        cells[sides.index(OURS)], said = "not yet", ""
+        cells[sides.index(OURS)], said = without(of[OURS]), ""
     else:
         said = "" if ratio is None else f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"
     return f"| {name} | {' | '.join(cells)} | {best['side'] if best else ''} | {said} |"
+
+
+def without(row: Mapping[str, Any]) -> str:
+    """Why ours has no time, in a word."""
+    return "not yet" if row["missing"].startswith("NotYet") else "failed"
 
 
 def cell(row: Mapping[str, Any]) -> str:
@@ -100,6 +105,6 @@ def line(group: list[Row]) -> str:
     start = f"{counted(ours['threads']):<9} {ours['workload']:<26}"
     peer = f"best peer {best['side']} {best['median_ms']:.4g} ms" if best else "no peer"
     if "missing" in ours:
-        return f"{start} not yet ({ours['missing']}); {peer}"
+        return f"{start} {without(ours)} ({ours['missing']}); {peer}"
     ratio = f", ratio {best['ratio']:.2f}" if best else ""
     return f"{start} ours {ours['median_ms']:.4g} ms, {peer}{ratio}"

@@ -27,7 +27,8 @@ class NotYet(Exception):
 
 
 def use(form: str, threads: int) -> None:
-    """Threads are numba's, by its environment."""
+    """Threads are numba's, by its environment. The compiler is loaded first, as other libraries are."""
+    pf.compile(pf.lower(nn.ReLU(), batch=1, features=(1,)), target="cpu")
 
 
 def mlp(a: Arrays) -> nn.Value:
@@ -76,6 +77,9 @@ def nest_of(kind: str, a: Arrays) -> tuple[pf.Nest, dict[str, int] | None, dict[
         weights, biases = ([a[f"{name}{n}"] for n in range(layers(a, "w"))] for name in "wb")
         a = {"x": a["x"], "w": np.stack(weights), "b": np.stack(biases)[:, :, 0]}
         return nests.ensemble, sizes_of(nests.ensemble, a), dict(a)
+    if kind == "lstm":  # a layer, all of which are of the same shape
+        a = {"x": a["x"], "wx": a["wx0"], "wh": a["wh0"], "bias": a["b0"]}
+        return nests.lstm_layer, sizes_of(nests.lstm_layer, a), dict(a)
     if kind not in LOOPS:
         raise NotYet(f"{kind} is neither a layer nor loops of ours")
     return LOOPS[kind], sizes_of(LOOPS[kind], a), dict(a)
@@ -118,9 +122,9 @@ def called(net: pf.Executable, arguments: tuple[Any, ...], written: list[Any]) -
 
 
 def lstm(a: Arrays) -> Call:
-    """One executable, called for each layer: they are of the same shape."""
-    given = {"x": a["x"], "wx": a["wx0"], "wh": a["wh0"], "bias": a["b0"]}
-    net = pf.compile(nests.lstm_layer, target="cpu", sizes=sizes_of(nests.lstm_layer, given))
+    """One executable, called for each layer."""
+    nest, sizes, _ = nest_of("lstm", a)
+    net = pf.compile(nest, target="cpu", sizes=sizes)
 
     def call() -> Any:
         h = a["x"]

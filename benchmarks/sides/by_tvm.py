@@ -40,9 +40,11 @@ def tuned(kind: str, arrays: Arrays) -> Callable[[], Any]:
     digest = hashlib.sha256(made.graph.SerializeToString()).hexdigest()[:16]
     work = TUNED / f"{kind}-{digest}-{cores}"
     module = from_onnx(made, keep_params_in_input=False)
-    pipeline = relax.pipeline.static_shape_tuning_pipeline(TRIALS, target, str(work))
+    done = work / "done"
+    pipeline = relax.pipeline.static_shape_tuning_pipeline(0 if done.exists() else TRIALS, target, str(work))
     with target:
         module = pipeline(module)
+    done.touch()
     machine = relax.VirtualMachine(relax.build(module, target), tvm.cpu())
     given = [tvm.runtime.tensor(array) for array in inputs.values()]
     main = machine["main"]

@@ -75,7 +75,19 @@ ENVIRONMENTS: Mapping[str, Environment] = {
         Environment(
             "iree", ("numpy", "jax", "iree-base-compiler", "iree-base-runtime")
         ),  # JAX writes its StableHLO
-        Environment("tvm", ("numpy", "onnx", "psutil", "cloudpickle", "xgboost-cpu", "apache-tvm")),
+        # MetaSchedule needs psutil, cloudpickle and xgboost; with apache-tvm-ffi 0.1.15 TVM 0.27 crashes when it tunes.
+        Environment(
+            "tvm",
+            (
+                "numpy",
+                "onnx",
+                "psutil",
+                "cloudpickle",
+                "xgboost-cpu",
+                "apache-tvm==0.27.*",
+                "apache-tvm-ffi==0.1.14.post0",
+            ),
+        ),
     )
 }
 

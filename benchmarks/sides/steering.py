@@ -20,7 +20,7 @@ from benchmarks.sides.environments import ROOT
 PAUSE = 0.02
 """Seconds before a turn, so that the threads of the side before have gone to sleep."""
 
-LIMIT = 300.0
+LIMIT = 600.0
 """Seconds after which a worker that does not answer is ended."""
 
 Timed = Callable[[], float]

@@ -86,6 +86,8 @@ def test_the_table_marks_what_loses_and_shows_what_is_not_there_yet() -> None:
     assert "| c | not yet | 3 | – | torch eager |  |" in text
     assert "- not yet: c, 1 thread: NotYet: there is no layer" in text
     assert "- jax jit: ValueError: no (b)" in text
+    wrong = row("d", OURS, missing="off by 0.5 of the largest element")
+    assert "| d | failed |  |  |" in "\n".join(table([wrong]))
     assert "not written" not in text
 
 
