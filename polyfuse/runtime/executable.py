@@ -15,7 +15,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Tensor
 from polyfuse.runtime.arenas import Arenas, at_least_1d
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
-from polyfuse.runtime.cpu import CpuProgram
+from polyfuse.runtime.cpu import CpuProgram, in_lines
 from polyfuse.runtime.cuda import CudaProgram
 from polyfuse.runtime.cuda_driver import Gpu, missing
 from polyfuse.runtime.device_arrays import call_in_place, is_on_gpu
@@ -140,8 +140,8 @@ class Executable:
     def replace_constants(self, values: Mapping[str, Array]) -> None:
         """Give constants (weights) new values of the same shape and dtype; calls that run now finish with the old.
 
-        Kernels that depend on constants alone run again, now. They read an array here and at construction only: what
-        is written to it afterwards is seen where this is called.
+        Kernels that depend on constants alone run again, now. An array is read here and at construction, small ones
+        only then, as they are copied: what is written to it afterwards is sure to be seen only where this is called.
         """
         checked = {name: check_constant(self._constant(name), array) for name, array in values.items()}
         self._hold({**self._constants, **checked})
@@ -298,7 +298,7 @@ class Executable:
 
 
 def _constant_array(array: Array) -> Array:
-    """A contiguous view that kernels and runners may not write to."""
-    view = np.ascontiguousarray(array).view()
+    """A contiguous view that kernels and runners may not write to; a small array is copied to where lines begin."""
+    view = in_lines(np.ascontiguousarray(array)).view()
     view.flags.writeable = False
     return view

@@ -19,6 +19,8 @@ import polyfuse as pf
 from papers.polybench import KERNELS
 from polyfuse import cases
 from polyfuse.errors import BadArgument
+from polyfuse.ir import Tensor, statement
+from polyfuse.runtime.cpu import OWN_CACHES, aligned_array
 from polyfuse.runtime.objects import ArrayFields
 from polyfuse.runtime.threads import layer_is_thread_safe
 
@@ -122,7 +124,7 @@ def test_results_that_share_memory_are_refused() -> None:
     given, out = memory[:30].reshape(5, 6), memory[29:49].reshape(5, 4)
     assert entry(net())((given,), out) is NotImplemented
     assert entry(net())((given,), memory[30:50].reshape(5, 4)) is not NotImplemented
-    weights = np.zeros((9, 4), np.float32)
+    weights = aligned_array((9, 4), np.dtype(np.float32))  # others are copied where they are given
     changed = pf.compile(cases.dense(6, 9, 4, batch=5), target="cpu")
     changed.replace_constants({"w1": weights})
     assert entry(changed)((x(),), weights[:5]) is NotImplemented
@@ -175,6 +177,25 @@ def test_a_result_that_memory_does_not_hold() -> None:
     huge = pf.compile(pf.Nest.of(tensors, [step]), target="cpu")
     with pytest.raises(MemoryError):
         huge(np.arange(4))
+
+
+def test_small_constants_begin_with_a_cache_line() -> None:
+    size = OWN_CACHES // 4 + 1
+    for weights, copied in ((np.ones((size, 1), np.float32), False), (np.ones((6, 4), np.float32), True)):
+        memory = aligned_array((weights.size + 1,), weights.dtype)
+        apart = memory[1:].reshape(weights.shape)
+        apart[...] = weights
+        tensors = [
+            Tensor("w", apart.shape, "float32", "constant"),
+            Tensor("y", apart.shape, "float32", "output"),
+        ]
+        box = f"0 <= i < {apart.shape[0]} and 0 <= j < {apart.shape[1]}"
+        step = statement(f"{{ S[i, j] : {box} }}", "y[i, j] = 2 * w[i, j]")
+        made = pf.compile(pf.Nest.of(tensors, [step], constants={"w": apart}), target="cpu")
+        held = made.constants["w"]
+        assert copied == (not np.shares_memory(held, apart))
+        assert copied == (held.ctypes.data % 64 == 0)
+        np.testing.assert_array_equal(made(), 2 * apart)
 
 
 def test_references_are_given_back() -> None:
