@@ -1,19 +1,18 @@
 """pow of two numbers: exp(y log |x|), the logarithm in about twice the format's precision, and C's special cases.
 
-A single-precision power is computed in double precision. A double-precision one carries logarithm and product as
-sums of two numbers (Dekker, A floating-point technique for extending the available precision, 1971): y log |x| may
-be 745, and its absolute error is the result's relative one.
+Logarithm and product are sums of two numbers (Dekker, A floating-point technique for extending the available precision,
+1971): y log |x| may be 745, in single precision 104, and its absolute error is the result's relative one.
 """
 
 from __future__ import annotations
 
 import math
 
-from polyfuse.codegen.vector_math_functions import exp, log, mantissa_less_one
+from polyfuse.codegen.vector_math_functions import exp, mantissa_less_one
 from polyfuse.codegen.vector_math_ir import DOUBLE, SINGLE, Real
 from polyfuse.codegen.vector_math_tables import LOG_OF_POWER, TABLES, TWO_THIRDS
 
-LARGE = 2.0**65
+LARGE = {SINGLE: 2.0**32, DOUBLE: 2.0**65}
 """A larger exponent gives 0, 1 or inf as this one does: 2 ** 65 log(1 + 2 ** -53) is more than 745."""
 
 Pair = tuple[Real, Real]
@@ -23,8 +22,7 @@ Pair = tuple[Real, Real]
 def power(x: Real, y: Real) -> Real:
     """`x ** y` as C's pow and NumPy's power have it; both in one format."""
     size = abs(x)
-    result = _of_single(size, y) if x.format == SINGLE else _of_double(size, y)
-    return _special(x, y, size, result)
+    return _special(x, y, size, _of_sizes(size, y))
 
 
 def _special(x: Real, y: Real, size: Real, result: Real) -> Real:
@@ -43,12 +41,10 @@ def _special(x: Real, y: Real, size: Real, result: Real) -> Real:
     return (y.equals(0.0) | x.equals(1.0)).choose(1.0, result)
 
 
-def _of_single(size: Real, y: Real) -> Real:
-    return exp(y.to(DOUBLE) * log(size.to(DOUBLE))).to(SINGLE)
-
-
-def _of_double(size: Real, y: Real) -> Real:
-    exponent = y.at_most(LARGE).at_least(-LARGE)
+def _of_sizes(size: Real, y: Real) -> Real:
+    """exp(y log(size))."""
+    large = LARGE[y.format]
+    exponent = y.at_most(large).at_least(-large)
     high, low = _log(size)
     product, rest = _product(exponent, high)
     rest = exponent.fma(low, rest)
@@ -62,8 +58,9 @@ def _log(x: Real) -> Pair:
     f, k = mantissa_less_one(x)
     s = _quotient(f, _sum(x.like(2.0), f))
     z = _multiplied(s, s)
-    high, low = _sum(x.like(TWO_THIRDS[0]), z[0] * z[0].polynomial(LOG_OF_POWER))
-    cubic, cubic_low = _multiplied(s, _multiplied(z, (high, low + TWO_THIRDS[1])))
+    two_thirds, two_thirds_low = TWO_THIRDS[x.format]
+    high, low = _sum(x.like(two_thirds), z[0] * z[0].polynomial(LOG_OF_POWER[x.format]))
+    cubic, cubic_low = _multiplied(s, _multiplied(z, (high, low + two_thirds_low)))
     exponent = k.as_real()
     fraction, fraction_low = _sum(s[0] * 2.0, cubic)
     fraction_low = fraction_low + s[1].fma(2.0, cubic_low)
@@ -90,6 +87,7 @@ def _multiplied(a: Pair, b: Pair) -> Pair:
 
 
 def _quotient(a: Real, b: Pair) -> Pair:
-    """a / b, and what the rounded quotient leaves over."""
-    high = a / b[0]
-    return high, (-high).fma(b[1], (-high).fma(b[0], a)) / b[0]
+    """a / b, and what the rounded quotient leaves over; one division for both."""
+    inverse = a.like(1.0) / b[0]
+    high = a * inverse
+    return high, (-high).fma(b[1], (-high).fma(b[0], a)) * inverse

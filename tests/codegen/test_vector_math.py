@@ -267,5 +267,8 @@ def test_the_constants_in_two_numbers() -> None:
                 format.fraction - 8 if format == SINGLE else format.fraction - 11
             )
             assert scaled == int(scaled), "the product with an exponent is exact"
-        assert TWO_THIRDS[1] == float(mpmath.mpf(2) / 3 - TWO_THIRDS[0])
-    assert fitted(POWER_FIT, 0, "0.02944", len(LOG_OF_POWER)) == list(LOG_OF_POWER)
+            high, low = map(dtype, TWO_THIRDS[format])
+            assert low == dtype(float(mpmath.mpf(2) / 3 - mpmath.mpf(float(high))))
+    for format, dtype in ((SINGLE, np.float32), (DOUBLE, np.float64)):
+        again = fitted(POWER_FIT, 0, "0.02944", len(LOG_OF_POWER[format]))
+        np.testing.assert_array_equal(np.array(LOG_OF_POWER[format], dtype), np.array(again, dtype))
