@@ -17,6 +17,7 @@ import os
 os.environ.pop("OPENBLAS_CORETYPE", None)  # before NumPy loads: its product must suit this CPU
 
 import argparse
+import sys
 from pathlib import Path
 
 import polyfuse as pf
@@ -33,6 +34,16 @@ def main() -> None:
     part = next((name for name in ("grid", "memory", "tuning") if getattr(options, name)), None)
     name = f"peers-{part}" if part else "peers"
     run = results.Run.begin(options.out, name, pf.measure.environment(), options.resume)
+    try:
+        measure(run, part, options)
+    except KeyboardInterrupt:
+        sys.exit(
+            f"interrupted; {len(run.rows)} rows are in {run.path('json')}, and --resume goes on with them"
+        )
+    print(f"results are in {run.path('json')} and beside it")
+
+
+def measure(run: results.Run, part: str | None, options: argparse.Namespace) -> None:
     effort = Effort(options.turns, options.seconds)
     if part == "grid":
         grid.measure(run, grid.cells(options.long), options.threads, effort)
@@ -43,7 +54,6 @@ def main() -> None:
     else:
         labels = [label for label in LABELS if label.split()[0] in options.peers]
         comparison.measure(run, options.workloads, labels, options.threads, effort)
-    print(f"results are in {run.path('json')} and beside it")
 
 
 def arguments() -> argparse.Namespace:

@@ -63,7 +63,15 @@ def draw_grid(rows: Sequence[Row], about: dict[str, Any], path: Path) -> None:
             shown = axes.imshow(np.log2(ratios), cmap="RdBu", norm=TwoSlopeNorm(0, -1.5, 1.5), aspect="auto")
             for (i, j), ratio in np.ndenumerate(ratios):
                 if np.isfinite(ratio):
-                    axes.text(j, i, f"{ratio:.2f}", ha="center", va="center", fontsize=7)
+                    axes.text(
+                        j,
+                        i,
+                        f"{ratio:.2f}",
+                        ha="center",
+                        va="center",
+                        fontsize=7,
+                        color="white" if abs(np.log2(ratio)) > 1 else "black",
+                    )
             axes.set_xticks(range(len(widths)), widths)
             axes.set_yticks(range(len(batches)), batches)
             axes.set(title=f"{peer.split()[0]}, {counted(depth, 'layer')}, {counted(number)}", xlabel="width")

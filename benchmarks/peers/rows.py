@@ -4,7 +4,7 @@
                                about TURN seconds, by the side's own clock
 
 A ratio is a side's seconds over ours in the same turn, the median over turns: above 1, ours is faster. A peer that is
-BEHIND times slower than the fastest in the best of three timings is not called again; its ratio is of that timing.
+BEHIND times slower than the fastest in the best of three timings is not called again; its ratio is of those timings.
 """
 
 from __future__ import annotations
@@ -116,17 +116,16 @@ def timed(sides: Mapping[str, Worker], effort: Effort) -> dict[str, Row]:
         effort.turns,
         effort.seconds,
     )
-    taken |= {label: [once[label]] for label in left}
-    return {label: summed_up(taken[label], taken.get(OURS, [])) for label in sides}
+    rows = {label: summed_up(seconds, taken.get(OURS, [])) for label, seconds in taken.items()}
+    before = [once[OURS]] if OURS in once else []
+    return rows | {label: summed_up([once[label]], before) for label in left}
 
 
 def summed_up(seconds: list[float], ours: list[float]) -> Row:
-    """Of the turns of a side; `ours` at the same places, or one timing against all of them."""
+    """Of the turns of a side; `ours` at the same places, or none."""
     row: Row = {"median_ms": digits(1e3 * statistics.median(seconds)), "best_ms": digits(1e3 * min(seconds))}
-    if len(seconds) == len(ours):
+    if ours:
         row["ratio"] = digits(statistics.median(a / b for a, b in zip(seconds, ours, strict=True)))
-    elif ours:
-        row["ratio"] = digits(statistics.median(seconds) / statistics.median(ours))
     return {**row, "turns": len(seconds)}
 
 

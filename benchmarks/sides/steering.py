@@ -79,9 +79,11 @@ class Worker:
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [str(self.python), "-m", "benchmarks.sides.worker"]
         command += [self.side, self.form, str(self.threads), str(self.folder)]
+        # Compilers' caches too: one that was ended while it wrote does not find the half of a file in another run.
+        environment = {**with_threads(self.threads), "TMPDIR": str(self.folder)}
         with (self.folder / f"{self.side}-{self.form}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, env=with_threads(self.threads), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=log,
             )  # fmt: skip
         self.versions = self.answer(self._process)["versions"]

@@ -52,9 +52,9 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
 
 
 def words(error: Exception) -> str:
-    """An error in one line."""
+    """An error in one line, of its first three."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
+    return f"{type(error).__name__}: {' / '.join(lines[:3])}"[:300]
 
 
 def say(answers: TextIO, answer: Mapping[str, Any]) -> None:

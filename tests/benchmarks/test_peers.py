@@ -65,11 +65,39 @@ def test_every_label_is_a_side_with_an_environment_and_a_form() -> None:
         assert f'"{form}"' in text
 
 
-def test_ratios_are_medians_of_turns_and_one_timing_counts_against_all() -> None:
+def test_ratios_are_medians_of_turns() -> None:
     ours = [1.0, 1.0, 4.0]
     assert summed_up([3.0, 2.0, 4.0], ours) == {"median_ms": 3e3, "best_ms": 2e3, "ratio": 2.0, "turns": 3}
-    assert summed_up([8.0], ours)["ratio"] == 8.0
     assert "ratio" not in summed_up([8.0], [])
+
+
+class Clock:
+    """A side whose timings are written down before."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.left = list(seconds)
+
+    def seconds(self, calls: int = 1) -> float:
+        return self.left.pop(0)
+
+
+def test_a_peer_far_behind_is_timed_once_and_compared_with_our_first_timings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        rows_of, "in_turns", lambda sides, turns, most: {n: [s(), s()] for n, s in sides.items()}
+    )
+    sides: dict[str, Any] = {
+        OURS: Clock(2.0, 1.0, 2.0, 4.0, 4.0),
+        "torch eager": Clock(3.0, 2.0, 9.0, 2.0, 2.0),
+        "jax jit": Clock(9.0, 8.0, 8.0),
+    }
+    found = rows_of.timed(sides, ONCE)
+    assert {side: (row["ratio"], row["turns"]) for side, row in found.items()} == {
+        OURS: (1.0, 2),
+        "torch eager": (0.5, 2),
+        "jax jit": (8.0, 1),
+    }
 
 
 def test_the_best_peer_is_the_one_with_the_least_ratio() -> None:

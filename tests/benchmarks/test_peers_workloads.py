@@ -121,6 +121,11 @@ def test_a_wrong_result_is_refused() -> None:
         error(workload, [np.float32([1.0])], (np.array([2.0]),))
     with pytest.raises(WrongResult, match="off by inf"):
         error(workload, [np.float32([np.nan])], (np.array([2.0]),))
+    many, few = np.zeros(1000), np.zeros(1000)
+    many[0] = few[0] = few[1] = 1.0
+    assert error(Workload("image", "unsharp", dict, flipped=1e-3), [few], (many,)) == 0.0
+    with pytest.raises(WrongResult, match="off by 1 of"):
+        error(workload, [few], (many,))
     with pytest.raises(WrongResult, match="shape"):
         error(workload, [np.float32([1.0, 2.0])], (np.array([2.0]),))
     with pytest.raises(WrongResult, match="0 results, expected 1"):
