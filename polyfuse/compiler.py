@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from typing import Literal
 
 from polyfuse.analysis.once import once
 from polyfuse.analysis.validation import Spans, validate
+from polyfuse.bilinear import Algorithm
 from polyfuse.codegen.program import Target, program
 from polyfuse.errors import InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
@@ -25,6 +27,7 @@ from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, plan_for, schedule_costs
 from polyfuse.strategy.choice import Choose, Picked
+from polyfuse.strategy.fast_products import Wanted, with_fast_products
 from polyfuse.strategy.tuned import Tuning
 from polyfuse.tune import Trials, tuned
 
@@ -44,10 +47,13 @@ def compile(
     machine: Machine | str | None = None,
     device: Literal["gpu", "lockstep", "simulator", "none"] | None = None,
     tune: Trials | None = None,
+    fast_matmul: str | Algorithm | None = None,
+    accuracy: float = 10.0,
 ) -> Executable:
     """Compile a nest to an executable.
 
-    Nest -> expansion -> Dependences -> Schedule -> barriers -> validation -> LoopTree -> source -> Executable
+    Nest -> expansion -> fast products -> Dependences -> Schedule -> barriers -> validation -> LoopTree -> source ->
+    Executable
 
     For the CPU the last value is kept in a cache, and the same compile in another process loads it from there.
 
@@ -57,21 +63,29 @@ def compile(
     `nest.with_sizes(sizes)`. `machine` (a Machine, or a preset's name such as "h200") is what the cost model plans for.
     `device` says where CUDA kernels run: "gpu", one of the stand-ins "lockstep" and "simulator", or "none" to compile
     for reading only. `tune` measures other choices than the cost model's and keeps the fastest, on the CPU; the
-    executable's `tuning` says what was measured.
+    executable's `tuning` says what was measured. `fast_matmul` computes contractions by bilinear algorithms, which
+    round differently: one by name ("strassen") or as it is, or "auto" for one where the cost model expects it to pay
+    clearly and its error bound is at most `accuracy` times the classical product's.
 
     Raises TargetUnavailable if the target is not there, InvalidSchedule if the schedule is another nest's or binds
-    loops the target does not have, InvalidTuning for a search that cannot be made, ValidationFailure if the compiler
-    made a mistake.
+    loops the target does not have, InvalidTuning for a search that cannot be made, InvalidAlgorithm for a name that no
+    algorithm has, ValidationFailure if the compiler made a mistake.
     """
     goal, place, model = _placement(target, machine, device, schedule)
     nest = nest.with_sizes(sizes) if sizes else nest
-    tuning = _tuned(nest, goal, model, schedule, fuse, tune) if tune is not None else None
+    wanted = Wanted.of(fast_matmul, accuracy)
+    if wanted.candidates and schedule is not None:
+        raise InvalidSchedule(
+            "fast_matmul= changes the nest, and schedule= is one of the nest as it is: rewrite the nest first, with "
+            "pf.rewrite.bilinear, and schedule the result"
+        )
+    tuning = _tuned(nest, goal, model, schedule, fuse, wanted, tune) if tune is not None else None
     picks = tuning.best.picks if tuning is not None else {}
-    decide = partial(decided, nest, goal, place, model, schedule, fuse, picks)
+    decide = partial(decided, nest, goal, place, model, schedule, fuse, wanted, picks)
     if goal == "cuda":
         return Executable.of(decide())
     start = time.perf_counter()
-    key = digest(key_parts(nest, schedule, model, {"fuse": fuse, "picks": _away(picks)}))
+    key = digest(key_parts(nest, schedule, model, {"fuse": fuse, "picks": _away(picks), **wanted.key}))
     found = recall(key)
     if found.kept is not None:
         product, code = found.kept
@@ -87,6 +101,7 @@ def decided(
     model: Machine,
     schedule: Schedule | None,
     fuse: bool,
+    wanted: Wanted,
     picks: Mapping[str, int],
 ) -> Compiled:
     """Every stage before machine code, with what each left."""
@@ -95,7 +110,9 @@ def decided(
     times = [time.perf_counter()]
     if schedule is None:
         nest, expansions = _expanded(nest)
-        plan = plan_for(nest, model, fuse=fuse, choose=Picked(picks))
+        fast = with_fast_products(nest, model, wanted)
+        plan = plan_for(fast.nest, model, fuse=fuse, choose=Picked(picks))
+        plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed))
         schedule, nest = plan.schedule, plan.schedule.source
     elif schedule.source is not nest and schedule.source != nest:
         raise InvalidSchedule(
@@ -130,7 +147,13 @@ def _expanded(nest: Nest) -> tuple[Nest, tuple[Expansion, ...]]:
 
 
 def _tuned(
-    nest: Nest, goal: Target, model: Machine, schedule: Schedule | None, fuse: bool, tune: Trials
+    nest: Nest,
+    goal: Target,
+    model: Machine,
+    schedule: Schedule | None,
+    fuse: bool,
+    wanted: Wanted,
+    tune: Trials,
 ) -> Tuning:
     """A search for the nest, or what an earlier one found."""
     if goal != "cpu":
@@ -141,12 +164,12 @@ def _tuned(
         raise InvalidTuning(
             f"tune= measures, so every size must be known: give sizes= for {', '.join(nest.params)}"
         )
-    options = {"fuse": fuse, "tune": {"seed": tune.seed, "at_once": tune.at_once}}
+    options = {"fuse": fuse, "tune": {"seed": tune.seed, "at_once": tune.at_once}, **wanted.key}
     key = digest(key_parts(nest, None, model, options))
 
     @cache
     def source() -> Nest:
-        return _expanded(nest)[0]
+        return with_fast_products(_expanded(nest)[0], model, wanted).nest
 
     def plan(choose: Choose) -> Plan:
         return plan_for(source(), model, fuse=fuse, choose=choose)

@@ -88,11 +88,12 @@ def extent(nest: Nest, loop: Loop) -> int | None:
     """The number of values a loop runs through at most, over all its statements; None if it depends on sizes."""
     low, high = [], []
     for name, date in loop.dates:
-        inside = date.intersect_domain(nest.domains[name])
         if nest.domains[name].is_empty():
             continue
-        low.append(inside.min_val())
-        high.append(inside.max_val())
+        # not the function's own extremes: where 2k = N - 1, isl writes k as (N - 1)/2, and has none for that
+        values = nest.domains[name].apply(date.as_map())
+        low.append(values.dim_min_val(0))
+        high.append(values.dim_max_val(0))
     if not low:
         return 0
     if not all(value.is_int() for value in (*low, *high)):

@@ -88,11 +88,10 @@ class Counts:
         elements = tensor.elements(self.nest.params).intersect_params(self.nominal)
         return bounding_count(elements, {}) * tensor.itemsize
 
-    def size(self, name: str) -> int:
-        """A symbolic size's value at the nominal sizes."""
-        return int(
-            isl.PwAff(f"[{name}] -> {{ [{name}] }}").intersect_params(self.nominal).max_val().to_python()
-        )
+    def size(self, extent: str) -> int:
+        """A symbolic extent's value at the nominal sizes."""
+        value = isl.PwAff(f"[{', '.join(self.nest.params)}] -> {{ [({extent})] }}")
+        return int(value.intersect_params(self.nominal).max_val().to_python())
 
     def work(self, name: str) -> Work:
         """Instances and operations of a statement; a reduction's combination counts as one operation."""
