@@ -71,6 +71,10 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
     )
     if s.op != "+=" or not product or len(s.reads) != 2:
         raise refuse("needs a sum of products of two reads")
+    if not nest.tensor(s.write.tensor).dtype.startswith("float"):
+        raise refuse(
+            f"needs floating-point numbers, and {s.write.tensor} is {nest.tensor(s.write.tensor).dtype}"
+        )
     steps = [x for x in chain if _moves(nest, tree, statement, s.write, x) is None]
     if len(steps) != 1 or steps[0] is not top:
         raise refuse("the outermost of the loops must be the one that the sum does not depend on")

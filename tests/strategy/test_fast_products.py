@@ -73,6 +73,14 @@ def test_a_symbolic_nest_by_name() -> None:
         assert np.array_equal(net(a, b), a @ b)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_integers_are_no_register_tiles(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (40, 50)).astype(dtype), rng.integers(-9, 9, (50, 60)).astype(dtype)
+    for wanted in (None, "strassen"):
+        assert np.array_equal(pf.compile(square(None, dtype), target="cpu", fast_matmul=wanted)(a, b), a @ b)
+
+
 def test_bad_requests() -> None:
     nest = square(8)
     with pytest.raises(
