@@ -1,4 +1,4 @@
-"""Results files: rows as JSON, with all facts about the machine, and as CSV, with date, CPU and commit in each row."""
+"""Results files: rows as JSON, with all facts about the machine, and as CSV, with the most important in each row."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "results"
+
+COMMON = ("date", "cpu", "cpus", "device", "commit", "versions")
+"""What each row of a CSV says of its run."""
 
 
 @dataclass
@@ -46,7 +49,9 @@ def write(
     new = as_json.with_suffix(".new")
     new.write_text(whole, encoding="utf-8")
     new.replace(as_json)  # a run that is interrupted here has lost nothing
-    common = {name: about[name] for name in ("date", "cpu", "cpus", "commit")}
+    common = {name: about[name] for name in COMMON if name in about}
+    if isinstance(versions := common.get("versions"), Mapping):
+        common["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
     with as_csv.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [*common, *dict.fromkeys(name for row in rows for name in row)])
         writer.writeheader()

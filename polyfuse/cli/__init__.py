@@ -1,4 +1,4 @@
-"""The command line: `polyfuse demo | compile FILE | explain FILE | draw FILE | gpu-check | info | cache`."""
+"""The command line: `polyfuse demo | compile FILE | explain FILE | draw FILE | gpu-check | papers | info | cache`."""
 
 import os
 import sys

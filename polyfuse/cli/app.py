@@ -20,12 +20,21 @@ app = typer.Typer(
 
 cache = typer.Typer(help="The cache of compiled programs.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
+papers = typer.Typer(help="Published experiments, repeated here.", no_args_is_help=True)
+app.add_typer(papers, name="papers")
 
 
 class Target(enum.StrEnum):
     """What is compiled for."""
 
     auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class PaperTarget(enum.StrEnum):
+    """What an experiment compiles for."""
+
     cpu = "cpu"
     cuda = "cuda"
 
@@ -206,3 +215,29 @@ def cache_clear() -> None:
     from polyfuse.cli.cache import clear_cache
 
     clear_cache(Terminal())
+
+
+@papers.command("list")
+def papers_list() -> None:
+    """Print the experiments there are."""
+    from polyfuse.cli.papers import show_papers
+
+    show_papers(Terminal())
+
+
+@papers.command("run")
+def papers_run(
+    name: Annotated[str, typer.Argument(help="As `papers list` prints it.")],
+    target: Annotated[
+        PaperTarget, typer.Option(help="cuda without a GPU runs on a stand-in: counts, no times.")
+    ] = PaperTarget.cpu,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, seconds: does it still run?")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for rows and figure; else the paper's results, a new one for --quick."),
+    ] = None,
+) -> None:
+    """Run an experiment; it checks what it computes, and writes rows and a figure."""
+    from polyfuse.cli.papers import run_paper
+
+    run_paper(Terminal(), name, target.value, quick, out)

@@ -1,0 +1,92 @@
+"""`polyfuse papers list | run NAME`: published experiments, repeated here.
+
+    papers/NAME/README.md       "# title"; what was claimed, what was run, on what, what differs
+    papers/NAME/experiment.py   run(target, quick, out): rows and a figure, into the folder out
+    papers/NAME/results/        what a run left: CSV with date, machine and versions, the same as JSON, a figure
+
+They lie beside the package, in the checkout it runs from; an installed package has none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polyfuse.cli.terminal import Terminal
+from polyfuse.errors import BadArgument
+
+FOLDER = Path(__file__).parents[2] / "papers"
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A folder with an experiment, and what the first line of its README calls it."""
+
+    folder: Path
+    title: str
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        return self.folder.name
+
+    @property
+    def results(self) -> Path:
+        """Where its results are kept."""
+        return self.folder / "results"
+
+
+def papers_in(folder: Path) -> tuple[Paper, ...]:
+    """The experiments of a folder by name.
+
+    Raises BadArgument if there is no such folder: then the package was installed without its checkout.
+    """
+    if not folder.is_dir():
+        raise BadArgument(
+            f"there is no folder {folder}: experiments are in polyfuse's repository, not in the installed package. "
+            "Check the repository out, install it with pip install -e '.[dev]', and ask again"
+        )
+    found = sorted(path.parent for path in folder.glob("*/experiment.py"))
+    return tuple(Paper(path, _title(path / "README.md")) for path in found)
+
+
+def _title(readme: Path) -> str:
+    first = readme.read_text(encoding="utf-8").partition("\n")[0] if readme.is_file() else ""
+    return first.removeprefix("#").strip()
+
+
+def show_papers(terminal: Terminal, folder: Path = FOLDER) -> None:
+    """Print each experiment's name and title."""
+    papers = papers_in(folder)
+    width = max((len(paper.name) for paper in papers), default=0)
+    for paper in papers:
+        terminal.text(f"{paper.name:<{width}}  {paper.title}")
+
+
+def run_paper(terminal: Terminal, name: str, target: str, quick: bool, out: Path | None) -> None:
+    """Run an experiment; its files go into `out`, else into its own results, and of a quick run into a new folder.
+
+    Raises BadArgument for a name that no experiment has.
+    """
+    paper = _named(papers_in(FOLDER), name)
+    if out is None:
+        out = Path(tempfile.mkdtemp(prefix=f"polyfuse-{name}-")) if quick else paper.results
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*")}
+    root = str(FOLDER.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    importlib.import_module(f"papers.{name}.experiment").run(target, quick, out)
+    for path in sorted(out.glob("*")):
+        if before.get(path) != path.stat().st_mtime_ns:
+            terminal.text(f"wrote {path}")
+
+
+def _named(papers: Sequence[Paper], name: str) -> Paper:
+    for paper in papers:
+        if paper.name == name:
+            return paper
+    raise BadArgument(f"no paper {name!r}; there are {', '.join(paper.name for paper in papers)}")

@@ -1,0 +1,46 @@
+"""Every experiment of papers/ runs in its quick form; how the command line finds and refuses them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from polyfuse.cli import papers
+from polyfuse.cli.app import app
+from polyfuse.cli.terminal import Terminal
+from polyfuse.errors import BadArgument
+
+PAPERS = papers.papers_in(papers.FOLDER)
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_a_quick_run_leaves_rows_and_a_figure(paper: papers.Paper, tmp_path: Path) -> None:
+    papers.run_paper(Terminal(), paper.name, "cpu", True, tmp_path)
+    tables = [path for path in tmp_path.iterdir() if path.suffix == ".csv"]
+    assert tables
+    for path in tables:
+        rows = list(csv.DictReader(path.open(encoding="utf-8")))
+        assert rows
+        assert {"date", "cpu", "device", "commit", "versions"} <= rows[0].keys()
+    assert [path for path in tmp_path.iterdir() if path.suffix in (".svg", ".png")]
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_a_paper_has_a_title_and_results(paper: papers.Paper) -> None:
+    assert paper.title, f"{paper.folder}/README.md begins with '# title'"
+    assert list(paper.results.glob("*.csv")), "a run's results are kept"
+
+
+def test_the_list_and_names_that_are_none(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["papers", "list"], catch_exceptions=False).output
+    assert all(paper.name in shown and paper.title in shown for paper in PAPERS)
+    with pytest.raises(BadArgument, match=r"no paper 'strasen'; there are "):
+        papers.run_paper(Terminal(), "strasen", "cpu", True, tmp_path)
+
+
+def test_an_installed_package_says_where_papers_are(tmp_path: Path) -> None:
+    with pytest.raises(BadArgument, match="in polyfuse's repository, not in the installed package"):
+        papers.show_papers(Terminal(), tmp_path / "papers")
