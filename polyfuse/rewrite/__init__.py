@@ -10,15 +10,10 @@ from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
 from polyfuse.rewrite.pieces import Pieces, pieces
 from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
 from polyfuse.rewrite.refusal import Refusal
-from polyfuse.rewrite.views import (
-    Composed,
-    Views,
-    compose_views,
-    place,
-    read_through,
-    why_not_place,
-    why_not_read_through,
-)
+from polyfuse.rewrite.view_flow import Composed
+from polyfuse.rewrite.view_places import place, why_not_place
+from polyfuse.rewrite.view_reads import read_through, why_not_read_through
+from polyfuse.rewrite.views import Views, compose_views
 
 __all__ = [
     "Bilinear",

@@ -6,7 +6,8 @@
 
 A piece has the iterations of its producer, so that the two can share loops (Feautrier, "Array expansion", ICS 1988, and
 Griebl, Feautrier & Lengauer, "Index set splitting", IJPP 2000). Pieces of a consumer are producers for the next one, as
-far as values go from one instance to one instance.
+far as values go from one instance to one instance. (A reader of views is cut by producer too, but stays where it is and
+keeps its own iterations: view_reads.py.)
 
 The theorem: the result computes what the nest did if every dependence of the nest still goes forward. Its instances are
 those of the nest under other names, o: new instance -> old instance, so that is
@@ -85,28 +86,35 @@ def _by_producer(
     left = s.domain.intersect_params(nest.context)
     found: list[tuple[Statement, isl.Map]] = []
     for writer in writers:
-        feeds = writer.write.map.intersect_domain(writer.domain.intersect_params(nest.context))
-        feeds = feeds.apply_range(access.map.intersect_domain(left).reverse())
-        if feeds.is_empty():
+        fed = feeds(writer, access).intersect_params(nest.context).intersect_range(left)
+        if fed.is_empty():
             continue
-        if not (feeds.is_injective() and feeds.is_single_valued()):
+        if not (fed.is_injective() and fed.is_single_valued()):
             return ()
-        left = left.subtract(feeds.range())
+        left = left.subtract(fed.range())
         name = f"{s.name}_{len(found)}"
         while name in taken:
             name += "_"
-        found.append((_piece(s, name, writer, feeds), feeds.set_tuple_name(IN, name)))
+        found.append((_piece(s, name, writer, fed), fed.set_tuple_name(IN, name)))
     return tuple(found) if len(found) > 1 and left.is_empty() else ()
 
 
-def _piece(s: Statement, name: str, writer: Statement, feeds: isl.Map) -> Statement:
+def feeds(writer: Statement, access: Access) -> isl.Map:
+    """{ writer[i] -> reader[j] }: the elements that the one stores and the other reads.
+
+    relu[i] reads y[i], Y1[i] writes y[8 + i]:  { Y1[i] -> relu[8 + i] }.
+    """
+    return writer.write.map.intersect_domain(writer.domain).apply_range(access.map.reverse())
+
+
+def _piece(s: Statement, name: str, writer: Statement, fed: isl.Map) -> Statement:
     """What a statement does with one producer's values, over the producer's instances."""
-    domain = feeds.domain().coalesce()
+    domain = fed.domain().coalesce()
     for d, dim in enumerate(dim_names(writer.domain)):
         domain = domain.set_dim_name(isl.dim_type.set, d, dim)
 
     def moved(access: Access) -> Access:
-        composed = feeds.apply_range(access.map).gist_domain(domain)
+        composed = fed.apply_range(access.map).gist_domain(domain)
         return Access(access.tensor, composed.set_tuple_name(IN, name))
 
     write, *reads = (moved(access) for access in s.accesses)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
-from polyfuse.rewrite.views import Composed, compose_views, is_view
+from polyfuse.rewrite import Composed, compose_views
+from polyfuse.rewrite.view_flow import is_view
 from polyfuse.strategy.contraction import product_of
 from polyfuse.strategy.cost import CPU_EFFICIENCY, TILE_EFFICIENCY, microseconds
 from polyfuse.strategy.counts import Counts

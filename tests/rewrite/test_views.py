@@ -14,7 +14,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import compose_views, needed, place, read_through, why_not_place, why_not_read_through
-from polyfuse.rewrite.views import is_view
+from polyfuse.rewrite.view_flow import is_view
 
 # ruff: noqa: F821
 

@@ -1,0 +1,90 @@
+"""View statements, what composing one leaves, and the proof that every value still comes from where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import islpy as isl
+
+from polyfuse.errors import IllegalRewrite, ValidationFailure
+from polyfuse.ir import Nest, Statement
+from polyfuse.ir.dependences import Dependences
+from polyfuse.ir.scalar import Read
+from polyfuse.rewrite.refusal import Refusal
+from polyfuse.sets import OUT, maps_of, union_map
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A nest without one of its views. `into` says for each of the users which statements now do its work."""
+
+    nest: Nest
+    tensor: str
+    statements: tuple[str, ...]
+    into: Mapping[str, tuple[str, ...]]
+    place: str | None = None
+
+    def __str__(self) -> str:
+        if self.place is not None:
+            return f"{self.tensor} lives in {self.place}: no {', '.join(self.statements)}"
+        cut = "; ".join(
+            f"{name} in {len(parts)} parts" for name, parts in self.into.items() if len(parts) > 1
+        )
+        return f"{self.tensor} is read through, in {', '.join(self.into)}" + (f" ({cut})" if cut else "")
+
+
+def is_view(s: Statement) -> bool:
+    """Whether a statement only shows an element of another tensor, or a number."""
+    shown = isinstance(s.body, Read) or bool(s.body.is_number)
+    return s.op == "=" and shown and all(access.tensor != s.write.tensor for access in s.reads)
+
+
+def made(found: Composed | Refusal) -> Composed:
+    """What was composed, checked as a nest of its own; a refusal is raised."""
+    if isinstance(found, Refusal):
+        raise IllegalRewrite(found)
+    found.nest.check()
+    return found
+
+
+def checked(before: Nest, after: Nest, gone: frozenset[str], into: Mapping[str, tuple[str, ...]]) -> Nest:
+    """The nest after, if every value comes from where it came from before."""
+    lost = differences(before, after, gone, into)
+    if lost is not None:
+        raise ValidationFailure(f"composing {', '.join(sorted(gone))} changed the flow: {lost}")
+    return after
+
+
+def differences(
+    before: Nest, after: Nest, gone: frozenset[str], into: Mapping[str, tuple[str, ...]]
+) -> isl.Map | None:
+    """Pairs that only one of the flows has: the old with pairs through what is gone composed, the new; None if equal.
+
+    Sums' own pairs count as flow, since the pieces of a sum add to one another.
+    """
+    expected = _values(before.dependences())
+    for name in gone:
+        here = isl.UnionSet.from_set(before.domains[name])
+        through = expected.intersect_range(here).apply_range(expected.intersect_domain(here))
+        expected = expected.subtract_domain(here).subtract_range(here).union(through)
+    back = union_map(
+        _origin(after.domains[part], name)
+        for name in (s.name for s in before.statements if s.name not in gone)
+        for part in into.get(name, (name,))
+    )
+    found = _values(after.dependences()).apply_domain(back).apply_range(back)
+    for difference in (expected.subtract(found), found.subtract(expected)):
+        for pair in maps_of(difference):
+            return pair
+    return None
+
+
+def _values(dependences: Dependences) -> isl.UnionMap:
+    return dependences.flow.union(dependences.reduction)
+
+
+def _origin(piece: isl.Set, name: str) -> isl.Map:
+    """{ S_2[i] -> S[i] }."""
+    same = isl.Map.identity(piece.get_space().map_from_set()).intersect_domain(piece)
+    return same.set_tuple_name(OUT, name)
