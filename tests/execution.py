@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f"vector_{name}": getattr(np, name) for name in ("exp", "log", "tanh")},
+    **{f"vector_{name}": getattr(np, name) for name in ("exp", "log", "tanh", "sin", "cos")},
     "vector_erf": math.erf,
     "vector_pow": np.power,
 }

@@ -100,7 +100,7 @@ class Axis:
     def conditions(self, p: str, r: str) -> tuple[str, ...]:
         """What makes element r of window p one of the image; nothing where all are.
 
-        >>> Axis(28, 3, 2, 1, 1, 1).conditions("p", "r"), Axis(28, 3, 2, 1, 0, 1).conditions("p", "r")
+        >>> Axis(28, 3, 2, 1, 1, 1).conditions("p", "r"), Axis(28, 3, 2, 1, 0, 0).conditions("p", "r")
         (('2*p + r - 1 >= 0',), ())
         """
         where = self.subscript(p, r)

@@ -8,20 +8,13 @@ for i_tile (on cores): for j_tile:          Ix in a local buffer of one tile
 from __future__ import annotations
 
 from itertools import pairwise
-from math import lcm
-
-import islpy as isl
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir.tree import Leaf, Loop, parts, statements
+from polyfuse.ir.tree import Leaf, parts, statements
 from polyfuse.rewrite import Overlapped
 from polyfuse.schedule import Schedule
-from polyfuse.sets import IN, OUT
-from polyfuse.strategy.counts import Counts, dims_of
-from polyfuse.strategy.moves import common_loops, promoted, where_legal
-
-MOST_PHASES = 4
-"""Iterations of an innermost loop that are written out, so that each has subscripts without a division."""
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.moves import common_loops, promoted, vectorized
 
 
 def shaped(schedule: Schedule, made: Overlapped, parallel: bool) -> Schedule:
@@ -43,38 +36,10 @@ def shaped(schedule: Schedule, made: Overlapped, parallel: bool) -> Schedule:
 
 
 def along_memory(schedule: Schedule, name: str, depth: int) -> Schedule:
-    """A stage's innermost loop on vector lanes; written out in phases first, where its subscripts divide."""
+    """A stage's innermost loop on vector lanes."""
     inner = schedule.loops(name)[-1]
     whole = len(schedule.loops(name)) > depth and all(isinstance(part, Leaf) for part in parts(inner.body))
-    if inner.bind is not None or not whole:
-        return schedule
-    period = lcm(*(phases(schedule, n, inner) for n in statements(inner)))
-    if period == 1:
-        return where_legal(schedule, "vectorize", name, inner.name)
-    if period > MOST_PHASES:
-        return schedule
-    schedule = schedule.split(name, inner.name, period)
-    return where_legal(schedule, "unroll", name, schedule.loops(name)[-1].name)
-
-
-def phases(schedule: Schedule, name: str, loop: Loop) -> int:
-    """After how many values of a loop a statement's subscripts move on evenly: 2 for T[j // 2], 1 for T[2 * j].
-
-    for j: y[j] = T[j // 2]  ->  for j: { y[2 * j] = T[j]; y[2 * j + 1] = T[j] }       no gather from T
-
-    The pyramid's level of 2048² took 7.7 ms with loads one by one for `j // 2`, and 3.9 ms so (one Zen 5 core).
-    """
-    dims = dims_of(loop.date(name))
-    found = 1
-    for access in schedule.nest.statement(name).accesses:
-        element = access.subscripts()
-        pieces = (piece for d in range(element.dim(OUT)) for _, piece in element.get_pw_aff(d).get_pieces())
-        for piece in pieces:
-            for k in range(piece.dim(isl.dim_type.div)):
-                part = piece.get_div(k)
-                if any(part.involves_dims(IN, dim, 1) for dim in dims):
-                    found = lcm(found, int(part.get_denominator_val().to_python()))
-    return found
+    return vectorized(schedule, name, inner) if inner.bind is None and whole else schedule
 
 
 def fused(schedule: Schedule, names: tuple[str, ...], depth: int) -> Schedule:

@@ -113,7 +113,7 @@ def test_halves_are_read_in_two_phases_without_a_division() -> None:
     pipeline = PIPELINES["pyramid"]
     net = pf.compile(pipeline.nest, target="cpu", machine="zen5", sizes=pipeline.large)
     (line,) = (line for line in net.source.splitlines() if line.strip().startswith("detail["))
-    assert "down[i // 2, j + j_in]" in line
+    assert "coarse[i // 2, j + j_in]" in line
     assert "j // 2" not in line
 
 
