@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+Clock = Callable[[], float]
+
 PACKAGES = ("polyfuse", "numpy", "numba", "islpy", "sympy", "numba-cuda", "cuda-core")
 """Whose versions a figure depends on."""
 
@@ -49,19 +51,21 @@ def in_turns(
     seconds: float = 0.004,
     pause: float = 0.05,
     after_turn: Callable[[int], None] | None = None,
+    clock: Clock = time.perf_counter,
 ) -> dict[str, Timing]:
     """Time callables in turns; each turn of each takes about `seconds`, or one call where a call takes longer.
 
     Before each there is a `pause`, in seconds. Every callable runs before the clock starts. `after_turn` gets the
-    number of turns done, to show progress.
+    number of turns done, to show progress. For one thread on a machine that others use, `time.process_time` is a
+    `clock` that stands still while they run.
     """
-    calls = {name: _calls(candidate, seconds) for name, candidate in candidates.items()}
+    calls = {name: _calls(candidate, seconds, clock) for name, candidate in candidates.items()}
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(turns):
         for name, candidate in candidates.items():
             time.sleep(pause)
             candidate()
-            taken[name].append(_seconds(candidate, calls[name]))
+            taken[name].append(_seconds(candidate, calls[name], clock))
         if after_turn is not None:
             after_turn(turn + 1)
     return {name: _timing(values, calls[name]) for name, values in taken.items()}
@@ -97,17 +101,17 @@ def in_turns_prepared(
     return {name: tuple(values) for name, values in taken.items()}
 
 
-def _calls(candidate: Callable[[], object], seconds: float) -> int:
+def _calls(candidate: Callable[[], object], seconds: float, clock: Clock) -> int:
     candidate()
-    once = min(_seconds(candidate, 1) for _ in range(3))
+    once = min(_seconds(candidate, 1, clock) for _ in range(3))
     return max(1, round(seconds / max(once, 1e-9)))
 
 
-def _seconds(candidate: Callable[[], object], calls: int) -> float:
-    start = time.perf_counter()
+def _seconds(candidate: Callable[[], object], calls: int, clock: Clock = time.perf_counter) -> float:
+    start = clock()
     for _ in range(calls):
         candidate()
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
 def _timing(values: list[float], calls: int) -> Timing:

@@ -1,0 +1,134 @@
+"""The grid of dense networks: unfused, fused, Strassen in every layer, and what the cost model chooses.
+
+python -m papers.ansel_2021_fused_strassen.experiment [--layers 1,4] [--batches 64] [--widths 512] [--out DIR]
+
+`polyfuse papers run` measures every cell that the latest run of this commit and machine does not have; the command
+here, a part of the grid.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import polyfuse as pf
+from benchmarks import results
+from benchmarks.fresh import fresh
+from benchmarks.options import numbers
+from papers.ansel_2021_fused_strassen.cell import VARIANTS, network
+from papers.ansel_2021_fused_strassen.figure import draw
+from papers.places import Place, place
+from polyfuse.strategy import plan_for
+
+LAYERS = (1, 2, 4, 8)
+BATCHES = (2, 4, 8, 16, 32, 64, 128)
+WIDTHS = (128, 256, 512, 1024, 2048, 4096)
+"""The source's grid."""
+
+Cell = tuple[int, int, int]
+"""Layers, batch, width."""
+
+ODD: tuple[Cell, ...] = ((2, 63, 511), (2, 127, 1025))
+"""The source needs even sizes."""
+
+LARGE: tuple[Cell, ...] = ((1, 1024, 1024), (1, 2048, 2048), (1, 4096, 4096), (2, 4096, 4096))
+"""Beyond the source's batches: on a CPU a level of Strassen's algorithm pays for larger blocks only."""
+
+QUICK: tuple[Cell, ...] = ((1, 5, 19),)
+
+RED = 1.03
+"""A cell is red where auto takes longer than this times the best of the others."""
+
+TURNS = 15
+
+
+def run(target: str, quick: bool, out: Path) -> None:
+    """Kernels counted, then the cells, each checked against float64; rows and a figure into `out`."""
+    where = place(target)
+    small = quick or not where.timed  # the stand-in for a GPU takes seconds for each thousand of elements
+    cells = QUICK if small else (*product(LAYERS, BATCHES, WIDTHS), *ODD, *LARGE)
+    count(where, out, (1,) if quick else LAYERS)
+    grid(where, out, cells, 2 if quick else TURNS)
+
+
+def count(where: Place, out: Path, depths: Sequence[int]) -> None:
+    """The kernels of a network with Strassen's algorithm in each layer: 2 L + 1 for L layers, found by the search."""
+    rows = []
+    for layers in depths:
+        nest = network(layers, 512, 512)
+        for layer in range(layers):
+            nest = pf.rewrite.bilinear(nest, f"mac{layer}", pf.bilinear.strassen).nest
+        plan = plan_for(nest, pf.Machine.preset("zen5"))
+        kernels = sum(not once for once in plan.once)
+        assert kernels == 2 * layers + 1, f"{kernels} kernels for {layers} layers"
+        rows.append({"layers": layers, "batch": 512, "width": 512, "machine": "zen5", "kernels": kernels})
+        print(f"{layers} layers: {kernels} kernels a call, {sum(plan.once)} once for all calls", flush=True)
+    results.write(out, "kernels", where.about, rows)
+
+
+def grid(where: Place, out: Path, cells: Sequence[Cell], turns: int) -> None:
+    """Add the cells that are not there yet, one thread each; the figure with them."""
+    kept = results.Run.begin(out, f"grid-{where.target}", where.about, resume=True)
+    done = {(row["layers"], row["batch"], row["width"]) for row in kept.rows}
+    for cell in cells:
+        if cell in done:
+            continue
+        arguments = where.target, *map(str, cell), str(turns)
+        kept.add(fresh("papers.ansel_2021_fused_strassen.cell", *arguments, threads=1))
+        print(line(kept.rows[-len(VARIANTS) :]), flush=True)
+        draw(kept.rows, kept.about, kept.path("svg"))
+    print("\n".join(summary(kept.rows)))
+
+
+def line(rows: Sequence[dict[str, Any]]) -> str:
+    """A cell for a person."""
+    first = rows[0]
+    parts = [
+        f"{row['variant']} {row['launches']} launches"
+        + (f", {row['best_us']} µs, {row['speedup_over_numpy']:.2f} × NumPy" if "best_us" in row else "")
+        for row in rows
+    ]
+    return f"{first['layers']} × {first['width']}, batch {first['batch']}: {'; '.join(parts)}"
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Where auto chose Strassen's algorithm, and its red cells."""
+    auto = [row for row in rows if row["variant"] == "auto" and "time_over_best_variant" in row]
+    if not auto:
+        yield "no times: counts only"
+        return
+    fast = [row for row in auto if row["fast_layers"]]
+    yield f"{len(auto)} cells; auto computes layers by a fast product in {len(fast)}"
+    for limit, key, against in (
+        (RED, lambda row: row["time_over_best_variant"], "the best of our other variants"),
+        (RED, lambda row: 1 / row["speedup_over_numpy"], "NumPy"),
+    ):
+        red = [
+            f"{r['layers']} × {r['width']}, batch {r['batch']}: {key(r):.2f}" for r in auto if key(r) > limit
+        ]
+        yield f"red against {against} (by more than 3 %): {len(red)}{' — ' * bool(red)}{'; '.join(red)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="papers.ansel_2021_fused_strassen", description="A part of the grid."
+    )
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--layers", type=numbers, default=LAYERS)
+    parser.add_argument("--batches", type=numbers, default=BATCHES)
+    parser.add_argument("--widths", type=numbers, default=WIDTHS)
+    parser.add_argument("--extra", action="store_true", help="odd and large sizes too")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    cells = [
+        *product(options.layers, options.batches, options.widths),
+        *((*ODD, *LARGE) if options.extra else ()),
+    ]
+    grid(place(options.target), options.out, cells, TURNS)
+
+
+if __name__ == "__main__":
+    main()
