@@ -28,6 +28,25 @@ def test_a_quick_run_leaves_rows_and_a_figure(paper: papers.Paper, tmp_path: Pat
     assert [path for path in tmp_path.iterdir() if path.suffix in (".svg", ".png")]
 
 
+def test_launches_and_waits_are_counted_on_the_stand_in_for_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba.cuda")
+    monkeypatch.setattr("papers.places.available", lambda: False)
+    monkeypatch.setattr("papers.mxnet_13890_bulking.devices.available", lambda: False)
+    papers.run_paper(Terminal(), "mxnet_13890_bulking", "cuda", True, tmp_path)
+    (path,) = tmp_path.glob("*.csv")
+    rows = list(csv.DictReader(path.open(encoding="utf-8")))
+    counts = {(row["mode"], row["kernels"], row["submissions"], row["waits"]) for row in rows}
+    assert counts == {
+        ("per kernel", "12", "12", "12"),
+        ("bulked", "12", "12", "1"),
+        ("one graph", "12", "1", "1"),
+    }
+    assert {row["outputs"] for row in rows} == {"1", "4"}
+    assert "stand-in" in rows[0]["device"]
+
+
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_a_paper_has_a_title_and_results(paper: papers.Paper) -> None:
     assert paper.title, f"{paper.folder}/README.md begins with '# title'"

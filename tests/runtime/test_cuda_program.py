@@ -3,82 +3,18 @@ addresses a graph is captured with, and that a replay gives the oracle's result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
-from polyfuse.codegen.lockstep import run as run_lockstep
-from polyfuse.codegen.program import Program
 from polyfuse.errors import TargetUnavailable
 from polyfuse.runtime.cuda import CudaProgram
-from polyfuse.runtime.cuda_driver import DeviceInfo, Gpu, Launch, available
+from polyfuse.runtime.cuda_driver import Gpu, available
+from polyfuse.runtime.host_gpu import HostGpu
 
 pytest.importorskip("cuda.core")
 pytest.importorskip("numba.cuda")
-
-Array = np.ndarray[Any, Any]
-
-
-@dataclass
-class Memory:
-    """A buffer of the fake GPU; new memory is not zero."""
-
-    bytes: Array
-
-    @property
-    def handle(self) -> int:
-        return int(self.bytes.ctypes.data)
-
-
-@dataclass
-class HostGpu:
-    """What `CudaProgram` asks of a Gpu, done on the host; `uploads` counts by address."""
-
-    program: Program
-    buffers: list[Memory] = field(default_factory=list)
-    uploads: list[int] = field(default_factory=list)
-    captures: int = 0
-    replays: int = 0
-
-    info = DeviceInfo("host", (9, 0), 132)
-
-    def allocate(self, nbytes: int) -> Memory:
-        self.buffers.append(Memory(np.full(max(nbytes, 1), 0xFF, np.uint8)))
-        return self.buffers[-1]
-
-    def upload(self, address: int, array: Array) -> None:
-        self.uploads.append(address)
-        self.at(address, np.dtype(np.uint8))[: array.nbytes] = array.reshape(-1).view(np.uint8)
-
-    def download(self, address: int, array: Array) -> None:
-        array.reshape(-1).view(np.uint8)[:] = self.at(address, np.dtype(np.uint8))[: array.nbytes]
-
-    def capture(self, launches: list[Launch]) -> list[Launch]:
-        self.captures += 1
-        return launches
-
-    def replay(self, graph: list[Launch]) -> None:
-        self.replays += 1
-        for launch in graph:
-            code = next(c for c in self.program.codes if c.name == launch.kernel.entry)
-            args = [
-                self.at(int(value), np.dtype(kind.removesuffix("*"))) if kind.endswith("*") else value
-                for value, kind in zip(launch.args, code.signature, strict=True)
-            ]
-            run_lockstep(code.source, code.name, launch.grid, launch.block, args)
-
-    def at(self, address: int, dtype: np.dtype[Any]) -> Array:
-        """The memory from an address to the end of its buffer."""
-        for buffer in self.buffers:
-            offset = address - buffer.handle
-            if 0 <= offset < buffer.bytes.nbytes:
-                rest = buffer.bytes[offset:]
-                return rest[: rest.nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
-        raise AssertionError(f"address {address} is in no buffer")
 
 
 def on_host_gpu(nest: pf.Nest, fuse: bool = True) -> tuple[pf.Executable, HostGpu]:

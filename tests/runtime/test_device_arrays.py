@@ -13,22 +13,10 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import BadArgument
 from polyfuse.runtime.cuda import CudaProgram
-from tests.runtime.test_cuda_program import HostGpu, Memory
+from polyfuse.runtime.host_gpu import HostGpu, Memory
 
 utils = pytest.importorskip("cuda.core.utils")
 pytest.importorskip("numba.cuda")
-
-
-class InPlaceGpu(HostGpu):
-    """A HostGpu that launches without a graph too."""
-
-    ordinal, stream, waits = 0, 7, 0
-
-    def launch(self, launches: list[Any]) -> None:
-        self.replay(launches)
-
-    def wait(self) -> None:
-        self.waits += 1
 
 
 class Tensor:
@@ -61,13 +49,13 @@ class View:
     """What cuda.core's StridedMemoryView says of a Tensor."""
 
     def __init__(self, value: Tensor, stream_ptr: int) -> None:
-        assert stream_ptr == InPlaceGpu.stream
+        assert stream_ptr == HostGpu.stream
         self.ptr, self.shape, self.strides = value.memory.handle, value.shape, value.strides
         self.dtype, self.device_id = value.dtype, value.device
 
 
 @pytest.fixture
-def net(monkeypatch: pytest.MonkeyPatch) -> tuple[pf.Executable, InPlaceGpu]:
+def net(monkeypatch: pytest.MonkeyPatch) -> tuple[pf.Executable, HostGpu]:
     library = ModuleType("gpulib")
     library.from_dlpack = lambda buffer: Tensor(buffer, "uint8", (buffer.bytes.nbytes,))  # type: ignore[attr-defined]
     library.float32 = np.float32  # type: ignore[attr-defined]
@@ -76,19 +64,19 @@ def net(monkeypatch: pytest.MonkeyPatch) -> tuple[pf.Executable, InPlaceGpu]:
     monkeypatch.setattr(utils, "StridedMemoryView", View)
     model = nn.Sequential(nn.Linear(12, 20, seed=1), nn.ReLU(), nn.Linear(20, 7, seed=2))
     compiled = pf.compile(pf.lower(model, batch=9), target="cuda", machine="h200", device="none")
-    gpu = InPlaceGpu(compiled.program)
+    gpu = HostGpu(compiled.program)
     roles = {tensor.name: tensor.role for tensor in compiled.schedule.nest.tensors}
     compiled._runner = CudaProgram(compiled.program, gpu, roles)  # type: ignore[arg-type]
     return compiled, gpu
 
 
-def put(gpu: InPlaceGpu, array: np.ndarray[Any, Any]) -> Tensor:
+def put(gpu: HostGpu, array: np.ndarray[Any, Any]) -> Tensor:
     memory = gpu.allocate(array.nbytes)
     memory.bytes[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return Tensor(memory, array.dtype.name, array.shape)
 
 
-def test_results_come_back_in_the_callers_kind(net: tuple[pf.Executable, InPlaceGpu]) -> None:
+def test_results_come_back_in_the_callers_kind(net: tuple[pf.Executable, HostGpu]) -> None:
     compiled, gpu = net
     for seed in range(2):
         x = np.random.default_rng(seed).standard_normal((9, 12)).astype(np.float32)
@@ -100,7 +88,7 @@ def test_results_come_back_in_the_callers_kind(net: tuple[pf.Executable, InPlace
     assert gpu.waits == 2
 
 
-def test_out_is_written_in_place(net: tuple[pf.Executable, InPlaceGpu]) -> None:
+def test_out_is_written_in_place(net: tuple[pf.Executable, HostGpu]) -> None:
     compiled, gpu = net
     x, out = np.ones((9, 12), np.float32), put(gpu, np.full((9, 7), np.nan, np.float32))
     assert compiled(put(gpu, x), out=out) is out
@@ -120,7 +108,7 @@ def test_out_is_written_in_place(net: tuple[pf.Executable, InPlaceGpu]) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(
-    net: tuple[pf.Executable, InPlaceGpu], change: dict[str, Any], message: str
+    net: tuple[pf.Executable, HostGpu], change: dict[str, Any], message: str
 ) -> None:
     compiled, gpu = net
     x = put(gpu, np.ones((9, 12), np.float32))

@@ -1,0 +1,140 @@
+"""A segment of operators run one by one, in bulk, and as one graph: launches and waits counted, host time a call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import polyfuse as pf
+from benchmarks import results
+from papers.mxnet_13890_bulking.devices import OnDevice
+from papers.mxnet_13890_bulking.figure import draw
+from papers.mxnet_13890_bulking.networks import Segment, one_by_one
+from papers.places import Place, place
+
+Row = dict[str, Any]
+
+CPU = ((8, 1, 16), (8, 1, 64), (8, 32, 64))
+GPU = ((8, 1, 64), (8, 32, 256), (8, 32, 1024))
+SMALL = ((4, 2, 16),)
+"""Layers, batch, width: where the host's time counts, and where it does less."""
+
+TURNS = 25
+
+
+def run(target: str, quick: bool, out: Path) -> None:
+    """Every segment with one output and with one a layer; results checked, rows and a figure into `out`."""
+    where = place(target)
+    shapes = SMALL if quick or not where.timed else CPU if target == "cpu" else GPU
+    kept = results.Run.begin(out, f"modes-{target}", where.about)
+    for shape in shapes:
+        for several in (False, True):
+            segment = Segment(*shape, several)
+            measure = on_cpu if target == "cpu" else on_gpu
+            kept.add({**about(segment), **row} for row in measure(segment, where, 3 if quick else TURNS))
+            for row in kept.rows[-3:]:
+                print(line(row), flush=True)
+    draw(kept.rows, kept.about, kept.path("svg"))
+
+
+def about(segment: Segment) -> Row:
+    return {
+        "layers": segment.layers,
+        "batch": segment.batch,
+        "width": segment.width,
+        "outputs": segment.layers if segment.open else 1,
+        "operators": segment.operators,
+    }
+
+
+def on_cpu(segment: Segment, where: Place, turns: int) -> list[Row]:
+    """Each operator called from Python; all kernels behind one native entry; and the kernels fused too.
+
+    `submissions` is how often the host starts native code, `waits` how often it comes back. Planned for one core, and
+    timed by the processor's clock.
+    """
+    options = {**where.options, "machine": replace(pf.Machine.detect(), units=1)}
+    x = np.random.default_rng(0).standard_normal((segment.batch, segment.width), np.float32)
+    outs = tuple(np.empty_like(x) for _ in segment.reference(x))
+    out = outs if segment.open else outs[0]
+    unfused = pf.compile(segment.nest(), fuse=False, **options)
+    fused = pf.compile(segment.nest(), **options)
+    singly = one_by_one(segment, options)
+    candidates: dict[str, Callable[[], Any]] = {
+        "per kernel": lambda: singly(x),
+        "bulked": lambda: unfused(x, out=out),
+        "bulked and fused": lambda: fused(x, out=out),
+    }
+    kernels = [segment.operators, unfused.report().launches, fused.report().launches]
+    assert kernels[1] == segment.operators, "outputs inside a segment do not break it"
+    rows = []
+    for (mode, call), count in zip(candidates.items(), kernels, strict=True):
+        for array in outs:
+            array.fill(np.nan)
+        answer = call()
+        check(segment, x, answer if isinstance(answer, tuple) else (answer,))
+        crossings = segment.operators if mode == "per kernel" else 1
+        rows.append({"mode": mode, "kernels": count, "submissions": crossings, "waits": crossings})
+    timed(rows, candidates, turns, time.process_time)
+    return rows
+
+
+def on_gpu(segment: Segment, where: Place, turns: int) -> list[Row]:
+    """Waiting after each kernel; after the last; and one graph. Counted by what stands between us and the stream."""
+    x = np.random.default_rng(0).standard_normal((segment.batch, segment.width), np.float32)
+    options = {**where.options, "device": "gpu" if where.timed else "none"}
+    segment_here = OnDevice(pf.compile(segment.nest(), fuse=False, **options))
+    assert len(segment_here.launches) == segment.operators, "outputs inside a segment do not break it"
+    rows = []
+    for mode, call in segment_here.modes().items():
+        segment_here.put(x=x)
+        segment_here.host.reset()
+        call()
+        counts = {"submissions": segment_here.host.submissions, "waits": segment_here.host.waits}
+        check(segment, x, segment_here.outputs())
+        rows.append({"mode": mode, "kernels": len(segment_here.launches), **counts})
+    expected = {"per kernel": (segment.operators,) * 2, "bulked": (segment.operators, 1), "one graph": (1, 1)}
+    assert {row["mode"]: (row["submissions"], row["waits"]) for row in rows} == expected
+    if where.timed:
+        timed(rows, segment_here.modes(), turns, time.perf_counter)
+    return rows
+
+
+def check(segment: Segment, x: Any, found: tuple[Any, ...]) -> None:
+    """Against NumPy in float64."""
+    exact = segment.reference(x.astype(np.float64))
+    assert len(found) == len(exact)
+    for ours, theirs in zip(found, exact, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4 * float(np.abs(theirs).max()))
+
+
+def timed(
+    rows: list[Row], candidates: dict[str, Callable[[], Any]], turns: int, clock: pf.measure.Clock
+) -> None:
+    """Times in turns, and what one kernel costs beyond what it costs in bulk."""
+    times = pf.measure.in_turns(candidates, turns, clock=clock)
+    bulk = times["bulked"].median
+    for row in rows:
+        timing = times[row["mode"]]
+        row |= {
+            "median_us": round(1e6 * timing.median, 3),
+            "best_us": round(1e6 * timing.best, 3),
+            "ratio_to_bulked": round(timing.median / bulk, 3),
+            "beyond_bulked_us_a_kernel": round(1e6 * (timing.median - bulk) / row["kernels"], 3),
+            "turns": turns,
+        }
+
+
+def line(row: Row) -> str:
+    """A row for a person."""
+    counts = f"{row['kernels']} kernels, {row['submissions']} submissions, {row['waits']} waits"
+    spent = f", {row['median_us']} µs, {row['ratio_to_bulked']:.2f} × bulked" if "median_us" in row else ""
+    return (
+        f"{row['layers']} × {row['width']}, batch {row['batch']}, {row['outputs']} outputs, "
+        f"{row['mode']}: {counts}{spent}"
+    )
