@@ -77,6 +77,7 @@ def in_turns_prepared(
     seconds: float = 3.0,
     turns: tuple[int, int] = (3, 25),
     pause: float = 0.05,
+    clock: Clock = time.perf_counter,
 ) -> dict[str, tuple[float, ...]]:
     """The seconds of each turn of callables that change what they are given: one call a turn, `prepare` before it.
 
@@ -93,10 +94,10 @@ def in_turns_prepared(
         for name, candidate in candidates.items():
             prepare()
             time.sleep(pause)
-            once = _seconds(candidate, 1)
+            once = _seconds(candidate, 1, clock)
             if once <= pause:
                 prepare()
-                once = _seconds(candidate, 1)
+                once = _seconds(candidate, 1, clock)
             taken[name].append(once)
     return {name: tuple(values) for name, values in taken.items()}
 
@@ -107,7 +108,7 @@ def _calls(candidate: Callable[[], object], seconds: float, clock: Clock) -> int
     return max(1, round(seconds / max(once, 1e-9)))
 
 
-def _seconds(candidate: Callable[[], object], calls: int, clock: Clock = time.perf_counter) -> float:
+def _seconds(candidate: Callable[[], object], calls: int, clock: Clock) -> float:
     start = clock()
     for _ in range(calls):
         candidate()

@@ -36,9 +36,8 @@ def test_the_uncounted_call_of_a_turn_is_not_counted(monkeypatch: pytest.MonkeyP
         nonlocal now
         now += next(costs)
 
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: now)
     monkeypatch.setattr(measure.time, "sleep", lambda seconds: None)
-    time = measure.in_turns({"call": call}, turns=3)["call"]
+    time = measure.in_turns({"call": call}, turns=3, clock=lambda: now)["call"]
     assert (time.best, time.median) == (1.0, 2.0)
 
 
@@ -49,14 +48,14 @@ def test_what_changes_its_arguments_is_prepared_before_each_call(monkeypatch: py
         nonlocal now, order
         now, order = now + seconds, order + name
 
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: now)
     monkeypatch.setattr(measure.time, "sleep", lambda seconds: None)
     candidates = {"a": lambda: call("a", 1.0), "b": lambda: call("b", 2.0)}
-    taken = measure.in_turns_prepared(candidates, lambda: call("-", 9.0), seconds=4.0, turns=(2, 5))
+    clock = {"clock": lambda: now}
+    taken = measure.in_turns_prepared(candidates, lambda: call("-", 9.0), 4.0, (2, 5), **clock)
     assert order == 3 * "-a-b"  # 3 × (1 + 2) is the first sum that reaches 4 for each of the two
     assert taken == {"a": (1.0, 1.0, 1.0), "b": (2.0, 2.0, 2.0)}
-    assert len(measure.in_turns_prepared(candidates, lambda: None, 0.0, turns=(2, 5))["a"]) == 2
-    assert len(measure.in_turns_prepared(candidates, lambda: None, 99.0, turns=(2, 5))["a"]) == 5
+    assert len(measure.in_turns_prepared(candidates, lambda: None, 0.0, (2, 5), **clock)["a"]) == 2
+    assert len(measure.in_turns_prepared(candidates, lambda: None, 99.0, (2, 5), **clock)["a"]) == 5
 
 
 def test_one_turn_is_its_own_quartile() -> None:

@@ -28,7 +28,7 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
     if was_timed:
         for style, (label, ratio) in zip(("--", ":"), SOURCE.items(), strict=True):
             axes.axhline(ratio, color="black", linestyle=style, linewidth=0.8, label=f"source, {label}")
-        axes.set_ylabel("time / bulked")
+        axes.set(yscale="log", ylabel="time / bulked")
     else:
         axes.set_ylabel("waits a call")
     names = [f"{n} × {w}\nbatch {b}\n{o} output{'s' * (o > 1)}" for n, w, b, o in segments]
