@@ -74,7 +74,10 @@ def fusions(
     shared = _loops_down_to(home, first, at)
     places = [p for p, child in enumerate(node.children) if child is home or child is guest]
     guest_last = node.children[places[1]] is guest
-    for alignment in _alignments(nest, home, guest, shared, guest_last, shift or {}):
+    outside = tuple(
+        a for a, b in zip(loops_around(tree, first), loops_around(tree, second), strict=False) if a is b
+    )
+    for alignment in _alignments(nest, home, guest, shared, outside, guest_last, shift or {}):
         merged = _joined(home, shared, alignment, guest_last)
         for place in places:
             parts = [c for c in node.children if c is not home and c is not guest]
@@ -108,14 +111,20 @@ def _loops_down_to(home: Tree, statement: str, at: str) -> tuple[Loop, ...]:
 
 
 def _alignments(
-    nest: Nest, home: Tree, guest: Tree, shared: tuple[Loop, ...], guest_last: bool, shift: Mapping[str, int]
+    nest: Nest,
+    home: Tree,
+    guest: Tree,
+    shared: tuple[Loop, ...],
+    outside: tuple[Loop, ...],
+    guest_last: bool,
+    shift: Mapping[str, int],
 ) -> Iterator[Alignment]:
     """By the guest's own loops where these meet the dependences exactly or a shift is given; else by dependence."""
     own = _own_loops(guest, shared, shift)
     if own is not None and (shift or _meets(nest, shared, own, guest)):
         yield own
         return
-    derived = _derived(nest, home, guest, shared, guest_last)
+    derived = _derived(nest, home, guest, shared, outside, guest_last)
     if derived is not None:
         yield derived
     if own is not None:
@@ -169,9 +178,16 @@ def _meets(nest: Nest, shared: tuple[Loop, ...], own: Alignment, guest: Tree) ->
 
 
 def _derived(
-    nest: Nest, home: Tree, guest: Tree, shared: tuple[Loop, ...], guest_last: bool
+    nest: Nest,
+    home: Tree,
+    guest: Tree,
+    shared: tuple[Loop, ...],
+    outside: tuple[Loop, ...],
+    guest_last: bool,
 ) -> Alignment | None:
     """One statement placed by its dependences: after its last source, or before its first sink.
+
+    Loops `outside` are around both already.
 
     for i, j tiles: for k: mac;  for i: for j: relu   ->   relu[i, j] at tile (floor(i/64), floor(j/64))
     """
@@ -188,14 +204,15 @@ def _derived(
     if any(date is None or not domain.is_subset(date.domain()) for date in placed[: len(shared)]):
         return None
     inner: list[Loop] = []
-    taken = {loop.name for loop in shared}
+    taken = {loop.name for loop in (*outside, *shared)}
     for loop, date in zip(loops[len(shared) :], placed[len(shared) :], strict=True):
         if date is not None and domain.is_subset(date.domain()) and not date.is_cst():
             inner.append(Loop(fresh(loop.name, taken), ((name, date),), Leaf(name)))
             taken.add(inner[-1].name)
     fixed = [d for d in placed[: len(shared)] if d is not None]
     rest: Tree = Leaf(name)
-    for loop in reversed(_completed(domain, name, fixed, inner, taken)):
+    known = [*(loop.date(name) for loop in outside), *fixed]
+    for loop in reversed(_completed(domain, name, known, inner, taken)):
         rest = replace(loop, body=rest)
     return Alignment(tuple({name: date} for date in fixed), rest)
 

@@ -34,9 +34,10 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product:
-    """Which dimension of a statement and which factor does what; `others` are dimensions that all three move with.
+    """Which dimension of a statement and which factor does what; `others` are dimensions of y that are batches.
 
-    Columns lie along y's last axis.
+    Columns lie along y's last axis. A batch moves both factors, or a alone: y[t, i, j] += a[t, i, k] * b[k, j] has the
+    rows i of each t. Of several dimensions that move a alone, the rows are y's last one.
     """
 
     statement: str
@@ -60,10 +61,9 @@ def product_of(nest: Nest, name: str) -> Product | None:
     return found if found is not None and _all_steps(nest.domains[name], found.steps) else None
 
 
-def product_among(nest: Nest, names: tuple[str, ...]) -> Product | None:
-    """The one product among a kernel's statements; None where there is none, or several."""
-    found = [p for p in (product_of(nest, name) for name in names) if p is not None]
-    return found[0] if len(found) == 1 else None
+def products_among(nest: Nest, names: tuple[str, ...]) -> tuple[Product, ...]:
+    """The products among a kernel's statements, in their order."""
+    return tuple(p for p in (product_of(nest, name) for name in names) if p is not None)
 
 
 def _factor(s: Statement, value: sympy.Basic) -> Factor | None:
@@ -92,11 +92,13 @@ def _roles(s: Statement, factors: list[Factor]) -> Product | None:
     for left, right in (factors, reversed(factors)):
         a, b = left.axes, right.axes
         columns = [d for d in y if y[d] == last and d in b and d not in a]
-        rows = [d for d in y if d in a and d not in b]
+        rows = sorted((d for d in y if d in a and d not in b), key=lambda d: y[d])
         steps = [d for d in a if d in b and d not in y]
-        others = tuple(d for d in y if d in a and d in b)
-        if len(columns) == len(rows) == len(steps) == 1 and len(others) + 3 == len(s.dims):
-            return Product(s.name, rows[0], columns[0], steps[0], others, left, right)
+        if len(columns) != 1 or len(steps) != 1 or not rows:
+            continue
+        others = tuple(d for d in y if d in a and (d in b or d in rows[:-1]))
+        if len(others) + 3 == len(s.dims):
+            return Product(s.name, rows[-1], columns[0], steps[0], others, left, right)
     return None
 
 

@@ -15,7 +15,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
 from polyfuse.strategy.choice import Choose, cheapest
-from polyfuse.strategy.contraction import product_among
+from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks, microseconds, ranked
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
@@ -29,6 +29,7 @@ from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.moves import far_and_near, internal, separated
 from polyfuse.strategy.products import added, blocked
 from polyfuse.strategy.recompute import Recomputed, recomputed
+from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
 
@@ -142,10 +143,14 @@ def grouped(start: Schedule, model: Model, fuse: bool, done: frozenset[str] = fr
 def _blocked(
     schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
 ) -> loops.Planned | str | None:
-    """A CPU kernel around one product in blocks for the caches; why not, or None where it holds no single product."""
+    """A CPU kernel around one product, or around several in steps, in blocks; why not, or None where it holds none."""
     kernel, cost, counts, machine = model.kernel(part), model.cost(part), model.counts, model.machine
-    product = product_among(schedule.nest, kernel.names) if machine.kind == "cpu" else None
-    if product is None:
+    products = products_among(schedule.nest, kernel.names) if machine.kind == "cpu" else ()
+    if not products:
+        return None
+    if not kernel.band and not joined and len(kernel.names) > 1:
+        return stepped(schedule, counts, kernel, products, machine, choose)
+    if len(products) > 1:
         return None
     parallel = cost.tiling.parallel
     if kernel.band and not joined:
@@ -153,7 +158,7 @@ def _blocked(
         blocks = in_blocks(kernel, machine, counts.total_bytes, several)
         if choose(kernel.names, "form", [blocks.total, cost.total]) == 1:
             return "tiles of the band were chosen"
-    return blocked(schedule, counts, kernel, product, machine, parallel is not None, choose)
+    return blocked(schedule, counts, kernel, products[0], machine, parallel is not None, choose)
 
 
 def _better(

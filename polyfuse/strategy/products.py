@@ -11,6 +11,7 @@ a sum in the first block of steps, what reads the finished sum in the last one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, prod
 
 from polyfuse.analysis.once import constant_tensors
@@ -52,41 +53,82 @@ def blocked(
     return _Blocks(schedule, counts, kernel, product, machine).made(parallel, choose)
 
 
+def blocked_inside(
+    schedule: Schedule,
+    counts: Counts,
+    kernel: Kernel,
+    product: Product,
+    machine: Machine,
+    names: tuple[str, ...],
+    around: tuple[Loop, ...],
+    choose: Choose = cheapest,
+) -> Planned | str:
+    """One product of a kernel with the statements `names`, in blocks inside the loops around the whole kernel."""
+    return _Blocks(schedule, counts, kernel, product, machine, names, around).inside(False, choose)
+
+
 class _Blocks:
     """One kernel on its way into blocks."""
 
     def __init__(
-        self, schedule: Schedule, counts: Counts, kernel: Kernel, product: Product, machine: Machine
+        self,
+        schedule: Schedule,
+        counts: Counts,
+        kernel: Kernel,
+        product: Product,
+        machine: Machine,
+        names: tuple[str, ...] | None = None,
+        around: tuple[Loop, ...] = (),
     ) -> None:
         self.schedule, self.counts, self.kernel = schedule, counts, kernel
         self.product, self.machine, self.name = product, machine, product.statement
+        self.names = kernel.names if names is None else names
+        self.around = around
         self.fixed = constant_tensors(schedule.nest, schedule.tree)
 
     def made(self, parallel: bool, choose: Choose) -> Planned | str:
         """The schedule in blocks, or why it cannot be."""
         try:
-            schedule = apart(self.schedule, self.kernel.names)
-            loops = self._loops(schedule)
-            if loops is None:
-                return "the product's loops are not one for each dimension"
-            task, cores = self._task(loops, parallel)
-            choices = blockings(task)
-            if not choices:
-                return "no row of the sums holds a whole vector"
-            choice = choices[choose(self.kernel.names, "blocks", [b.seconds for b in choices])]
-            return Planned(*self._in_blocks(schedule, loops, task, choice, cores))
+            self.schedule = apart(self.schedule, self.names)
+            return self.inside(parallel, choose)
         except (IllegalSchedule, InvalidSchedule) as refused:
             return str(refused)
 
+    def inside(self, parallel: bool, choose: Choose) -> Planned | str:
+        """The same where the statements are in loops of their own already, but for those around the whole kernel.
+
+        Raises IllegalSchedule or InvalidSchedule where a verb is refused.
+        """
+        loops = self._loops(self.schedule)
+        if loops is None:
+            outside = ", ".join(loop.name for loop in self.around)
+            where = f"inside {outside}, around all statements, " if outside else ""
+            return f"{where}{self.name} has not one loop for each of rows, columns and steps"
+        task, cores = self._task(loops, parallel)
+        choices = blockings(task)
+        if not choices:
+            return "no row of the sums holds a whole vector"
+        choice = choices[choose(self.names, "blocks", [b.seconds for b in choices])]
+        return Planned(*self._in_blocks(self.schedule, loops, task, choice, cores))
+
     def _loops(self, schedule: Schedule) -> dict[int, Loop] | None:
-        """The loop of each dimension of the product."""
+        """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
+
+        None where a dimension has several, or another statement stands in a loop over rows, columns or steps.
+        """
         found: dict[int, Loop] = {}
-        for loop in schedule.loops(self.name):
+        for loop in schedule.loops(self.name)[len(self.around) :]:
             dims = dims_of(loop.date(self.name))
             if len(dims) != 1 or dims & found.keys():
                 return None
             found[next(iter(dims))] = loop
-        return found if len(found) == len(self.product.others) + 3 else None
+        p = self.product
+        if not {p.rows, p.columns, p.steps} <= found.keys():
+            return None
+        for loop in self.around:
+            for d in dims_of(loop.date(self.name)):
+                found.setdefault(d, loop)
+        return found if len(found) == len(p.others) + 3 else None
 
     def _task(self, loops: dict[int, Loop], parallel: bool) -> tuple[Task, tuple[int, int] | None]:
         """The product as one core does it, and the loop that is shared out: (dimension, values a core)."""
@@ -155,7 +197,8 @@ class _Blocks:
 
         if cores is not None:
             outer.append(cut(*cores) if cores[0] not in p.others else inner[cores[0]])
-        outer += [inner[d] for d in p.others if inner[d] not in outer]
+        kept = {loop.name for loop in self.around}
+        outer += [inner[d] for d in p.others if inner[d] not in outer and inner[d] not in kept]
         packs_left, packs_right = b.pack_left and not task.left.fixed, b.pack_right and not task.right.fixed
         # a buffer has a constant size, whatever the sizes at a call are
         several = b.steps < task.extents.steps or (
@@ -197,16 +240,31 @@ class _Blocks:
         return constant_extent(self.schedule, loop) is None
 
     def _with_guests(self, schedule: Schedule, rows: str, columns: str) -> Schedule:
-        """The kernel's other statements where the product's tiles are: first values, operands, what reads the sums."""
-        nest, names = schedule.nest, self.kernel.names
+        """The other statements where the product's tiles are: first values, operands, what reads the sums.
+
+        Inside loops around the whole kernel, those that belong to no single tile stay before or behind all of them.
+        """
+        nest, names = schedule.nest, self.names
         own = nest.statement(self.name).write.tensor
         position = names.index(self.name)
-        for guest in reversed(names[:position]):
-            first_value = nest.statement(guest).write.tensor == own
-            schedule = self._joined(schedule, guest, columns if first_value else rows)
-        for guest in names[position + 1 :]:
-            schedule = self._joined(schedule, guest, columns)
+        places = [(g, nest.statement(g).write.tensor == own) for g in reversed(names[:position])]
+        for guest, in_tile in [*places, *((g, True) for g in names[position + 1 :])]:
+            at = columns if in_tile else rows
+            try:
+                joined = self._joined(schedule, guest, at)
+            except (IllegalSchedule, InvalidSchedule):
+                if not self.around:
+                    raise
+                continue
+            if not self.around or self._in_every(joined, guest, at):
+                schedule = joined
         return schedule
+
+    def _in_every(self, schedule: Schedule, guest: str, at: str) -> bool:
+        """Whether a guest has instances in each of the product's tiles, not only where the last of its operands is."""
+        tiles = loop_named(schedule.tree, self.name, at)
+        own, whole = (replace(tiles, dates=((n, tiles.date(n)),)) for n in (guest, self.name))
+        return self.counts.extent(own) == self.counts.extent(whole)
 
     def _joined(self, schedule: Schedule, guest: str, at: str) -> Schedule:
         """The guest in the product's tiles. Raises InvalidSchedule where it would only share their loops' numbers."""
@@ -221,7 +279,7 @@ class _Blocks:
         keep = [loop.name for loop in schedule.loops(self.name)].index(columns) + 1
         names = tuple(
             n
-            for n in self.kernel.names
+            for n in self.names
             if len(schedule.loops(n)) > keep and schedule.loops(n)[keep - 1].name == columns
         )
         schedule = rejoined(schedule, names, keep)
@@ -235,10 +293,10 @@ class _Blocks:
         """Temporaries of this kernel alone in buffers; the sums in one of a tile, if there is one block of steps."""
         own = schedule.nest.statement(self.name).write.tensor
         for tensor in internal(self.kernel):
-            if tensor != own:
-                users = users_in(schedule, self.kernel.names, tensor)
+            if tensor != own and not self.around:
+                users = users_in(schedule, self.names, tensor)
                 schedule = contracted(schedule, tensor, users, self.machine)
-            elif not several:
+            elif tensor == own and not several:
                 schedule = promoted(schedule, own, self.name, columns, "local") or schedule
         return schedule
 

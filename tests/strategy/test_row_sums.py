@@ -29,7 +29,9 @@ def by_rows(reduced: str, made: str = "exp(x[i, j])") -> Nest:
     )
 
 
-@pytest.mark.parametrize("reduced", ["s[i] += e[i, j]", "s[i] max= e[i, j]", "s[i] += e[i, j] * x[i, j]"])
+@pytest.mark.parametrize(
+    "reduced", ["s[i] += e[i, j]", "s[i] max= e[i, j]", "s[i] += e[i, j] * x[i, j]", "s[i] += e[i, 39 - j]"]
+)
 def test_a_row_is_reduced_where_it_is_made(reduced: str) -> None:
     nest = by_rows(reduced)
     schedule = plan_for(nest, ONE_CORE).schedule
@@ -43,8 +45,8 @@ def test_a_row_is_reduced_where_it_is_made(reduced: str) -> None:
 
 
 def test_a_row_that_is_read_elsewhere_first_is_not() -> None:
-    """The sum reads element 39 - j: it is not there yet when j is made."""
-    schedule = plan_for(by_rows("s[i] += e[i, 39 - j]"), ONE_CORE).schedule
+    """The sum reads elements j and 39 - j: one of them is not there yet when the other is made."""
+    schedule = plan_for(by_rows("s[i] += e[i, j] * e[i, 39 - j]"), ONE_CORE).schedule
     assert schedule.loops("M")[-1] is not schedule.loops("R")[-1]
 
 

@@ -1,0 +1,170 @@
+"""Kernels of products that wait for each other, step after step: recurrent layers, power iterations.
+
+    for t: { for i: for j: for k: mac; for i: for j: gates }
+    ->  for i (parts, on cores): for t: { the product's blocks; for i_in: for j (vector): gates }
+
+The loop that carries the dependences between the statements stays around all of them. Inside it each product is blocked
+as it would be alone (products.py), with those statements in its tiles that belong there; the others stand in loops of
+their own before or behind it. Rows that no step mixes are shared out: a core takes its own through all steps, and
+waits for no other.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.tree import Loop, Sequence
+from polyfuse.ir.tree import loops as loops_of
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.choice import Choose, cheapest
+from polyfuse.strategy.contraction import Product
+from polyfuse.strategy.cost import in_blocks
+from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.fusion import part_with
+from polyfuse.strategy.kernel import Kernel
+from polyfuse.strategy.loops import Planned
+from polyfuse.strategy.moves import (
+    along_memory,
+    common_loops,
+    contracted,
+    inside,
+    internal,
+    rejoined,
+    units,
+    users_in,
+    where_legal,
+)
+from polyfuse.strategy.products import blocked_inside
+
+
+def stepped(
+    schedule: Schedule,
+    counts: Counts,
+    kernel: Kernel,
+    products: tuple[Product, ...],
+    machine: Machine,
+    choose: Choose = cheapest,
+) -> Planned | str:
+    """A kernel of one or more products in blocks inside the loops that carry its dependences, or why not."""
+    names = kernel.names
+    notes: list[str] = []
+    schedule = _each_alone(schedule, names)
+    steps = common_loops(schedule, names) if len(names) > 1 else ()
+    if not steps:
+        return "no loop stands around all its statements"
+    try:
+        shared = _rows_outside(schedule, counts, kernel, products[0], machine, steps)
+        if shared is not None:
+            schedule = _each_alone(shared, names)
+        around = common_loops(schedule, names)
+        for product, group in _grouped(schedule, names, products):
+            done = blocked_inside(schedule, counts, kernel, product, machine, group, around, choose)
+            if isinstance(done, str):
+                return done
+            schedule, notes = done.schedule, [*notes, *done.notes]
+        schedule = _on_lanes(schedule, counts, kernel, products, len(around))
+        schedule = _in_buffers(schedule, kernel, machine)
+    except (IllegalSchedule, InvalidSchedule) as refused:
+        return str(refused)
+    return Planned(schedule, (_sentence(products, steps, around), *notes))
+
+
+def _each_alone(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
+    """Every statement in loops of its own, but for those that carry dependences between their statements."""
+    refused: set[str] = set()
+    for name in names:
+        for loop in reversed(schedule.loops(name)):
+            here = next(x for x in schedule.loops(name) if x.name == loop.name)
+            if isinstance(here.body, Sequence) and here.name not in refused:
+                done = where_legal(schedule, "distribute", name, here.name)
+                refused |= {here.name} if done is schedule else set()
+                schedule = done
+    return schedule
+
+
+def _sentence(products: tuple[Product, ...], steps: tuple[Loop, ...], around: tuple[Loop, ...]) -> str:
+    inner = ", ".join(loop.name for loop in steps)
+    text = f"{', '.join(p.statement for p in products)} in blocks inside {inner}, which carries dependences"
+    parts = [loop.name for loop in around if loop.bind == "cores"]
+    return f"{text}; each core takes its values of {parts[0]} through all of {inner}" if parts else text
+
+
+def _grouped(
+    schedule: Schedule, names: tuple[str, ...], products: tuple[Product, ...]
+) -> list[tuple[Product, tuple[str, ...]]]:
+    """Each product with what may stand in its tiles: its sums' first values, and the statements up to the next one."""
+    found: list[tuple[Product, tuple[str, ...]]] = []
+    targets = {p.statement: schedule.nest.statement(p.statement).write.tensor for p in products}
+    for position, product in enumerate(products):
+        at = names.index(product.statement)
+        before = names.index(products[position - 1].statement) if position else -1
+        after = names.index(products[position + 1].statement) if position + 1 < len(products) else len(names)
+
+        def writes(name: str, of: str) -> bool:
+            s = schedule.nest.statement(name)
+            return s.write.tensor == targets[of] and not s.reads
+
+        first = [n for n in names[before + 1 : at] if writes(n, product.statement)]
+        others = [p.statement for p in products[position + 1 :]]
+        later = [n for n in names[at + 1 : after] if not any(writes(n, other) for other in others)]
+        found.append((product, (*first, product.statement, *later)))
+    return found
+
+
+def _rows_outside(
+    schedule: Schedule,
+    counts: Counts,
+    kernel: Kernel,
+    product: Product,
+    machine: Machine,
+    steps: tuple[Loop, ...],
+) -> Schedule | None:
+    """for t: { for i: S; for i: T }  ->  for i (parts, on cores): for t: for i_in: { S; T }.
+
+    None where that is not legal, or takes longer than one core does.
+    """
+    own = schedule.loops(product.statement)
+    rows = next((x for x in own if dims_of(x.date(product.statement)) == {product.rows}), None)
+    if machine.units == 1 or rows is None or counts.extent(rows) < machine.units:
+        return None
+    alone, shared = (
+        in_blocks(kernel, machine, counts.total_bytes, parts).total for parts in (None, machine.units)
+    )
+    if alone <= shared:
+        return None
+    name = product.statement
+    try:
+        for guest in kernel.names:
+            if rows.name not in {x.name for x in common_loops(schedule, (name, guest))}:
+                schedule = schedule.fuse(name, guest, at=rows.name)
+        schedule = schedule.split(name, rows.name, ceil(counts.extent(rows) / machine.units))
+        inner = inside(schedule, name, rows.name).name
+        schedule = schedule.reorder(name, rows.name, *(loop.name for loop in steps), inner)
+        return schedule.bind(name, **{rows.name: "cores"})
+    except (IllegalSchedule, InvalidSchedule):
+        return None
+
+
+def _on_lanes(
+    schedule: Schedule, counts: Counts, kernel: Kernel, products: tuple[Product, ...], around: int
+) -> Schedule:
+    """The statements outside tiles in common loops where they can be, the loop along memory innermost, on lanes."""
+    tiles = [schedule.loops(p.statement)[around] for p in products]
+    names = tuple(n for n in kernel.names if not any(x is t for x in schedule.loops(n) for t in tiles))
+    schedule = rejoined(schedule, names, around)
+    for unit in units(schedule, names, around):
+        loops = schedule.loops(unit[0])[around:]
+        if loops:
+            schedule = along_memory(schedule, counts, unit, loops)
+    return schedule
+
+
+def _in_buffers(schedule: Schedule, kernel: Kernel, machine: Machine) -> Schedule:
+    """Temporaries of this kernel alone in buffers, where they are not in one of a tile."""
+    for tensor in internal(kernel):
+        part = part_with(schedule, kernel.names[0])
+        if not any(buffer.tensor == tensor for loop in loops_of(part) for buffer in loop.buffers):
+            schedule = contracted(schedule, tensor, users_in(schedule, kernel.names, tensor), machine)
+    return schedule

@@ -1,0 +1,99 @@
+"""Products in steps: blocks inside the loop over time compute what the oracle does, for any sizes, on any cores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Loop, loops
+from polyfuse.machine import KiB, Machine, cpu
+from polyfuse.strategy import Plan, plan_for
+from tests.execution import memory, run_plain
+
+LEVELS = (4 * KiB, 16 * KiB, 64 * KiB)
+ONE, TWO = (cpu(f"{cores} cores", cores, 32, LEVELS, 3.0e9) for cores in (1, 2))
+
+LAYERS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+FUNCTIONS = {"lstm": (nn.lstm, 4), "gru": (nn.gru, 3), "rnn": (nn.rnn, 1)}
+
+
+def sequence(kind: str, times: int, rows: int, features: int, hidden: int, layers: int = 1) -> Nest:
+    return nn.lower(LAYERS[kind](features, hidden, layers), batch=(times, rows))
+
+
+def around(plan: Plan, statement: str) -> list[Loop]:
+    return list(plan.schedule.loops(statement))
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("machine", [ONE, TWO], ids=["one core", "two cores"])
+def test_a_steps_product_is_a_microkernel_inside_time(kind: str, machine: Machine) -> None:
+    plan = plan_for(sequence(kind, 12, 40, 48, 48), machine)
+    step = around(plan, "step0")
+    time = around(plan, "hidden0")[machine.units - 1]
+    assert any(loop is time for loop in step)
+    assert step[-3].bind == "microkernel"
+    assert around(plan, "hidden0")[-1].bind == "vector"
+    packed = {name for s in plan.schedule.nest.statements if (name := s.name).startswith("pack_")}
+    assert {"pack_w0", "pack_u0"} == packed
+
+
+def test_rows_are_shared_out_around_time() -> None:
+    plan = plan_for(sequence("lstm", 12, 40, 48, 48), TWO)
+    outer = around(plan, "step0")[0]
+    assert outer.bind == "cores"
+    assert outer is around(plan, "hidden0")[0]
+    notes = " ".join(note for group in plan.groups for note in group.notes)
+    assert "step0 in blocks inside i, which carries dependences; each core takes its values of j" in notes
+
+
+def test_gates_of_one_column_are_in_the_products_tile() -> None:
+    plan = plan_for(sequence("rnn", 12, 40, 48, 48), ONE)
+    step, hidden = around(plan, "step0"), around(plan, "hidden0")
+    assert [a is b for a, b in zip(step, hidden, strict=False)][:3] == [True, True, True]
+
+
+def test_gates_of_several_columns_follow_the_product() -> None:
+    plan = plan_for(sequence("lstm", 12, 40, 48, 48), ONE)
+    step, cell = around(plan, "step0"), around(plan, "cell0")
+    assert [a is b for a, b in zip(step, cell, strict=False)][:2] == [True, False]
+    assert len({loop.name for loop in cell}) == len(cell) == 3
+
+
+def test_a_product_over_a_sequence_is_in_blocks() -> None:
+    plan = plan_for(nn.lower(nn.Linear(48, 64), batch=(12, 40)), ONE)
+    assert "microkernel" in {loop.bind for loop in loops(plan.schedule.tree)}
+
+
+@settings(max_examples=10)
+@given(
+    kind=st.sampled_from(list(FUNCTIONS)),
+    sizes=st.tuples(st.integers(1, 3), st.integers(1, 7), st.integers(1, 5), st.integers(1, 18)),
+    machine=st.sampled_from([ONE, TWO]),
+)
+def test_any_sizes_compute_what_the_oracle_does(
+    kind: str, sizes: tuple[int, int, int, int], machine: Machine
+) -> None:
+    times, rows, features, hidden = sizes
+    function, gates = FUNCTIONS[kind]
+    shapes = {"x": (times, rows, features), "w": (gates * hidden, features), "u": (gates * hidden, hidden)}
+    x, w, u = (nn.input(name, shape, "float64") for name, shape in shapes.items())
+    nest = nn.lower(function(x, w, u)[0])
+    draw = np.random.default_rng(sizes)
+    inputs = {name: draw.uniform(-1, 1, shape) for name, shape in shapes.items()}
+    schedule = plan_for(nest, machine).schedule
+    arrays = memory(nest, schedule.nest, schedule.tree, inputs, {})
+    run_plain(schedule.nest, schedule.tree, arrays, {}, 0)
+    np.testing.assert_allclose(arrays["out"], pf.interpret(nest, inputs)["out"], atol=1e-12)
+
+
+def test_machine_code_computes_what_the_oracle_does() -> None:
+    nest = sequence("lstm", 5, 23, 17, 33)
+    x = np.random.default_rng(5).standard_normal((5, 23, 17)).astype(np.float32)
+    found = pf.compile(nest, target="cpu", machine=TWO)(x)
+    np.testing.assert_allclose(found, pf.interpret(nest, {"x": x})["out"], atol=2e-5)
