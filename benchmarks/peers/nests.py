@@ -1,6 +1,6 @@
 """The workloads that are loops, as `@pf.nest` functions in float32. Those that are layers: sides/by_polyfuse.py."""
 
-from math import exp, sqrt, tanh
+from math import exp, sqrt
 
 import numpy as np
 
@@ -139,28 +139,3 @@ def gemver(
         for j in range(N):
             w[i] += ALPHA * sum[i, j] * moved[j]
     return moved, w
-
-
-@pf.nest
-def lstm_layer(x: "f32[T, B, H]", wx: "f32[H, G]", wh: "f32[H, G]", bias: "f32[G]"):
-    """Gates i f g o; the h of every step, from h = c = 0."""
-    assert G == 4 * H
-    h = np.zeros((T + 1, B, H), np.float32)
-    c = np.zeros((T + 1, B, H), np.float32)
-    gates = np.empty((T, B, 4 * H), np.float32)
-    out = np.empty((T, B, H), np.float32)
-    for t in range(T):
-        for i in range(B):
-            for j in range(4 * H):
-                gates[t, i, j] = bias[j]
-                for k in range(H):
-                    gates[t, i, j] += x[t, i, k] * wx[k, j]
-                for k in range(H):
-                    gates[t, i, j] += h[t, i, k] * wh[k, j]
-        for i in range(B):
-            for j in range(H):
-                kept = c[t, i, j] / (1.0 + exp(-gates[t, i, H + j]))
-                c[t + 1, i, j] = kept + tanh(gates[t, i, 2 * H + j]) / (1.0 + exp(-gates[t, i, j]))
-                h[t + 1, i, j] = tanh(c[t + 1, i, j]) / (1.0 + exp(-gates[t, i, 3 * H + j]))
-                out[t, i, j] = h[t + 1, i, j]
-    return out

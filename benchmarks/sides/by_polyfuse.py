@@ -46,6 +46,14 @@ def bias_gradient(a: Arrays) -> nn.Value:
     return nn.sum(nn.input("gradient", a["gradient"].shape), axis=(0, 2, 3))
 
 
+def lstm(a: Arrays) -> nn.Value:
+    h = nn.input("x", a["x"].shape)
+    for n in range(layers(a, "wx")):
+        bias = a[f"b{n}"]
+        h, _, _ = nn.lstm(h, a[f"wx{n}"].T, a[f"wh{n}"].T, bias, np.zeros_like(bias))
+    return h
+
+
 def softmax(a: Arrays) -> nn.Value:
     return nn.softmax(nn.input("x", a["x"].shape))
 
@@ -56,7 +64,7 @@ def layer_norm(a: Arrays) -> nn.Value:
     )
 
 
-NETWORKS = {f.__name__: f for f in (mlp, conv, bias_gradient, softmax, layer_norm)}
+NETWORKS = {f.__name__: f for f in (mlp, conv, bias_gradient, lstm, softmax, layer_norm)}
 LOOPS = {
     f"{nest.name}": nest
     for nest in (nests.chain, nests.jacobi, nests.two_mm, nests.three_mm, nests.atax, nests.gemver)
@@ -75,9 +83,6 @@ def nest_of(kind: str, a: Arrays) -> tuple[pf.Nest, dict[str, int] | None, dict[
         weights, biases = ([a[f"{name}{n}"] for n in range(layers(a, "w"))] for name in "wb")
         a = {"x": a["x"], "w": np.stack(weights), "b": np.stack(biases)[:, :, 0]}
         return nests.ensemble, sizes_of(nests.ensemble, a), dict(a)
-    if kind == "lstm":  # a layer, all of which are of the same shape
-        a = {"x": a["x"], "wx": a["wx0"], "wh": a["wh0"], "bias": a["b0"]}
-        return nests.lstm_layer, sizes_of(nests.lstm_layer, a), dict(a)
     if kind not in LOOPS:
         raise NotYet(f"{kind} is neither a layer nor loops of ours")
     return LOOPS[kind], sizes_of(LOOPS[kind], a), dict(a)
@@ -119,21 +124,6 @@ def called(net: pf.Executable, arguments: tuple[Any, ...], written: list[Any]) -
     return made if isinstance(made, tuple) else (made,)
 
 
-def lstm(a: Arrays) -> Call:
-    """One executable, called for each layer."""
-    nest, sizes, _ = nest_of("lstm", a)
-    net = pf.compile(nest, target="cpu", sizes=sizes)
-
-    def call() -> Any:
-        h = a["x"]
-        for n in range(layers(a, "wx")):
-            h = net(h, a[f"wx{n}"], a[f"wh{n}"], a[f"b{n}"])
-        return (h,)
-
-    return call
-
-
 KINDS: Mapping[str, Callable[[Arrays], Call]] = {
     **{kind: partial(compiled, kind) for kind in (*NETWORKS, *LOOPS, "ensemble", "harris", "unsharp")},
-    "lstm": lstm,
 }

@@ -50,6 +50,7 @@ from polyfuse.nn.images import (
 )
 from polyfuse.nn.layers import (
     GELU,
+    Dropout,
     LayerNorm,
     LeakyReLU,
     Linear,
@@ -95,6 +96,7 @@ __all__ = [
     "Conv1d",
     "Conv2d",
     "Conv3d",
+    "Dropout",
     "GRUCell",
     "GroupNorm",
     "LSTMCell",

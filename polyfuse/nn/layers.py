@@ -161,6 +161,24 @@ class Residual(Module):
 
 
 @dataclass(frozen=True)
+class Dropout(Module):
+    """x: elements are dropped in training alone. Srivastava et al., Dropout (2014).
+
+    `p` is the part that training drops. BadArgument outside of [0, 1].
+    """
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise BadArgument(f"Dropout(p={self.p}): expected a part from 0 to 1")
+
+    def forward(self, x: Value) -> Value:
+        """x itself: there is no statement."""
+        return x
+
+
+@dataclass(frozen=True)
 class ReLU(Module):
     """max(x, 0)."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import BadArgument
 from polyfuse.interpret import interpret
@@ -159,6 +160,17 @@ def test_weights_are_drawn_by_shape_and_seed_alone() -> None:
     assert nn.Linear(9, 4, bias=False).bias is None
 
 
+def test_dropout_is_the_identity() -> None:
+    with_it = nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.9), nn.ReLU())
+    assert str(pf.lower(with_it, batch=2)) == str(
+        pf.lower(nn.Sequential(nn.Linear(4, 5), nn.ReLU()), batch=2)
+    )
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(
+        pf.interpret(pf.lower(nn.Dropout(), batch=2, features=3), {"x": x})["out"], x
+    )
+
+
 def test_layers_print_as_they_are_made() -> None:
     model = nn.Sequential(nn.Linear(4, 5, bias=False), nn.Residual(nn.GELU("tanh")), nn.LayerNorm(5))
     assert repr(model) == (
@@ -173,6 +185,7 @@ def test_layers_print_as_they_are_made() -> None:
         (lambda: nn.Linear(0, 4), r"Linear\(0, 4\): both sizes must be at least 1"),
         (lambda: nn.Linear(4, 4, dtype="float16"), "layers compute in float32 or float64, not in float16"),
         (lambda: nn.LayerNorm(()), "at least one size"),
+        (lambda: nn.Dropout(1.5), r"Dropout\(p=1.5\): expected a part from 0 to 1"),
         (lambda: nn.gelu(nn.input("x", (2,)), "erf"), "approximate is 'erf', expected 'none' or 'tanh'"),  # type: ignore[arg-type]
         (lambda: nn.ReLU()(np.ones(3)), "ReLU was called with ndarray, expected a value such as nn.input"),  # type: ignore[arg-type]
         (lambda: nn.Softmax(axis=2)(nn.input("x", (2, 3))), "axis 2 of <input x: float32.* has 2 axes"),
