@@ -80,6 +80,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         **FUNCTIONS,
         "tile_mac": plain_tile,
         "tile_mac_cut": plain_cut_tile,
+        "tile_mac_windows": plain_windows,
         "on_stack": full_of_nan,
         "float64": float,
         "float32": np.float32,
@@ -118,6 +119,48 @@ def plain_cut_tile(rows: int, columns: int, rows_here: int, columns_here: int, *
     assert rows_here <= rows
     assert columns_here <= columns
     plain_tile(rows_here, columns_here, *operands)
+
+
+def plain_windows(
+    rows: int,
+    columns: int,
+    columns_here: int,
+    y: Array,
+    y_at: tuple[int, ...],
+    y_row: tuple[int, ...],
+    a: Array,
+    a_at: tuple[int, ...],
+    a_row: tuple[int, ...],
+    a_steps: tuple[tuple[int, ...], ...],
+    a_inner: tuple[int, ...],
+    b: Array,
+    b_at: tuple[int, ...],
+    b_steps: tuple[tuple[int, ...], ...],
+    b_inner: tuple[int, ...],
+    counts: tuple[int, ...],
+    lows: tuple[int, ...],
+    highs: tuple[int, ...],
+    sure: str,
+) -> None:
+    """What the microkernel over windows computes, element by element; what is said to be sure has to be."""
+
+    def moved(at: tuple[int, ...], *moves: tuple[tuple[int, ...], int]) -> tuple[int, ...]:
+        place = tuple(int(x) for x in np.add(at, np.sum([np.multiply(m, n) for m, n in moves], axis=0)))
+        assert min(place) >= 0, "an index counted from the end"
+        return place
+
+    assert columns_here <= columns
+    for low, high, text in zip(lows, highs, sure.split(), strict=True):
+        first, end = map(int, text.split(":"))
+        assert first >= end or low <= first < end <= high
+        assert low >= high or 0 <= low < high <= rows
+    for *outer, inner in np.ndindex(*(max(0, count) for count in counts), len(lows)):
+        for r, c in np.ndindex(rows, columns_here):
+            if lows[inner] <= r < highs[inner]:
+                left = a[moved(a_at, (a_row, r), (a_inner, inner), *zip(a_steps, outer, strict=True))]
+                lane = (*(0,) * (b.ndim - 1), 1)
+                right = b[moved(b_at, (lane, c), (b_inner, inner), *zip(b_steps, outer, strict=True))]
+                y[moved(y_at, (y_row, r), ((*(0,) * (y.ndim - 1), 1), c))] += left * right
 
 
 def unordered(node: Node) -> Node:

@@ -8,6 +8,7 @@ from math import prod
 
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.gathered import Gathered, gathered
+from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.looptree import Allocate, Block, Element, For, Kernel, Node, Store, below
 from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.row_product import row_product
@@ -15,6 +16,7 @@ from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
+from polyfuse.codegen.window_products import values_of
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 
 HEADER = """\
@@ -32,6 +34,7 @@ OPERATIONS = {
     "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_cut": "polyfuse.codegen.tiles",
+    "tile_mac_windows": "polyfuse.codegen.window_tiles",
 }
 """What emitted source may call beside numba's own functions, and where it comes from."""
 
@@ -98,19 +101,21 @@ class _Cpu(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.known: frozenset[str] = frozenset()
+        self.ranges: Ranges = {}
         self.totals: frozenset[str] = frozenset()  # variables that a vector loop reduces into
         # numba makes a function of a parallel loop's body, in which it does not see that a shape is constant
         self.on_heap = has_cores(kernel.body)
         self.stacked = 0  # bytes of buffers on the stack so far
 
     def loop(self, node: For) -> list[str]:
-        outside = self.known
+        outside, around = self.known, self.ranges
         if not_negative(node.low, outside):
             self.known = outside | {node.variable}
+        self.ranges = {**around, node.variable: values_of(node, around)}
         try:
             return self._loop(node)
         finally:
-            self.known = outside
+            self.known, self.ranges = outside, around
 
     def _loop(self, node: For) -> list[str]:
         if node.bind == "microkernel":
@@ -147,7 +152,7 @@ class _Cpu(Emitter):
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
 
     def _microkernel(self, node: For) -> list[str]:
-        call = row_product(node) or tile_product(node)
+        call = row_product(node) or tile_product(node, self.ranges)
         if call is not None:
             return [ast.unparse(call)]
         return [

@@ -55,7 +55,7 @@ def tile_mac(
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        tile = _Tile(builder, sig.args[2].dtype, sig.args[0].literal_value, sig.args[1].literal_value)
+        tile = Tile(builder, sig.args[2].dtype, sig.args[0].literal_value, sig.args[1].literal_value)
         _product(tile, context, sig.args[2:], args[2:])
         return context.get_dummy_value()
 
@@ -91,7 +91,7 @@ def tile_mac_cut(
         here = [builder.icmp_signed(">", args[2], zero), builder.icmp_signed(">", args[3], zero)]
         with builder.if_then(builder.and_(*here)):
             shape = sig.args[0].literal_value, sig.args[1].literal_value
-            tile = _Tile(builder, sig.args[4].dtype, *shape, _Cut(args[2], args[3]))
+            tile = Tile(builder, sig.args[4].dtype, *shape, Cut(args[2], args[3]))
             _product(tile, context, sig.args[4:], args[4:])
         return context.get_dummy_value()
 
@@ -102,10 +102,10 @@ def _are_literals(*values: Any) -> bool:
     return all(isinstance(value, types.IntegerLiteral) for value in values)
 
 
-def _product(tile: _Tile, context: Any, kinds: Any, args: Any) -> None:
+def _product(tile: Tile, context: Any, kinds: Any, args: Any) -> None:
     """The code for a product, from the operands on: y, where it starts, …, the number of steps."""
     builder = tile.builder
-    sums, left, right = (_Operand(context, builder, kinds[p], args[p]) for p in (0, 3, 7))
+    sums, left, right = (Operand(context, builder, kinds[p], args[p]) for p in (0, 3, 7))
     y_row, a_row, a_step, b_step = (kinds[p].literal_value for p in (2, 5, 6, 9))
     addresses = tile.addresses(sums.at(kinds[1], args[1]), sums.strides[y_row])
     places = left.at(kinds[4], args[4]), right.at(kinds[8], args[8])
@@ -113,42 +113,47 @@ def _product(tile: _Tile, context: Any, kinds: Any, args: Any) -> None:
     tile.emit(addresses, places, (rows, left.strides[a_step], right.strides[b_step]), args[10])
 
 
-class _Operand:
+class Operand:
     """An array argument: where its data starts, its strides in bytes, the address of one of its elements."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
         array = make_array(kind)(context, builder, value)
         self.context, self.builder = context, builder
         self.data = builder.ptrtoint(array.data, ir.IntType(64))
-        self.strides = cgutils.unpack_tuple(builder, array.strides, kind.ndim)
+        itemsize = ir.Constant(ir.IntType(64), kind.dtype.bitwidth // 8)
+        self.strides = [*cgutils.unpack_tuple(builder, array.strides, kind.ndim)[:-1], itemsize]
 
     def at(self, kind: Any, index: Any) -> Any:
         """The address of an element, as an integer."""
-        address = self.data
+        return self.builder.add(self.data, self.moved(kind, index))
+
+    def moved(self, kind: Any, by: Any) -> Any:
+        """The bytes from an element to another one, given the elements between them along each axis."""
+        distance = ir.Constant(ir.IntType(64), 0)
         for position, stride in enumerate(self.strides):
-            part = self.builder.extract_value(index, position)
+            part = self.builder.extract_value(by, position)
             whole = self.context.cast(self.builder, part, kind[position], types.int64)
-            address = self.builder.add(address, self.builder.mul(whole, stride))
-        return address
+            distance = self.builder.add(distance, self.builder.mul(whole, stride))
+        return distance
 
 
 @dataclass(frozen=True)
-class _Cut:
+class Cut:
     """How many rows and columns a tile has here, as integers of 64 bits; each at least one."""
 
     rows: Any
     columns: Any
 
 
-class _Tile:
+class Tile:
     """The shape of a tile in vectors, and the code that multiplies into it."""
 
-    def __init__(self, builder: Any, dtype: Any, rows: int, columns: int, cut: _Cut | None = None) -> None:
+    def __init__(self, builder: Any, dtype: Any, rows: int, columns: int, cut: Cut | None = None) -> None:
         self.builder, self.cut = builder, cut
         self.element = ir.FloatType() if dtype == types.float32 else ir.DoubleType()
         self.itemsize = dtype.bitwidth // 8
         self.rows, self.lanes = rows, min(columns, VECTOR_BYTES // self.itemsize)
-        self.vectors = columns // self.lanes
+        self.vectors, self.bytes = columns // self.lanes, self.lanes * self.itemsize
         self.vector = ir.VectorType(self.element, self.lanes)
         self.flags = ir.VectorType(ir.IntType(1), self.lanes)
         self.masks = [] if cut is None else [self._mask(cut, v) for v in range(self.vectors)]
@@ -157,7 +162,7 @@ class _Tile:
         """Where each vector of sums lies, row by row."""
         found, row = [], first
         for r, stride in enumerate([*self.row_strides(row_stride), None]):
-            found += [_plus(self.builder, row, v * self.lanes * self.itemsize) for v in range(self.vectors)]
+            found += [plus(self.builder, row, v * self.bytes) for v in range(self.vectors)]
             row = self.builder.add(row, stride) if r + 1 < self.rows else row
         return found
 
@@ -172,7 +177,7 @@ class _Tile:
         """Load the sums, run the steps with the sums in phis, store them."""
         builder = self.builder
         zero = ir.Constant(ir.IntType(64), 0)
-        start = [self._load(address, p % self.vectors) for p, address in enumerate(addresses)]
+        start = [self.load(address, p % self.vectors) for p, address in enumerate(addresses)]
         entry = builder.block
         loop, done = builder.append_basic_block("steps"), builder.append_basic_block("stepped")
         builder.cbranch(builder.icmp_signed(">", count, zero), loop, done)
@@ -194,52 +199,76 @@ class _Tile:
             total.add_incoming(first, entry)
             total.add_incoming(last, loop)
         for position, (total, address) in enumerate(zip(totals, addresses, strict=True)):
-            self._store(total, address, *divmod(position, self.vectors))
+            row, vector = divmod(position, self.vectors)
+            self.store(total, address, vector, self._of_row(row))
 
     def _step(self, held: Any, left: Any, right: Any, row_strides: list[Any]) -> Any:
         """One step: a row of b, and for each row of the tile one number of a, broadcast."""
         builder = self.builder
-        fma = self._function("fma", self.vector, [self.vector] * 3)
-        width = self.lanes * self.itemsize
-        loaded = [self._load(_plus(builder, right, v * width), v) for v in range(self.vectors)]
+        loaded = [self.load(plus(builder, right, v * self.bytes), v) for v in range(self.vectors)]
         new, address = [], left
         for r in range(self.rows):
             row = held[r * self.vectors : (r + 1) * self.vectors]
-            number = builder.load(builder.inttoptr(address, self.element.as_pointer()), align=self.itemsize)
-            spread = self._broadcast(number)
-            new += [builder.call(fma, [spread, b, y]) for b, y in zip(loaded, row, strict=True)]
+            spread = self.spread(address)
+            new += [self.multiply_add(spread, b, y) for b, y in zip(loaded, row, strict=True)]
             address = builder.add(address, row_strides[r]) if r + 1 < self.rows else address
         return new
+
+    def spread(self, address: Any) -> Any:
+        """The number at an address in every lane."""
+        place = self.builder.inttoptr(address, self.element.as_pointer())
+        return self._broadcast(self.builder.load(place, align=self.itemsize))
+
+    def multiply_add(self, a: Any, b: Any, y: Any) -> Any:
+        """a * b + y, rounded once."""
+        fma = self._function("fma", self.vector, [self.vector] * 3)
+        return self.builder.call(fma, [a, b, y])
+
+    def _of_row(self, row: int) -> Any:
+        """All lanes or none, for a row that a tile that is cut may lack."""
+        if self.cut is None:
+            return None
+        every = ir.Constant(self.flags, [1] * self.lanes)
+        return self.builder.select(self._has_row(row), every, ir.Constant(self.flags, None))
 
     def _has_row(self, row: int) -> Any:
         assert self.cut is not None, "only a tile that is cut lacks rows"
         return self.builder.icmp_signed("<", ir.Constant(ir.IntType(64), row), self.cut.rows)
 
-    def _mask(self, cut: _Cut, vector: int) -> Any:
+    def _mask(self, cut: Cut, vector: int) -> Any:
         """Which lanes of a row's vector the tile has."""
         lanes = [vector * self.lanes + lane for lane in range(self.lanes)]
         places = ir.Constant(ir.VectorType(ir.IntType(64), self.lanes), lanes)
         return self.builder.icmp_signed("<", places, self._broadcast(cut.columns))
 
-    def _load(self, address: Any, vector: int) -> Any:
+    def load(self, address: Any, vector: int, row: Any = None) -> Any:
+        """The lanes that the tile has of one vector; `row` masks a row that it may lack."""
         place = self.builder.inttoptr(address, self.vector.as_pointer())
-        if not self.masks:
+        mask = self._both(vector, row)
+        if mask is None:
             return self.builder.load(place, align=self.itemsize)
         kinds = [place.type, ir.IntType(32), self.flags, self.vector]
         load = self._function("masked.load", self.vector, kinds, ".p0")
         zeros = ir.Constant(self.vector, None)
         align = ir.Constant(ir.IntType(32), self.itemsize)
-        return self.builder.call(load, [place, align, self.masks[vector], zeros])
+        return self.builder.call(load, [place, align, mask, zeros])
 
-    def _store(self, value: Any, address: Any, row: int, vector: int) -> None:
+    def store(self, value: Any, address: Any, vector: int, row: Any = None) -> None:
+        """Store the lanes that the tile has of one vector of a row."""
         place = self.builder.inttoptr(address, self.vector.as_pointer())
-        if not self.masks:
+        mask = self._both(vector, row)
+        if mask is None:
             self.builder.store(value, place, align=self.itemsize)
             return
         kinds = [self.vector, place.type, ir.IntType(32), self.flags]
         store = self._function("masked.store", ir.VoidType(), kinds, ".p0")
-        mask = self.builder.select(self._has_row(row), self.masks[vector], ir.Constant(self.flags, None))
         self.builder.call(store, [value, place, ir.Constant(ir.IntType(32), self.itemsize), mask])
+
+    def _both(self, vector: int, row: Any) -> Any:
+        """The lanes that a vector has in a row; None if it has all of them."""
+        if not self.masks or row is None:
+            return self.masks[vector] if self.masks else row
+        return self.builder.and_(self.masks[vector], row)
 
     def _function(self, name: str, result: Any, kinds: list[Any], places: str = "") -> Any:
         """An LLVM operation on the tile's vectors."""
@@ -255,5 +284,6 @@ class _Tile:
         return self.builder.shuffle_vector(one, undefined, mask)
 
 
-def _plus(builder: Any, address: Any, amount: int) -> Any:
+def plus(builder: Any, address: Any, amount: int) -> Any:
+    """An address so many bytes further."""
     return builder.add(address, ir.Constant(ir.IntType(64), amount)) if amount else address

@@ -210,11 +210,25 @@ def _derived(
             inner.append(Loop(fresh(loop.name, taken), ((name, date),), Leaf(name)))
             taken.add(inner[-1].name)
     fixed = [d for d in placed[: len(shared)] if d is not None]
+    inner = _needed(domain, name, fixed, inner)
     rest: Tree = Leaf(name)
     known = [*(loop.date(name) for loop in outside), *fixed]
     for loop in reversed(_completed(domain, name, known, inner, taken)):
         rest = replace(loop, body=rest)
     return Alignment(tuple({name: date} for date in fixed), rest)
+
+
+def _needed(domain: isl.Set, name: str, fixed: list[isl.PwAff], inner: list[Loop]) -> list[Loop]:
+    """The inner loops without those that the others determine: a sum's last step, which differs where a window is cut.
+
+    for q: for s = min(2, 28 - q): relu[q]   ->   for q: relu[q]
+    """
+    kept = list(inner)
+    for loop in inner:
+        fewer = [other for other in kept if other is not loop]
+        if loop.date(name).n_piece() > 1 and _injective(domain, [*fixed, *(x.date(name) for x in fewer)]):
+            kept = fewer
+    return kept
 
 
 def _completed(

@@ -2,6 +2,7 @@
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of sums
     for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of sums
+    for c: for s: for q: for f: y[q, f] += x[c, 2*q + s] * w[c, s, f]   ->   the same, over two loops of steps
 
 It changes no order (every sum is added up over k as before), so nothing can be illegal; what it needs is the shape, and
 a refusal says what the shape lacks.
@@ -20,10 +21,14 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.scalar import Read
+from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Leaf, Loop, Tree, loops_around, replace_node
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.chains import chain_from, loop_named
 from polyfuse.sets import OUT, points
+
+MOST_WRITTEN_OUT = 16
+"""Values of the innermost loop of steps, at most, whose rows may differ: the elements of a window along one axis."""
 
 MOST_SUMS = 512
 """Sums of a tile at most, in whole vectors: 8 x 64 floats are all 32 registers of a CPU with 64-byte vectors."""
@@ -31,12 +36,12 @@ MOST_SUMS = 512
 
 @dataclass(frozen=True)
 class Roles:
-    """Which loop of a product does what, and which of the two reads is the one whose rows are broadcast.
+    """Which loops of a product do what, and which of the two reads is the one whose rows are broadcast.
 
     A product of one row has no loop of rows.
     """
 
-    steps: Loop
+    steps: tuple[Loop, ...]
     rows: Loop | None
     columns: Loop
     left: int
@@ -44,7 +49,10 @@ class Roles:
 
 
 def microkernel(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
-    """for k: for r: for c: y += a * b  ->  a tile of r x c sums in registers, all steps of k."""
+    """for k: for r: for c: y += a * b  ->  a tile of r x c sums in registers, all steps of k.
+
+    There may be several loops of steps: channels and the elements of a window.
+    """
     found = loop_named(tree, statement, loop)
     roles_of(nest, tree, statement, found)
     return replace_node(tree, found, replace(found, bind="microkernel", apart=True))
@@ -58,7 +66,7 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
 
     chain = chain_from(top)
     s = nest.statement(statement)
-    if len(chain) not in (2, 3) or not isinstance(chain[-1].body, Leaf):
+    if len(chain) < 2 or not isinstance(chain[-1].body, Leaf):
         raise refuse(
             "needs perfectly nested loops (steps, rows, columns), or for one row (steps, columns), around one statement"
         )
@@ -75,49 +83,50 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
         raise refuse(
             f"needs floating-point numbers, and {s.write.tensor} is {nest.tensor(s.write.tensor).dtype}"
         )
-    steps = [x for x in chain if _moves(nest, tree, statement, s.write, x) is None]
-    if len(steps) != 1 or steps[0] is not top:
-        raise refuse("the outermost of the loops must be the one that the sum does not depend on")
-    pairs: tuple[tuple[Loop | None, Loop], ...] = ((None, chain[1]),)
-    if len(chain) == 3:
-        pairs = (chain[1], chain[2]), (chain[2], chain[1])
+    moves = _Moves(nest, tree, statement)
+    steps = tuple(x for x in chain if not any(moves.of(s.write, x)))
+    rest = chain[len(steps) :]
+    if (
+        not steps
+        or steps != chain[: len(steps)]
+        or not 1 <= len(rest) <= 2
+        or (len(rest) == 1 and len(steps) > 1)
+    ):
+        raise refuse(
+            "the loops outside those of rows and columns must be those that the sum does not depend on"
+        )
+    pairs: tuple[tuple[Loop | None, Loop], ...] = ((None, rest[0]),)
+    if len(rest) == 2:
+        pairs = (rest[0], rest[1]), (rest[1], rest[0])
     for rows, columns in pairs:
         for left, right in ((0, 1), (1, 0)):
-            roles = Roles(top, rows, columns, left, right)
-            if _fits(nest, tree, statement, roles):
+            roles = Roles(steps, rows, columns, left, right)
+            if _fits(moves, s, roles):
                 _checked_extents(nest, roles, s.write.tensor, refuse)
                 return roles
-    raise refuse("needs y[rows, columns] += a[rows, steps] * b[steps, columns] with columns along last axes")
-
-
-def _fits(nest: Nest, tree: Tree, statement: str, roles: Roles) -> bool:
-    s = nest.statement(statement)
-    a, b = s.reads[roles.left], s.reads[roles.right]
-
-    def axis(access: Access, loop: Loop) -> int | None:
-        return _moves(nest, tree, statement, access, loop)
-
-    last = _lanes(tree, b)
-    rows_fit = roles.rows is None or (
-        axis(s.write, roles.rows) not in (None, s.write.map.dim(OUT) - 1)
-        and axis(a, roles.rows) not in (None, axis(a, roles.steps))
-        and axis(b, roles.rows) is None
+    raise refuse(
+        "needs y[rows, columns] += a[rows, steps] * b[steps, columns] with columns along last axes, or panels'"
     )
+
+
+def _fits(moves: _Moves, s: Statement, roles: Roles) -> bool:
+    a, b = s.reads[roles.left], s.reads[roles.right]
+    by_step = [moves.of(factor, step) for factor in (a, b) for step in roles.steps]
+    if roles.rows is None:
+        rows_fit = all(set(step) <= {0, 1} and sum(step) == 1 for step in by_step)
+    else:
+        rows_fit = (
+            sum(map(abs, moves.of(s.write, roles.rows))) == 1
+            and any(moves.of(a, roles.rows))
+            and not any(moves.of(b, roles.rows))
+        )
     return (
         rows_fit
-        and axis(s.write, roles.columns) == s.write.map.dim(OUT) - 1
-        and axis(a, roles.steps) is not None
-        and axis(a, roles.columns) is None
-        and axis(b, roles.columns) == last
-        and axis(b, roles.steps) not in (None, last)
+        and all(map(any, by_step))
+        and moves.along_lanes(s.write, roles.columns)
+        and moves.along_lanes(b, roles.columns)
+        and not any(moves.of(a, roles.columns))
     )
-
-
-def _lanes(tree: Tree, access: Access) -> int:
-    """The axis whose elements are neighbours in memory: the last one, or that of the panels it lies in."""
-    held = (buffer for _, buffer in buffers_of(tree) if buffer.tensor == access.tensor)
-    panel = next((buffer.panel for buffer in held), None)
-    return access.map.dim(OUT) - 1 if panel is None else panel.axis
 
 
 def _checked_extents(nest: Nest, roles: Roles, tensor: str, refuse: Callable[[str], InvalidSchedule]) -> None:
@@ -142,22 +151,36 @@ def padded(columns: int, itemsize: int) -> int:
     return -(-columns * itemsize // 64) * 64 // itemsize
 
 
-def _moves(nest: Nest, tree: Tree, statement: str, access: Access, loop: Loop) -> int | None:
-    """The one axis along which an access moves by one element when the loop goes on by one; None if it stays.
+class _Moves:
+    """How far accesses of a statement move with the loops around it."""
 
-    Raises InvalidSchedule if it moves otherwise.
-    """
-    around = loops_around(tree, statement)
-    domain = nest.domains[statement]
-    following = isl.Map.from_domain_and_range(domain, domain)
-    for other in around:
-        date = other.date(statement)
-        later = date.add_constant_val(isl.Val(1)) if other is loop else date
-        following = following.intersect(later.eq_map(date))
-    moved = following.apply_domain(access.map).apply_range(access.map).deltas()
-    if moved.is_empty():
-        return None
-    steps = list(points(moved.project_out(isl.dim_type.param, 0, moved.dim(isl.dim_type.param)).coalesce()))
-    if len(steps) != 1 or any(value not in (0, 1) for value in steps[0]) or sum(steps[0]) > 1:
-        raise InvalidSchedule(f"microkernel: {access} does not move by one element along {loop.name}")
-    return steps[0].index(1) if 1 in steps[0] else None
+    def __init__(self, nest: Nest, tree: Tree, statement: str) -> None:
+        self.tree, self.statement = tree, statement
+        self.domain = nest.domains[statement]
+        self.around = loops_around(tree, statement)
+
+    def of(self, access: Access, loop: Loop) -> tuple[int, ...]:
+        """By how many elements along each axis an access moves when the loop goes on by one.
+
+        Raises InvalidSchedule if that is not always the same.
+        """
+        following = isl.Map.from_domain_and_range(self.domain, self.domain)
+        for other in self.around:
+            date = other.date(self.statement)
+            later = date.add_constant_val(isl.Val(1)) if other is loop else date
+            following = following.intersect(later.eq_map(date))
+        moved = following.apply_domain(access.map).apply_range(access.map).deltas()
+        moved = moved.project_out(isl.dim_type.param, 0, moved.dim(isl.dim_type.param)).coalesce()
+        if moved.is_empty():
+            return (0,) * int(access.map.dim(OUT))
+        if not moved.is_singleton():
+            raise InvalidSchedule(f"microkernel: {access} does not move evenly along {loop.name}")
+        (found,) = points(moved)
+        return found
+
+    def along_lanes(self, access: Access, loop: Loop) -> bool:
+        """Whether the loop goes to the next element in memory: along the last axis, or that of the access's panels."""
+        held = (buffer for _, buffer in buffers_of(self.tree) if buffer.tensor == access.tensor)
+        panel = next((buffer.panel for buffer in held), None)
+        lanes = access.map.dim(OUT) - 1 if panel is None else panel.axis
+        return self.of(access, loop) == tuple(int(axis == lanes) for axis in range(access.map.dim(OUT)))

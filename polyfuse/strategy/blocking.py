@@ -21,6 +21,7 @@ from itertools import product
 from math import ceil, gcd
 
 from polyfuse.machine import Level, Machine
+from polyfuse.schedule.microkernel import padded
 
 PAGE = 4096
 """Bytes of a page, whose end no prefetcher crosses; and of one way of an L1 cache, which is indexed inside a page."""
@@ -51,8 +52,8 @@ at 87 % of a Zen 4 core's peak, one of 8 x 2 loads 10 times and ran at 91 %, one
 
 ROWS = 8
 FOLLOWED = 0.006
-"""Each row of a is a stream of its own to the prefetchers; what one more than ROWS costs: with 12 and 14 rows products
-of 1344 and 2016 took 1 to 5 % longer than with 8 (one Zen 4 core)."""
+"""Each row of a that is contiguous is a stream of its own to the prefetchers; what one more than ROWS costs:
+with 12 and 14 rows products of 1344 and 2016 took 1 to 5 % longer than with 8 (one Zen 4 core)."""
 
 LATENCY = 8
 """Vectors of sums that keep the multipliers busy: two of them, four cycles from one sum to the next."""
@@ -71,7 +72,8 @@ class Operand:
     One that is `fixed` depends on constants alone: packed once for all calls, it costs memory and no time.
 
     A row of a's panel is one of the product's rows, over steps; a row of b's panel is one step, over columns. What is
-    `computed` of tensors, alpha * A[i, k], has to be packed.
+    `computed` of tensors, alpha * A[i, k], has to be packed. One that is not `packable` stays where it is: windows that
+    overlap would be copied again and again.
     """
 
     tensor: str
@@ -79,16 +81,31 @@ class Operand:
     contiguous: bool
     fixed: bool = False
     computed: bool = False
+    packable: bool = True
 
 
 @dataclass(frozen=True)
 class Extents:
-    """The values of a product's loops: y[rows, columns] += a[rows, steps] * b[steps, columns], `batches` times."""
+    """The values of a product's loops: y[rows, columns] += a[rows, steps] * b[steps, columns], `batches` times.
+
+    Each of the `steps` goes through the elements of a `window`; neighbouring rows read the same numbers `overlap`
+    times: 9 and 3 for a window of 3 x 3.
+    """
 
     rows: int
     columns: int
     steps: int
     batches: int = 1
+    window: int = 1
+    overlap: int = 1
+
+    def of_left(self, rows: int, steps: int) -> int:
+        """The numbers that so many rows read of a in so many steps."""
+        return rows * steps * self.window // self.overlap
+
+    def of_right(self, steps: int, columns: int) -> int:
+        """The numbers of b for so many steps and columns."""
+        return steps * self.window * columns
 
 
 @dataclass(frozen=True)
@@ -106,13 +123,18 @@ class Blocking:
 
 @dataclass(frozen=True)
 class Task:
-    """A product on one core of a machine."""
+    """A product on one core of a machine.
+
+    `across`: the sums' neighbours in memory are no columns. Then all steps are in one block, the sums in a buffer where
+    columns are neighbours, and they are turned when they leave it.
+    """
 
     extents: Extents
     left: Operand
     right: Operand
     itemsize: int
     machine: Machine
+    across: bool = False
 
     @property
     def l1(self) -> Level:
@@ -124,18 +146,22 @@ class Task:
         """The second cache."""
         return self.machine.levels[1]
 
+    def vectors(self, b: Blocking) -> int:
+        """The vector registers that a row of a tile takes."""
+        return max(1, b.columns * self.itemsize // self.machine.vector_bytes)
+
     def rate(self, size: float) -> float:
         """Bytes per second from the level that holds `size` bytes."""
         return self.machine.bandwidth(self.machine.level(size), 1.0)
 
 
 def blocking(task: Task) -> Blocking | None:
-    """The fastest blocking by the model, of equals the first; None where no row has a whole vector."""
+    """The fastest blocking by the model, of equals the first; None where there are no two rows and columns."""
     return next(iter(blockings(task)), None)
 
 
 def blockings(task: Task) -> list[Blocking]:
-    """Every blocking with its seconds, the fastest first; none where no row has a whole vector."""
+    """Every blocking with its seconds, the fastest first; none where there are no two rows and columns."""
     priced = (replace(choice, seconds=seconds(task, choice)) for choice in dict.fromkeys(choices(task)))
     return sorted(priced, key=lambda one: round(one.seconds, 12))
 
@@ -149,7 +175,9 @@ def choices(task: Task) -> Iterator[Blocking]:
     packings = [
         (left, right)
         for left, right in product((False, True), repeat=2)
-        if (right or (task.right.contiguous and not task.right.computed)) and (left or not task.left.computed)
+        if (right or (task.right.contiguous and not task.right.computed))
+        and (left or not task.left.computed)
+        and (task.left.packable or not left)
     ]
     for rows, columns in tiles(task):
         for steps in step_blocks(task, rows):
@@ -161,9 +189,14 @@ def choices(task: Task) -> Iterator[Blocking]:
 def tiles(task: Task) -> Iterator[tuple[int, int]]:
     """(rows, columns) of tiles whose sums, a row of b and one number of a fit into the vector registers.
 
-    16 registers, 8 lanes: 2 vectors a row leave 16 - 2 - 1 = 13 for sums: 6 rows of 16.
+    16 registers, 8 lanes: 2 vectors a row leave 16 - 2 - 1 = 13 for sums: 6 rows of 16. Fewer columns than a vector has
+    lanes are one vector, or a part of it: half a register where they fit into that.
     """
     e, lanes = task.extents, task.machine.vector_bytes // task.itemsize
+    if 1 < e.columns < lanes:
+        for rows in range(min(task.machine.vector_registers - 2, e.rows), 1, -1):
+            yield rows, min(lanes, padded(e.columns, task.itemsize))
+        return
     for vectors in VECTORS:
         most = (task.machine.vector_registers - vectors - 1) // vectors
         for rows in range(min(most, e.rows), 0, -1):
@@ -174,7 +207,10 @@ def tiles(task: Task) -> Iterator[tuple[int, int]]:
 def step_blocks(task: Task, rows: int) -> Iterator[int]:
     """Steps of a block such that a's panel of `rows` fills at most half of L1: the fewest equal blocks, and more."""
     steps = task.extents.steps
-    fewest = max(1, ceil(2 * rows * steps * task.itemsize / task.l1.size))
+    if task.across:
+        yield steps
+        return
+    fewest = max(1, ceil(2 * task.extents.of_left(rows, steps) * task.itemsize / task.l1.size))
     for blocks in (fewest, fewest + 1, 2 * fewest):
         size = ceil(steps / blocks)
         yield size if blocks == 1 else ceil(size / 8) * 8
@@ -182,7 +218,7 @@ def step_blocks(task: Task, rows: int) -> Iterator[int]:
 
 def _width_in(size: int, steps: int, columns: int, task: Task) -> int:
     """The columns of a block of b that fits into `size` bytes; whole tiles, at least one."""
-    fitting = size // (steps * task.itemsize) // columns * columns
+    fitting = size // (task.extents.of_right(steps, 1) * task.itemsize) // columns * columns
     return min(task.extents.columns, max(columns, fitting))
 
 
@@ -198,17 +234,20 @@ def seconds(task: Task, b: Blocking) -> float:
         + reloading(task, b)
         + packing(task, b)
         + SUMS_EXPOSED * carrying(task, b)
+        + turning(task, b)
     )
 
 
 def arithmetic(task: Task, b: Blocking) -> float:
     """Multiply-adds at the peak, loads among them, enough of them at once; a tile cut short costs a whole one."""
-    e, vectors = task.extents, b.columns * task.itemsize // task.machine.vector_bytes
-    sums = ceil(e.rows / b.rows) * b.rows * ceil(e.columns / b.columns) * b.columns
+    e, vectors = task.extents, task.vectors(b)
+    lanes = vectors * task.machine.vector_bytes // task.itemsize
+    sums = ceil(e.rows / b.rows) * b.rows * ceil(e.columns / b.columns) * lanes
     held = b.rows * vectors
     slower = max(1.0, LATENCY / held) * (1.0 + LOADED * (b.rows + vectors) / held)
-    slower *= 1.0 + FOLLOWED * max(0, b.rows - ROWS)
-    return slower * 2.0 * e.batches * sums * e.steps / task.machine.peak(task.itemsize, 1.0)
+    if task.left.contiguous:
+        slower *= 1.0 + FOLLOWED * max(0, b.rows - ROWS)
+    return slower * 2.0 * e.batches * sums * e.steps * e.window / task.machine.peak(task.itemsize, 1.0)
 
 
 def entering(task: Task, b: Blocking) -> float:
@@ -226,7 +265,7 @@ def streaming(task: Task, b: Blocking) -> float:
     1.42 ms with the rows shared out, where both cores read all of b, and 0.79 ms with the columns (two Zen 4 cores).
     """
     e = task.extents
-    size, block = e.steps * e.columns * task.itemsize, b.steps * b.width * task.itemsize
+    size, block = (e.of_right(*part) * task.itemsize for part in ((e.steps, e.columns), (b.steps, b.width)))
     slower = 1.0 if b.pack_right or _far(task.right) == 1.0 else SCATTERED
     near = size / task.rate(2 * block)  # half of a cache is for the rest
     first = near if b.pack_right and not task.right.fixed else size / task.rate(max(size, 2 * block))
@@ -243,8 +282,9 @@ def reloading(task: Task, b: Blocking) -> float:
     e = task.extents
     if b.pack_left:
         return 0.0
-    size = e.batches * e.rows * e.steps * task.itemsize
-    once = size * ceil(e.columns / b.width) / task.rate(e.rows * e.steps * task.itemsize)
+    one = e.of_left(e.rows, e.steps) * task.itemsize
+    size = e.batches * one
+    once = size * ceil(e.columns / b.width) / task.rate(one)
     often = size * ceil(e.columns / b.columns) / task.machine.bandwidth(task.l2, 1.0)
     return max(once, often) if crowded(task, b) else STREAM_EXPOSED * _far(task.left) * once
 
@@ -266,7 +306,7 @@ def packing(task: Task, b: Blocking) -> float:
     """Reading and writing what a call packs: b once, a once for each block of columns."""
     e, total = task.extents, 0.0
     for packed, operand, elements, times in (
-        (b.pack_right, task.right, e.steps * e.columns, 1),
+        (b.pack_right, task.right, e.of_right(e.steps, e.columns), 1),
         (b.pack_left, task.left, e.rows * e.steps, ceil(e.columns / b.width)),
     ):
         if packed and not operand.fixed:
@@ -283,6 +323,13 @@ def carrying(task: Task, b: Blocking) -> float:
     return 0.0 if blocks == 1 else e.batches * 2.0 * size * blocks / task.rate(size)
 
 
+def turning(task: Task, b: Blocking) -> float:
+    """A tile's sums are read and stored as columns, where rows are neighbours in memory."""
+    e = task.extents
+    size = e.batches * e.rows * e.columns * task.itemsize
+    return TRANSPOSING * 2 * size / task.rate(b.rows * b.columns * task.itemsize) if task.across else 0.0
+
+
 # -- what is said of it ------------------------------------------------------------------------------------------------
 
 
@@ -290,9 +337,11 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str]) -> tuple[str
     """The choice with its numbers; `names` are the loops of rows, columns and steps."""
     rows, columns, steps = names
     e, m = task.extents, task.machine
-    vectors = b.columns * task.itemsize // m.vector_bytes
+    vectors = task.vectors(b)
     used = vectors * (b.rows + 1) + 1
-    panel, block = b.rows * b.steps * task.itemsize, b.steps * b.width * task.itemsize
+    panel, block = (
+        size * task.itemsize for size in (e.of_left(b.rows, b.steps), e.of_right(b.steps, b.width))
+    )
     blocks = ceil(e.steps / b.steps)
     lines = [
         f"{rows} x {columns} in tiles of {b.rows} x {b.columns} sums: {used} of {m.vector_registers} vector registers",
@@ -304,7 +353,9 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str]) -> tuple[str
             f"{columns} in blocks of {b.width}: {kib(block)} of {task.right.tensor} in {m.level(block).name}"
         )
     lines.append(_packed_sentence(task, b, block))
-    expected = 2.0 * e.batches * e.rows * e.columns * e.steps / b.seconds / m.peak(task.itemsize, 1.0)
+    expected = (
+        2.0 * e.batches * e.rows * e.columns * e.steps * e.window / b.seconds / m.peak(task.itemsize, 1.0)
+    )
     lines.append(f"{1e6 * b.seconds:.3g} µs expected on one core, {expected:.0%} of its peak")
     return tuple(lines)
 

@@ -1,5 +1,7 @@
 """What a product is: a contraction y[rows, columns] += a[rows, steps] * b[steps, columns], read off a statement.
 
+A convolution is one: rows are output pixels along an axis, columns filters, steps channels and the window's elements.
+
 A factor is a read, or a value of reads and numbers that depends on its part of the dimensions alone:
 (alpha * A[i, k]) * B[k, j]. Such a value is computed while it is packed, once for each element of a panel.
 """
@@ -15,6 +17,7 @@ import sympy
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.scalar import Read, reads_in
 from polyfuse.ir.text import value_text
+from polyfuse.schedule.microkernel import MOST_WRITTEN_OUT
 from polyfuse.schedule.promotion import value_dims
 from polyfuse.sets import IN, OUT, SET
 
@@ -23,7 +26,7 @@ from polyfuse.sets import IN, OUT, SET
 class Factor:
     """One side of a product: what `promote` is asked for, the read that moves with all of its dimensions.
 
-    `axes` gives for each of these dimensions the axis of what is promoted.
+    `axes` gives for each of these dimensions the axis of what is promoted; the dimensions of a window share axes.
     """
 
     name: str
@@ -34,36 +37,44 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product:
-    """Which dimension of a statement and which factor does what; `others` are dimensions of y that are batches.
+    """Which dimensions of a statement and which factor do what.
 
-    Columns lie along y's last axis. A batch moves both factors, or a alone: y[t, i, j] += a[t, i, k] * b[k, j] has the
-    rows i of each t. Of several dimensions that move a alone, the rows are y's last one.
+    `steps` are summed over: channels, and the elements of a window. `others` are dimensions of the sums that are no
+    rows or columns: batches, or more rows. Columns lie along axis `lanes` of the sums; `across`: it is not the last.
     """
 
     statement: str
     rows: int
     columns: int
-    steps: int
+    steps: tuple[int, ...]
     others: tuple[int, ...]
     left: Factor
     right: Factor
+    lanes: int
+    across: bool
+
+    @property
+    def windowed(self) -> tuple[int, ...]:
+        """The steps that read what neighbouring rows read too: those along the rows' axis of the left factor."""
+        axis = self.left.axes[self.rows]
+        return tuple(d for d in self.steps if self.left.axes[d] == axis)
 
 
-def product_of(nest: Nest, name: str) -> Product | None:
-    """The statement as a product; None if it is none."""
+def products_of(nest: Nest, name: str) -> tuple[Product, ...]:
+    """The statement as a product, with any dimension as rows that may be; none if it is none."""
     s = nest.statement(name)
     if s.op != "+=" or not isinstance(s.body, sympy.Mul) or len(s.body.args) != 2:
-        return None
+        return ()
     if len({nest.tensor(tensor).dtype for tensor in s.tensors}) > 1:
-        return None
-    factors = [_factor(s, value) for value in s.body.args]
-    found = _roles(s, [factor for factor in factors if factor is not None])
-    return found if found is not None and _all_steps(nest.domains[name], found.steps) else None
+        return ()
+    factors = [factor for factor in (_factor(s, value) for value in s.body.args) if factor is not None]
+    found = _roles(s, factors) if len(factors) == 2 else []
+    return tuple(p for p in found if _in_tiles(nest.domains[name], p))
 
 
-def products_among(nest: Nest, names: tuple[str, ...]) -> tuple[Product, ...]:
-    """The products among a kernel's statements, in their order."""
-    return tuple(p for p in (product_of(nest, name) for name in names) if p is not None)
+def products_among(nest: Nest, names: tuple[str, ...]) -> tuple[tuple[Product, ...], ...]:
+    """The products among a kernel's statements, in their order, each with its choices of rows."""
+    return tuple(each for each in (products_of(nest, name) for name in names) if each)
 
 
 def _factor(s: Statement, value: sympy.Basic) -> Factor | None:
@@ -80,47 +91,85 @@ def _factor(s: Statement, value: sympy.Basic) -> Factor | None:
     alone = [a.tensor for a in s.reads].count(access.tensor) == 1
     if isinstance(value, Read) and alone:
         return Factor(access.tensor, access, False, axes)
+    if len(set(axes.values())) < len(axes):
+        return None  # a window of what would be computed while it is packed
     of_value = {d: axis for axis, d in enumerate(dims)}
     return Factor(value_text(s, value), access, not isinstance(value, Read), of_value)
 
 
-def _roles(s: Statement, factors: list[Factor]) -> Product | None:
+def _roles(s: Statement, factors: list[Factor]) -> list[Product]:
+    """Every choice of rows, the innermost first; with columns that are neighbours in memory, if there are any."""
     y = moved_axes(s.write, len(s.dims))
-    if y is None or len(factors) != 2:
-        return None
-    last = s.write.map.dim(OUT) - 1
+    if y is None:
+        return []
+    found, last = [], s.write.map.dim(OUT) - 1
     for left, right in (factors, reversed(factors)):
         a, b = left.axes, right.axes
-        columns = [d for d in y if y[d] == last and d in b and d not in a]
-        rows = sorted((d for d in y if d in a and d not in b), key=lambda d: y[d])
+        columns = sorted((d for d in y if d in b and d not in a), key=lambda d: y[d] != last)
+        rows = [d for d in y if d in a and d not in b]
         steps = [d for d in a if d in b and d not in y]
-        if len(columns) != 1 or len(steps) != 1 or not rows:
+        if len(columns) != 1 or not rows or not steps or len(y) + len(steps) != len(s.dims):
             continue
-        others = tuple(d for d in y if d in a and (d in b or d in rows[:-1]))
-        if len(others) + 3 == len(s.dims):
-            return Product(s.name, rows[-1], columns[0], steps[0], others, left, right)
-    return None
+        for row in reversed(rows):
+            others = tuple(d for d in y if d not in (row, columns[0]))
+            ordered = tuple(sorted(steps, key=lambda d: (a[d] == a[row], d)))
+            across = y[columns[0]] != last
+            one = Product(s.name, row, columns[0], ordered, others, left, right, y[columns[0]], across)
+            alone = _is_alone(y, row) and _is_alone(y, columns[0]) and _is_alone(b, columns[0])
+            if alone and not (across and y[row] != last):
+                found.append(one)
+    return [one for one in found if not one.across] or found
+
+
+def _is_alone(axes: Mapping[int, int], dim: int) -> bool:
+    """Whether no other dimension moves along the axis that one does: panels along it then begin where its blocks do."""
+    return list(axes.values()).count(axes[dim]) == 1
 
 
 def moved_axes(access: Access, dims: int) -> dict[int, int] | None:
-    """For each dimension the one axis that an access moves along with it; None if two share an axis or one has two."""
+    """For each dimension that an access moves with the axis that it moves along; None if one moves along several.
+
+    { mac[q, f, s] -> x[f, 2q + s] }: q and s along axis 1, f along axis 0.
+    """
     subscripts = access.subscripts()
     found: dict[int, int] = {}
     for axis in range(access.map.dim(OUT)):
         moving = [d for d in range(dims) if subscripts.get_pw_aff(axis).involves_dims(IN, d, 1)]
-        if len(moving) > 1 or any(d in found for d in moving):
+        if any(d in found for d in moving):
             return None
         found |= dict.fromkeys(moving, axis)
     return found
 
 
-def _all_steps(domain: isl.Set, steps: int) -> bool:
-    """Whether every sum has the same steps: a tile then has all its rows and columns in each of them, or in none.
+def _in_tiles(domain: isl.Set, p: Product) -> bool:
+    """Whether all sums have the same steps; or columns are the same in all, and rows differ along short windows only.
 
-    { mac[i, j, k] : k > i } is refused: step 3 has no row 4.
+    { mac[i, j, k] : j <= i } is in tiles; { mac[i, j, k] : k > i } is not, since step 3 has no row 4, and
+    { mac[q, f, c, s] : 0 <= q + s - 1 < 28 } is.
     """
-    rank = domain.dim(SET)
-    sums = domain.project_out(SET, steps, 1).insert_dims(SET, steps, 1)
-    values = domain.project_out(SET, steps + 1, rank - steps - 1).project_out(SET, 0, steps)
-    values = values.insert_dims(SET, 1, rank - steps - 1).insert_dims(SET, 0, steps)
-    return bool(domain.reset_tuple_id().is_equal(sums.reset_tuple_id().intersect(values.reset_tuple_id())))
+    if _is_product(domain, set(p.steps)):
+        return True
+    if not _is_product(domain, {p.columns}):
+        return False
+    inner = p.steps[-1]
+    apart = set(range(domain.dim(SET))) - {p.rows, *p.steps}
+    if _is_product(domain, {p.rows}, given=apart):
+        return True
+    length = domain.dim_max(inner).sub(domain.dim_min(inner)).max_val()
+    short = length.is_int() and length.to_python() < MOST_WRITTEN_OUT
+    return bool(short) and _is_product(domain, {p.rows}, given={*apart, inner})
+
+
+def _is_product(domain: isl.Set, dims: set[int], given: set[int] | None = None) -> bool:
+    """Whether a set is that of some dimensions (for each value of the given ones) times that of all others."""
+    mine = _cylinder(domain, dims | (given or set()))
+    others = _cylinder(domain, set(range(domain.dim(SET))) - dims)
+    return bool(domain.is_equal(mine.intersect(others)))
+
+
+def _cylinder(domain: isl.Set, kept: set[int]) -> isl.Set:
+    """All points that agree with one of a set in some dimensions."""
+    name = domain.get_tuple_id()
+    for d in set(range(domain.dim(SET))) - kept:
+        domain = domain.project_out(SET, d, 1).insert_dims(SET, d, 1).set_tuple_id(name)
+    return domain

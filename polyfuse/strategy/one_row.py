@@ -18,7 +18,7 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.contraction import Product, product_of
+from polyfuse.strategy.contraction import Product, products_of
 from polyfuse.strategy.moves import constant_extent, inside, reordered
 from polyfuse.strategy.products import packed_once
 
@@ -81,7 +81,8 @@ def in_one_row(
     schedule: Schedule, name: str, loops: tuple[Loop, ...], steps: Loop, vector: Loop, machine: Machine
 ) -> Schedule | None:
     """A product's loops over steps and columns as microkernels of a row; None where it is none, or does not pay."""
-    product, size = product_of(schedule.nest, name), constant_extent(schedule, vector)
+    known = (p for p in products_of(schedule.nest, name) if len(p.steps) == 1 and not p.across)
+    product, size = next(known, None), constant_extent(schedule, vector)
     count = constant_extent(schedule, steps)
     if product is None or product.right.computed or not size or not count:
         return None

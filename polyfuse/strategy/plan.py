@@ -14,6 +14,7 @@ from polyfuse.rewrite.pieces import pieces
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
+from polyfuse.strategy.across import with_readers
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks, microseconds, ranked
@@ -44,7 +45,8 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     once the kernels stand: the cheapest, or what a search wants to try.
     """
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
-    halved, told = in_two_passes(viewed, machine) if fuse else (viewed, ())
+    read, turned = with_readers(viewed, machine) if fuse else (viewed, ())
+    halved, told = in_two_passes(read, machine) if fuse else (read, ())
     rewritten = recomputed(halved, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(halved)
     rewritten, model, (schedule, decisions, joined) = _in_kernels(rewritten, machine, fuse)
     counts = model.counts
@@ -61,7 +63,7 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
         schedule, found = _shaped(schedule, model, part, bool(joined & set(kernel.names)), choose)
         groups += found
     return with_full_tiles(
-        Plan(schedule, decisions, tuple(groups), machine, (*said, *told, *rewritten.reasons))
+        Plan(schedule, decisions, tuple(groups), machine, (*said, *turned, *told, *rewritten.reasons))
     )
 
 
@@ -149,7 +151,8 @@ def _blocked(
     if not products:
         return None
     if not kernel.band and not joined and len(kernel.names) > 1:
-        return stepped(schedule, counts, kernel, products, machine, choose)
+        innermost_rows = tuple(choices[0] for choices in products)
+        return stepped(schedule, counts, kernel, innermost_rows, machine, choose)
     if len(products) > 1:
         return None
     parallel = cost.tiling.parallel

@@ -11,7 +11,7 @@ a sum in the first block of steps, what reads the finished sum in the last one.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from polyfuse.analysis.once import constant_tensors
@@ -32,6 +32,7 @@ from polyfuse.strategy.moves import (
     contracted,
     inside,
     internal,
+    on_lanes,
     promoted,
     rejoined,
     reordered,
@@ -44,13 +45,24 @@ def blocked(
     schedule: Schedule,
     counts: Counts,
     kernel: Kernel,
-    product: Product,
+    products: tuple[Product, ...],
     machine: Machine,
     parallel: bool,
     choose: Choose = cheapest,
 ) -> Planned | str:
-    """A kernel around one product in blocks, or why not."""
-    return _Blocks(schedule, counts, kernel, product, machine).made(parallel, choose)
+    """A kernel around one product in blocks, or why not; of its choices of rows the fastest by the model."""
+    try:
+        schedule = apart(schedule, kernel.names)
+    except (IllegalSchedule, InvalidSchedule) as refused:
+        return str(refused)
+    tried = [_Blocks(schedule, counts, kernel, product, machine).asked(parallel) for product in products]
+    possible = [one for one in tried if not isinstance(one, str)]
+    if not possible:
+        return str(tried[0])
+    try:
+        return min(possible, key=lambda one: one.choices[0].seconds).made(choose)
+    except (IllegalSchedule, InvalidSchedule) as refused:
+        return str(refused)
 
 
 def blocked_inside(
@@ -63,12 +75,32 @@ def blocked_inside(
     around: tuple[Loop, ...],
     choose: Choose = cheapest,
 ) -> Planned | str:
-    """One product of a kernel with the statements `names`, in blocks inside the loops around the whole kernel."""
-    return _Blocks(schedule, counts, kernel, product, machine, names, around).inside(False, choose)
+    """One product of a kernel with the statements `names`, in blocks inside the loops around the whole kernel.
+
+    Raises IllegalSchedule or InvalidSchedule where a verb is refused.
+    """
+    asked = _Blocks(schedule, counts, kernel, product, machine, names, around).asked(False)
+    return asked if isinstance(asked, str) else asked.made(choose)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A kernel, and what the model says of the blocks of its product, the fastest first."""
+
+    kernel: _Blocks
+    loops: dict[int, Loop]
+    task: Task
+    cores: tuple[int, int] | None
+    choices: list[Blocking]
+
+    def made(self, choose: Choose) -> Planned:
+        """The schedule in blocks. Raises IllegalSchedule or InvalidSchedule where a verb is refused."""
+        choice = self.choices[choose(self.kernel.names, "blocks", [b.seconds for b in self.choices])]
+        return Planned(*self.kernel.in_blocks(self.loops, self.task, choice, self.cores))
 
 
 class _Blocks:
-    """One kernel on its way into blocks."""
+    """One kernel on its way into blocks; or its statements `names`, inside loops around the whole kernel."""
 
     def __init__(
         self,
@@ -86,49 +118,42 @@ class _Blocks:
         self.around = around
         self.fixed = constant_tensors(schedule.nest, schedule.tree)
 
-    def made(self, parallel: bool, choose: Choose) -> Planned | str:
-        """The schedule in blocks, or why it cannot be."""
-        try:
-            self.schedule = apart(self.schedule, self.names)
-            return self.inside(parallel, choose)
-        except (IllegalSchedule, InvalidSchedule) as refused:
-            return str(refused)
-
-    def inside(self, parallel: bool, choose: Choose) -> Planned | str:
-        """The same where the statements are in loops of their own already, but for those around the whole kernel.
-
-        Raises IllegalSchedule or InvalidSchedule where a verb is refused.
-        """
-        loops = self._loops(self.schedule)
+    def asked(self, parallel: bool) -> _Asked | str:
+        """What the model says; or why there are no blocks."""
+        loops = self._loops()
         if loops is None:
             outside = ", ".join(loop.name for loop in self.around)
             where = f"inside {outside}, around all statements, " if outside else ""
             return f"{where}{self.name} has not one loop for each of rows, columns and steps"
+        own = self.schedule.nest.statement(self.name).write.tensor
+        if self.product.across and own not in internal(self.kernel):
+            return f"the sums' neighbours in memory are not columns, and {own} is seen outside of the kernel"
         task, cores = self._task(loops, parallel)
         choices = blockings(task)
-        if not choices:
-            return "no row of the sums holds a whole vector"
-        choice = choices[choose(self.names, "blocks", [b.seconds for b in choices])]
-        return Planned(*self._in_blocks(self.schedule, loops, task, choice, cores))
+        return (
+            _Asked(self, loops, task, cores, choices)
+            if choices
+            else "a tile holds at least two rows and two columns of sums"
+        )
 
-    def _loops(self, schedule: Schedule) -> dict[int, Loop] | None:
+    def _loops(self) -> dict[int, Loop] | None:
         """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
 
         None where a dimension has several, or another statement stands in a loop over rows, columns or steps.
         """
         found: dict[int, Loop] = {}
-        for loop in schedule.loops(self.name)[len(self.around) :]:
+        for loop in self.schedule.loops(self.name)[len(self.around) :]:
             dims = dims_of(loop.date(self.name))
             if len(dims) != 1 or dims & found.keys():
                 return None
             found[next(iter(dims))] = loop
         p = self.product
-        if not {p.rows, p.columns, p.steps} <= found.keys():
+        if not {p.rows, p.columns, *p.steps} <= found.keys():
             return None
         for loop in self.around:
             for d in dims_of(loop.date(self.name)):
                 found.setdefault(d, loop)
-        return found if len(found) == len(p.others) + 3 else None
+        return found if len(found) == len(p.others) + len(p.steps) + 2 else None
 
     def _task(self, loops: dict[int, Loop], parallel: bool) -> tuple[Task, tuple[int, int] | None]:
         """The product as one core does it, and the loop that is shared out: (dimension, values a core)."""
@@ -155,13 +180,21 @@ class _Blocks:
 
     def _sized(self, sizes: dict[int, int]) -> Task:
         p, nest = self.product, self.schedule.nest
-        extents = Extents(sizes[p.rows], sizes[p.columns], sizes[p.steps], prod(sizes[d] for d in p.others))
-        left = self._operand(p.left, p.rows, p.steps)
-        right = self._operand(p.right, p.steps, p.columns)
+        first, *window = p.steps
+        extents = Extents(
+            sizes[p.rows],
+            sizes[p.columns],
+            sizes[first],
+            prod(sizes[d] for d in p.others),
+            prod(sizes[d] for d in window),
+            prod(sizes[d] for d in window if d in p.windowed),
+        )
+        left = self._operand(p.left, p.rows, first, packable=not (window or p.windowed))
+        right = self._operand(p.right, first, p.columns)
         itemsize = nest.tensor(nest.statement(self.name).write.tensor).itemsize
-        return Task(extents, left, right, itemsize, self.machine)
+        return Task(extents, left, right, itemsize, self.machine, across=p.across)
 
-    def _operand(self, factor: Factor, row: int, along: int) -> Operand:
+    def _operand(self, factor: Factor, row: int, along: int, packable: bool = True) -> Operand:
         """The factor with the dimension that its panel's rows count, and the dimension along a row."""
         nest = self.schedule.nest
         tensor = nest.tensor(factor.access.tensor)
@@ -173,17 +206,18 @@ class _Blocks:
         contiguous = axes[along] == last
         stride = bytes_of[axes[row if contiguous else along] + 1]
         # one that is computed, or is one of two forms of a tensor, has a name that no tensor has
-        return Operand(factor.name, stride, contiguous, factor.name in self.fixed, factor.computed)
+        return Operand(factor.name, stride, contiguous, factor.name in self.fixed, factor.computed, packable)
 
-    def _in_blocks(
+    def in_blocks(
         self,
-        schedule: Schedule,
         loops: dict[int, Loop],
         task: Task,
         b: Blocking,
         cores: tuple[int, int] | None,
     ) -> tuple[Schedule, tuple[str, ...]]:
-        p, name = self.product, self.name
+        """The schedule in blocks of these sizes, and what is said of them."""
+        p, name, schedule = self.product, self.name, self.schedule
+        first = p.steps[0]
         inner = {d: loop.name for d, loop in loops.items()}
         outer: list[str] = []
 
@@ -202,25 +236,28 @@ class _Blocks:
         packs_left, packs_right = b.pack_left and not task.left.fixed, b.pack_right and not task.right.fixed
         # a buffer has a constant size, whatever the sizes at a call are
         several = b.steps < task.extents.steps or (
-            (packs_left or packs_right) and self._is_symbolic(loops[p.steps])
+            (packs_left or packs_right) and self._is_symbolic(loops[first])
         )
         wide = b.width < task.extents.columns or (packs_right and self._is_symbolic(loops[p.columns]))
         if wide or (packs_right and not several):
             # whole tiles: a core's columns are, which may be a few more than its part of them
             outer.append(cut(p.columns, ceil(b.width / b.columns) * b.columns))
         if several:
-            outer.append(cut(p.steps, b.steps))
+            outer.append(cut(first, b.steps))
         rows, columns = cut(p.rows, b.rows), cut(p.columns, b.columns)
-        order = (*outer, rows, columns, inner[p.steps], inner[p.rows], inner[p.columns])
+        order = (*outer, rows, columns, *(inner[d] for d in p.steps), inner[p.rows], inner[p.columns])
         schedule = reordered(schedule, name, order)
         schedule = self._with_guests(schedule, rows, columns)
         schedule = self._guests_on_lanes(schedule, columns)
         if cores is not None:
             schedule = schedule.bind(name, **{outer[0]: "cores"})
         schedule = self._packed(schedule, task, b, outer[-1] if outer else None, rows)
-        schedule = schedule.microkernel(name, inner[p.steps])
+        if p.across:
+            own = schedule.nest.statement(name).write.tensor
+            schedule = schedule.promote(own, name, at=columns, panel=(p.lanes, b.columns))
+        schedule = schedule.microkernel(name, inner[first])
         schedule = self._in_buffers(schedule, several, columns)
-        names = loops[p.rows].name, loops[p.columns].name, loops[p.steps].name
+        names = loops[p.rows].name, loops[p.columns].name, loops[first].name
         return schedule, sentences(task, b, names)
 
     def _packed(self, schedule: Schedule, task: Task, b: Blocking, block: str | None, rows: str) -> Schedule:
@@ -286,7 +323,21 @@ class _Blocks:
         for unit in units(schedule, names, keep):
             if self.name not in unit:
                 loops = schedule.loops(unit[0])[keep:]
-                schedule = along_memory(schedule, self.counts, unit, loops)
+                schedule = self._along(schedule, unit, loops)
+        return schedule
+
+    def _along(self, schedule: Schedule, unit: tuple[str, ...], loops: tuple[Loop, ...]) -> Schedule:
+        """A pointwise loop nest along memory; along the sums' panels where these lie across it."""
+        if not self.product.across:
+            return along_memory(schedule, self.counts, unit, loops)
+        own = schedule.nest.statement(self.name).write.tensor
+        for access in (a for name in unit for a in schedule.nest.statement(name).accesses if a.tensor == own):
+            axes = moved_axes(access, len(schedule.nest.statement(unit[0]).dims)) or {}
+            lanes = [
+                x for x in loops if any(axes.get(d) == self.product.lanes for d in dims_of(x.date(unit[0])))
+            ]
+            if lanes:
+                return on_lanes(schedule, unit[0], loops, lanes[0])
         return schedule
 
     def _in_buffers(self, schedule: Schedule, several: bool, columns: str) -> Schedule:
@@ -296,7 +347,7 @@ class _Blocks:
             if tensor != own and not self.around:
                 users = users_in(schedule, self.names, tensor)
                 schedule = contracted(schedule, tensor, users, self.machine)
-            elif tensor == own and not several:
+            elif tensor == own and not several and not self.product.across:
                 schedule = promoted(schedule, own, self.name, columns, "local") or schedule
         return schedule
 

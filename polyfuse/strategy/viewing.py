@@ -12,7 +12,7 @@ from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite import Composed, compose_views
 from polyfuse.rewrite.view_flow import is_view
-from polyfuse.strategy.contraction import product_of
+from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.cost import CPU_EFFICIENCY, TILE_EFFICIENCY, microseconds
 from polyfuse.strategy.counts import Counts
 
@@ -39,8 +39,8 @@ def _why_keep(before: Nest, done: Composed, machine: Machine) -> str | None:
         s
         for s in before.statements
         if s.name in done.into
-        and product_of(before, s.name) is not None
-        and (len(done.into[s.name]) > 1 or product_of(done.nest, done.into[s.name][0]) is None)
+        and products_of(before, s.name)
+        and (len(done.into[s.name]) > 1 or not products_of(done.nest, done.into[s.name][0]))
     ]
     if not lost:
         return None

@@ -86,7 +86,7 @@ def test_what_it_needs_is_said() -> None:
     nest = rows_of(2, 48, 5, "float32")
     with pytest.raises(InvalidSchedule, match="whole vectors, not 5"):
         pf.Schedule(rows_of(2, 5, 5, "float32")).interchange("mac", "j", "k").microkernel("mac", "k")
-    with pytest.raises(InvalidSchedule, match="the one that the sum does not depend on"):
+    with pytest.raises(InvalidSchedule, match="those that the sum does not depend on"):
         pf.Schedule(nest).microkernel("mac", "j")
     with pytest.raises(InvalidSchedule, match=r"y\[rows, columns\]"):
         pf.Schedule(nest).reorder("mac", "j", "k", "i").microkernel("mac", "k")

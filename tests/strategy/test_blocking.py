@@ -58,8 +58,9 @@ def test_the_choice_is_the_cheapest(sides: tuple[int, int, int], machine: Machin
     assert chosen(t).seconds == pytest.approx(min(seconds(t, b) for b in choices(t)), rel=1e-9)
 
 
-def test_no_vector_of_columns_no_blocks() -> None:
-    assert blocking(task(64, 15, 64)) is None
+def test_columns_below_a_vector_are_one_vector_or_half_of_one() -> None:
+    assert [chosen(task(64, columns, 64)).columns for columns in (15, 8, 3)] == [16, 8, 4]
+    assert blocking(task(64, 1, 64)) is None
     assert blocking(task(1, 64, 64)) is None
 
 

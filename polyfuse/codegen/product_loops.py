@@ -1,0 +1,138 @@
+"""The loops of a product as they are generated: which is which, and how its elements move with them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from polyfuse.codegen.index import is_number, mentions, substituted
+from polyfuse.codegen.looptree import Element, For, Node, Store
+
+
+@dataclass(frozen=True)
+class ProductLoops:
+    """The loops of a product and its elements: target[rows, columns] += left[rows, steps] * right[steps, columns]."""
+
+    steps: tuple[For, ...]
+    rows: For
+    columns: For
+    store: Store
+    left: Element
+    right: Element
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return int(self.store.target.dtype.removeprefix("float")) // 8
+
+
+def tile_of(top: For) -> ProductLoops | None:
+    """The loops below one loop and what they are to the store; None where isl put a condition between them."""
+    chain: list[For] = []
+    node: Node = top
+    while isinstance(node, For):
+        chain.append(node)
+        node = node.body
+    if not isinstance(node, Store) or len(chain) < 3 or any(loop.step != 1 for loop in chain):
+        return None
+    *steps, inner, innermost = chain
+    across = mentions(node.target.subscripts[-1], inner.variable)
+    columns, rows = (inner, innermost) if across else (innermost, inner)
+    left, right = node.reads if not moves(node.reads[0], columns) else reversed(node.reads)
+    return ProductLoops(tuple(steps), rows, columns, node, left, right)
+
+
+def most_of(loop: For) -> int | None:
+    """How many values a loop has at most, if numbers bound it: 8 for 0 … 8 and for max(0, a) … min(8, b)."""
+    low, high = _numbers(loop.low, "max"), _numbers(loop.high, "min")
+    return min(high) - max(low) if low and high and min(high) > max(low) else None
+
+
+def _numbers(bound: ast.expr, of: str) -> list[int]:
+    """The numbers of which a bound is the largest or the smallest, with others that are not known."""
+    if isinstance(bound, ast.Constant) and isinstance(bound.value, int):
+        return [bound.value]
+    if isinstance(bound, ast.Call) and isinstance(bound.func, ast.Name) and bound.func.id == of:
+        return [number for part in bound.args for number in _numbers(part, of)]
+    return []
+
+
+def movement(element: Element, loop: For) -> tuple[int, ...] | None:
+    """How many elements further along each axis the next value of a loop is; None where that is not always the same.
+
+    x[c, 2*q + s - 1], loop q   ->   (0, 2)
+    """
+    found = [_coefficient(subscript, loop) for subscript in element.subscripts]
+    known = tuple(number for number in found if number is not None)
+    return known if len(known) == len(found) else None
+
+
+def _coefficient(subscript: ast.expr, loop: For) -> int | None:
+    """By how much a subscript grows with a loop's variable.
+
+    (8*i + r) // 16, k, (8*i + r) % 16 grows with r < 8 in the last: eight values from a multiple of 8 on stay in one
+    panel of 16.
+    """
+    if not mentions(subscript, loop.variable):
+        return 0
+    match subscript:
+        case ast.Name():
+            return 1
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _times(_coefficient(operand, loop), -1)
+        case ast.BinOp(left, ast.Add(), right):
+            return _plus(_coefficient(left, loop), _coefficient(right, loop))
+        case ast.BinOp(left, ast.Sub(), right):
+            return _plus(_coefficient(left, loop), _times(_coefficient(right, loop), -1))
+        case ast.BinOp(ast.Constant(int(number)), ast.Mult(), right):
+            return _times(_coefficient(right, loop), number)
+        case ast.BinOp(left, ast.Mult(), ast.Constant(int(number))):
+            return _times(_coefficient(left, loop), number)
+        case ast.BinOp(left, ast.FloorDiv(), ast.Constant(int(width))) if _stays(left, loop, width):
+            return 0
+        case ast.BinOp(left, ast.Mod(), ast.Constant(int(width))) if _stays(left, loop, width):
+            return 1
+    return None
+
+
+def _plus(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _times(a: int | None, number: int) -> int | None:
+    return None if a is None else a * number
+
+
+def _stays(along: ast.expr, loop: For, width: int) -> bool:
+    """Whether 8*i + r stays in one panel of so many for all values of a loop over r."""
+    most = most_of(loop)
+    match along:
+        case ast.BinOp(base, ast.Add(), ast.Name(id=name)):
+            starts = is_number(loop.low, 0)
+            whole = most is not None and width % most == 0 and _is_multiple(base, most)
+            return name == loop.variable and starts and whole
+        case ast.Name(id=name):
+            return name == loop.variable and most is not None and most <= width and is_number(loop.low, 0)
+    return False
+
+
+def moves(element: Element, loop: For) -> bool:
+    """Whether an element changes with a loop."""
+    return any(mentions(subscript, loop.variable) for subscript in element.subscripts)
+
+
+def _is_multiple(value: ast.expr, of: int) -> bool:
+    """Whether a sum of products of numbers is surely a multiple of a number."""
+    match value:
+        case ast.Constant(int(number)):
+            return number % of == 0
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            return _is_multiple(left, of) and _is_multiple(right, of)
+        case ast.BinOp(left, ast.Mult(), right):
+            return _is_multiple(left, of) or _is_multiple(right, of)
+    return False
+
+
+def corner(element: Element, first: dict[str, ast.expr]) -> ast.expr:
+    """The subscripts where the loops begin, as a tuple."""
+    return ast.Tuple([substituted(subscript, first) for subscript in element.subscripts])
