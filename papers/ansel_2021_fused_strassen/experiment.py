@@ -9,7 +9,7 @@ here, a part of the grid.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def count(where: Place, out: Path, depths: Sequence[int]) -> None:
 def grid(where: Place, out: Path, cells: Sequence[Cell], turns: int) -> None:
     """Add the cells that are not there yet, one thread each; the figure with them."""
     kept = results.Run.begin(out, f"grid-{where.target}", where.about, resume=True)
-    done = {(row["layers"], row["batch"], row["width"]) for row in kept.rows}
+    done = {_cell(row) for row in kept.rows}
     for cell in cells:
         if cell in done:
             continue
@@ -100,16 +100,25 @@ def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     if not auto:
         yield "no times: counts only"
         return
+    fused = {_cell(row): row["best_us"] for row in rows if row["variant"] == "fused"}
     fast = [row for row in auto if row["fast_layers"]]
     yield f"{len(auto)} cells; auto computes layers by a fast product in {len(fast)}"
-    for limit, key, against in (
-        (RED, lambda row: row["time_over_best_variant"], "the best of our other variants"),
-        (RED, lambda row: 1 / row["speedup_over_numpy"], "NumPy"),
-    ):
-        red = [
-            f"{r['layers']} × {r['width']}, batch {r['batch']}: {key(r):.2f}" for r in auto if key(r) > limit
-        ]
-        yield f"red against {against} (by more than 3 %): {len(red)}{' — ' * bool(red)}{'; '.join(red)}"
+    yield _red(
+        fast, lambda row: row["best_us"] / fused[_cell(row)], "a fast product against the fused network"
+    )
+    yield _red(auto, lambda row: row["time_over_best_variant"], "auto against the best of our other variants")
+    yield _red(auto, lambda row: 1 / row["speedup_over_numpy"], "auto against NumPy")
+
+
+def _red(rows: Sequence[dict[str, Any]], ratio: Callable[[dict[str, Any]], float], what: str) -> str:
+    cells = [
+        f"{r['layers']} × {r['width']}, batch {r['batch']}: {ratio(r):.2f}" for r in rows if ratio(r) > RED
+    ]
+    return f"red, {what} (by more than 3 %): {len(cells)}{' — ' * bool(cells)}{'; '.join(cells)}"
+
+
+def _cell(row: dict[str, Any]) -> Cell:
+    return row["layers"], row["batch"], row["width"]
 
 
 def main() -> None:

@@ -41,6 +41,7 @@ def speedups(rows: Sequence[dict[str, Any]]) -> Speedups:
 
 def draw(rows: Sequence[dict[str, Any]], about: Mapping[str, Any], path: Path) -> None:
     """Blue where a variant is faster than the library it is compared with, red where it is slower."""
+    from matplotlib import rc_context
     from matplotlib.colors import TwoSlopeNorm
     from matplotlib.figure import Figure
 
@@ -70,4 +71,5 @@ def draw(rows: Sequence[dict[str, Any]], about: Mapping[str, Any], path: Path) -
             shown, ax=figure.axes, label="log₂ speed-up over PyTorch (source), NumPy (ours)", shrink=0.5
         )
     figure.suptitle(f"{about['cpu']}, one thread, {about['device']}, {str(about['date'])[:10]}", fontsize=9)
-    figure.savefig(path)
+    with rc_context({"svg.fonttype": "none"}):  # as text, not as outlines of 700 numbers
+        figure.savefig(path)
