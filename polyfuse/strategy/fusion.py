@@ -24,6 +24,7 @@ from polyfuse.strategy.decisions import (
     marginal_sentence,
     refused_sentence,
 )
+from polyfuse.strategy.in_steps import joined_in_steps
 
 WORTHWHILE = 0.05
 """A fusion must save this share of the cheaper of the two kernels: the model is no finer than that, and a kernel of
@@ -192,7 +193,12 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
     if isinstance(joined, Violation):
         sentence = refused_sentence(*pair, at, joined)
         return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, joined, sentence))
-    together = model.cost(part_with(joined, consumer))
+    merged = part_with(joined, consumer)
+    together = model.cost(merged)
+    in_steps = joined_in_steps(schedule.nest, model, first, second, merged)
+    if in_steps is not None:
+        apart, together = in_steps
+        total = sum(cost.total for cost in apart)
     saved = sum(cost.compulsory for cost in apart) - together.compulsory
     earlier = state.verdicts.get(pair)
     violation = earlier.violation if earlier else None

@@ -65,6 +65,17 @@ def test_gates_of_several_columns_follow_the_product() -> None:
     assert len({loop.name for loop in cell}) == len(cell) == 3
 
 
+def test_a_product_over_all_times_is_apart_where_both_weights_do_not_stay_in_l2() -> None:
+    nest = sequence("lstm", 12, 4, 48, 48)
+    roomy = cpu("roomy", 1, 32, (32 * KiB, 1024 * KiB, 4096 * KiB), 3.0e9)
+    for machine, shared in ((ONE, False), (roomy, True)):
+        plan = plan_for(nest, machine)
+        assert (around(plan, "mac0")[0] is around(plan, "step0")[0]) == shared
+        (decision,) = (d for d in plan.decisions if (d.producer, d.consumer) == ("bias0", "step0"))
+        assert decision.taken == shared
+        assert shared or "would be read again" in decision.sentence
+
+
 def test_a_product_over_a_sequence_is_in_blocks() -> None:
     plan = plan_for(nn.lower(nn.Linear(48, 64), batch=(12, 40)), ONE)
     assert "microkernel" in {loop.bind for loop in loops(plan.schedule.tree)}

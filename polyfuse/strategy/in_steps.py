@@ -1,0 +1,47 @@
+"""What joining products in a loop costs whose steps wait for each other, where each would run in blocks.
+
+    for t: x[t] @ w;  for t: h[t] @ u, gates   ->   for t: { x[t] @ w;  h[t] @ u, gates }
+
+Together nothing goes through memory between the two. But a step then reads both weights, and if they do not stay in L2
+from one step to the next, both come from beyond it each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Loop, Tree
+from polyfuse.strategy.contraction import products_among
+from polyfuse.strategy.cost import CACHED, KernelCost, Model, in_blocks
+from polyfuse.strategy.kernel import kernel_of
+
+
+def joined_in_steps(
+    nest: Nest, model: Model, first: Tree, second: Tree, together: Tree
+) -> tuple[list[KernelCost], KernelCost] | None:
+    """(costs apart, cost together), all in blocks; None unless both hold a product and come into serial steps."""
+    serial = isinstance(together, Loop) and not model.counts.parallel(together)
+    if model.machine.kind != "cpu" or not serial:
+        return None
+    if not all(products_among(nest, model.kernel(part).names) for part in (first, second)):
+        return None
+    return [blocked_cost(model, part) for part in (first, second)], blocked_cost(model, together)
+
+
+def blocked_cost(model: Model, part: Tree) -> KernelCost:
+    """A kernel of products in blocks; a serial loop around it reads again what does not stay in L2."""
+    counts, machine, kernel = model.counts, model.machine, model.kernel(part)
+    parallel = kernel.extents[0] if kernel.band and machine.units > 1 else None
+    cost = in_blocks(kernel, machine, counts.total_bytes, parallel)
+    if kernel.band or not isinstance(part, Loop):
+        return cost
+    step = kernel_of(counts, part, (part,))
+    held = sum(u.bytes_in((1,), step.extents) for u in step.uses)
+    if held <= machine.levels[CACHED].size:
+        return cost
+    same = sum(u.elements * u.itemsize for u in step.uses if u.read and u.ratios[0] == 1.0)
+    again = (step.extents[0] - 1) * same
+    return replace(
+        cost, again=again, memory=cost.memory + again / machine.bandwidth(machine.level(held), 1.0)
+    )
