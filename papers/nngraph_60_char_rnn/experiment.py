@@ -1,0 +1,157 @@
+"""char-rnn: kernels and copies of a step, `a / sum(a)` on the device, the time of a sequence, and text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import polyfuse as pf
+from benchmarks import results
+from papers.mxnet_13890_bulking.devices import OnDevice
+from papers.nngraph_60_char_rnn.figure import draw
+from papers.nngraph_60_char_rnn.model import Array, Network, compiled, generated
+from papers.places import Place, place
+from polyfuse import nn
+from polyfuse.ir.scalar import Read
+
+Row = dict[str, Any]
+
+TURNS = 15
+SEED, BEGIN = 7, "The "
+
+
+def run(target: str, quick: bool, out: Path) -> None:
+    """Counts asserted, results checked, the same text as NumPy's; rows and a figure into `out`."""
+    where = on_one_core(place(target))
+    small = quick or not where.timed
+    kept = results.Run.begin(out, f"char-rnn-{target}", where.about)
+    sizes = [(1, 16, 3)] if small else [(1, 128, 50), (50, 128, 50)]
+    for batch, hidden, times in sizes:
+        network = Network.drawn(12 if small else 65, hidden)
+        kept.add(steps(network, batch, where))
+        if where.timed and target == "cpu":
+            kept.add(sequences(network, times, batch, where, 3 if quick else TURNS))
+    kept.add([division((6, 8) if small else (3000, 4000), where)])
+    kept.add([written(where, 20 if quick and where.timed else 2 if small else 300)])
+    for row in kept.rows:
+        print(line(row), flush=True)
+    draw(kept.rows, kept.about, kept.path("svg"))
+
+
+def on_one_core(where: Place) -> Place:
+    """On a CPU planned for one core, so that the processor's clock counts all there is."""
+    if where.target != "cpu":
+        return where
+    return replace(where, options={**where.options, "machine": replace(pf.Machine.detect(), units=1)})
+
+
+def steps(network: Network, batch: int, where: Place) -> list[Row]:
+    """Kernels and copies of one step: each statement by itself, and by the default plan."""
+    nest = network.step_as_written(batch)
+    nets = {
+        "before": pf.compile(nest, fuse=False, **where.options),
+        "after": pf.compile(nest, **where.options),
+    }
+    x = np.eye(network.letters, dtype=np.float32)[np.arange(batch) % network.letters]
+    states = network.start(batch)
+    probabilities, expected = network.reference(x, states)
+    rows = []
+    for form, net in nets.items():
+        found, after = compiled(net)(x, states)
+        for ours, theirs in zip([found, *after], [probabilities, *expected], strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+        counts = {"kernels": net.report().launches, "copies": copies(nest, net)}
+        rows.append({"what": "step", "form": form, **about(network, batch), **counts})
+    before, after_ = rows
+    assert before["copies"] == 4 * len(network.layers), "each Narrow is a copy where nothing is composed"
+    assert after_["copies"] == 0, "views are read through"
+    assert after_["kernels"] <= 1 + 2 * len(network.layers) < before["kernels"]
+    return rows
+
+
+def copies(nest: pf.Nest, net: pf.Executable) -> int:
+    """The statements of a call that only move elements from one tensor to another."""
+    run_here = {name for launch in net.kernels if not launch.once for name in launch.statements}
+    written = (s for s in nest.statements if s.name in run_here)
+    return sum(s.op == "=" and isinstance(s.body, Read) for s in written)
+
+
+def about(network: Network, batch: int) -> Row:
+    return {"layers": len(network.layers), "hidden": network.layers[0].hidden, "batch": batch}
+
+
+def sequences(network: Network, times: int, batch: int, where: Place, turns: int) -> list[Row]:
+    """The time of a sequence: a step at a time, unfused and fused, and all steps in one call."""
+    letters = np.random.default_rng(0).integers(0, network.letters, (times, batch))
+    x = np.eye(network.letters, dtype=np.float32)[letters]
+    nest = network.step_as_written(batch)
+    unfused, fused = (compiled(pf.compile(nest, fuse=f, **where.options)) for f in (False, True))
+    whole = pf.compile(network.sequence(times, batch), **where.options)
+
+    def by_steps(step: Callable[..., Any]) -> list[Array]:
+        states, found = network.start(batch), []
+        for t in range(times):
+            probabilities, states = step(x[t], states)
+            found.append(probabilities)
+        return found
+
+    expected = np.stack(by_steps(network.reference))
+    candidates: dict[str, Callable[[], Any]] = {
+        "a step at a time, unfused": lambda: by_steps(unfused),
+        "a step at a time": lambda: by_steps(fused),
+        "the whole sequence": lambda: whole(x),
+    }
+    for call in candidates.values():
+        np.testing.assert_allclose(np.stack(list(call())), expected, atol=1e-4)
+    timed = pf.measure.in_turns(candidates, turns, clock=time.process_time)
+    first = timed["a step at a time, unfused"].median
+    return [
+        {
+            "what": "sequence",
+            "form": form,
+            **about(network, batch),
+            "times": times,
+            "median_us": round(1e6 * timing.median, 1),
+            "ratio_to_unfused": round(timing.median / first, 3),
+            "turns": turns,
+        }
+        for form, timing in timed.items()
+    ]
+
+
+def division(shape: tuple[int, ...], where: Place) -> Row:
+    """a / sum(a): the sum stays on the device, and the host waits once, for the result."""
+    a = nn.input("a", shape)
+    net = pf.compile(pf.lower(a / nn.sum(a)), **where.options)
+    given = np.random.default_rng(0).random(shape, np.float32)
+    np.testing.assert_allclose(net(given), given / given.sum(dtype=np.float64), rtol=1e-4)
+    row: Row = {"what": "a / sum(a)", "form": " × ".join(map(str, shape)), "kernels": net.report().launches}
+    if where.target == "cpu":
+        return {**row, "submissions": 1, "waits": 1}  # one native call
+    here = OnDevice(pf.compile(net.nest, **{**where.options, "device": "gpu" if where.timed else "none"}))
+    here.put(a=given)
+    here.host.reset()
+    here.one_graph()
+    assert (here.host.submissions, here.host.waits) == (1, 1), "no round trip for the sum"
+    return {**row, "submissions": here.host.submissions, "waits": here.host.waits}
+
+
+def written(where: Place, count: int) -> Row:
+    """What the trained network writes, compared with what it writes in NumPy."""
+    network = Network.trained()
+    net = pf.compile(network.step_as_written(1), **where.options)
+    ours = generated(network, compiled(net), BEGIN, count, SEED)
+    assert ours == generated(network, network.reference, BEGIN, count, SEED)
+    return {"what": "text", "form": ours, **about(network, 1), "kernels": net.report().launches}
+
+
+def line(row: Row) -> str:
+    """A row for a person."""
+    known = ("layers", "hidden", "batch", "times", "kernels", "copies", "submissions", "waits", "median_us")
+    facts = ", ".join(f"{row[name]} {name}" for name in (*known, "ratio_to_unfused") if name in row)
+    return f"{row['what']}, {row['form']!r}: {facts}"
