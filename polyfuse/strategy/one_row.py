@@ -20,7 +20,7 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.contraction import Product, products_of
 from polyfuse.strategy.moves import constant_extent, inside, reordered
-from polyfuse.strategy.products import packed_once
+from polyfuse.strategy.packing import packed_once
 
 STEPS = 4
 """Steps of the loops that a row would run in otherwise; they load and store each sum once for all of them."""

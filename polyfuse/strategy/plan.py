@@ -28,7 +28,8 @@ from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.moves import far_and_near, internal, separated
-from polyfuse.strategy.products import added, blocked
+from polyfuse.strategy.packing import added
+from polyfuse.strategy.products import blocked
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.two_passes import in_two_passes

@@ -6,7 +6,8 @@
             for j_in (tiles): { zero, in the first block of k; microkernel; bias; relu, in the last } } }
 
 What stands with the product in its kernel comes along by `fuse`, which places it by its dependences: the first value of
-a sum in the first block of steps, what reads the finished sum in the last one.
+a sum in the first block of steps, what reads the finished sum in the last one. What reads several sums, as pooling
+does, runs in the innermost loop that holds all that it reads, and tiles are cut so that this is a tile if it can be.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from math import ceil, prod
 
 from polyfuse.analysis.once import constant_tensors
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir.tree import Loop, Sequence
+from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import loop_named
@@ -24,10 +25,12 @@ from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blockin
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.followers import belongs, block_of, columns_axes, columns_dim, needs_of
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
     along_memory,
+    common_loops,
     constant_extent,
     contracted,
     inside,
@@ -39,6 +42,7 @@ from polyfuse.strategy.moves import (
     units,
     users_in,
 )
+from polyfuse.strategy.packing import apart, packed, packed_once
 
 
 def blocked(
@@ -117,6 +121,9 @@ class _Blocks:
         self.names = kernel.names if names is None else names
         self.around = around
         self.fixed = constant_tensors(schedule.nest, schedule.tree)
+        self.after = self.names[self.names.index(self.name) + 1 :]
+        self.needs = needs_of(schedule.nest, self.name, self.after)
+        self.axes = columns_axes(schedule.nest, product, self.after)
 
     def asked(self, parallel: bool) -> _Asked | str:
         """What the model says; or why there are no blocks."""
@@ -129,12 +136,15 @@ class _Blocks:
         if self.product.across and own not in internal(self.kernel):
             return f"the sums' neighbours in memory are not columns, and {own} is seen outside of the kernel"
         task, cores = self._task(loops, parallel)
-        choices = blockings(task)
-        return (
-            _Asked(self, loops, task, cores, choices)
-            if choices
-            else "a tile holds at least two rows and two columns of sums"
-        )
+        block = self._block(self.product.rows)
+        choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= task.extents.rows]
+        if not choices:
+            return "a tile holds at least two rows and two columns of sums"
+        return _Asked(self, loops, task, cores, choices)
+
+    def _block(self, dim: int) -> int:
+        """The values of a dimension that what follows needs at once; inside other loops it stays outside of tiles."""
+        return 1 if self.around else block_of(self.schedule.nest, self.product, dim, self.needs)
 
     def _loops(self) -> dict[int, Loop] | None:
         """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
@@ -229,10 +239,14 @@ class _Blocks:
             inner[d] = inside(schedule, name, block).name
             return block
 
-        if cores is not None:
-            outer.append(cut(*cores) if cores[0] not in p.others else inner[cores[0]])
+        shared = cores[0] if cores is not None else None
+        if cores is not None and shared not in p.others:
+            outer.append(cut(*cores))
         kept = {loop.name for loop in self.around}
-        outer += [inner[d] for d in p.others if inner[d] not in outer and inner[d] not in kept]
+        others = sorted((d for d in p.others if inner[d] not in kept), key=lambda d: d != shared)
+        blocks = {d: self._block(d) for d in others}
+        outer += [cut(d, blocks[d]) if blocks[d] > 1 else inner[d] for d in others]
+        within = tuple(inner[d] for d in others if blocks[d] > 1)
         packs_left, packs_right = b.pack_left and not task.left.fixed, b.pack_right and not task.right.fixed
         # a buffer has a constant size, whatever the sizes at a call are
         several = b.steps < task.extents.steps or (
@@ -245,18 +259,23 @@ class _Blocks:
         if several:
             outer.append(cut(first, b.steps))
         rows, columns = cut(p.rows, b.rows), cut(p.columns, b.columns)
-        order = (*outer, rows, columns, *(inner[d] for d in p.steps), inner[p.rows], inner[p.columns])
+        tile, places = (columns, *within)[-1], tuple(reversed((*outer, rows, columns, *within)))
+        order = (*outer, rows, columns, *within, *(inner[d] for d in (*p.steps, p.rows, p.columns)))
         schedule = reordered(schedule, name, order)
-        schedule = self._with_guests(schedule, rows, columns)
-        schedule = self._guests_on_lanes(schedule, columns)
+        if self.around:
+            schedule = self._with_those_in_tiles(schedule, rows, columns)
+        else:
+            schedule = self._with_guests(schedule, rows, places)
+        for place in places:
+            schedule = self._guests_on_lanes(schedule, place)
         if cores is not None:
             schedule = schedule.bind(name, **{outer[0]: "cores"})
         schedule = self._packed(schedule, task, b, outer[-1] if outer else None, rows)
         if p.across:
             own = schedule.nest.statement(name).write.tensor
-            schedule = schedule.promote(own, name, at=columns, panel=(p.lanes, b.columns))
+            schedule = schedule.promote(own, name, at=tile, panel=(p.lanes, b.columns))
         schedule = schedule.microkernel(name, inner[first])
-        schedule = self._in_buffers(schedule, several, columns)
+        schedule = self._in_buffers(schedule, several, tile, {columns, tile}, b.columns)
         names = loops[p.rows].name, loops[p.columns].name, loops[first].name
         return schedule, sentences(task, b, names)
 
@@ -276,25 +295,50 @@ class _Blocks:
     def _is_symbolic(self, loop: Loop) -> bool:
         return constant_extent(self.schedule, loop) is None
 
-    def _with_guests(self, schedule: Schedule, rows: str, columns: str) -> Schedule:
-        """The other statements where the product's tiles are: first values, operands, what reads the sums.
+    def _with_guests(self, schedule: Schedule, rows: str, places: tuple[str, ...]) -> Schedule:
+        """The kernel's other statements where the product's tiles are: first values, operands, what reads the sums.
 
-        Inside loops around the whole kernel, those that belong to no single tile stay before or behind all of them.
+        `places` are the loops over tiles, innermost first.
         """
-        nest, names = schedule.nest, self.names
+        nest, tile, own = schedule.nest, places[0], schedule.nest.statement(self.name).write.tensor
+        for guest in reversed(self.names[: self.names.index(self.name)]):
+            first_value = nest.statement(guest).write.tensor == own
+            schedule = self._joined(schedule, guest, tile if first_value else rows)
+        found: dict[str, str] = {}
+        for guest in self.needs:
+            schedule, found[guest] = self._placed(schedule, guest, places)
+        flow = [p for p in nest.dependences().pairs if p.kind == "flow"]
+        for guest in reversed([name for name in self.after if name not in self.needs]):
+            reader = next((p.sink for p in flow if p.source == guest and p.sink in found), None)
+            found[guest] = tile if reader is None else found[reader]
+            schedule = self._joined(schedule, guest, found[guest])
+        return schedule
+
+    def _placed(self, schedule: Schedule, guest: str, places: tuple[str, ...]) -> tuple[Schedule, str]:
+        """The guest in the innermost loop over tiles that holds all it reads, and that loop."""
+        why = InvalidSchedule(f"{guest} does not belong to single tiles of {self.name}")
+        loops = schedule.loops(self.name)
+        for at in places:
+            around = loops[: [loop.name for loop in loops].index(at) + 1]
+            sums = tuple(x for x in around if not dims_of(x.date(self.name)) <= {*self.product.steps})
+            if belongs(self.needs[guest], self.name, sums):
+                try:
+                    return self._joined(schedule, guest, at), at
+                except (IllegalSchedule, InvalidSchedule) as refused:
+                    why = InvalidSchedule(str(refused))
+        raise why
+
+    def _with_those_in_tiles(self, schedule: Schedule, rows: str, columns: str) -> Schedule:
+        """Inside loops around the whole kernel: what belongs to no single tile stays before or behind all of them."""
+        nest, before = schedule.nest, self.names[: self.names.index(self.name)]
         own = nest.statement(self.name).write.tensor
-        position = names.index(self.name)
-        places = [(g, nest.statement(g).write.tensor == own) for g in reversed(names[:position])]
-        for guest, in_tile in [*places, *((g, True) for g in names[position + 1 :])]:
-            at = columns if in_tile else rows
+        for guest in (*reversed(before), *self.after):
+            at = columns if guest in self.after or nest.statement(guest).write.tensor == own else rows
             try:
                 joined = self._joined(schedule, guest, at)
             except (IllegalSchedule, InvalidSchedule):
-                if not self.around:
-                    raise
                 continue
-            if not self.around or self._in_every(joined, guest, at):
-                schedule = joined
+            schedule = joined if self._in_every(joined, guest, at) else schedule
         return schedule
 
     def _in_every(self, schedule: Schedule, guest: str, at: str) -> bool:
@@ -311,13 +355,13 @@ class _Blocks:
             raise InvalidSchedule(f"{guest} does not belong to single tiles of {self.name}")
         return schedule
 
-    def _guests_on_lanes(self, schedule: Schedule, columns: str) -> Schedule:
-        """Pointwise statements of a tile in common loops, the loop along memory innermost, on vector lanes."""
-        keep = [loop.name for loop in schedule.loops(self.name)].index(columns) + 1
+    def _guests_on_lanes(self, schedule: Schedule, place: str) -> Schedule:
+        """Pointwise statements at a loop over tiles in common loops, that along memory innermost, on vector lanes."""
+        keep = [loop.name for loop in schedule.loops(self.name)].index(place) + 1
         names = tuple(
             n
             for n in self.names
-            if len(schedule.loops(n)) > keep and schedule.loops(n)[keep - 1].name == columns
+            if n == self.name or len(schedule.loops(n)) > keep == len(common_loops(schedule, (self.name, n)))
         )
         schedule = rejoined(schedule, names, keep)
         for unit in units(schedule, names, keep):
@@ -330,64 +374,27 @@ class _Blocks:
         """A pointwise loop nest along memory; along the sums' panels where these lie across it."""
         if not self.product.across:
             return along_memory(schedule, self.counts, unit, loops)
-        own = schedule.nest.statement(self.name).write.tensor
-        for access in (a for name in unit for a in schedule.nest.statement(name).accesses if a.tensor == own):
-            axes = moved_axes(access, len(schedule.nest.statement(unit[0]).dims)) or {}
-            lanes = [
-                x for x in loops if any(axes.get(d) == self.product.lanes for d in dims_of(x.date(unit[0])))
-            ]
-            if lanes:
-                return on_lanes(schedule, unit[0], loops, lanes[0])
-        return schedule
+        dim = columns_dim(schedule.nest, unit[0], self.axes)
+        lanes = [loop for loop in loops if dims_of(loop.date(unit[0])) == {dim}]
+        return on_lanes(schedule, unit[0], loops, lanes[-1]) if lanes else schedule
 
-    def _in_buffers(self, schedule: Schedule, several: bool, columns: str) -> Schedule:
-        """Temporaries of this kernel alone in buffers; the sums in one of a tile, if there is one block of steps."""
+    def _in_buffers(
+        self, schedule: Schedule, several: bool, tile: str, tiles: set[str], width: int
+    ) -> Schedule:
+        """Temporaries of this kernel alone in buffers; the sums in one of a tile, if there is one block of steps.
+
+        What a tile holds lies as its sums do: in panels where columns lie across the sums.
+        """
         own = schedule.nest.statement(self.name).write.tensor
         for tensor in internal(self.kernel):
             if tensor != own and not self.around:
                 users = users_in(schedule, self.names, tensor)
-                schedule = contracted(schedule, tensor, users, self.machine)
+                around = common_loops(schedule, users)
+                if self.product.across and tensor in self.axes and around and around[-1].name in tiles:
+                    panel = self.axes[tensor], width
+                    schedule = schedule.promote(tensor, users[0], at=around[-1].name, panel=panel)
+                else:
+                    schedule = contracted(schedule, tensor, users, self.machine)
             elif tensor == own and not several and not self.product.across:
-                schedule = promoted(schedule, own, self.name, columns, "local") or schedule
+                schedule = promoted(schedule, own, self.name, tile, "local") or schedule
         return schedule
-
-
-def apart(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
-    """Every statement in loops of its own, by `distribute`, innermost first. Raises IllegalSchedule where it cannot."""
-    for name in names:
-        for loop in reversed(schedule.loops(name)):
-            here = next(x for x in schedule.loops(name) if x.name == loop.name)
-            if isinstance(here.body, Sequence):
-                schedule = schedule.distribute(name, here.name)
-    return schedule
-
-
-def packed(schedule: Schedule, what: str, statement: str, at: str, panel: tuple[int, int] | None) -> Schedule:
-    """A copy of what one iteration of a loop reads, or a value of it, in panels or as it is; on vector lanes."""
-    done = schedule.promote(what, statement, at=at, panel=panel)
-    (copy,) = added(schedule, done)
-    own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
-    return done.vectorize(copy, own[-1]) if panel is None else _row_by_row(done, copy, own, panel)
-
-
-def packed_once(schedule: Schedule, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:
-    """A copy of a whole tensor that calls have in common, in panels, made on vector lanes."""
-    done = schedule.pack(tensor, statement, panel=panel)
-    (copy,) = added(schedule, done)
-    return _row_by_row(done, copy, [loop.name for loop in done.loops(copy)], panel)
-
-
-def added(before: Schedule, after: Schedule) -> tuple[str, ...]:
-    """The copies that a later schedule has and an earlier one has not."""
-    known = {s.name for s in before.nest.statements}
-    return tuple(s.name for s in after.nest.statements if s.name not in known)
-
-
-def _row_by_row(schedule: Schedule, copy: str, own: list[str], panel: tuple[int, int]) -> Schedule:
-    """A copy into panels, row by row of a panel."""
-    along = own[panel[0]]
-    schedule = schedule.split(copy, along, panel[1])
-    lanes = inside(schedule, copy, along).name
-    others = [loop for loop in own if loop != along]
-    # the tensor is read in its own order: rows of panels, 4 KiB apart, would come one cache line at a time
-    return reordered(schedule, copy, (*others, along, lanes)).vectorize(copy, lanes)

@@ -77,6 +77,17 @@ def test_any_rank(window: tuple[int, ...], dtype: str) -> None:
     assert "tile_mac_windows(" in agrees(convolution(image, 24, window, layout, dtype, padding=1)).source
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(("size", "stride"), [(2, 2), (3, 3), (3, 2)])
+def test_pooling_in_the_tiles_of_its_convolution(size: int, stride: int, layout: str) -> None:
+    image = (2, 3, 7, 18) if layout == "NCHW" else (2, 7, 18, 3)
+    w = np.random.default_rng(1).integers(-3, 4, (16, 3, 3, 3)).astype("float32")
+    value = nn.relu(nn.conv2d(nn.input("x", image), w, padding=1, layout=layout))
+    net = agrees(nn.lower(nn.max_pool(value, size, stride, layout=layout)))
+    assert net.report().launches == 1
+    assert "tile_mac_windows(" in net.source
+
+
 @pytest.mark.parametrize("filters", [2, 8, 10])
 def test_fewer_filters_than_a_vector_has_lanes(filters: int) -> None:
     net = agrees(convolution((2, 1, 9, 28), filters, (3, 3), "NCHW", padding=1))

@@ -1,0 +1,48 @@
+"""Verbs around blocks: statements in loops of their own, and copies of what a product reads, in panels."""
+
+from __future__ import annotations
+
+from polyfuse.ir.tree import Sequence
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.moves import inside, reordered
+
+
+def apart(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
+    """Every statement in loops of its own, by `distribute`, innermost first. Raises IllegalSchedule where it cannot."""
+    for name in names:
+        for loop in reversed(schedule.loops(name)):
+            here = next(x for x in schedule.loops(name) if x.name == loop.name)
+            if isinstance(here.body, Sequence):
+                schedule = schedule.distribute(name, here.name)
+    return schedule
+
+
+def packed(schedule: Schedule, what: str, statement: str, at: str, panel: tuple[int, int] | None) -> Schedule:
+    """A copy of what one iteration of a loop reads, or a value of it, in panels or as it is; on vector lanes."""
+    done = schedule.promote(what, statement, at=at, panel=panel)
+    (copy,) = added(schedule, done)
+    own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
+    return done.vectorize(copy, own[-1]) if panel is None else _row_by_row(done, copy, own, panel)
+
+
+def packed_once(schedule: Schedule, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:
+    """A copy of a whole tensor that calls have in common, in panels, made on vector lanes."""
+    done = schedule.pack(tensor, statement, panel=panel)
+    (copy,) = added(schedule, done)
+    return _row_by_row(done, copy, [loop.name for loop in done.loops(copy)], panel)
+
+
+def added(before: Schedule, after: Schedule) -> tuple[str, ...]:
+    """The copies that a later schedule has and an earlier one has not."""
+    known = {s.name for s in before.nest.statements}
+    return tuple(s.name for s in after.nest.statements if s.name not in known)
+
+
+def _row_by_row(schedule: Schedule, copy: str, own: list[str], panel: tuple[int, int]) -> Schedule:
+    """A copy into panels, row by row of a panel."""
+    along = own[panel[0]]
+    schedule = schedule.split(copy, along, panel[1])
+    lanes = inside(schedule, copy, along).name
+    others = [loop for loop in own if loop != along]
+    # the tensor is read in its own order: rows of panels, 4 KiB apart, would come one cache line at a time
+    return reordered(schedule, copy, (*others, along, lanes)).vectorize(copy, lanes)
