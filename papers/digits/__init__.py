@@ -1,0 +1,1 @@
+"""A convolutional network for handwritten digits, with trained weights."""

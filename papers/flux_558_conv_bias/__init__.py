@@ -1,0 +1,1 @@
+"""Flux.jl issue 558: bias and activation after a convolution."""
