@@ -119,6 +119,7 @@ class _Blocks:
         self.schedule, self.counts, self.kernel = schedule, counts, kernel
         self.product, self.machine, self.name = product, machine, product.statement
         self.names = kernel.names if names is None else names
+        self.own = schedule.nest.statement(self.name).write.tensor
         self.around = around
         self.fixed = constant_tensors(schedule.nest, schedule.tree)
         self.after = self.names[self.names.index(self.name) + 1 :]
@@ -132,15 +133,13 @@ class _Blocks:
             outside = ", ".join(loop.name for loop in self.around)
             where = f"inside {outside}, around all statements, " if outside else ""
             return f"{where}{self.name} has not one loop for each of rows, columns and steps"
-        own = self.schedule.nest.statement(self.name).write.tensor
-        if self.product.across and own not in internal(self.kernel):
-            return f"the sums' neighbours in memory are not columns, and {own} is seen outside of the kernel"
+        if self.product.across and self.own not in internal(self.kernel):
+            return f"the sums' neighbours in memory are not columns, and {self.own} is seen outside of the kernel"
         task, cores = self._task(loops, parallel)
-        block = self._block(self.product.rows)
-        choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= task.extents.rows]
-        if not choices:
-            return "a tile holds at least two rows and two columns of sums"
-        return _Asked(self, loops, task, cores, choices)
+        most, block = task.extents.rows, self._block(self.product.rows)
+        choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= most]
+        why = "a tile holds at least two rows and two columns of sums"
+        return _Asked(self, loops, task, cores, choices) if choices else why
 
     def _block(self, dim: int) -> int:
         """The values of a dimension that what follows needs at once; inside other loops it stays outside of tiles."""
@@ -272,8 +271,7 @@ class _Blocks:
             schedule = schedule.bind(name, **{outer[0]: "cores"})
         schedule = self._packed(schedule, task, b, outer[-1] if outer else None, rows)
         if p.across:
-            own = schedule.nest.statement(name).write.tensor
-            schedule = schedule.promote(own, name, at=tile, panel=(p.lanes, b.columns))
+            schedule = schedule.promote(self.own, name, at=tile, panel=(p.lanes, b.columns))
         schedule = schedule.microkernel(name, inner[first])
         schedule = self._in_buffers(schedule, several, tile, {columns, tile}, b.columns)
         names = loops[p.rows].name, loops[p.columns].name, loops[first].name
@@ -300,10 +298,12 @@ class _Blocks:
 
         `places` are the loops over tiles, innermost first.
         """
-        nest, tile, own = schedule.nest, places[0], schedule.nest.statement(self.name).write.tensor
+        nest, tile = schedule.nest, places[0]
         for guest in reversed(self.names[: self.names.index(self.name)]):
-            first_value = nest.statement(guest).write.tensor == own
-            schedule = self._joined(schedule, guest, tile if first_value else rows)
+            at = (
+                tile if nest.statement(guest).write.tensor == self.own else rows
+            )  # a sum's first value, or an operand
+            schedule = self._joined(schedule, guest, at)
         found: dict[str, str] = {}
         for guest in self.needs:
             schedule, found[guest] = self._placed(schedule, guest, places)
@@ -330,10 +330,10 @@ class _Blocks:
 
     def _with_those_in_tiles(self, schedule: Schedule, rows: str, columns: str) -> Schedule:
         """Inside loops around the whole kernel: what belongs to no single tile stays before or behind all of them."""
-        nest, before = schedule.nest, self.names[: self.names.index(self.name)]
-        own = nest.statement(self.name).write.tensor
+        before = self.names[: self.names.index(self.name)]
+        target = {name: schedule.nest.statement(name).write.tensor for name in self.names}
         for guest in (*reversed(before), *self.after):
-            at = columns if guest in self.after or nest.statement(guest).write.tensor == own else rows
+            at = rows if guest in before and target[guest] != target[self.name] else columns
             try:
                 joined = self._joined(schedule, guest, at)
             except (IllegalSchedule, InvalidSchedule):
@@ -385,9 +385,8 @@ class _Blocks:
 
         What a tile holds lies as its sums do: in panels where columns lie across the sums.
         """
-        own = schedule.nest.statement(self.name).write.tensor
         for tensor in internal(self.kernel):
-            if tensor != own and not self.around:
+            if tensor != self.own and not self.around:
                 users = users_in(schedule, self.names, tensor)
                 around = common_loops(schedule, users)
                 if self.product.across and tensor in self.axes and around and around[-1].name in tiles:
@@ -395,6 +394,6 @@ class _Blocks:
                     schedule = schedule.promote(tensor, users[0], at=around[-1].name, panel=panel)
                 else:
                     schedule = contracted(schedule, tensor, users, self.machine)
-            elif tensor == own and not several and not self.product.across:
-                schedule = promoted(schedule, own, self.name, tile, "local") or schedule
+            elif tensor == self.own and not several and not self.product.across:
+                schedule = promoted(schedule, self.own, self.name, tile, "local") or schedule
         return schedule
