@@ -9,30 +9,6 @@ from benchmarks.peers.workloads import ALPHA, BETA, STEPS
 
 
 @pf.nest
-def ensemble(x: "f32[K, B, H]", w: "f32[L, K, H, H]", b: "f32[L, K, H]"):
-    """L dense layers with bias and ReLU, for each of K members."""
-    h = np.empty((L + 1, K, B, H), np.float32)
-    out = np.empty((K, B, H), np.float32)
-    for k in range(K):
-        for i in range(B):
-            for j in range(H):
-                h[0, k, i, j] = x[k, i, j]
-    for n in range(L):
-        for k in range(K):
-            for i in range(B):
-                for j in range(H):
-                    h[n + 1, k, i, j] = 0.0
-                    for m in range(H):
-                        h[n + 1, k, i, j] += h[n, k, i, m] * w[n, k, m, j]
-                    h[n + 1, k, i, j] = max(h[n + 1, k, i, j] + b[n, k, j], 0.0)
-    for k in range(K):
-        for i in range(B):
-            for j in range(H):
-                out[k, i, j] = h[L, k, i, j]
-    return out
-
-
-@pf.nest
 def chain(x: "f32[N]"):
     """Ten operations on each element, and their sum."""
     total = np.zeros((1,), np.float32)

@@ -38,6 +38,18 @@ def mlp(a: Arrays) -> nn.Value:
     return h
 
 
+def ensemble(a: Arrays) -> nn.Value:
+    """The members one by one, as a user has them."""
+    x = nn.input("x", a["x"].shape)
+    results = []
+    for k in range(a["x"].shape[0]):
+        h = x[k]
+        for n in range(layers(a, "w")):
+            h = nn.relu(nn.linear(h, a[f"w{n}"][k], a[f"b{n}"][k, 0]))
+        results.append(h)
+    return nn.stack(results)
+
+
 def conv(a: Arrays) -> nn.Value:
     return nn.relu(nn.conv2d(nn.input("x", a["x"].shape), a["weight"], a["bias"], padding=1))
 
@@ -64,7 +76,7 @@ def layer_norm(a: Arrays) -> nn.Value:
     )
 
 
-NETWORKS = {f.__name__: f for f in (mlp, conv, bias_gradient, lstm, softmax, layer_norm)}
+NETWORKS = {f.__name__: f for f in (mlp, ensemble, conv, bias_gradient, lstm, softmax, layer_norm)}
 LOOPS = {
     f"{nest.name}": nest
     for nest in (nests.chain, nests.jacobi, nests.two_mm, nests.three_mm, nests.atax, nests.gemver)
@@ -79,10 +91,6 @@ def nest_of(kind: str, a: Arrays) -> tuple[pf.Nest, dict[str, int] | None, dict[
         return nest, None, dict(a)
     if kind in PIPELINES:
         return image(kind, a)
-    if kind == "ensemble":
-        weights, biases = ([a[f"{name}{n}"] for n in range(layers(a, "w"))] for name in "wb")
-        a = {"x": a["x"], "w": np.stack(weights), "b": np.stack(biases)[:, :, 0]}
-        return nests.ensemble, sizes_of(nests.ensemble, a), dict(a)
     if kind not in LOOPS:
         raise NotYet(f"{kind} is neither a layer nor loops of ours")
     return LOOPS[kind], sizes_of(LOOPS[kind], a), dict(a)
@@ -125,5 +133,5 @@ def called(net: pf.Executable, arguments: tuple[Any, ...], written: list[Any]) -
 
 
 KINDS: Mapping[str, Callable[[Arrays], Call]] = {
-    **{kind: partial(compiled, kind) for kind in (*NETWORKS, *LOOPS, "ensemble", "harris", "unsharp")},
+    **{kind: partial(compiled, kind) for kind in (*NETWORKS, *LOOPS, "harris", "unsharp")},
 }

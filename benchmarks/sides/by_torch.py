@@ -86,6 +86,15 @@ def ensemble(x: Any, p: Arrays) -> Any:
     return x
 
 
+def ensemble_apart(x: Any, p: Arrays) -> Any:
+    """Member after member."""
+    return torch.stack([mlp(h, {name: array[k] for name, array in p.items()}) for k, h in enumerate(x)])
+
+
+def ensemble_vmap(x: Any, p: Arrays) -> Any:
+    return torch.vmap(mlp)(x, p)
+
+
 def conv(x: Any, p: Arrays) -> Any:
     return torch.relu(F.conv2d(x, p["weight"], p["bias"], padding=1))
 
@@ -180,7 +189,7 @@ def unsharp(image: Any) -> Any:
 
 
 KINDS = {
-    **{f.__name__: network(f) for f in (mlp, ensemble, conv, layer_norm)},
+    **{f.__name__: network(f) for f in (mlp, ensemble, ensemble_apart, ensemble_vmap, conv, layer_norm)},
     **{
         f.__name__: expression(f)
         for f in (softmax, bias_gradient, chain, two_mm, three_mm, atax, gemver, harris, unsharp)

@@ -1,5 +1,6 @@
 """Rewrites: Nest -> Nest, the same values computed by other statements or kept in other places."""
 
+from polyfuse.rewrite.batching import Batch, Batched, batch, why_not_batch
 from polyfuse.rewrite.bilinear import Bilinear, bilinear
 from polyfuse.rewrite.expand import Expanded, Expansion, expand
 from polyfuse.rewrite.factor import Factored, factor, why_not_factor
@@ -16,6 +17,8 @@ from polyfuse.rewrite.view_reads import read_through, why_not_read_through
 from polyfuse.rewrite.views import Views, compose_views
 
 __all__ = [
+    "Batch",
+    "Batched",
     "Bilinear",
     "Composed",
     "Expanded",
@@ -29,6 +32,7 @@ __all__ = [
     "Refusal",
     "SplitReduction",
     "Views",
+    "batch",
     "bilinear",
     "compose_views",
     "expand",
@@ -41,6 +45,7 @@ __all__ = [
     "place",
     "read_through",
     "split_reduction",
+    "why_not_batch",
     "why_not_factor",
     "why_not_inline",
     "why_not_place",

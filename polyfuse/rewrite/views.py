@@ -22,7 +22,7 @@ Both are checked on the exact flow of the result: it is that of the nest with pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from polyfuse.ir import Nest, Statement
@@ -54,16 +54,20 @@ def always(_: Nest, __: Composed) -> None:
     """No view stays that can be composed."""
 
 
-def compose_views(nest: Nest, accept: Accept = always) -> Views:
+NOTHING: Mapping[str, str] = {}
+
+
+def compose_views(nest: Nest, accept: Accept = always, keep: Mapping[str, str] = NOTHING) -> Views:
     """Every view of a nest composed into its users, as far as that is possible.
 
     A temporary that one statement fills is read through. Of one that several fill (concat, stack), computed parts live
     in it, and the rest is read through. What is computed for an output through a view is computed in the output, and
-    what no view shows is not computed. `accept` may ask to keep a view.
+    what no view shows is not computed. `accept` may ask to keep a view; those in `keep` are not tried, for the reasons
+    there.
     """
     done: list[Composed] = []
     kept: dict[str, Refusal] = {}
-    while (step := _step(nest, kept, accept)) is not None:
+    while (step := _step(nest, kept, accept, keep)) is not None:
         if isinstance(step, Composed):
             done.append(step)
             nest = step.nest
@@ -75,13 +79,21 @@ def compose_views(nest: Nest, accept: Accept = always) -> Views:
     return Views(nest, tuple(done), tuple(refusal for name, refusal in kept.items() if name in left))
 
 
-def _step(nest: Nest, kept: dict[str, Refusal], accept: Accept) -> Composed | Nest | None:
+def _step(
+    nest: Nest, kept: dict[str, Refusal], accept: Accept, keep: Mapping[str, str]
+) -> Composed | Nest | None:
     """The next view composed, or the nest without what no view needs; why others stay is noted."""
     filled = [s.write.tensor for s in nest.statements]
     computed = {s.write.tensor for s in nest.statements if not is_view(s)}
     for s in nest.statements:
         if not is_view(s) or not s.reads:
             continue  # numbers go with the rest of their tensor
+        stays = next(
+            (x.name for x in nest.statements if x.write.tensor == s.write.tensor and x.name in keep), None
+        )
+        if stays is not None:
+            kept[s.name] = Refusal(f"composing {s.name}", keep[stays], "another schedule")
+            continue
         several = filled.count(s.write.tensor) > 1
         ways = (placed, _read_through) if several else (_read_through, placed)
         refusals = []

@@ -152,17 +152,18 @@ def cost_of(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> 
 
 
 def cpu_tilings(kernel: Kernel, machine: Machine) -> Iterator[Tiling]:
-    """Rows and columns of the last two band loops, in either order, in parallel or not."""
+    """Rows and columns of the last two band loops, in either order, in parallel or not; rows alone of the last one."""
     extents, size = kernel.extents, len(kernel.extents)
     choices: list[tuple[int, ...]] = [(1,)] * size
     if size:
-        row, column = (size - 2, size - 1) if size > 1 else (0, None)
+        column = kernel.column
+        row = size - 1 if column is None else size - 2
         if _shared_between(kernel, row):
             choices[row] = tuple(r for r in ROWS if extents[row] % r == 0)
         if column is not None:
             choices[column] = (extents[column], *(c for c in COLUMNS if c < extents[column]))
     straight = tuple(range(size))
-    orders = [straight] if size < 2 else [straight, (*straight[:-2], size - 1, size - 2)]
+    orders = [straight] if kernel.column is None else [straight, (*straight[:-2], size - 1, size - 2)]
     for sizes, order in product(product(*choices), orders):
         yield Tiling(sizes, order)
         several = [p for p in order if tiles_along(extents[p], sizes[p]) > 1]
@@ -238,8 +239,8 @@ def segments(kernel: Kernel, tiling: Tiling) -> int:
 
     for i: for j: A[i, j]  ->  for j (of 256): for i: for j_in: A[i, j]     2000 × 2000: 8 × 2000 pieces
     """
-    column = len(kernel.extents) - 1
-    if column < 1 or tiling.order[-1] == column or tiling.sizes[column] >= kernel.extents[column]:
+    column = kernel.column
+    if column is None or tiling.order[-1] == column or tiling.sizes[column] >= kernel.extents[column]:
         return 0
     rows = math.prod(kernel.extents[:-1]) * tiles_along(kernel.extents[column], tiling.sizes[column])
     return rows * sum(not u.internal and max(u.ratios) < 1.0 for u in kernel.uses)

@@ -12,12 +12,16 @@ LLVM unrolls them before it vectorizes j_in. Unrolled by `unroll`, 4 × Linear(5
 
 from __future__ import annotations
 
+import islpy as isl
+
 from polyfuse.errors import InvalidSchedule
+from polyfuse.ir import Access
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.cost import Tiling
-from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.moves import (
     constant_extent,
@@ -82,8 +86,8 @@ def _unit(
     rows = [
         loop for loop in loops if loop.name in points and loop is not vector and _is_small(schedule, loop)
     ][:1]
-    if len(unit) == len(carried) == len(rows) == 1:
-        product = _product(schedule, name, loops, carried[0], rows[0], vector, machine)
+    if len(unit) == len(carried) == 1:
+        product = _in_rows(schedule, name, loops, carried[0], rows, vector, machine)
         if product is not None:
             return product
     if len(unit) == len(carried) == 1 and not rows:
@@ -95,6 +99,44 @@ def _unit(
     outer = [loop for loop in loops if loop is not vector and loop.name not in inner]
     outer.sort(key=lambda loop: loop in carried)
     return reordered(schedule, name, (*(loop.name for loop in outer), vector.name, *inner))
+
+
+def _in_rows(
+    schedule: Schedule,
+    name: str,
+    loops: tuple[Loop, ...],
+    steps: Loop,
+    rows: list[Loop],
+    vector: Loop,
+    machine: Machine,
+) -> Schedule | None:
+    """A product as a microkernel of several rows: those of a tile, or some of a loop that needs all the same matrix."""
+    if rows:
+        return _product(schedule, name, loops, steps, rows[0], vector, machine)
+    known = (p for p in products_of(schedule.nest, name) if len(p.steps) == 1 and not p.across)
+    product = next(known, None)
+    if product is None:
+        return None
+    others = [loop for loop in loops if loop is not steps and loop is not vector]
+    alike = [loop for loop in others if not _moves(product.right.access, loop.date(name))]
+    size = constant_extent(schedule, alike[-1]) if alike else None
+    height = next((r for r in range(MOST_ROWS, 1, -1) if size is not None and size % r == 0), None)
+    if height is None:
+        return None
+    if size == height:
+        return _product(schedule, name, loops, steps, alike[-1], vector, machine)
+    schedule = schedule.split(name, alike[-1].name, height)
+    around = len(schedule.loops(name)) - len(loops) - 1
+    point = inside(schedule, name, alike[-1].name)
+    found = {loop.name: loop for loop in schedule.loops(name)[around:]}
+    return _product(
+        schedule, name, tuple(found.values()), found[steps.name], point, found[vector.name], machine
+    )
+
+
+def _moves(access: Access, date: isl.PwAff) -> bool:
+    """Whether an access goes to other elements as a loop advances."""
+    return any(stride(access, d) for d in dims_of(date))
 
 
 def _product(

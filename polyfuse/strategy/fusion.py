@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
+from polyfuse.analysis.once import once
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest, Violation
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, statements
+from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
 from polyfuse.strategy.cost import Model
@@ -94,14 +96,16 @@ def search(
 ) -> tuple[Schedule, tuple[Decision, ...]]:
     """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order.
 
-    Statements that are `done` have their kernels.
+    Statements that are `done` have their kernels. What runs once for all calls stays among itself: in a kernel of the
+    calls it would run in each.
     """
     nest = start.nest
+    early = early_statements(nest, start.tree, model.machine)
     inits = inits_of(nest)
     state = with_inits(Search(start, {}), model, inits)
     if not fuse:
         return state.schedule, tuple(state.verdicts.values())
-    pairs = [pair for pair in pairs_of(nest, inits) if done.isdisjoint(pair)]
+    pairs = [p for p in pairs_of(nest, inits) if done.isdisjoint(p) and len(early.intersection(p)) != 1]
     wanted = [pair for pair in pairs if pair not in state.verdicts]
     deepest = max((len(state.schedule.loops(n)) for pair in wanted for n in pair), default=0)
     for level in range(deepest, 0, -1):
@@ -109,6 +113,8 @@ def search(
             state = considered(state, model, producer, consumer, level)
     for first, second in siblings_of(nest, pairs, done):
         depth = len(model.kernel(part_with(state.schedule, first)).band)
+        if len(early.intersection((first, second))) == 1:
+            continue
         if depth and part_with(state.schedule, first) is not part_with(state.schedule, second):
             state = considered(state, model, first, second, depth)
     return state.schedule, decisions_in_order(state, pairs)
@@ -137,6 +143,14 @@ def shared_loops(schedule: Schedule, first: str, second: str) -> tuple[Loop, ...
     """The loops around both statements, outermost first."""
     around = zip(schedule.loops(first), schedule.loops(second), strict=False)
     return tuple(a for a, b in around if a is b)
+
+
+def early_statements(nest: Nest, tree: Tree, machine: Machine) -> frozenset[str]:
+    """The statements whose kernels run once for all calls: those of constants alone, on a CPU."""
+    if machine.kind != "cpu":
+        return frozenset()
+    found = zip(parts(tree), once(nest, tree), strict=True)
+    return frozenset(name for part, early in found if early for name in statements(part))
 
 
 # -- initial values ----------------------------------------------------------------------------------------------------

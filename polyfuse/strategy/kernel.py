@@ -12,9 +12,10 @@ from functools import reduce
 
 import islpy as isl
 
+from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around, statements
 from polyfuse.sets import bounding_count
-from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.counts import Counts, dims_of, stride
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Kernel:
     extents: tuple[int, ...]
     uses: tuple[Use, ...]
     shares: tuple[Share, ...]
+    column: int | None
+    """The band loop whose tiles are columns; None where columns are loops inside the band: for m: for i: { … }."""
 
     @property
     def flops(self) -> int:
@@ -80,7 +83,16 @@ def kernel_of(counts: Counts, tree: Tree, band: tuple[Loop, ...] | None = None) 
     names = statements(tree)
     band = band_of(counts, tree) if band is None else band
     extents = tuple(counts.extent(loop) for loop in band)
-    return Kernel(names, band, extents, _uses(counts, names, band), _shares(counts, tree, names, band))
+    uses, shares = _uses(counts, names, band), _shares(counts, tree, names, band)
+    return Kernel(names, band, extents, uses, shares, _column(counts.nest, names, band))
+
+
+def _column(nest: Nest, names: tuple[str, ...], band: tuple[Loop, ...]) -> int | None:
+    """The last band loop, if it or the one around it goes from a result to its neighbour in memory."""
+    last = [dims_of(date) for loop in band[-2:] for name, date in loop.dates if name == names[-1]]
+    write = nest.statement(names[-1]).write
+    near = any(stride(write, d) == 1 for dims in last for d in dims)
+    return len(band) - 1 if len(band) > 1 and near else None
 
 
 def band_of(counts: Counts, tree: Tree) -> tuple[Loop, ...]:

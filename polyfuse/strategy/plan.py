@@ -15,6 +15,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
 from polyfuse.strategy.across import with_readers
+from polyfuse.strategy.batches import in_batches
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks, microseconds, ranked
@@ -23,7 +24,7 @@ from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.full_tiles import with_full_tiles
-from polyfuse.strategy.fusion import part_with, search
+from polyfuse.strategy.fusion import early_statements, part_with, search
 from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
@@ -39,14 +40,15 @@ from polyfuse.strategy.viewing import without_copies
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
-    Views are composed into their users first, and long reductions to a few results split in two passes. On a CPU
-    pipelines of stencils are rewritten where that pays, to run in overlapping tiles. The schedule's source is the nest
-    after that. `fuse=False` is the baseline: every statement is a kernel, but a reduction's first value belongs with
-    it, and each kernel is tiled and bound as the same kernel would be in a fused plan. `choose` takes sizes and shapes
-    once the kernels stand: the cheapest, or what a search wants to try.
+    Views are composed into their users first, isomorphic products batched, and long reductions to a few results split
+    in two passes. On a CPU pipelines of stencils are rewritten where that pays, to run in overlapping tiles. The
+    schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a
+    reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
+    plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
     """
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
-    read, turned = with_readers(viewed, machine) if fuse else (viewed, ())
+    members, shown = in_batches(viewed, machine) if fuse else (viewed, ())
+    read, turned = with_readers(members, machine) if fuse else (members, ())
     halved, told = in_two_passes(read, machine) if fuse else (read, ())
     rewritten = recomputed(halved, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(halved)
     rewritten, model, (schedule, decisions, joined) = _in_kernels(rewritten, machine, fuse)
@@ -64,7 +66,13 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
         schedule, found = _shaped(schedule, model, part, bool(joined & set(kernel.names)), choose)
         groups += found
     return with_full_tiles(
-        Plan(schedule, decisions, tuple(groups), machine, (*said, *turned, *told, *rewritten.reasons))
+        Plan(
+            schedule,
+            decisions,
+            tuple(groups),
+            machine,
+            (*said, *shown, *turned, *told, *rewritten.reasons),
+        )
     )
 
 
@@ -127,9 +135,11 @@ def grouped(start: Schedule, model: Model, fuse: bool, done: frozenset[str] = fr
     """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
 
     The search starts from the order as written and, where that puts statements into common loops, from the order with
-    these loops taken apart. The cheaper result counts. Kernels of statements that are `done` stay as they are.
+    these loops taken apart. The cheaper result counts. Kernels of statements that are `done` stay as they are, and what
+    runs once for all calls keeps the loops that it was written with.
     """
-    open_ = tuple(name for name in statements(start.nest.order) if name not in done)
+    early = early_statements(start.nest, start.tree, model.machine)
+    open_ = tuple(name for name in statements(start.nest.order) if name not in done | early)
     if not open_:
         return start, (), frozenset()
     apart = separated(start, open_, 0)

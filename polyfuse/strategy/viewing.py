@@ -15,6 +15,7 @@ from polyfuse.rewrite.view_flow import is_view
 from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.cost import CPU_EFFICIENCY, TILE_EFFICIENCY, microseconds
 from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.fusion import early_statements
 
 
 def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
@@ -22,14 +23,23 @@ def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]
     alone = {statements(part)[0] for part in parts(nest.order) if len(statements(part)) == 1}
     if not any(is_view(s) and s.reads and s.name in alone for s in nest.statements):
         return nest, ()
+    early = early_statements(nest, nest.order, machine)
+    filled = [s.write.tensor for s in nest.statements]
+    keep = {
+        s.name: f"{s.write.tensor} is put together once for all calls"
+        for s in nest.statements
+        if s.name in early and filled.count(s.write.tensor) > 1
+    }
+    keep |= {
+        s.name: f"{s.name} shares its loops with others, which have its value at hand"
+        for s in nest.statements
+        if s.name not in alone
+    }
 
     def accept(before: Nest, done: Composed) -> str | None:
-        shared = next((name for name in done.statements if name not in alone), None)
-        if shared is not None:
-            return f"{shared} shares its loops with others, which have its value at hand"
         return _why_keep(before, done, machine) if machine.kind == "cpu" else None
 
-    views = compose_views(nest, accept)
+    views = compose_views(nest, accept, keep)
     return views.nest, tuple(f"{line}." for line in map(str, views.composed)) + tuple(map(str, views.kept))
 
 

@@ -1,0 +1,50 @@
+"""Members of an ensemble in batches: where products that differ in their tensors alone are in the nest, and it pays.
+
+Batched, K products are one kernel, and what follows them joins it for all members at once. Stacks of constants are made
+once for all calls on a CPU, and in every call on a GPU, which counts. What would need copies of inputs is not batched.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import parts, statements
+from polyfuse.machine import Machine
+from polyfuse.rewrite import batch
+from polyfuse.rewrite.agenda import compatible
+from polyfuse.strategy.contraction import products_of
+from polyfuse.strategy.cost import Model, microseconds
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.fusion import early_statements
+
+
+def in_batches(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+    """The nest with isomorphic products and what goes with them in batches, if the model expects that to pay."""
+    if not _has_members(nest):
+        return nest, ()
+    found = batch(nest)
+    if not any(products_of(nest, each.statement) for each in found.batches):
+        return nest, ()
+    copied = [name for name, of in found.stacks.items() if nest.tensor(of[0]).role != "constant"]
+    if copied:
+        return nest, (f"isomorphic statements are not batched: {', '.join(copied)} would be copied in each call.",)
+    before, after = _unfused(nest, machine), _unfused(found.nest, machine)
+    numbers = f"{microseconds(after)} in batches, {microseconds(before)} apart, nothing fused"
+    if after >= before:
+        return nest, (f"isomorphic statements are not batched: {numbers}.",)
+    return found.nest, (*(f"{line}." for line in str(found).splitlines()), f"in all {numbers}.")
+
+
+def _unfused(nest: Nest, machine: Machine) -> float:
+    """Seconds of a call with a kernel for each statement: what is fused later, is so for one member as for all."""
+    model, early = Model(Counts(nest), machine), early_statements(nest, nest.order, machine)
+    calls = (part for part in parts(nest.order) if early.isdisjoint(statements(part)))
+    return sum(model.cost(part).total for part in calls)
+
+
+def _has_members(nest: Nest) -> bool:
+    """Whether two products are the same but for their tensors."""
+    alone = (names[0] for part in parts(nest.order) if len(names := statements(part)) == 1)
+    products = [nest.statement(name) for name in alone if products_of(nest, name)]
+    return any(compatible(nest, a, b) for a, b in combinations(products, 2))
