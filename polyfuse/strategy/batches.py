@@ -28,7 +28,9 @@ def in_batches(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
         return nest, ()
     copied = [name for name, of in found.stacks.items() if nest.tensor(of[0]).role != "constant"]
     if copied:
-        return nest, (f"isomorphic statements are not batched: {', '.join(copied)} would be copied in each call.",)
+        return nest, (
+            f"isomorphic statements are not batched: {', '.join(copied)} would be copied in each call.",
+        )
     before, after = _unfused(nest, machine), _unfused(found.nest, machine)
     numbers = f"{microseconds(after)} in batches, {microseconds(before)} apart, nothing fused"
     if after >= before:
