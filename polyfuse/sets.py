@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import reduce
+from math import prod
 
 import islpy as isl
 
@@ -142,20 +143,47 @@ def dimension(space_of: isl.Set, position: int) -> isl.PwAff:
     return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space_of.get_space()), SET, position)
 
 
+Box = tuple[tuple[int, int], ...]
+"""The least and the greatest value of each dimension."""
+
+
+def bounding_box(set_: isl.Set) -> Box | None:
+    """The smallest box around a set of known size; None if it is empty.
+
+    >>> bounding_box(isl.Set("{ S[i, j] : 2 <= i < 5 and j = 2i }"))
+    ((2, 4), (4, 8))
+    """
+    if set_.is_empty():
+        return None
+    ends = ((set_.dim_min_val(d), set_.dim_max_val(d)) for d in range(set_.dim(SET)))
+    return tuple((int(low.to_python()), int(high.to_python())) for low, high in ends)
+
+
+def volume(box: Box | None) -> int:
+    """The number of points in a box."""
+    return 0 if box is None else prod(high - low + 1 for low, high in box)
+
+
+def around(one: Box | None, other: Box | None) -> Box | None:
+    """The smallest box around two.
+
+    >>> around(((0, 3),), ((5, 6),))
+    ((0, 6),)
+    """
+    if one is None:
+        return other
+    if other is None:
+        return one
+    return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+
+
 def bounding_count(set_: isl.Set, sizes: dict[str, int]) -> int:
     """An upper bound on the number of points: the volume of the bounding box, sizes filled in from `sizes`.
 
     >>> bounding_count(isl.Set("[N] -> { S[i, j] : 0 <= i, j < N }"), {"N": 4})
     16
     """
-    volume = 1
-    fixed = fix_params(set_, sizes)
-    if fixed.is_empty():
-        return 0
-    for d in range(fixed.dim(SET)):
-        high, low = fixed.dim_max_val(d), fixed.dim_min_val(d)
-        volume *= int(high.to_python()) - int(low.to_python()) + 1
-    return volume
+    return volume(bounding_box(fix_params(set_, sizes)))
 
 
 def fix_params(set_: isl.Set, sizes: dict[str, int]) -> isl.Set:

@@ -63,8 +63,14 @@ class Dependences:
 
     def between(self, first: str, second: str) -> tuple[Pairs, ...]:
         """The pairs that link two statements, in either direction."""
-        wanted = {(first, second), (second, first)}
-        return tuple(pair for pair in self.pairs if (pair.source, pair.sink) in wanted)
+        return self._by_ends.get(frozenset((first, second)), ())
+
+    @cached_property
+    def _by_ends(self) -> Mapping[frozenset[str], tuple[Pairs, ...]]:
+        found: dict[frozenset[str], list[Pairs]] = {}
+        for pair in self.pairs:
+            found.setdefault(frozenset((pair.source, pair.sink)), []).append(pair)
+        return {ends: tuple(pairs) for ends, pairs in found.items()}
 
     def __str__(self) -> str:
         lines = []

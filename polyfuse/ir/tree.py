@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import islpy as isl
 
@@ -55,6 +56,16 @@ class Leaf:
 
     statement: str
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The statement."""
+        return (self.statement,)
+
+    @cached_property
+    def members(self) -> frozenset[str]:
+        """The statement."""
+        return frozenset(self.names)
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -73,9 +84,23 @@ class Loop:
     barrier: bool = False
     apart: bool = False
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The statements below, in order."""
+        return self.body.names
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The statements below, to look one up."""
+        return self.body.members
+
     def date(self, statement: str) -> isl.PwAff:
         """The loop's value for each instance of a statement."""
-        return dict(self.dates)[statement]
+        return self._by_statement[statement]
+
+    @cached_property
+    def _by_statement(self) -> dict[str, isl.PwAff]:
+        return dict(self.dates)
 
     def partial(self) -> isl.UnionPwAff:
         """The dates of all statements as one function."""
@@ -92,19 +117,23 @@ class Sequence:
     children: tuple[Tree, ...]
     barriers: tuple[int, ...] = ()
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The statements below, in order."""
+        return tuple(name for child in self.children for name in child.names)
+
+    @cached_property
+    def members(self) -> frozenset[str]:
+        """The statements below, to look one up."""
+        return frozenset(self.names)
+
 
 Tree = Loop | Sequence | Leaf
 
 
 def statements(tree: Tree) -> tuple[str, ...]:
-    """The names of the statements of a tree, in order."""
-    match tree:
-        case Leaf(name):
-            return (name,)
-        case Loop():
-            return statements(tree.body)
-        case Sequence():
-            return tuple(name for child in tree.children for name in statements(child))
+    """The names of the statements of a tree, in order; each node knows its own, found once."""
+    return tree.names
 
 
 def children(tree: Tree) -> tuple[Tree, ...]:
@@ -157,20 +186,12 @@ def loops(tree: Tree) -> Iterator[Loop]:
 
 def path_to(tree: Tree, statement: str) -> tuple[Tree, ...]:
     """The nodes from the root to a statement's leaf; KeyError if it is not there."""
-    found = _path(tree, statement)
-    if found is None:
+    if statement not in tree.members:
         raise KeyError(statement)
-    return found
-
-
-def _path(tree: Tree, statement: str) -> tuple[Tree, ...] | None:
-    if isinstance(tree, Leaf):
-        return (tree,) if tree.statement == statement else None
-    for child in children(tree):
-        below = _path(child, statement)
-        if below is not None:
-            return (tree, *below)
-    return None
+    path = [tree]
+    while not isinstance(path[-1], Leaf):
+        path.append(next(child for child in children(path[-1]) if statement in child.members))
+    return tuple(path)
 
 
 def loops_around(tree: Tree, statement: str) -> tuple[Loop, ...]:
@@ -182,6 +203,8 @@ def replace_node(tree: Tree, old: Tree, new: Tree) -> Tree:
     """The tree with the node `old` (by identity) replaced."""
     if tree is old:
         return new
+    if not old.members <= tree.members:
+        return tree
     return with_children(tree, tuple(replace_node(child, old, new) for child in children(tree)))
 
 

@@ -17,7 +17,7 @@ written in the order they were. Both are checked on the result's exact dependenc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import islpy as isl
@@ -28,7 +28,7 @@ from polyfuse.ir.tree import statements
 from polyfuse.rewrite.footprints import Needs, Window, advance, grid_of, needs, touched, window
 from polyfuse.rewrite.refusal import Refusal, refused
 from polyfuse.rewrite.tiles import TiledNest
-from polyfuse.sets import maps_of, union_map
+from polyfuse.sets import maps_of, tuple_names, union_map
 
 Tiles = Mapping[str, Mapping[str, int]]
 """For each consumer, how many values of its dimensions one tile has: {"S9": {"i": 32, "j": 256}}."""
@@ -152,11 +152,11 @@ def _rewritten(tiled: TiledNest) -> Nest | None:
     tensors = [tiled.tensor(t) for t in nest.tensors]
     if None in tensors:
         return None
-    return replace(
-        nest,
+    return nest.rewritten(
         tensors=tuple(t for t in tensors if t is not None),
         statements=tuple(tiled.statement(s) for s in nest.statements),
-        order=tiled.order(),
+        order=tiled.order(),  # the rest keeps its order, so what passes through other tensors stays as it is
+        touched=frozenset(t for n in tiled.need for t in nest.statement(n).tensors),
     )
 
 
@@ -176,13 +176,16 @@ def _moved(nest: Nest, result: Nest, tiled: TiledNest) -> tuple[str, isl.Map] | 
         return "the second would read what the first writes, and did not before", pair
     for pair in maps_of(expected.subtract(found)):
         return "the second would not read what the first writes, and did before", pair
-    order = result.original_dates()
     visible = {t.name for t in nest.outputs}
     outputs = (p for p in nest.dependences().pairs if p.kind == "output")
     ending = union_map(p.map for p in outputs if nest.statement(p.sink).write.tensor in visible)
     ending = ending.apply_domain(origins.reverse()).apply_range(origins.reverse())
-    for pair in maps_of(ending.subtract(order.lex_lt_union_map(order))):
-        return "the first would overwrite what the second leaves", pair
+    dates = {tuple_names(part)[0]: part for part in maps_of(result.original_dates())}
+    for pair in maps_of(ending):  # their dates alone: those of all statements would be pairs by the square
+        first, second = (dates[name] for name in tuple_names(pair))
+        late = pair.subtract(first.lex_lt_map(second))
+        if not late.is_empty():
+            return "the first would overwrite what the second leaves", late
     return None
 
 

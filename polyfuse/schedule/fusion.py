@@ -147,9 +147,14 @@ def _own_loops(guest: Tree, shared: tuple[Loop, ...], shift: Mapping[str, int]) 
         return None
     dates = []
     for mine, theirs in zip(chain, shared, strict=False):
-        amount = isl.Val(shift.get(theirs.name, 0))
-        dates.append({name: date.add_constant_val(amount) for name, date in mine.dates})
+        amount = shift.get(theirs.name, 0)
+        dates.append({name: _later(date, amount) for name, date in mine.dates})
     return Alignment(tuple(dates), _apart_from(chain[len(shared) - 1].body, {loop.name for loop in shared}))
+
+
+def _later(date: isl.PwAff, amount: int) -> isl.PwAff:
+    """The date moved by a constant; the same object if it is 0, so that what is known of it stays known."""
+    return date.add_constant_val(isl.Val(amount)) if amount else date
 
 
 def _apart_from(tree: Tree, taken: set[str]) -> Tree:

@@ -16,7 +16,7 @@ from polyfuse.ir import Access, Nest
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Loop, Tree, statements
-from polyfuse.sets import IN, OUT, bounding_count, constant
+from polyfuse.sets import IN, OUT, Box, bounding_box, bounding_count, constant
 
 NOMINAL_SIZE = 256
 """What a symbolic size counts as."""
@@ -39,7 +39,7 @@ class Counts:
         self._footprints: dict[tuple[str, int], int] = {}
         self._sources: dict[tuple[str, int], frozenset[str]] = {}
         self._slices: dict[tuple[str, int, int], tuple[isl.PwAff, float]] = {}
-        self._parts: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], isl.Set]] = {}
+        self._boxes: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], Box | None]] = {}
         self._carried: dict[tuple[int, int, int], tuple[object, bool]] = {}
         self._extents: dict[tuple[str, int], tuple[isl.PwAff, tuple[int, int]]] = {}
 
@@ -125,16 +125,16 @@ class Counts:
             self._slices[key] = date, touched / max(1, self.footprint(name, position))
         return self._slices[key][1]
 
-    def slice_of(self, name: str, position: int, dates: tuple[isl.PwAff, ...]) -> isl.Set:
-        """The elements that an access touches for one (middle) value of each of some loops."""
+    def slice_box(self, name: str, position: int, dates: tuple[isl.PwAff, ...]) -> Box | None:
+        """The box around what an access touches for one (middle) value of each of some loops; None for nothing."""
         key = name, position, *map(id, dates)
-        if key not in self._parts:
+        if key not in self._boxes:
             here = self.domains[name]
             for date in dates:
                 low, high = self._range(name, date)
                 here = here.intersect(date.eq_set(constant(here, (low + high) // 2)))
-            self._parts[key] = dates, here.apply(self._access(name, position).map)
-        return self._parts[key][1]
+            self._boxes[key] = dates, bounding_box(here.apply(self._access(name, position).map))
+        return self._boxes[key][1]
 
     def extent(self, loop: Loop) -> int:
         """The number of values of a loop, at least 1."""

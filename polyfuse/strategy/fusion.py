@@ -64,7 +64,8 @@ def inits_of(nest: Nest) -> dict[str, str]:
         first = not source.is_reduction and not source.reads
         if pair.kind == "flow" and first and sink.is_reduction and source.write.tensor == sink.write.tensor:
             found[pair.source] = pair.sink
-    return found
+    # as the texts of their relations are sorted, whatever order these were found in
+    return dict(sorted(found.items(), key=lambda init: f"{init[0]}["))
 
 
 def pairs_of(nest: Nest, inits: dict[str, str]) -> list[tuple[str, str]]:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
-import islpy as isl
-
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around, statements
-from polyfuse.sets import bounding_count
+from polyfuse.sets import Box, around, volume
 from polyfuse.strategy.counts import Counts, dims_of, stride
 
 
@@ -120,7 +118,7 @@ def _uses(counts: Counts, names: tuple[str, ...], band: tuple[Loop, ...]) -> tup
     dates = [dict(loop.dates) for loop in band]
     inside = frozenset(names)
     found: dict[tuple[str, int], list[Use]] = {}
-    seen: dict[str, list[isl.Set]] = {}
+    seen: dict[str, list[Box | None]] = {}
     for name in names:
         for position, access in enumerate(counts.nest.statement(name).accesses):
             tensor = counts.nest.tensor(access.tensor)
@@ -130,7 +128,7 @@ def _uses(counts: Counts, names: tuple[str, ...], band: tuple[Loop, ...]) -> tup
             written = position == 0
             read = not (written or (tensor.role == "temporary" and counts.sources(name, position) <= inside))
             use = Use(tensor.name, tensor.itemsize, elements, ratios, read, written, internal)
-            here = counts.slice_of(name, position, tuple(date[name] for date in dates))
+            here = counts.slice_box(name, position, tuple(date[name] for date in dates))
             group = 0 if internal else _group(here, seen.setdefault(tensor.name, []))
             found.setdefault((tensor.name, group), []).append(use)
     return tuple(reduce(_either, uses) for uses in found.values())
@@ -140,14 +138,14 @@ APART = 2
 """How much larger the box around two accesses has to be than the larger one, if they are to share nothing."""
 
 
-def _group(here: isl.Set, seen: list[isl.Set]) -> int:
+def _group(here: Box | None, seen: list[Box | None]) -> int:
     """Which of the accesses so far touches the same part of a tensor for one value of the band; else a new one.
 
     for i: … A[i, j] … A[i, j + 1]: one;  for i: … A[i, j] … A[j, i]: two, which go through different parts of A
     """
-    size = bounding_count(here, {})
+    size = volume(here)
     for group, other in enumerate(seen):
-        if bounding_count(here.union(other), {}) <= APART * max(size, bounding_count(other, {})):
+        if volume(around(here, other)) <= APART * max(size, volume(other)):
             return group
     seen.append(here)
     return len(seen) - 1
