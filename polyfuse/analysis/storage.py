@@ -11,8 +11,9 @@ for i: S[i]: t[i] = …;  R[i]: … t[i-1]    flow { S[i] -> R[i+1] } does not: 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 
 import islpy as isl
 
@@ -24,6 +25,8 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import (
     Buffer,
     Loop,
+    Panel,
+    Spread,
     Tree,
     children,
     date_map,
@@ -33,7 +36,7 @@ from polyfuse.ir.tree import (
     path_to,
     statements,
 )
-from polyfuse.sets import OUT
+from polyfuse.sets import OUT, SET, dimension
 
 THREADS = ("thread.x", "thread.y", "thread.z")
 BLOCKS = ("block.x", "block.y", "block.z")
@@ -57,12 +60,15 @@ class Geometry:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The buffer's extents: the box's, or those of its panels."""
-        panel = self.buffer.panel
+        """The buffer's extents: the box's, those of its panels, or all elements of panels whose rows are spread."""
+        panel, spread = self.buffer.panel, self.buffer.spread
         if panel is None:
             return self.box
-        others = (extent for axis, extent in enumerate(self.box) if axis != panel.axis)
-        return (-(-self.box[panel.axis] // panel.width), *others, panel.width)
+        others = [extent for axis, extent in enumerate(self.box) if axis != panel.axis]
+        panels = -(-self.box[panel.axis] // panel.width)
+        if spread is not None:
+            return (panels * spread.size(prod(others), panel.width),)
+        return (panels, *others, panel.width)
 
     def cell(self, statement: str, access: Access) -> tuple[isl.PwAff, ...]:
         """The buffer's cell that an access of a statement's instance touches, one function an axis of `shape`.
@@ -74,12 +80,56 @@ class Geometry:
             element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where))
             for d, corner in enumerate(self.corner)
         ]
+        return self._laid_out(inside)
+
+    def layout(self) -> isl.Map:
+        """{ element of the box -> cell }: an element's place in the buffer, whoever touches it."""
+        box = isl.Set("{ [" + ", ".join(f"e{d}" for d in range(len(self.box))) + "] }")
+        for d, extent in enumerate(self.box):
+            box = box.lower_bound_val(SET, d, isl.Val(0)).upper_bound_val(SET, d, isl.Val(extent - 1))
+        return date_map(box, [*self._laid_out([dimension(box, d) for d in range(len(self.box))])])
+
+    def plain(self) -> Geometry:
+        """The same box with its elements in the order of the tensor's axes."""
+        return replace(self, buffer=replace(self.buffer, panel=None, spread=None))
+
+    def _laid_out(self, inside: list[isl.PwAff]) -> tuple[isl.PwAff, ...]:
+        """The cell of an element, counted from the box's corner."""
         panel = self.buffer.panel
         if panel is None:
             return tuple(inside)
         along, width = inside.pop(panel.axis), isl.Val(panel.width)
         number = along.scale_down_val(width).floor()
-        return (number, *inside, along.sub(number.scale_val(width)))
+        cell = (number, *inside, along.sub(number.scale_val(width)))
+        return cell if self.buffer.spread is None else (self._spread(cell, panel, self.buffer.spread),)
+
+    def _spread(self, cell: tuple[isl.PwAff, ...], panel: Panel, spread: Spread) -> isl.PwAff:
+        """The position of (panel, row…, element), the rows counted through."""
+        number, *rows, along = cell
+        extents = [extent for axis, extent in enumerate(self.box) if axis != panel.axis]
+        row = rows[0]
+        for extent, inner in zip(extents[1:], rows[1:], strict=True):
+            row = row.scale_val(isl.Val(extent)).add(inner)
+        tile = floored(along, spread.tile)
+        inside = along.sub(tile.scale_val(isl.Val(spread.tile)))
+        part = floored(inside, spread.vector)
+        element = inside.sub(part.scale_val(isl.Val(spread.vector)))
+        return reduce(
+            isl.PwAff.add,
+            (
+                number.scale_val(isl.Val(spread.size(prod(extents), panel.width))),
+                row.scale_val(isl.Val(spread.row(panel.width))),
+                floored(row, spread.every).scale_val(isl.Val(spread.skip)),
+                part.scale_val(isl.Val(spread.part(panel.width))),
+                tile.scale_val(isl.Val(spread.vector)),
+                element,
+            ),
+        )
+
+
+def floored(value: isl.PwAff, by: int) -> isl.PwAff:
+    """floor(value / by)."""
+    return value.scale_down_val(isl.Val(by)).floor()
 
 
 def buffers_of(tree: Tree) -> Iterator[tuple[Loop, Buffer]]:

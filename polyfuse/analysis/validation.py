@@ -37,7 +37,7 @@ from polyfuse.ir.dependences import AccessRelations, flow_and_reduction
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, dates, loops_around, restrict, statements
-from polyfuse.sets import OUT, first_pair, maps_of, tuple_names, union_map
+from polyfuse.sets import IN, OUT, first_pair, maps_of, tuple_names, union_map
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,11 @@ def _storage(nest: Nest, tree: Tree) -> None:
         touching = tuple(s for s in nest.statements if buffer.tensor in s.tensors)
         _all_inside(nest, loop, buffer, touching)
         g = geometry(nest, tree, loop, buffer)
+        if buffer.spread is not None:
+            # elements that have cells of their own meet where they met before: the question without divisions
+            if not g.layout().is_injective():
+                raise ValidationFailure(f"validation of storage failed: elements of {buffer} share a cell")
+            g = g.plain()
         # dates among these statements alone are the same order with fewer dimensions
         here = restrict(tree, frozenset(s.name for s in touching))
         assert here is not None, "a buffer's tensor is touched"
@@ -150,9 +155,33 @@ def _storage(nest: Nest, tree: Tree) -> None:
         if question in proven:
             continue  # the layer before asked the same of isl, under other names
         proven.add(question)
+        back = order.domain().identity()
+        if any(x.bind in THREADS for s in touching for x in loops_around(tree, s.name)):
+            cells, order, before, back = _by_date(cells, order, before)
         now, _ = flow_and_reduction(cells, order)
         for kind, pairs in (("lose", before.subtract(now)), ("invent", now.subtract(before))):
-            _same_flow(buffer.tensor, kind, pairs)
+            _same_flow(buffer.tensor, kind, pairs.apply_domain(back).apply_range(back))
+
+
+def _by_date(
+    cells: AccessRelations, order: isl.UnionMap, before: isl.UnionMap
+) -> tuple[AccessRelations, isl.UnionMap, isl.UnionMap, isl.UnionMap]:
+    """The same question with instances named by their dates, and the map back: { S[i] -> … }  ->  { S[date] -> … }.
+
+    Blocks and threads are dates then, and no longer quotients and remainders: 30 ms where it took isl 18 s.
+    """
+    named = union_map(m.set_tuple_name(OUT, m.get_tuple_name(IN)) for m in maps_of(order))
+    dated = AccessRelations(
+        reads=cells.reads.apply_domain(named),
+        assigns=cells.assigns.apply_domain(named),
+        accumulates=cells.accumulates.apply_domain(named),
+    )
+    return (
+        dated,
+        order.apply_domain(named),
+        before.apply_domain(named).apply_range(named),
+        named.reverse(),
+    )
 
 
 def _all_inside(nest: Nest, loop: Loop, buffer: Buffer, touching: tuple[Statement, ...]) -> None:

@@ -16,8 +16,8 @@ import islpy as isl
 
 from polyfuse.analysis.storage import BLOCKS, THREADS, buffers_of, geometry
 from polyfuse.codegen.barriers import with_barrier_statements
-from polyfuse.codegen.full_tiles import Copies, with_full_tiles
-from polyfuse.codegen.index import binary, is_number, plus, to_python
+from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
+from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
 from polyfuse.codegen.looptree import (
     Allocate,
     Axis,
@@ -33,6 +33,7 @@ from polyfuse.codegen.looptree import (
 )
 from polyfuse.codegen.naming import Namer, base
 from polyfuse.codegen.per_core import per_core
+from polyfuse.codegen.register_tiles import device_operations, in_one_piece
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
@@ -93,6 +94,8 @@ class _Builder:
                 inner = self.namer(access.tensor)
                 if access.tensor not in self.geometry:
                     self.arrays.setdefault(inner, nest.tensor(access.tensor))
+        on_gpu = any(bind in THREADS for bind in self.bounds)
+        self.operations = device_operations(nest, part, self.geometry) if on_gpu else {}
         self.barriers: Mapping[str, isl.Set] = {}
         self.copies = Copies()
         self.leaves: dict[str, _Leaf] = {}
@@ -105,8 +108,10 @@ class _Builder:
         domains = {name: self.nest.domains[name] for name in self.names}
         tree, self.barriers = with_barrier_statements(self.part, domains)
         domains = {**domains, **self.barriers}
+        tree = in_one_piece(tree, frozenset(self.operations))
         tree, self.copies = with_full_tiles(tree, domains, self.barriers)
-        schedule = to_isl(tree, {**domains, **self.copies.domains}, self._marks(tree))
+        full = full_steps(tree, domains, self.operations)
+        schedule = to_isl(tree, {**domains, **self.copies.domains}, self._marks(tree), full)
         build, at_domain = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
         build, after_mark = build.set_after_each_mark(self._after_mark)
         # a loop on an axis runs where its date says, in all of its statements: isl must not count its steps instead
@@ -250,8 +255,11 @@ class _Builder:
         checks: list[ast.expr] = []
         if not same(low, start):
             checks.append(ast.Compare(low, [ast.LtE()], [value]))
-        if not same(high, binary(ast.Add(), self._extent(bind), start)):
-            checks.append(ast.Compare(value, [ast.Lt()], [high]))
+        end = binary(ast.Add(), self._extent(bind), start)
+        if not same(high, end):
+            known = end.value if isinstance(end, ast.Constant) else None
+            most = beside(high, "min", known) if isinstance(known, int) else high
+            checks.append(ast.Compare(value, [ast.Lt()], [most]))
         step = int(node.for_get_inc().get_val().to_python())
         if step != 1:
             offset = binary(ast.Mod(), binary(ast.Sub(), value, low), ast.Constant(step))
@@ -277,6 +285,7 @@ class _Builder:
             s.body,
             tuple(element(access, values) for access, values in zip(s.reads, leaf.reads, strict=True)),
             indices,
+            self.operations.get(s.name),
         )
         checks: list[ast.expr] = []
         for bind in self.bounds:

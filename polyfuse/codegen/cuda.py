@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from polyfuse.codegen.build import axis_name
+from polyfuse.codegen.build import axis_name, guarded
+from polyfuse.codegen.device_calls import (
+    accessed_widely,
+    constant_bounds,
+    copy_vector,
+    device_call,
+    planned_registers,
+)
 from polyfuse.codegen.emit import Emitter, subscripted
-from polyfuse.codegen.index import binary
-from polyfuse.codegen.looptree import Allocate, Axis, Element, Kernel
+from polyfuse.codegen.index import beside, binary
+from polyfuse.codegen.looptree import Allocate, Axis, Element, For, Kernel, Store
+from polyfuse.codegen.register_tiles import VectorCopy
 from polyfuse.ir.tensor import Tensor
 
 HEADER = """\
@@ -22,13 +30,17 @@ AXIS_OF = {"block": "blockIdx", "thread": "threadIdx"}
 
 @dataclass(frozen=True)
 class CudaKernel:
-    """A kernel's source, its argument types, and the grid and block it wants (expressions in sizes)."""
+    """A kernel's source, its argument types, and the grid and block it wants (expressions in sizes).
+
+    `registers` is what a thread gets where it holds a tile of results.
+    """
 
     name: str
     source: str
     signature: tuple[str, ...]
     grid: tuple[ast.expr, ast.expr, ast.expr]
     block: tuple[ast.expr, ast.expr, ast.expr]
+    registers: int | None = None
 
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
@@ -42,6 +54,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         signature,
         _extents(kernel.axes, "block"),
         _extents(kernel.axes, "thread"),
+        planned_registers(kernel.body),
     )
 
 
@@ -76,6 +89,10 @@ def size_expression(text: str) -> ast.expr:
 
 
 class _Cuda(Emitter):
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.wide = accessed_widely(kernel.body)
+
     def opening(self) -> list[str]:
         lines = []
         for axis in self.kernel.axes:
@@ -91,7 +108,41 @@ class _Cuda(Emitter):
                 else f"{node.buffer} = {node.dtype}(0)"
             )
         memory = "shared" if node.memory == "shared" else "local"
-        return f"{node.buffer} = cuda.{memory}.array({node.shape}, {node.dtype})"
+        wide = ", alignment=16" if memory == "shared" and node.buffer in self.wide else ""
+        return f"{node.buffer} = cuda.{memory}.array({node.shape}, {node.dtype}{wide})"
+
+    def loop(self, node: For) -> list[str]:
+        call = device_call(node, self.place)
+        if call is not None:
+            return call
+        if node.bind == "unroll":
+            return self._unrolled(node)
+        lines = super().loop(node)
+        note = "# no tile in registers: the sums are elsewhere, or a factor is not in spread panels"
+        return [note, *lines] if node.bind == "microkernel" else lines
+
+    def store(self, node: Store) -> list[str]:
+        match node.operation:
+            case VectorCopy(count=1) as copy:
+                return [copy_vector(node, copy, None, self.place)]
+        return super().store(node)
+
+    def _unrolled(self, node: For) -> list[str]:
+        """for c in range(0, min(8, n)): S  ->  for c in range(0, 8): if c < n: S.
+
+        A register has no address: results in registers are only there where every loop over them has constant bounds.
+        """
+        low, high = constant_bounds(node)
+        if low is None or high is None or node.step != 1:
+            return super().loop(node)
+        whole = replace(node, low=ast.Constant(low), high=ast.Constant(high))
+        variable = ast.Name(node.variable)
+        checks: list[ast.expr] = []
+        if not isinstance(node.low, ast.Constant):
+            checks.append(ast.Compare(beside(node.low, "max", low), [ast.LtE()], [variable]))
+        if not isinstance(node.high, ast.Constant):
+            checks.append(ast.Compare(variable, [ast.Lt()], [beside(node.high, "min", high)]))
+        return super().loop(replace(whole, body=guarded(checks, node.body)))
 
     def place(self, element: Element) -> ast.expr:
         tensor = self.kernel.arrays.get(element.array)

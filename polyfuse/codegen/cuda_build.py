@@ -19,6 +19,8 @@ from typing import Any
 
 from polyfuse.errors import PolyfuseError, TargetUnavailable
 
+_INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
+
 SCALARS = ("float32", "float64", "int32", "int64")
 
 
@@ -94,8 +96,26 @@ def sass(cubin: Cubin) -> str:
 
 def opcodes(cubin: Cubin) -> tuple[str, ...]:
     """The instructions of a cubin in order, without operands: ("LDC", "S2R", "LDG.E", "FFMA", ...)."""
-    line = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
-    return tuple(line.findall(sass(cubin)))
+    return tuple(_INSTRUCTION.findall(sass(cubin)))
+
+
+def main_loop(cubin: Cubin) -> tuple[str, ...]:
+    """The instructions of the innermost loop that has most fused multiply-adds; none where there is no loop."""
+    lines = sass(cubin).splitlines()
+    labels = {found[1]: n for n, line in enumerate(lines) if (found := re.match(r"\s*(\.L_x_\d+):", line))}
+    best: tuple[str, ...] = ()
+    for number, line in enumerate(lines):
+        jump = re.search(r"BRA.*`\((\.L_x_\d+)\)", line)
+        if jump is None or labels.get(jump[1], number) >= number:
+            continue
+        inside = tuple(_INSTRUCTION.findall("\n".join(lines[labels[jump[1]] : number + 1])))
+        if _fused(inside) > _fused(best) or (_fused(inside) == _fused(best) and len(inside) < len(best)):
+            best = inside
+    return best
+
+
+def _fused(instructions: tuple[str, ...]) -> int:
+    return sum(name in ("FFMA", "DFMA") for name in instructions)
 
 
 @contextmanager
@@ -114,6 +134,10 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
     namespace: dict[str, Any] = {
         "cuda": cuda, "math": math, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
     }  # fmt: skip
+    if any(f"{operation}(" in source for operation in ("tile_fma", "copy_vector")):
+        from polyfuse.codegen.device_operations import copy_vector, tile_fma
+
+        namespace |= {"tile_fma": tile_fma, "copy_vector": copy_vector}
     exec(compile(source, str(path or f"<kernel {name}>"), "exec"), namespace)
     function: Callable[..., None] = namespace[name]
     return function

@@ -16,8 +16,19 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from polyfuse.analysis.full_tiles import tiles
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, date_map, statements, with_children
-from polyfuse.sets import IN, union_set
+from polyfuse.ir.tree import (
+    Leaf,
+    Loop,
+    Sequence,
+    Tree,
+    children,
+    date_map,
+    loops,
+    loops_around,
+    statements,
+    with_children,
+)
+from polyfuse.sets import IN, SET, union_set
 
 
 @dataclass(frozen=True)
@@ -86,3 +97,33 @@ def _renamed(tree: Tree, full: Mapping[str, isl.Set]) -> Tree:
 def _of_copy(domain: isl.Set, date: isl.PwAff) -> tuple[str, isl.PwAff]:
     """{ full0_S[i] : … }, { S[i] -> [i] }  ->  "full0_S", { full0_S[i] -> [i] }."""
     return domain.get_tuple_name(), date.set_tuple_id(IN, domain.get_tuple_id())
+
+
+def full_steps(tree: Tree, domains: Mapping[str, isl.Set], operations: Container[str]) -> dict[int, isl.Set]:
+    """The values of the loops of steps, by id(), at which no operation inside lacks a step.
+
+    for k: { copy; for k_in < min(16, K - 16k): … }   ->   for k < K // 16: { copy; for k_in < 16: … };  the rest
+
+    Barriers lie inside, which all threads must meet at one place. They do: the loop's values are a block's.
+    """
+    found: dict[int, isl.Set] = {}
+    for loop in loops(tree):
+        names = statements(loop)
+        if loop.bind != "microkernel" or len(names) != 1 or names[0] not in operations:
+            continue
+        around = loops_around(tree, names[0])
+        around = around[: next(depth for depth, x in enumerate(around) if x is loop)]
+        serial = [depth for depth, x in enumerate(around) if x.bind is None]
+        seen = tiles(domains, around, loop)
+        if not serial or not seen.differ:
+            continue
+        every, full = (_values_of(values, serial[-1]) for values in (seen.every, seen.full))
+        if not every.is_subset(full) and full.n_basic_set() == 1:
+            found[id(around[serial[-1]])] = full.insert_dims(SET, 0, serial[-1])
+    return found
+
+
+def _values_of(values: isl.Set, depth: int) -> isl.Set:
+    """{ [i, k, t] : … }  ->  { [k] : … }."""
+    inner = values.project_out(SET, depth + 1, values.dim(SET) - depth - 1)
+    return inner.project_out(SET, 0, depth).coalesce()

@@ -86,7 +86,21 @@ def binary(op: ast.operator, left: ast.expr, right: ast.expr) -> ast.expr:
         return ast.Constant(0)
     if isinstance(op, ast.Mult | ast.FloorDiv) and is_number(right, 1):
         return left
+    if isinstance(op, ast.Mod) and isinstance(right, ast.Constant):
+        left = _without_multiples(left, right.value)
+        if is_number(left, 0):
+            return left
     return ast.BinOp(left, op, right)
+
+
+def _without_multiples(node: ast.expr, of: object) -> ast.expr:
+    """What decides a remainder: 64*x + 8*y + t  ->  t, for a remainder by 4."""
+    match node:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            return binary(op, _without_multiples(left, of), _without_multiples(right, of))
+        case ast.BinOp(left=ast.Constant(value=int(factor)), op=ast.Mult()):
+            return ast.Constant(0) if isinstance(of, int) and of and factor % of == 0 else node
+    return node
 
 
 def is_number(node: ast.expr, value: int) -> bool:
@@ -106,6 +120,20 @@ def plus(node: ast.expr, amount: int) -> ast.expr:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
         return ast.Call(node.func, [plus(arg, amount) for arg in node.args], [])
     return binary(ast.Add() if amount >= 0 else ast.Sub(), node, ast.Constant(abs(amount)))
+
+
+def beside(bound: ast.expr, of: str, known: int) -> ast.expr:
+    """A bound for values that are known to lie below (at or above) a number: min(8, n - 8*x) beside 8  ->  n - 8*x."""
+    match bound:
+        case ast.Call(func=ast.Name(id=name), args=args) if name == of:
+            kept = [beside(arg, of, known) for arg in args if not _implied(arg, of, known)]
+            return bound if not kept else kept[0] if len(kept) == 1 else ast.Call(bound.func, kept, [])
+    return bound
+
+
+def _implied(bound: ast.expr, of: str, known: int) -> bool:
+    number = bound.value if isinstance(bound, ast.Constant) else None
+    return isinstance(number, int) and (number >= known if of == "min" else number <= known)
 
 
 def mentions(node: ast.expr, variable: str) -> bool:

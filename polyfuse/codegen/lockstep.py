@@ -45,6 +45,9 @@ class Report:
     barriers: int
     global_loads: int  # elements
     global_stores: int  # elements
+    waits: (
+        int | None
+    )  # turns that accesses to shared memory waited for banks, over all warps; None if not counted
 
 
 def run(
@@ -54,12 +57,13 @@ def run(
     block: int | Sequence[int],
     args: Sequence[Any],
     memory_limit: int = MEMORY_LIMIT,
+    counts_waits: bool = False,
 ) -> Report:
     """Runs kernel `name` of `source` over `grid` blocks of `block` threads (1 to 3 numbers each, x first).
 
     `args` are flat C-contiguous NumPy arrays, changed in place, and numbers (int -> int64, float -> float64,
     NumPy scalars keep their type). At most `memory_limit` bytes of shared and private memory are held at a
-    time.
+    time. `counts_waits` asks for the bank conflicts of shared memory, which takes as long again.
 
     Raises RaceError, BarrierError and OutOfBounds for what the kernel does wrong, UnsupportedKernel for
     source outside the subset of `lockstep_subset`, BadArgument for arguments the kernel cannot take.
@@ -74,17 +78,18 @@ def run(
         )
     memories = pointers(kernel, arrays, launch)
     step = _blocks_at_once(kernel, launch, memory_limit)
-    statements = barriers = loads = stores = 0
+    statements = barriers = loads = stores = waits = 0
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
             team = Team(launch, first, min(step, blocks - first))
-            machine = Machine(kernel, team, memories, scalars)
+            machine = Machine(kernel, team, memories, scalars, counts_waits)
             machine.block(kernel.body)
             statements += machine.statements
             barriers = max(barriers, int(team.epoch.max()))
             loads += machine.loads
             stores += machine.stores
-    return Report(statements, barriers, loads, stores)
+            waits += machine.waits
+    return Report(statements, barriers, loads, stores, waits if counts_waits else None)
 
 
 def _extent(given: int | Sequence[int]) -> tuple[int, int, int]:

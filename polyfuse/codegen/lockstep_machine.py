@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.banks import WARP, waits
 from polyfuse.codegen import lockstep_values as values
 from polyfuse.codegen.lockstep_memory import (
     Integers,
@@ -20,6 +21,7 @@ from polyfuse.codegen.lockstep_memory import (
     poison,
     report,
 )
+from polyfuse.codegen.lockstep_operations import perform
 from polyfuse.codegen.lockstep_subset import (
     KernelSource,
     UnsupportedKernel,
@@ -56,7 +58,12 @@ class Machine:
     """One team's run through a kernel: its private scalars, its memories, the threads active now."""
 
     def __init__(
-        self, kernel: KernelSource, team: Team, pointers: dict[str, Memory], scalars: dict[str, Value]
+        self,
+        kernel: KernelSource,
+        team: Team,
+        pointers: dict[str, Memory],
+        scalars: dict[str, Value],
+        counts_waits: bool = False,
     ) -> None:
         self.kernel = kernel
         self.team = team
@@ -66,7 +73,8 @@ class Machine:
         self.active = Active(team.size)
         self.coordinates = _coordinates(team)
         self.lane = np.arange(team.size)
-        self.statements = self.loads = self.stores = 0
+        self.counts_waits = counts_waits
+        self.statements = self.loads = self.stores = self.waits = 0
 
     # -- statements
 
@@ -81,22 +89,24 @@ class Machine:
     def _statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)]):
-                self._assign(name, self._value(node.value), node)
+                self._assign(name, self.value(node.value), node)
             case ast.Assign(targets=[ast.Subscript() as target]):
-                self._store(target, self._indices(target), self._value(node.value))
+                self.store(target, self._indices(target), self.value(node.value))
             case ast.AugAssign(target=ast.Name(id=name)):
                 self._assign(
-                    name, values.arithmetic(node.op, self.scalars[name], self._value(node.value)), node
+                    name, values.arithmetic(node.op, self.scalars[name], self.value(node.value)), node
                 )
             case ast.AugAssign(target=ast.Subscript() as target):
                 at = self._indices(target)
-                self._store(
-                    target, at, values.arithmetic(node.op, self._load(target, at), self._value(node.value))
+                self.store(
+                    target, at, values.arithmetic(node.op, self.load(target, at), self.value(node.value))
                 )
             case ast.For():
                 self._loop(node)
             case ast.If():
                 self._branch(node)
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=arguments)):
+                perform(self, name, node, arguments)
             case ast.Expr():
                 self.team.synchronise(self.active.mask, self.kernel.line(node.lineno))
 
@@ -108,7 +118,7 @@ class Machine:
         self.active = outer
 
     def _branch(self, node: ast.If) -> None:
-        test = values.truth(self._value(node.test))
+        test = values.truth(self.value(node.test))
         if isinstance(test, np.ndarray):
             self._under(self.active.where(test), node.body)
             if node.orelse:
@@ -119,7 +129,7 @@ class Machine:
     def _loop(self, node: ast.For) -> None:
         assert isinstance(node.target, ast.Name)
         assert isinstance(node.iter, ast.Call)
-        bounds = [self._value(b) for b in node.iter.args]
+        bounds = [self.value(b) for b in node.iter.args]
         start = np.int64(0) if len(bounds) == 1 else bounds[0]
         stop = bounds[min(1, len(bounds) - 1)]
         step: Any = bounds[2] if len(bounds) == 3 else np.int64(1)
@@ -155,7 +165,7 @@ class Machine:
     # -- memory
 
     def _indices(self, node: ast.Subscript) -> list[Any]:
-        found = [self._value(index) for index in subscripts(node)]
+        found = [self.value(index) for index in subscripts(node)]
         if any(index.dtype.kind != "i" for index in found):
             raise TypeError("a subscript that is not an integer")
         return found
@@ -174,8 +184,10 @@ class Machine:
             return memory, flat + self.active.pick(self.team.block) * memory.size
         return memory, flat
 
-    def _load(self, node: ast.Subscript, indices: list[Any]) -> Value:
+    def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
+        """What the active threads read; as a part of accesses of `nbytes` each, if that is given."""
         memory, at = self._locate(node, indices)
+        self._banks(memory, at, nbytes)
         if memory.space == "global":
             self.loads += self.active.count
         if memory.ledger is not None:
@@ -188,15 +200,31 @@ class Machine:
         spread[self.active.at] = got
         return spread
 
-    def _store(self, node: ast.Subscript, indices: list[Any], value: Value) -> None:
+    def store(self, node: ast.Subscript, indices: list[Any], value: Value, nbytes: int | None = None) -> None:
+        """What the active threads write; as a part of accesses of `nbytes` each, if that is given."""
         self.statements += self.active.count
         memory, at = self._locate(node, indices)
         at = np.broadcast_to(at, self.active.count)
+        self._banks(memory, at, nbytes)
         if memory.space == "global":
             self.stores += self.active.count
         if memory.ledger is not None:
             self._check(memory, at, node, wrote=True)
         memory.data[at] = self.active.pick(value)
+
+    def _banks(self, memory: Memory, at: Integers, nbytes: int | None) -> None:
+        """Count the turns that this access waits for banks; a part of a wider one counts where that begins."""
+        if not self.counts_waits or memory.space != "shared":
+            return
+        itemsize = memory.data.dtype.itemsize
+        width = nbytes or itemsize
+        per_block = -(-self.grid.per_block // WARP) * WARP
+        lanes = np.full((len(self.team.epoch), per_block), -1, np.int64)
+        threads = np.asarray(self.active.pick(self.team.thread)) - self.team.thread[0]
+        block, inside = np.divmod(threads, self.grid.per_block)
+        lanes[block, inside] = np.broadcast_to(at, len(threads)) % memory.size * itemsize
+        if (lanes[lanes >= 0] % width == 0).all():
+            self.waits += waits(lanes.reshape(-1, WARP), width)
 
     def _check(self, memory: Memory, at: Integers, node: ast.Subscript, wrote: bool) -> None:
         assert memory.ledger is not None
@@ -211,7 +239,8 @@ class Machine:
 
     # -- expressions
 
-    def _value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> Value:
+        """An expression's value for all threads; one number where they agree."""
         return self._VALUE[type(node)](self, node)
 
     def _constant(self, node: ast.Constant) -> Value:
@@ -237,33 +266,33 @@ class Machine:
         return np.float64(getattr(math, name))
 
     def _subscript(self, node: ast.Subscript) -> Value:
-        return self._load(node, self._indices(node))
+        return self.load(node, self._indices(node))
 
     def _binary(self, node: ast.BinOp) -> Value:
-        return values.arithmetic(node.op, self._value(node.left), self._value(node.right))
+        return values.arithmetic(node.op, self.value(node.left), self.value(node.right))
 
     def _unary(self, node: ast.UnaryOp) -> Value:
-        operand = self._value(node.operand)
+        operand = self.value(node.operand)
         if isinstance(node.op, ast.Not):
             return np.logical_not(values.truth(operand))
         return values.negated(operand)
 
     def _compare(self, node: ast.Compare) -> Value:
-        return values.compared(node.ops[0], self._value(node.left), self._value(node.comparators[0]))
+        return values.compared(node.ops[0], self.value(node.left), self.value(node.comparators[0]))
 
     def _call(self, node: ast.Call) -> Value:
         function = callee(node.func, len(node.args))
         assert function is not None
-        return values.call(function, [self._value(argument) for argument in node.args])
+        return values.call(function, [self.value(argument) for argument in node.args])
 
     def _boolean(self, node: ast.BoolOp) -> Value:
         """Threads that the left side has decided do not evaluate the right one: it may guard a subscript."""
         conjunction = isinstance(node.op, ast.And)
-        result = values.truth(self._value(node.values[0]))
+        result = values.truth(self.value(node.values[0]))
         for operand in node.values[1:]:
             undecided = result if conjunction else np.logical_not(result)
             if not isinstance(result, np.ndarray):
-                result = values.truth(self._value(operand)) if undecided else result
+                result = values.truth(self.value(operand)) if undecided else result
                 continue
             right = self._value_where(np.asarray(undecided), operand)
             if right is not None:
@@ -271,9 +300,9 @@ class Machine:
         return result
 
     def _choice(self, node: ast.IfExp) -> Value:
-        test = values.truth(self._value(node.test))
+        test = values.truth(self.value(node.test))
         if not isinstance(test, np.ndarray):
-            return self._value(node.body if test else node.orelse)
+            return self.value(node.body if test else node.orelse)
         taken, other = self._value_where(test, node.body), self._value_where(~test, node.orelse)
         if taken is None or other is None:
             chosen = other if taken is None else taken
@@ -287,7 +316,7 @@ class Machine:
         if narrowed.count == 0:
             return None
         outer, self.active = self.active, narrowed
-        result = self._value(node)
+        result = self.value(node)
         self.active = outer
         return result
 

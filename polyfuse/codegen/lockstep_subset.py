@@ -3,6 +3,7 @@
     kernel      ::= def name(param, ...): [docstring] statement*
     statement   ::= target = expr | target (+= | -= | *= | /=) expr | for | if | cuda.syncthreads() | pass
                   | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
+                  | (tile_fma | copy_vector)(expr, ...)                   (polyfuse.codegen.device_operations)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
@@ -31,6 +32,9 @@ COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 EXPONENTIAL = ("exp", "expm1", "log", "log1p", "sqrt", "fabs", "erf", "erfc", "sinh", "cosh", "tanh")
 UNARY_MATH = (*EXPONENTIAL, "sin", "cos", "tan", "asin", "acos", "atan")
 CONSTANTS = ("inf", "nan", "pi")
+
+ARRAYS_OF = {"tile_fma": (3, 4, 11), "copy_vector": (1, 4)}
+"""The device operations, and which of their arguments name arrays; the first of these is written."""
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _AUGMENTED = (ast.Add, ast.Sub, ast.Mult, ast.Div)
@@ -137,7 +141,7 @@ class _Check:
                         value=ast.Attribute(value=ast.Name(id="cuda"), attr=space), attr="array"
                     ),
                     args=[shape, ast.Name(id=dtype)],
-                    keywords=[],
+                    keywords=[] | [ast.keyword(arg="alignment", value=ast.Constant())],
                 ),
             ) if space in ("shared", "local") and dtype in DTYPES:
                 return Declaration(name, space, self.shape(shape), dtype, node.lineno)
@@ -170,6 +174,8 @@ class _Check:
                 self.block(node.orelse)
             case ast.Expr(value=call) if is_barrier(call):
                 pass
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=arguments)) if name in ARRAYS_OF:
+                self.operation(name, arguments)
             case ast.Pass():
                 pass
             case _:
@@ -205,6 +211,19 @@ class _Check:
                 self.stored.add(name)
             case _:
                 self.refuse(node, f"assignment to {type(node).__name__}")
+
+    def operation(self, name: str, arguments: list[ast.expr]) -> None:
+        """A device operation: some of its arguments name arrays, the first of them is stored to."""
+        held = ARRAYS_OF[name]
+        for position, argument in enumerate(arguments):
+            if position not in held:
+                self.expression(argument)
+            elif isinstance(argument, ast.Name) and argument.id in self.params | {
+                a.name for a in self.arrays
+            }:
+                self.stored |= {argument.id} if position == held[0] else set()
+            else:
+                self.refuse(argument, f"argument {position} of {name}, which is no array,")
 
     # -- expressions
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import sympy
 
+from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
 from polyfuse.ir.tensor import Tensor
 
 
@@ -72,7 +73,10 @@ class Allocate:
 
 @dataclass(frozen=True)
 class Store:
-    """One statement's assignment. `reads` and `indices` say what the body's leaves stand for here."""
+    """One statement's assignment. `reads` and `indices` say what the body's leaves stand for here.
+
+    `operation` is what the loops around it are on a GPU where isl has proven it (polyfuse.codegen.register_tiles).
+    """
 
     statement: str
     target: Element
@@ -80,6 +84,7 @@ class Store:
     body: sympy.Basic
     reads: tuple[Element, ...]
     indices: Mapping[str, ast.expr] = field(default_factory=dict)
+    operation: TileProduct | VectorCopy | None = None
 
 
 @dataclass(frozen=True)

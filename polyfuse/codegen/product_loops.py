@@ -44,16 +44,16 @@ def tile_of(top: For) -> ProductLoops | None:
 
 def most_of(loop: For) -> int | None:
     """How many values a loop has at most, if numbers bound it: 8 for 0 … 8 and for max(0, a) … min(8, b)."""
-    low, high = _numbers(loop.low, "max"), _numbers(loop.high, "min")
+    low, high = numbers_in(loop.low, "max"), numbers_in(loop.high, "min")
     return min(high) - max(low) if low and high and min(high) > max(low) else None
 
 
-def _numbers(bound: ast.expr, of: str) -> list[int]:
+def numbers_in(bound: ast.expr, of: str) -> list[int]:
     """The numbers of which a bound is the largest or the smallest, with others that are not known."""
     if isinstance(bound, ast.Constant) and isinstance(bound.value, int):
         return [bound.value]
     if isinstance(bound, ast.Call) and isinstance(bound.func, ast.Name) and bound.func.id == of:
-        return [number for part in bound.args for number in _numbers(part, of)]
+        return [number for part in bound.args for number in numbers_in(part, of)]
     return []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
@@ -21,12 +21,16 @@ Target = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True)
 class Code:
-    """One compiled function: its name, its source, and its argument types as the target's compiler wants them."""
+    """One compiled function: its name, its source, and its argument types as the target's compiler wants them.
+
+    `registers` limits what a GPU's thread gets, where the schedule plans for it.
+    """
 
     name: str
     source: str
     signature: str | tuple[str, ...]
     parallel: bool = False
+    registers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -127,11 +131,12 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents]:
         on_cpu = cpu.cpu_kernel(kernel)
         return Code(on_cpu.name, on_cpu.source, on_cpu.signature, on_cpu.parallel), _ONE, _ONE
     on_gpu = cuda.cuda_kernel(kernel)
-    return Code(on_gpu.name, on_gpu.source, on_gpu.signature), on_gpu.grid, on_gpu.block
+    code = Code(on_gpu.name, on_gpu.source, on_gpu.signature, registers=on_gpu.registers)
+    return code, on_gpu.grid, on_gpu.block
 
 
 def _renamed(code: Code, name: str) -> Code:
     if name == code.name:
         return code
     source = re.sub(rf"^def {code.name}\(", f"def {name}(", code.source, count=1, flags=re.M)
-    return Code(name, source, code.signature, code.parallel)
+    return replace(code, name=name, source=source)

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from polyfuse.codegen import lockstep_values as values
 from polyfuse.codegen.lockstep_memory import BarrierError, poison
+from polyfuse.codegen.lockstep_operations import distance
 from polyfuse.codegen.lockstep_subset import CONSTANTS, UNARY_MATH
 from polyfuse.errors import TargetUnavailable
 
@@ -86,7 +87,9 @@ class _Arrays:
         self.made: dict[int, npt.NDArray[Any]] = {}
         self.lock = Lock()
 
-    def array(self, shape: int | tuple[int, ...], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    def array(
+        self, shape: int | tuple[int, ...], dtype: type[np.generic], alignment: int | None = None
+    ) -> npt.NDArray[Any]:
         fresh = partial(np.full, shape, poison(np.dtype(dtype).name), dtype)
         if self.per_thread:
             return fresh()
@@ -109,7 +112,21 @@ def _names() -> dict[str, Any]:
     constants = {c: getattr(np, c) for c in CONSTANTS}
     casts = {dtype: getattr(np, dtype) for dtype in ("float32", "float64", "int32", "int64")}
     extrema = {"min": partial(_extremum, np.fmin), "max": partial(_extremum, np.fmax)}
-    return {"math": SimpleNamespace(**functions, **constants), **casts, **extrema}
+    operations = {"tile_fma": _tile_fma, "copy_vector": _copy_vector}
+    return {"math": SimpleNamespace(**functions, **constants), **casts, **extrema, **operations}
+
+
+def _tile_fma(rows: int, columns: int, most: int, y: Any, a: Any, *rest: Any) -> None:
+    a_at, *a_lines, b, b_at, line, every, skip, part, vector, count = rest
+    for k in range(count):
+        left = [a[a_at + distance(k, r, *a_lines)] for r in range(rows)]
+        right = [b[b_at + distance(k, c, line, every, skip, part, vector)] for c in range(columns)]
+        y += np.multiply.outer(left, right).astype(y.dtype)
+
+
+def _copy_vector(count: int, target: Any, to: int, step: int, source: Any, at: int) -> None:
+    for lane in range(count):
+        target[to + step * lane] = source[at + lane]
 
 
 def _math(function: str, *arguments: Any) -> Any:

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import islpy as isl
 
-from polyfuse.sets import union_set
+from polyfuse.sets import IN, OUT, SET, union_set
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,60 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """How a row of a panel lies in a GPU's shared memory, so that threads at work together meet no bank twice.
+
+    A thread reads `tile` neighbours, `vector` of them at a time. The first vectors of all tiles are neighbours, then
+    the second ones; `gap` elements lie between the two, and `skip` after every `every` rows.
+
+    tile 8, vector 4, width 32:   0-3 8-11 16-19 24-27 gap 4-7 12-15 20-23 28-31 gap
+    """
+
+    tile: int
+    vector: int
+    gap: int
+    every: int
+    skip: int
+
+    def row(self, width: int) -> int:
+        """The elements from one row of a panel to the next, without what is skipped."""
+        return self.tile // self.vector * self.part(width)
+
+    def part(self, width: int) -> int:
+        """The elements from the first vectors of all tiles to the second ones."""
+        return width // self.tile * self.vector + self.gap
+
+    def size(self, rows: int, width: int) -> int:
+        """The elements of a panel of so many rows."""
+        return rows * self.row(width) + -(-rows // self.every) * self.skip
+
+
+@dataclass(frozen=True)
 class Buffer:
     """A copy of the part of a tensor that the loop it hangs on touches, in a memory of its own.
 
     It lives for one iteration of that loop (the body below). `memory`: "local" (private to a core or a thread),
     "register" (private to a thread, one element each), "shared" (one per block). Without a `panel` the elements lie
-    in the order of the tensor's axes.
+    in the order of the tensor's axes; a `spread` says how the rows of panels in shared memory lie.
     """
 
     tensor: str
     memory: str
     panel: Panel | None = None
+    spread: Spread | None = None
 
     def __str__(self) -> str:
         """What a dump says of it: "w in local", "w in local, panels of 32 along axis 1"."""
         place = f"{self.tensor} in {self.memory}"
-        return f"{place}, panels of {self.panel.width} along axis {self.panel.axis}" if self.panel else place
+        if self.panel is None:
+            return place
+        place = f"{place}, panels of {self.panel.width} along axis {self.panel.axis}"
+        s = self.spread
+        if s is None:
+            return place
+        gaps = f" {s.gap} apart" if s.gap else ""
+        skips = f", {s.skip} skipped every {s.every} rows" if s.skip else ""
+        return f"{place}, vectors of {s.vector} of tiles of {s.tile} side by side{gaps}{skips}"
 
 
 @dataclass(frozen=True)
@@ -281,11 +319,17 @@ Marks = Mapping[int, tuple[str, ...]]
 """Names of isl mark nodes to put above a node, outermost first, by the node's id()."""
 
 
-def to_isl(tree: Tree, domains: Mapping[str, isl.Set], marks: Marks | None = None) -> isl.Schedule:
+Isolated = Mapping[int, isl.Set]
+"""Values of a loop, with those of the loops around it, that get a loop of their own, by the loop's id()."""
+
+
+def to_isl(
+    tree: Tree, domains: Mapping[str, isl.Set], marks: Marks | None = None, isolated: Isolated | None = None
+) -> isl.Schedule:
     """The isl schedule tree over the tree's statements, with `marks` for what isl does not know."""
     domain = _filter(tree, domains).intersect(union_set(domains[name] for name in statements(tree)))
     root = isl.Schedule.from_domain(domain).get_root()
-    return _insert(root.child(0), tree, domains, marks or {}).get_schedule()
+    return _insert(root.child(0), tree, domains, marks or {}, isolated or {}).get_schedule()
 
 
 def _filter(tree: Tree, domains: Mapping[str, isl.Set]) -> isl.UnionSet:
@@ -294,7 +338,7 @@ def _filter(tree: Tree, domains: Mapping[str, isl.Set]) -> isl.UnionSet:
 
 
 def _insert(
-    node: isl.ScheduleNode, tree: Tree, domains: Mapping[str, isl.Set], marks: Marks
+    node: isl.ScheduleNode, tree: Tree, domains: Mapping[str, isl.Set], marks: Marks, isolated: Isolated
 ) -> isl.ScheduleNode:
     """Put a tree at a leaf of an isl schedule tree; the result stands where `node` stood."""
     match tree:
@@ -302,15 +346,26 @@ def _insert(
             band = isl.MultiUnionPwAff.from_union_pw_aff(tree.partial())
             node = node.insert_partial_schedule(band)
             # atomic: one loop for all statements, never one per combination of those that are active
+            if id(tree) in isolated:
+                node = node.band_set_ast_build_options(_isolating(isolated[id(tree)]))
+                node = node.band_member_set_isolate_ast_loop_type(0, isl.ast_loop_type.atomic)
             node = node.band_member_set_ast_loop_type(0, isl.ast_loop_type.atomic)
-            node = _insert(node.child(0), tree.body, domains, marks).parent()
+            node = _insert(node.child(0), tree.body, domains, marks, isolated).parent()
         case Sequence():
             filters = isl.UnionSetList.alloc(node.get_ctx(), len(tree.children))
             for child in tree.children:
                 filters = filters.add(_filter(child, domains))
             node = node.insert_sequence(filters)
             for position, child in enumerate(tree.children):
-                node = _insert(node.child(position).child(0), child, domains, marks).parent().parent()
+                inside = _insert(node.child(position).child(0), child, domains, marks, isolated)
+                node = inside.parent().parent()
     for name in reversed(marks.get(id(tree), ())):
         node = node.insert_mark(isl.Id(name))
     return node
+
+
+def _isolating(values: isl.Set) -> isl.UnionSet:
+    """{ [i, k] : … }  ->  { isolate[[i] -> [k]] : … }, the option by which isl's AST generation gives them a loop."""
+    outer = values.dim(SET) - 1
+    pairs = isl.Map.from_range(values).move_dims(IN, 0, OUT, 0, outer).wrap()
+    return isl.UnionSet.from_set(pairs.set_tuple_name("isolate"))

@@ -1,5 +1,6 @@
 """Rewrites: Nest -> Nest, the same values computed by other statements or kept in other places."""
 
+from polyfuse.rewrite.accumulate import accumulate
 from polyfuse.rewrite.batching import Batch, Batched, batch, why_not_batch
 from polyfuse.rewrite.bilinear import Bilinear, bilinear
 from polyfuse.rewrite.expand import Expanded, Expansion, expand
@@ -32,6 +33,7 @@ __all__ = [
     "Refusal",
     "SplitReduction",
     "Views",
+    "accumulate",
     "batch",
     "bilinear",
     "compose_views",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +14,18 @@ import numpy.typing as npt
 from polyfuse.codegen.cuda import HEADER
 from polyfuse.codegen.cuda_build import Cubin, build
 from polyfuse.codegen.program import Code, Program, value
+from polyfuse.codegen.register_tiles import ACCESS_BYTES
+from polyfuse.errors import BadArgument
 from polyfuse.ir.tensor import Role
 from polyfuse.runtime.cuda_driver import Gpu, Launch, address
 from polyfuse.runtime.files import source_file
 
 Array = npt.NDArray[Any]
+
+_IN_VECTORS = re.compile(r"copy_vector\((?!1,)")
+
+REGISTERS = 65536
+"""Registers of an SM, on every GPU from sm_50 on."""
 
 
 def build_kernels(program: Program, capability: tuple[int, int]) -> dict[str, Cubin]:
@@ -33,9 +41,17 @@ def build_kernel(code: Code, threads: int, capability: tuple[int, int]) -> Cubin
         code.name,
         tuple(code.signature),
         cc=capability,
-        launch_bounds=threads,
+        launch_bounds=_bounds(threads, code.registers),
         path=source_file(code.name, text),
     )
+
+
+def _bounds(threads: int, registers: int | None) -> int | tuple[int, int]:
+    """The most threads of a block; with a limit on registers also the blocks that then fit into an SM.
+
+    A limit of its own would be ignored beside the number of threads.
+    """
+    return threads if registers is None else (threads, max(1, REGISTERS // (registers * threads)))
 
 
 def _threads(program: Program, code: Code) -> int:
@@ -101,6 +117,7 @@ class CudaProgram:
         Their addresses change from call to call, so this launches the kernels instead of replaying a graph. It waits
         at the end, since the caller's stream knows nothing of this one.
         """
+        self._check_alignment(given)
         with self._lock:
             held = self._in_place.setdefault(tuple(sorted(sizes.items())), _Buffers())
             if not held.memory:
@@ -129,6 +146,16 @@ class CudaProgram:
             (gx, gy, gz), (bx, by, bz) = grid, block
             found.append(Launch(self.cubins[launch.name], (gx, gy, gz), (bx, by, bz), tuple(arguments)))
         return found
+
+    def _check_alignment(self, given: Mapping[str, int]) -> None:
+        """Raises BadArgument for an array that a kernel would read 16 bytes at a time, and that does not begin so."""
+        for launch in self.program.launches:
+            for name in launch.tensors if _IN_VECTORS.search(launch.source) else ():
+                if given.get(name, 0) % ACCESS_BYTES:
+                    raise BadArgument(
+                        f"{name} begins at {given[name]:#x}, no multiple of {ACCESS_BYTES} bytes, which kernel "
+                        f"{launch.name} reads at a time; pass a copy, which begins at one"
+                    )
 
     def _allocate(self, held: _Buffers, arrays: Mapping[str, Array]) -> None:
         """A buffer for each tensor; temporaries are one buffer, with the offsets they have in the arena.

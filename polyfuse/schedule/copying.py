@@ -85,7 +85,7 @@ def copied_in(
         frozenset((tensor, *(access.tensor for access in copy.reads))),
     )
     panel = None if place.panel is None else replace(place.panel, axis=place.panel.axis + len(prefix))
-    buffer = Buffer(tensor, place.memory, panel)
+    buffer = replace(place, tensor=tensor, panel=panel)
     return sized(Promoted(extended, _with_copy(tree, loop, prefix, copy, what.footprint, buffer)), buffer)
 
 

@@ -34,6 +34,10 @@ MOST_SUMS = 512
 """Sums of a tile at most, in whole vectors: 8 x 64 floats are all 32 registers of a CPU with 64-byte vectors."""
 
 
+OTHER_REGISTERS = 48
+"""Registers of a GPU's thread for addresses, counters and what is being copied, beside results and factors."""
+
+
 @dataclass(frozen=True)
 class Roles:
     """Which loops of a product do what, and which of the two reads is the one whose rows are broadcast.
@@ -149,6 +153,11 @@ def padded(columns: int, itemsize: int) -> int:
     if columns * itemsize <= 32:
         return 32 // itemsize
     return -(-columns * itemsize // 64) * 64 // itemsize
+
+
+def registers_for(rows: int, columns: int, itemsize: int) -> int:
+    """The registers that a GPU's thread is given for a tile of results: these, a row, a column, and others."""
+    return itemsize // 4 * (rows * columns + rows + columns) + OTHER_REGISTERS
 
 
 class _Moves:

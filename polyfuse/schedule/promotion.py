@@ -28,6 +28,7 @@ from polyfuse.ir.tree import (
     Buffer,
     Loop,
     Panel,
+    Spread,
     Tree,
     date_map,
     loops,
@@ -50,15 +51,17 @@ def promote(
     at: str,
     memory: str,
     panel: tuple[int, int] | None = None,
+    spread: Spread | None = None,
 ) -> Promoted:
     """for i: { S; T }  ->  for i: { buffer; copy in; S; T }, S and T touching the buffer instead of the tensor."""
     if memory not in MEMORIES:
         raise InvalidSchedule(f"promote: no memory {memory!r}; there are {', '.join(MEMORIES)}")
+    _check_spread(memory, panel, spread)
     loop = loop_named(tree, statement, at)
     if all(known.name != tensor for known in nest.tensors):
-        return _value_in(nest, tree, tensor, nest.statement(statement), loop, memory, panel)
+        return _value_in(nest, tree, tensor, nest.statement(statement), loop, memory, panel, spread)
     known = nest.tensor(tensor)
-    buffer = Buffer(tensor, memory, None if panel is None else panel_of(tensor, known.rank, panel))
+    buffer = Buffer(tensor, memory, None if panel is None else panel_of(tensor, known.rank, panel), spread)
     inside = [nest.statement(name) for name in statements(loop)]
     touching = [s for s in inside if tensor in s.tensors]
     if not touching:
@@ -75,6 +78,19 @@ def promote(
     return sized(
         Promoted(nest, replace_node(tree, loop, replace(loop, buffers=(*loop.buffers, buffer)))), buffer
     )
+
+
+def _check_spread(memory: str, panel: tuple[int, int] | None, spread: Spread | None) -> None:
+    if spread is None:
+        return
+    if memory != "shared" or panel is None:
+        raise InvalidSchedule("promote: only panels in shared memory can be spread")
+    whole = spread.tile % spread.vector == 0 and panel[1] % spread.tile == 0
+    if not whole or min(spread.tile, spread.vector, spread.every) < 1 or min(spread.gap, spread.skip) < 0:
+        raise InvalidSchedule(
+            f"promote: {spread} does not fit panels of {panel[1]}; a panel is a whole number of tiles, "
+            "a tile a whole number of vectors, and gaps are not negative"
+        )
 
 
 def panel_of(what: str, rank: int, panel: tuple[int, int]) -> Panel:
@@ -140,7 +156,14 @@ def _redirected(s: Statement, tensor: str, buffer: str, prefix: tuple[Loop, ...]
 
 
 def _value_in(
-    nest: Nest, tree: Tree, text: str, s: Statement, loop: Loop, memory: str, panel: tuple[int, int] | None
+    nest: Nest,
+    tree: Tree,
+    text: str,
+    s: Statement,
+    loop: Loop,
+    memory: str,
+    panel: tuple[int, int] | None,
+    spread: Spread | None,
 ) -> Promoted:
     """for k: for j: y += (alpha * A[k]) * b[j]  ->  for k: t[k] = alpha * A[k];  for k: for j: y += t[k] * b[j]
 
@@ -149,7 +172,7 @@ def _value_in(
     """
     value = _value(s, text)
     dims = value_dims(s, value)
-    place = Buffer(text, memory, None if panel is None else panel_of(text, len(dims), panel))
+    place = Buffer(text, memory, None if panel is None else panel_of(text, len(dims), panel), spread)
     accesses = [s.reads[leaf.position] for leaf in reads_in(value)]
     dtypes = {nest.tensor(name).dtype for name in (s.write.tensor, *(a.tensor for a in accesses))}
     if len(dtypes) > 1:

@@ -19,7 +19,7 @@ from polyfuse.analysis.places import misplaced
 from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Loop, Tree, loops_around
+from polyfuse.ir.tree import Loop, Spread, Tree, loops_around
 from polyfuse.ir.violation import Instance, Violation
 from polyfuse.schedule import affine, binding, fusion, microkernel, order, packing, promotion, tiling
 from polyfuse.schedule.dump import tree_text, tree_to_c, tree_to_yaml
@@ -213,14 +213,16 @@ class Schedule:
         )
 
     def microkernel(self, statement: str, loop: str) -> Schedule:
-        """Keep a product's sums in registers while the contraction's loop runs, on the CPU.
+        """Keep a product's sums in registers while the contraction's loop runs.
 
         for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of r x c sums
         for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of c sums
 
         `loop` is the contraction's; rows and columns have constant extents, and the columns lie along the last axes
         of y and b. Full tiles are apart; those cut short run the same steps with lanes masked. A row has whole vectors
-        of columns; its sums are added up in several parts where they are few. On CUDA the loops stay loops.
+        of columns; its sums are added up in several parts where they are few. In a GPU's threads it is one operation,
+        in the order as written, if the sums are promoted to registers and the factors to shared memory, in spread
+        panels; else the loops stay loops.
         """
         return self._do(
             "microkernel",
@@ -236,6 +238,7 @@ class Schedule:
         at: str,
         memory: str = "local",
         panel: tuple[int, int] | None = None,
+        spread: tuple[int, int, int, int, int] | None = None,
     ) -> Schedule:
         """Keep what one iteration of a loop touches of a tensor in a memory of its own.
 
@@ -247,9 +250,13 @@ class Schedule:
         `memory` is "local" (of a core or a thread), "register" (of a thread) or "shared" (of a block). A `panel` of
         (axis, width) lays the buffer out in panels of `width` elements along one of the tensor's axes, which are then
         neighbours: t[k, j], panels of 32 along axis 1  ->  buffer[j // 32, k, j % 32] (Goto & van de Geijn 2008).
+        The rows of a shared buffer's panels may be `spread` for a GPU's banks: (tile, vector, gap, every, skip), see
+        polyfuse.ir.tree.Spread.
         """
         options: dict[str, object] = {"at": at, "memory": memory} | ({"panel": panel} if panel else {})
-        done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory, panel)
+        options |= {"spread": spread} if spread else {}
+        layout = None if spread is None else Spread(*spread)
+        done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory, panel, layout)
         return self._checked("promote", (tensor, statement), options, done.nest, done.tree)
 
     def pack(self, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:

@@ -31,8 +31,17 @@ from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.moves import far_and_near, internal, separated
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products import blocked
+from polyfuse.strategy.products_cuda import (
+    band_by_dimension,
+    in_register_tiles,
+    in_tiles,
+    of_one_step,
+    shapes_for,
+    summed_apart,
+)
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
+from polyfuse.strategy.register_shapes import waiting_seconds
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
 
@@ -50,7 +59,18 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     members, shown = in_batches(viewed, machine) if fuse else (viewed, ())
     read, turned = with_readers(members, machine) if fuse else (members, ())
     halved, told = in_two_passes(read, machine) if fuse else (read, ())
-    rewritten = recomputed(halved, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(halved)
+    said = (*said, *shown, *turned, *told)
+    summed = summed_apart(halved) if fuse and machine.kind == "cuda" else None
+    if summed is not None:
+        plan = _planned(summed.nest, said, machine, fuse, choose)
+        if all(in_tiles(plan.schedule, name) for name in summed.products):
+            return plan
+    return _planned(halved, said, machine, fuse, choose)
+
+
+def _planned(nest: Nest, said: tuple[str, ...], machine: Machine, fuse: bool, choose: Choose) -> Plan:
+    """The plan for a nest whose sums and views are as they should be."""
+    rewritten = recomputed(nest, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(nest)
     rewritten, model, (schedule, decisions, joined) = _in_kernels(rewritten, machine, fuse)
     counts = model.counts
     groups: list[Group] = []
@@ -65,15 +85,7 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
             continue
         schedule, found = _shaped(schedule, model, part, bool(joined & set(kernel.names)), choose)
         groups += found
-    return with_full_tiles(
-        Plan(
-            schedule,
-            decisions,
-            tuple(groups),
-            machine,
-            (*said, *shown, *turned, *told, *rewritten.reasons),
-        )
-    )
+    return with_full_tiles(Plan(schedule, decisions, tuple(groups), machine, (*said, *rewritten.reasons)))
 
 
 def _in_kernels(rewritten: Recomputed, machine: Machine, fuse: bool) -> tuple[Recomputed, Model, Grouped]:
@@ -108,7 +120,11 @@ def _shaped(
     if isinstance(blocks, loops.Planned):
         names = (*kernel.names, *added(schedule, blocks.schedule))
         return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine))
-    refused = (f"not in blocks for the caches: {blocks}",) if blocks is not None else ()
+    registers = _in_registers(schedule, model, part, joined, choose)
+    if isinstance(registers, tuple):
+        return registers
+    whys = ("not in blocks for the caches", blocks), ("not in register tiles", registers)
+    refused = tuple(f"{what}: {why}" for what, why in whys if why is not None)
     if kernel.band and not joined:
         costs = ranked(kernel, machine, counts.total_bytes)
         cost = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
@@ -175,6 +191,38 @@ def _blocked(
     return blocked(schedule, counts, kernel, products[0], machine, parallel is not None, choose)
 
 
+def _in_registers(
+    schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
+) -> tuple[Schedule, list[Group]] | str | None:
+    """A GPU's kernel around one product in register tiles; why not, or None where it holds no single product."""
+    kernel, counts, machine = model.kernel(part), model.counts, model.machine
+    products = products_among(schedule.nest, kernel.names) if machine.gpu is not None else ()
+    if len(products) != 1 or not kernel.band or joined:
+        return None
+    product = of_one_step(products[0])
+    if product is None:
+        return None
+    band = band_by_dimension(kernel, product)
+    if isinstance(band, str):
+        return band
+    shapes = shapes_for(schedule, counts, product, band, machine)
+    if not shapes:
+        return "no tile of results fits the product's sizes"
+    plain = model.cost(part)
+    best, alone = shapes[0], plain.total + waiting_seconds(shapes[0], machine)
+    taken = choose(kernel.names, "form", sorted((best.seconds, alone)))
+    if (taken == 0) != (best.seconds <= alone):
+        return f"{microseconds(best.seconds)} expected, {microseconds(alone)} with one result a thread"
+    best = shapes[choose(kernel.names, "register tiles", [shape.seconds for shape in shapes])]
+    done = in_register_tiles(schedule, counts, kernel, product, best, machine)
+    if isinstance(done, str):
+        return done
+    names = (*kernel.names, *added(schedule, done.schedule))
+    in_order = tuple(name for name in statements(done.schedule.tree) if name in names)
+    cost = replace(plain, tiling=Tiling((), ()), compute=best.seconds - plain.overhead, memory=0.0, again=0)
+    return done.schedule, [Group(in_order, cost, done.notes)]
+
+
 def _better(
     schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
 ) -> loops.Planned | None:
@@ -221,6 +269,7 @@ def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
     if "microkernel" in places:
         cores = places.get("cores")
         parallel = counts.extent(cores) if cores is not None else None
+        parallel = machine.units if machine.kind == "cuda" else parallel
         return in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, parallel)
     if machine.kind == "cpu" and not band:
         return loops.cost_from(counts, part, Estimator(counts, machine).of(part), machine)

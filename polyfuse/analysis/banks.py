@@ -1,0 +1,33 @@
+"""Bank conflicts by enumeration: how often a warp's access to shared memory has to wait for a bank.
+
+Shared memory has 32 banks of 4 bytes, neighbouring words in neighbouring banks. A warp's access is served 128 bytes of
+demand at a time: 32 lanes of 4 bytes, 16 of 8, 8 of 16. Of these, each bank gives one word in a turn, to as many lanes
+as want it (CUDA C++ Programming Guide, section on shared memory).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+BANKS, WORD, WARP = 32, 4, 32
+SERVED = BANKS * WORD
+
+
+def waits(addresses: npt.NDArray[np.int64], nbytes: int) -> int:
+    """The turns that an access needs beyond those that its width takes anyway.
+
+    `addresses` has one row a warp, in bytes, each a multiple of `nbytes`; a lane with a negative one takes no part.
+
+    >>> waits(np.arange(32)[None] * 4, 4), waits(np.arange(32)[None] * 8, 4), waits(np.arange(32)[None] * 16, 16)
+    (0, 1, 0)
+    """
+    lanes, words = SERVED // max(nbytes, WORD), max(nbytes // WORD, 1)
+    served = addresses.reshape(-1, lanes)
+    wanted = (served[:, :, None] // WORD + np.arange(words)).reshape(len(served), -1)
+    turn = np.broadcast_to(np.arange(len(served))[:, None], wanted.shape)
+    taking_part = np.repeat(served >= 0, words, axis=1)
+    unlike = np.unique(np.stack([turn[taking_part], wanted[taking_part]]), axis=1)
+    turns = np.zeros((len(served), BANKS), np.int64)
+    np.add.at(turns, (unlike[0], unlike[1] % BANKS), 1)
+    return int(np.maximum(turns.max(axis=1) - 1, 0).sum())

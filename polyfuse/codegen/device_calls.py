@@ -1,0 +1,109 @@
+"""Loops that isl has proven to be a device operation as one line of source: tile_fma(…), copy_vector(…)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from polyfuse.codegen.index import beside, is_number, substituted
+from polyfuse.codegen.looptree import Element, For, Node, Store, below
+from polyfuse.codegen.product_loops import numbers_in
+from polyfuse.codegen.register_tiles import Lines, TileProduct, VectorCopy
+from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.schedule.microkernel import registers_for
+
+Place = Callable[[Element], ast.expr]
+"""How the target writes an element: a subscript."""
+
+
+def device_call(top: For, place: Place) -> list[str] | None:
+    """The lines for the loops around a store that is an operation; None where they are none, or begin elsewhere.
+
+    for k: for r: for c: y[r, c] += a[…] * b[…]   ->   tile_fma(8, 8, 16, y, a, 4 * ty, …, b, 4 * tx, …, min(16, n - k))
+    for l in range(0, 4): shared[…] = x[…]         ->   copy_vector(4, shared, …, 1, x, …)
+
+    A tile that is cut short computes all of its results: those it lacks are of elements that nobody wrote, and nobody
+    reads them. Steps that it lacks do not run.
+    """
+    if top.bind == "microkernel":
+        return _tile_fma(top)
+    match top:
+        case For(bind="vector", body=Store(operation=VectorCopy() as copy) as store) if copy.count > 1:
+            if is_number(top.low, 0) and is_number(top.high, copy.count) and top.step == 1:
+                return [copy_vector(store, copy, top.variable, place)]
+    return None
+
+
+def _tile_fma(top: For) -> list[str] | None:
+    match top.body:
+        case For(body=For(body=Store(operation=TileProduct() as tile) as store) as innermost) as inner:
+            loops = (top, inner, innermost)
+        case _:
+            return None
+    variables = {loop.variable for loop in loops}
+    if not all(is_number(loop.low, 0) and loop.step == 1 for loop in loops):
+        return None
+    if any(isinstance(n, ast.Name) and n.id in variables for x in loops for n in ast.walk(x.high)):
+        return None
+    first: dict[str, ast.expr] = {loop.variable: ast.Constant(0) for loop in loops}
+    arguments: list[ast.expr] = [ast.Constant(n) for n in (tile.rows, tile.columns, tile.steps)]
+    arguments.append(ast.Name(store.target.array))
+    for lines in (tile.left, tile.right):
+        element = store.reads[lines.position]
+        (index,) = element.subscripts
+        arguments += [ast.Name(element.array), substituted(index, first), *_literals(lines)]
+    call = ast.unparse(ast.Call(ast.Name("tile_fma"), [*arguments, top.high], []))
+    cut = [loop.high for loop in (inner, innermost) if not isinstance(loop.high, ast.Constant)]
+    if not cut:
+        return [call]
+    runs: list[ast.expr] = [
+        ast.Compare(ast.Constant(0), [ast.Lt()], [beside(high, "min", 1)]) for high in cut
+    ]
+    test = runs[0] if len(runs) == 1 else ast.BoolOp(ast.And(), runs)
+    return [f"if {ast.unparse(test)}:", f"    {call}"]
+
+
+def _literals(lines: Lines) -> list[ast.expr]:
+    return [ast.Constant(n) for n in (lines.line, lines.every, lines.skip, lines.part, lines.vector)]
+
+
+def copy_vector(store: Store, copy: VectorCopy, variable: str | None, place: Place) -> str:
+    """The call that copies one element, or the neighbours along a loop; numba would test a subscript's sign."""
+    first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
+    source = place(store.reads[0])
+    assert isinstance(source, ast.Subscript), "a tensor is a pointer"
+    (to,) = store.target.subscripts
+    arguments = [
+        ast.Constant(copy.count),
+        ast.Name(store.target.array),
+        substituted(to, first),
+        ast.Constant(copy.step),
+        source.value,
+        substituted(source.slice, first),
+    ]
+    return ast.unparse(ast.Call(ast.Name("copy_vector"), arguments, []))
+
+
+def accessed_widely(node: Node) -> frozenset[str]:
+    """The buffers of which several neighbours are read or written in one access."""
+    match node:
+        case Store(operation=TileProduct()):
+            return frozenset(element.array for element in node.reads)
+        case Store(operation=VectorCopy(count)) if count > 1:
+            return frozenset((node.target.array,))
+    return frozenset(name for part in below(node) for name in accessed_widely(part))
+
+
+def planned_registers(node: Node) -> int | None:
+    """The registers that a thread is given for its largest tile of results; None where it has none."""
+    match node:
+        case Store(operation=TileProduct(rows, columns)):
+            return registers_for(rows, columns, ITEMSIZE[node.target.dtype])
+    planned = [registers for part in below(node) if (registers := planned_registers(part)) is not None]
+    return max(planned, default=None)
+
+
+def constant_bounds(loop: For) -> tuple[int | None, int | None]:
+    """The numbers that surely bound a loop's values: 0, 8 for range(max(0, a), min(8, b)); None where there is none."""
+    low, high = numbers_in(loop.low, "max"), numbers_in(loop.high, "min")
+    return max(low, default=None), min(high, default=None)

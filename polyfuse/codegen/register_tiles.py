@@ -1,0 +1,221 @@
+"""What isl proves of a GPU's tiles of results in registers and of its 128-bit copies, before they become one operation.
+
+    for k: for r: for c: y[r, c] += a[at(k, r)] * b[at(k, c)]     ->   tile_fma(rows, columns, y, a, …, b, …, count)
+    for l: shared[to + step*l] = x[from + l]                      ->   copy_vector(4, shared, to, step, x, from)
+
+An operation knows how far an element lies from the tile's first one. That holds iff the place of an element without
+that distance is the same for all instances that agree on the loops around:
+{ [loops around] -> place(k, r) - distance(k, r) } is single-valued. The first element is at a multiple of the vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import islpy as isl
+
+from polyfuse.analysis.storage import Geometry, floored
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.access import Access
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.scalar import read
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tree import Loop, Tree, date_map, loops, loops_around, replace_node, statements
+from polyfuse.schedule.binding import extent
+from polyfuse.schedule.microkernel import roles_of
+
+ACCESS_BYTES = 16
+"""The widest access of one thread."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Where a factor's elements lie from its first one: steps are lines, every so many of them some more apart."""
+
+    position: int
+    line: int
+    every: int
+    skip: int
+    part: int
+    vector: int
+
+
+@dataclass(frozen=True)
+class TileProduct:
+    """A product whose tile of results is in registers and whose factors are in spread panels."""
+
+    rows: int
+    columns: int
+    steps: int
+    left: Lines
+    right: Lines
+
+
+@dataclass(frozen=True)
+class VectorCopy:
+    """A copy of so many neighbours at once to places `step` elements apart; or of one element."""
+
+    count: int
+    step: int
+
+
+def device_operations(
+    nest: Nest, part: Tree, geometries: Mapping[str, Geometry]
+) -> dict[str, TileProduct | VectorCopy]:
+    """The statements of a kernel that are such an operation in their innermost loops, by name."""
+    singles = (name for name in statements(part) if _is_copy(nest.statement(name), geometries))
+    found: dict[str, TileProduct | VectorCopy] = {name: VectorCopy(1, 1) for name in singles}
+    for loop in loops(part):
+        names = statements(loop)
+        if len(names) != 1 or loop.bind not in ("microkernel", "vector"):
+            continue
+        s = nest.statement(names[0])
+        operation = (
+            _tile_product(nest, part, loop, s, geometries)
+            if loop.bind == "microkernel"
+            else _vector_copy(nest, part, loop, s, geometries)
+        )
+        if operation is not None:
+            found[s.name] = operation
+    return found
+
+
+def in_one_piece(tree: Tree, operations: frozenset[str]) -> Tree:
+    """The tree without full tiles apart where the operation runs tiles that are cut as well as full ones."""
+    for loop in loops(tree):
+        names = statements(loop)
+        if loop.bind == "microkernel" and loop.apart and len(names) == 1 and names[0] in operations:
+            return in_one_piece(replace_node(tree, loop, replace(loop, apart=False)), operations)
+    return tree
+
+
+def _tile_product(
+    nest: Nest, part: Tree, top: Loop, s: Statement, geometries: Mapping[str, Geometry]
+) -> TileProduct | None:
+    free = replace(top, bind=None)
+    try:
+        roles = roles_of(nest, replace_node(part, top, free), s.name, free)
+    except InvalidSchedule:
+        return None
+    if roles.rows is None or len(roles.steps) != 1:
+        return None
+    (by_step,) = roles.steps
+    sums = geometries.get(s.write.tensor)
+    rows, columns, steps = (extent(nest, loop) for loop in (roles.rows, roles.columns, by_step))
+    if sums is None or rows is None or columns is None or steps is None:
+        return None
+    if sums.buffer.memory != "register" or tuple(e for e in sums.shape if e != 1) != (rows, columns):
+        return None
+    around = [loop.date(s.name) for loop in loops_around(part, s.name)]
+    outside = around[: len(around) - 3]
+    k, r, c = (loop.date(s.name) for loop in (by_step, roles.rows, roles.columns))
+    domain = nest.domains[s.name]
+    left = _lines(domain, s, roles.left, outside, (k, r), rows, geometries)
+    right = _lines(domain, s, roles.right, outside, (k, c), columns, geometries)
+    if left is None or right is None:
+        return None
+    return TileProduct(rows, columns, steps, left, right)
+
+
+def _lines(
+    domain: isl.Set,
+    s: Statement,
+    position: int,
+    outside: list[isl.PwAff],
+    inner: tuple[isl.PwAff, isl.PwAff],
+    most: int,
+    geometries: Mapping[str, Geometry],
+) -> Lines | None:
+    access = s.reads[position]
+    held = geometries.get(access.tensor)
+    if held is None or held.buffer.spread is None or held.buffer.panel is None:
+        return None
+    spread, width = held.buffer.spread, held.buffer.panel.width
+    if spread.tile != most:
+        return None
+    lines = Lines(position, spread.row(width), spread.every, spread.skip, spread.part(width), spread.vector)
+    (place,) = held.cell(s.name, access)
+    step, along = inner
+    part = floored(along, lines.vector)
+    distance = reduce(
+        isl.PwAff.add,
+        (
+            step.scale_val(isl.Val(lines.line)),
+            floored(step, lines.every).scale_val(isl.Val(lines.skip)),
+            part.scale_val(isl.Val(lines.part)),
+            along.sub(part.scale_val(isl.Val(lines.vector))),
+        ),
+    )
+    first = place.sub(distance)
+    proven = _agrees(domain, outside, first) and _multiple(domain, first, lines.vector)
+    return lines if proven else None
+
+
+def _is_copy(s: Statement, geometries: Mapping[str, Geometry]) -> bool:
+    """Whether a statement copies an element of a tensor into a spread buffer."""
+    held = geometries.get(s.write.tensor)
+    spread = held is not None and held.buffer.spread is not None
+    return spread and s.op == "=" and s.body == read(0) and s.reads[0].tensor not in geometries
+
+
+def _vector_copy(
+    nest: Nest, part: Tree, loop: Loop, s: Statement, geometries: Mapping[str, Geometry]
+) -> VectorCopy | None:
+    """A copy of neighbours in a tensor, the first at a multiple of 16 bytes, to a shared buffer."""
+    count, tensor = extent(nest, loop), nest.tensor(s.reads[0].tensor)
+    if not _is_copy(s, geometries) or count is None or count * tensor.itemsize != ACCESS_BYTES:
+        return None
+    held = geometries[s.write.tensor]
+    source = _flat(s.reads[0], tensor.shape)
+    if source is None:
+        return None
+    outside = [x.date(s.name) for x in loops_around(part, s.name) if x is not loop]
+    domain, along = nest.domains[s.name], loop.date(s.name)
+    first = source.sub(along)
+    if not (_agrees(domain, outside, first) and _multiple(domain, first, count)):
+        return None
+    (place,) = held.cell(s.name, s.write)
+    for step in _steps(held, count):
+        there = place.sub(along.scale_val(isl.Val(step)))
+        if _agrees(domain, outside, there) and (step != 1 or _multiple(domain, there, count)):
+            return VectorCopy(count, step)
+    return None
+
+
+def _steps(held: Geometry, count: int) -> Iterator[int]:
+    """How far apart neighbours may lie in the buffer: side by side, or in different lines of a panel."""
+    yield 1
+    spread, panel = held.buffer.spread, held.buffer.panel
+    if spread is not None and panel is not None and (spread.every == 1 or spread.every % count == 0):
+        yield spread.row(panel.width) + (spread.skip if spread.every == 1 else 0)
+
+
+def _flat(access: Access, shape: tuple[int | str, ...]) -> isl.PwAff | None:
+    """The row-major position of an element, if all extents but the first are numbers."""
+    subscripts = access.subscripts()
+    position = None
+    for axis, size in enumerate(shape):
+        index = subscripts.get_pw_aff(axis)
+        if position is None:
+            position = index
+        elif isinstance(size, int):
+            position = position.scale_val(isl.Val(size)).add(index)
+        else:
+            return None
+    return position
+
+
+def _agrees(domain: isl.Set, outside: list[isl.PwAff], value: isl.PwAff) -> bool:
+    """Whether a value is the same for all instances with the same dates."""
+    both = date_map(domain, [*outside, value]).range()
+    last = both.dim(isl.dim_type.set) - 1
+    as_map = isl.Map.from_range(both).move_dims(isl.dim_type.in_, 0, isl.dim_type.out, 0, last)
+    return bool(as_map.is_single_valued())
+
+
+def _multiple(domain: isl.Set, value: isl.PwAff, of: int) -> bool:
+    """Whether a value is a multiple of a number for all instances."""
+    rest = value.intersect_domain(domain).mod_val(isl.Val(of))
+    return bool(rest.non_zero_set().is_empty())

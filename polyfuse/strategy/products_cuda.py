@@ -1,0 +1,282 @@
+"""Products on a GPU with a tile of results in each thread's registers, in public verbs.
+
+    for i: for j: { zero; for k: mac; bias; relu }
+    ->  for i (block.y): for j (block.x):                                    the sums in registers
+          for i_z: for i_y: for j_x: for r: for c: zero                      i_z, i_y, j_x: threads
+          for k (of 16): { copy a tile of a; of b;  for i_z: for i_y: for j_x: for k_in: for r: for c: mac }
+          for i_z: for i_y: for j_x: for r: for c: bias; relu
+
+Every statement maps the same results to the same thread, so that they never leave its registers. The factors' tiles lie
+in shared memory with their steps as lines, so spread that no access waits for a bank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Loop
+from polyfuse.machine import Machine
+from polyfuse.rewrite import accumulate
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.contraction import Factor, Product, moved_axes, products_of
+from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.kernel import Kernel
+from polyfuse.strategy.loops import Planned
+from polyfuse.strategy.moves import (
+    buffer_bytes,
+    common_loops,
+    constant_extent,
+    inside,
+    internal,
+    is_perfect,
+    promoted,
+    rejoined,
+    reordered,
+    separated,
+    units,
+    users_in,
+)
+from polyfuse.strategy.register_shapes import Extents, Shape, Side, shapes, spread_for
+
+AXES = ("thread.z", "thread.y", "thread.x")
+
+
+def in_register_tiles(
+    schedule: Schedule, counts: Counts, kernel: Kernel, product: Product, shape: Shape, machine: Machine
+) -> Planned | str:
+    """A kernel around one product in register tiles of a shape, or why not."""
+    try:
+        return _Tiles(schedule, counts, kernel, product, shape, machine).made()
+    except (IllegalSchedule, InvalidSchedule) as refused:
+        return str(refused)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The loops of a tile of results: (threads z, y, x), then the rows and columns of one thread."""
+
+    threads: tuple[str, str, str]
+    rows: str
+    columns: str
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.threads, self.rows, self.columns)
+
+
+class _Tiles:
+    """One kernel on its way into register tiles."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        counts: Counts,
+        kernel: Kernel,
+        product: Product,
+        shape: Shape,
+        machine: Machine,
+    ) -> None:
+        self.schedule, self.counts, self.kernel = schedule, counts, kernel
+        self.product, self.shape, self.machine = product, shape, machine
+        self.name = product.statement
+
+    def made(self) -> Planned | str:
+        band = band_by_dimension(self.kernel, self.product)
+        if isinstance(band, str):
+            return band
+        p, names = self.product, self.kernel.names
+        others = tuple(band[d].name for d in p.others)
+        schedule, tile = self._cut(self.schedule, band, others)
+        keep = len(others) + 2
+        schedule = rejoined(separated(schedule, names, keep), names, keep)
+        blocks = (*others, band[p.rows].name, band[p.columns].name)
+        schedule = schedule.bind(
+            names[0], **dict(zip(blocks, ("block.z", "block.y", "block.x")[3 - keep :], strict=True))
+        )
+        steps = ""
+        for unit in units(schedule, names, keep):
+            if not is_perfect(schedule, unit):
+                return f"{unit[0]} and others share loops inside a tile"
+            if self.name in unit:
+                schedule, steps = self._stepped(schedule, tile, keep)
+            missing = set(tile.all) - {loop.name for loop in schedule.loops(unit[0])}
+            if missing:
+                return f"{unit[0]} is no function of single results"
+            schedule = schedule.bind(unit[0], **dict(zip(tile.threads, AXES, strict=True)))
+            if self.name not in unit:
+                schedule = schedule.unroll(unit[0], tile.rows).unroll(unit[0], tile.columns)
+        schedule = self._in_registers(schedule)
+        schedule = self._staged(schedule, p.left, p.rows, steps, self.shape.left)
+        schedule = self._staged(schedule, p.right, p.columns, steps, self.shape.right)
+        loops = [loop.name for loop in schedule.loops(self.name)]
+        schedule = schedule.microkernel(self.name, loops[-3])
+        return Planned(schedule, self.shape.sentences(self.name))
+
+    def _cut(
+        self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]
+    ) -> tuple[Schedule, _Names]:
+        """for i: for j  ->  for i: for j: for i_z: for i_y: for j_x: for r: for c."""
+        first, s = self.kernel.names[0], self.shape
+
+        def split(schedule: Schedule, loop: str, size: int) -> tuple[Schedule, str]:
+            schedule = schedule.split(first, loop, size)
+            return schedule, inside(schedule, first, loop).name
+
+        i, j = band[self.product.rows].name, band[self.product.columns].name
+        schedule, z = split(schedule, i, s.block_rows)
+        schedule, y = split(schedule, z, s.rows * s.threads_y)
+        schedule, rows = split(schedule, y, s.rows)
+        schedule, x = split(schedule, j, s.block_columns)
+        schedule, columns = split(schedule, x, s.columns)
+        tile = _Names((z, y, x), rows, columns)
+        return reordered(schedule, first, (*others, i, j, *tile.all)), tile
+
+    def _stepped(self, schedule: Schedule, tile: _Names, keep: int) -> tuple[Schedule, str]:
+        """for i_z …: for r: for c: for k  ->  for k (of 16): for i_z …: for k_in: for r: for c."""
+        (steps,) = (loop.name for loop in schedule.loops(self.name)[keep:] if loop.name not in tile.all)
+        schedule = schedule.split(self.name, steps, self.shape.steps)
+        inner = inside(schedule, self.name, steps).name
+        order = (steps, *tile.threads, inner, tile.rows, tile.columns)
+        return schedule.reorder(self.name, *order), steps
+
+    def _in_registers(self, schedule: Schedule) -> Schedule:
+        """Each temporary of the kernel in registers: one element of it in the innermost loops, or a thread's tile."""
+        for tensor in internal(self.kernel):
+            users = users_in(schedule, self.kernel.names, tensor)
+            itemsize = schedule.nest.tensor(tensor).itemsize
+            for loop in reversed(common_loops(schedule, users)):
+                size = buffer_bytes(schedule, loop, tensor, "register")
+                done = promoted(schedule, tensor, users[0], loop.name, "register")
+                if done is not None and size is not None:
+                    if size > self.shape.rows * self.shape.columns * itemsize:
+                        raise InvalidSchedule(f"a thread's part of {tensor} is more than its results")
+                    schedule = done
+                    break
+            else:
+                raise InvalidSchedule(f"{tensor} does not fit into registers")
+        return schedule
+
+    def _staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
+        """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours."""
+        rank = len(schedule.nest.statement(self.name).dims)
+        axes = moved_axes(factor.access, rank) or {}
+        last = schedule.nest.tensor(factor.access.tensor).rank - 1
+        by_steps = axes.get(self.product.steps[0]) == last
+        wide = self._in_vectors(factor)
+        spread = spread_for(self.shape, side, by_steps, wide)
+        done = schedule.promote(
+            factor.name,
+            self.name,
+            at=steps,
+            memory="shared",
+            panel=(factor.axes[along], side.width),
+            spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
+        )
+        (copy,) = added(schedule, done)
+        own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
+        step, element = own[factor.axes[self.product.steps[0]]], own[factor.axes[along]]
+        return self._copied(done, copy, step, element, by_steps, self.shape.vector if wide else 1)
+
+    def _in_vectors(self, factor: Factor) -> bool:
+        """Whether every row of a tensor begins at a multiple of 16 bytes; isl proves each copy when code is made."""
+        tensor = self.schedule.nest.tensor(factor.access.tensor)
+        size = tensor.shape[-1]
+        return not factor.computed and isinstance(size, int) and size % self.shape.vector == 0
+
+    def _copied(
+        self, schedule: Schedule, copy: str, step: str, element: str, by_steps: bool, vector: int
+    ) -> Schedule:
+        """A copy's loops over threads: neighbours in memory over y (steps) or x, the other ones over the others."""
+        s, places = self.shape, dict[str, str]()
+
+        def over(schedule: Schedule, loop: str, axis: str, limit: int) -> tuple[Schedule, str]:
+            """The loop's innermost `limit` values on an axis; what is left outside."""
+            schedule = schedule.split(copy, loop, limit)
+            places[inside(schedule, copy, loop).name] = axis
+            return schedule, loop
+
+        lanes: tuple[str, ...] = ()
+        if vector > 1:
+            fine = step if by_steps else element
+            schedule = schedule.split(copy, fine, vector)
+            lanes = (inside(schedule, copy, fine).name,)
+        if by_steps:
+            schedule, step = over(schedule, step, "thread.y", s.threads_y)
+            schedule, element = over(schedule, element, "thread.x", s.threads_x)
+            schedule, element = over(schedule, element, "thread.z", s.threads_z)
+        else:
+            schedule, element = over(schedule, element, "thread.x", s.threads_x)
+            schedule, step = over(schedule, step, "thread.y", s.threads_y)
+            schedule, step = over(schedule, step, "thread.z", s.threads_z)
+        own = [loop.name for loop in schedule.loops(copy) if len(loop.dates) == 1]
+        serial = [loop for loop in own if loop not in places and loop not in lanes]
+        schedule = schedule.reorder(copy, *serial, *places, *lanes).bind(copy, **places)
+        for loop in schedule.loops(copy):
+            if loop.name in serial and (constant_extent(schedule, loop) or 65) <= 8:
+                schedule = schedule.unroll(copy, loop.name)
+        return schedule.vectorize(copy, lanes[0]) if lanes else schedule
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A nest in which products that the caller sees are summed up in temporaries, and these products."""
+
+    nest: Nest
+    products: tuple[str, ...]
+
+
+def summed_apart(nest: Nest) -> Summed | None:
+    """C += a * b  ->  C_sum += a * b; C = C_sum, so that C_sum may stay in registers; None where nothing changes."""
+    products: list[str] = []
+    for name in [s.name for s in nest.statements]:
+        tensor = nest.statement(name).write.tensor
+        if nest.tensor(tensor).role == "temporary" or of_one_step(products_of(nest, name)) is None:
+            continue
+        done = accumulate(nest, tensor)
+        if done is not None:
+            nest, products = done, [*products, name]
+    return Summed(nest, tuple(products)) if products else None
+
+
+def of_one_step(choices: tuple[Product, ...]) -> Product | None:
+    """A product whose sums run over one dimension, no window's, its columns along last axes; None if it has none."""
+    fits = (p for p in choices if len(p.steps) == 1 and not p.windowed and not p.across)
+    return next(fits, None)
+
+
+def in_tiles(schedule: Schedule, name: str) -> bool:
+    """Whether a statement runs in a microkernel."""
+    return any(loop.bind == "microkernel" for loop in schedule.loops(name))
+
+
+def shapes_for(
+    schedule: Schedule, counts: Counts, product: Product, band: Mapping[int, Loop], machine: Machine
+) -> list[Shape]:
+    """The shapes that fit a product's sizes and a machine, the cheapest first."""
+    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
+    s = schedule.nest.statement(product.statement)
+    rows, columns = counts.extent(band[product.rows]), counts.extent(band[product.columns])
+    count = prod(counts.extent(band[d]) for d in product.others)
+    results = max(1, rows * columns * count)
+    extents = Extents(rows, columns, counts.work(s.name).instances // results, count)
+    return shapes(extents, schedule.nest.tensor(s.write.tensor).itemsize, machine, machine.gpu)
+
+
+def band_by_dimension(kernel: Kernel, product: Product) -> dict[int, Loop] | str:
+    """The loop of the kernel's band for each of the product's dimensions but its steps; or why there is not one."""
+    found: dict[int, Loop] = {}
+    for loop in kernel.band:
+        dims = dims_of(loop.date(product.statement))
+        if len(dims) != 1 or dims & found.keys():
+            return f"loop {loop.name} is no dimension of {product.statement}"
+        found[next(iter(dims))] = loop
+    wanted = {product.rows, product.columns, *product.others}
+    if found.keys() != wanted:
+        return f"not all results of {product.statement} are independent in this kernel"
+    if len(product.others) > 1:
+        return f"{product.statement} has {len(product.others)} batch dimensions, and a grid one axis for them"
+    return found

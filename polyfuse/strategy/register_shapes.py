@@ -1,0 +1,275 @@
+"""Shapes of register tiles on a GPU: which there are, what the model expects of each, why one is chosen.
+
+    time = launch + waves × tiles × max(resident blocks × busy, busy + LATENCY) + what is written
+    busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
+           the SM's share of the bytes from L2 or DRAM
+
+All are cycles of one SM and one tile of steps; `waves` counts how often the SMs are filled with resident blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import product as pairs
+from math import ceil
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.analysis.banks import WARP, waits
+from polyfuse.ir.tree import Spread
+from polyfuse.machine import Gpu, Machine
+from polyfuse.schedule.microkernel import registers_for
+from polyfuse.strategy.cost import microseconds
+
+Integers = npt.NDArray[np.int64]
+
+ACCESS_BYTES = 16
+"""The widest access of one thread."""
+
+SCHEDULERS = 4
+"""Instructions of a warp that an SM issues in a cycle."""
+
+SHARED_BYTES = 128
+"""What an SM's shared memory delivers in a cycle."""
+
+WAYS = ((True, True), (True, False), (False, True), (False, False))
+"""How a factor may be copied: along its steps or not, 16 bytes at a time or not."""
+
+LATENCY = 700
+"""Cycles from a tile's loads to its products that other work has to cover: global memory, a store, two barriers. The
+order of magnitude of published microbenchmarks, not measured here."""
+
+EXPOSED = 0.25
+"""The part of what does not decide a tile's time that is not hidden behind it; an assumption until it is measured."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One factor's tile in shared memory: elements along the results, how many a thread needs, and on which axis."""
+
+    width: int
+    tile: int
+    along_x: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Threads of a block, results of a thread, and steps that are staged at a time.
+
+    Once it is costed for a product: the seconds expected, the tiles of steps one after the other, and why.
+    """
+
+    threads_z: int
+    threads_y: int
+    threads_x: int
+    rows: int
+    columns: int
+    steps: int
+    itemsize: int
+    seconds: float = field(default=0.0, compare=False)
+    tiles: int = field(default=0, compare=False)
+    why: str = field(default="", compare=False)
+
+    @property
+    def vector(self) -> int:
+        """Elements of the widest access."""
+        return ACCESS_BYTES // self.itemsize
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block's results."""
+        return self.threads_z * self.threads_y * self.rows
+
+    @property
+    def block_columns(self) -> int:
+        """Columns of a block's results."""
+        return self.threads_x * self.columns
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.threads_z * self.threads_y * self.threads_x
+
+    @property
+    def left(self) -> Side:
+        """The factor with the rows."""
+        return Side(self.block_rows, self.rows, False)
+
+    @property
+    def right(self) -> Side:
+        """The factor with the columns."""
+        return Side(self.block_columns, self.columns, True)
+
+    @property
+    def registers(self) -> int:
+        """Registers a thread needs at most: the plan that machine code is held to."""
+        return registers_for(self.rows, self.columns, self.itemsize)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, both factors spread as widely as any choice does."""
+        return (
+            sum(
+                max(spread_for(self, side, *way).size(self.steps, side.width) for way in WAYS)
+                for side in (self.left, self.right)
+            )
+            * self.itemsize
+        )
+
+    def resident(self, gpu: Gpu) -> int:
+        """Blocks that an SM holds at once."""
+        return min(
+            gpu.registers_per_sm // (self.registers * self.threads),
+            gpu.shared_per_sm // (self.shared_bytes + 1024),
+            gpu.max_threads_per_sm // self.threads,
+        )
+
+    def sentences(self, statement: str) -> tuple[str, ...]:
+        """What was chosen and why, for a report."""
+        z, y, x = self.threads_z, self.threads_y, self.threads_x
+        return (
+            f"{statement} in register tiles: blocks of {self.block_rows} × {self.block_columns} results by "
+            f"{z} × {y} × {x} threads of {self.rows} × {self.columns}, {self.steps} steps in "
+            f"{self.shared_bytes} bytes of shared memory, {self.registers} registers planned"
+            f"{'; ' + self.why if self.why else ''}",
+        )
+
+
+@dataclass(frozen=True)
+class Extents:
+    """A product's size: rows, columns, steps, and how many there are of it."""
+
+    rows: int
+    columns: int
+    steps: int
+    count: int
+
+
+def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
+    """The shapes that fit a product and a machine, the cheapest first."""
+    found = [_costed(s, extents, machine, gpu) for s in _every(itemsize, gpu) if _fits(s, extents, gpu)]
+    return sorted(found, key=lambda s: s.seconds)
+
+
+def waiting_seconds(shape: Shape, machine: Machine) -> float:
+    """What threads with one result each wait for their tiles, which are as deep and not loaded ahead either."""
+    return shape.tiles * LATENCY / _hertz(machine)
+
+
+def _hertz(machine: Machine) -> float:
+    """Cycles of an SM in a second: 128 fused multiply-adds each."""
+    return machine.flops32 / (2 * 128)
+
+
+def _every(itemsize: int, gpu: Gpu) -> Iterator[Shape]:
+    vector = ACCESS_BYTES // itemsize
+    steps = 4 * vector
+    for (z, x), rows, columns in pairs(
+        ((4, 16), (2, 16), (2, 8), (1, 8)), (2 * vector, vector), (2 * vector, vector)
+    ):
+        yield Shape(z, 4, x, rows, columns, steps, itemsize)
+
+
+def _fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
+    """Whether a thread has all its rows and columns somewhere, and a block fits into an SM."""
+    enough = extents.rows >= s.rows and extents.columns >= s.columns and extents.steps >= s.vector
+    return enough and s.shared_bytes <= gpu.shared_static and s.resident(gpu) >= 1
+
+
+def _costed(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Shape:
+    word = s.itemsize // 4
+    warps = s.threads // WARP
+    cycles = _hertz(machine)
+    rate = machine.flops32 / (machine.flops64 if s.itemsize > 4 else machine.flops32)
+    blocks = ceil(extents.rows / s.block_rows) * ceil(extents.columns / s.block_columns) * extents.count
+    resident = min(s.resident(gpu), ceil(blocks / machine.units))
+    staged = (s.block_rows + s.block_columns) * s.steps
+    fma = s.rows * s.columns * s.steps * warps
+    loads = (s.rows + s.columns) // s.vector * s.steps * warps
+    copies = ceil(staged / s.vector / WARP) * (2 + s.vector)
+    issue = (fma * rate + loads + copies + 20 * warps) / SCHEDULERS
+    shared = s.steps * warps * (_delivered(s, s.left) + _delivered(s, s.right)) + copies * word
+    level = machine.level(extents.count * (extents.rows + extents.columns) * extents.steps * s.itemsize)
+    bytes_ = staged * s.itemsize * machine.units * cycles / machine.bandwidth(level, machine.units)
+    longest = max(issue, shared, bytes_)
+    busy = longest + EXPOSED * (issue + shared + bytes_ - longest)
+    tile = max(resident * busy, busy + LATENCY)
+    waves = ceil(blocks / (machine.units * resident))
+    tiles = ceil(extents.steps / s.steps)
+    written = extents.count * extents.rows * extents.columns * s.itemsize
+    end = written / machine.bandwidth(machine.levels[-1], min(blocks, machine.units))
+    seconds = machine.launch_seconds + waves * (tiles * tile + LATENCY) / cycles + end
+    what = {issue: "instructions", shared: "shared memory", bytes_: level.name}[longest]
+    why = (
+        f"{microseconds(seconds)} expected: {blocks} blocks, {resident} on an SM, {waves} waves of {tiles} tiles of "
+        f"{tile:.0f} cycles ({issue:.0f} of instructions, {shared:.0f} of shared memory, {bytes_:.0f} of {level.name} "
+        f"a block; {'latency' if tile > resident * busy else what} decides)"
+    )
+    return replace(s, seconds=seconds, tiles=tiles, why=why)
+
+
+def _delivered(s: Shape, side: Side) -> float:
+    """Cycles of shared memory in which one warp's factors of one step are delivered."""
+    z, y, x = _threads(s)
+    starts = np.unique((x if side.along_x else z * s.threads_y + y)[:WARP])
+    return max(1.0, len(starts) * s.vector * s.itemsize / SHARED_BYTES) * (side.tile // s.vector)
+
+
+def _threads(s: Shape) -> tuple[Integers, ...]:
+    z, y, x = np.indices((s.threads_z, s.threads_y, s.threads_x))
+    return z.ravel(), y.ravel(), x.ravel()
+
+
+# -- shared memory -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def spread_for(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
+    """The layout in which reads and copies wait least, by enumeration; of equals the smallest.
+
+    `by_steps` says that a factor's steps are neighbours in global memory: a copy then turns 4 steps of one row into
+    elements of 4 lines. `wide` says that it loads 16 bytes at a time.
+    """
+    v = s.vector
+    gaps = (0,) if side.tile == v else tuple(range(0, WARP, v))
+    options = [
+        Spread(side.tile, v, gap, every, skip)
+        for gap in gaps
+        for every, skip in ((1, 0), *((e, n) for e in (1, v) for n in range(v, WARP + 1, v)))
+    ]
+    options.sort(key=lambda o: o.size(s.steps, side.width))
+    least, best = None, options[0]
+    for option in options:
+        found = _waits(s, side, by_steps, wide, option)
+        if least is None or found < least:
+            least, best = found, option
+        if found == 0:
+            break
+    return best
+
+
+def _positions(spread: Spread, rows: Integers, along: Integers, width: int) -> Integers:
+    """Where elements of a panel lie in a layout."""
+    part, tile = along % spread.tile // spread.vector, along // spread.tile
+    inside = part * spread.part(width) + tile * spread.vector + along % spread.vector
+    return rows * spread.row(width) + rows // spread.every * spread.skip + inside
+
+
+def _waits(s: Shape, side: Side, by_steps: bool, wide: bool, spread: Spread) -> int:
+    """The turns that reads of a step and the copy's stores wait for banks."""
+    z, y, x = _threads(s)
+
+    def turns(rows: Integers, along: Integers, nbytes: int) -> int:
+        found = _positions(spread, rows, along, side.width) * s.itemsize
+        found[(along >= side.width) | (rows >= s.steps)] = -1
+        return waits(found.reshape(-1, WARP), nbytes)
+
+    first = (x if side.along_x else z * s.threads_y + y) * side.tile
+    total = turns(0 * first, first, ACCESS_BYTES)
+    vector = s.vector if wide else 1
+    if by_steps:
+        return total + turns(y * vector, z * s.threads_x + x, s.itemsize)
+    return total + turns(z * s.threads_y + y, x * vector, vector * s.itemsize)

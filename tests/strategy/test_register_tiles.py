@@ -1,0 +1,177 @@
+"""Tiles of results in a GPU thread's registers: the oracle's results, no bank conflict, lean machine code."""
+
+# ruff: noqa: F821
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import cases, nn
+from polyfuse.analysis.banks import waits
+from polyfuse.codegen import lockstep
+from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.errors import InvalidSchedule
+from polyfuse.machine import Machine
+from polyfuse.rewrite import expand
+from polyfuse.runtime.cuda import build_kernels
+from polyfuse.runtime.samples import roundings
+from polyfuse.strategy.decisions import Plan
+from polyfuse.strategy.plan import plan_for
+from polyfuse.strategy.register_shapes import Extents, shapes, spread_for
+
+
+@pf.nest
+def gemm(alpha: "f32", A: "f32[29, 23]", B: "f32[23, 37]", C: "f32[29, 37]"):
+    for i in range(29):
+        for j in range(37):
+            C[i, j] *= 0.5
+            for k in range(23):
+                C[i, j] += alpha * A[i, k] * B[k, j]
+
+
+@pf.nest
+def transposed(A: "f32[40, 32]", B: "f32[48, 40]", C: "f32[32, 48]"):
+    for i in range(32):
+        for j in range(48):
+            for k in range(40):
+                C[i, j] += A[k, i] * B[j, k]
+
+
+@pf.nest
+def batched(A: "f64[3, 11, 14]", B: "f64[3, 14, 9]", C: "f64[3, 11, 9]"):
+    for b in range(3):
+        for i in range(11):
+            for j in range(9):
+                C[b, i, j] = 0.0
+                for k in range(14):
+                    C[b, i, j] += A[b, i, k] * B[b, k, j]
+
+
+NESTS = {
+    "linear + ReLU, whole tiles": lambda: cases.dense(48, 64, batch=32),
+    "linear + ReLU, odd": lambda: cases.dense(37, 41, batch=29),
+    "linear + ReLU, one step too many": lambda: cases.dense(33, 65, batch=17),
+    "linear + tanh, float64": lambda: cases.dense(19, 22, batch=13, dtype="float64", activation=nn.Tanh),
+    "linear, no bias": lambda: nn.lower(nn.Linear(20, 24, bias=False), batch=21),
+    "residual": lambda: nn.lower(nn.Residual(nn.Linear(24, 24)), batch=19),
+    "@pf.nest gemm": lambda: expand(gemm).nest,
+    "@pf.nest transposed, in place": lambda: expand(transposed).nest,
+    "@pf.nest batched": lambda: expand(batched).nest,
+}
+every_nest = pytest.mark.parametrize("name", NESTS)
+
+
+@cache
+def plan(name: str) -> Plan:
+    """The plan with register tiles, whether the model finds them the faster form at these sizes or not."""
+    plans = [
+        plan_for(NESTS[name](), Machine.preset("h200"), choose=lambda _, what, __, n=n: n * (what == "form"))
+        for n in (0, 1)
+    ]
+    found = [each for each in plans if "microkernel" in str(each.schedule)]
+    assert found, "\n".join(map(str, plans))
+    return found[0]
+
+
+@cache
+def program(name: str) -> pf.Executable:
+    schedule = plan(name).schedule
+    return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
+
+
+@every_nest
+def test_in_lock_step_it_is_what_the_oracle_says(name: str) -> None:
+    net, nest = program(name), NESTS[name]()
+    assert "tile_fma(" in net.program.source
+    inputs = cases.draw(nest, np.random.default_rng(5))
+    expected = pf.interpret(nest, {k: v.copy() for k, v in inputs.items()})
+    outputs = tuple(np.full(t.shape, np.nan, t.dtype) for t in nest.with_role("output"))
+    given = {k: v.copy() for k, v in inputs.items()}
+    net(**given, **({"out": outputs} if outputs else {}))
+    names = [t.name for t in nest.with_role("output")]
+    found = dict(zip(names, outputs, strict=True)) | {t.name: given[t.name] for t in nest.with_role("inout")}
+    assert roundings(expected, found) <= cases.TOLERANCE
+
+
+@every_nest
+def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
+    """As enumerated by the run itself: every address of every warp, copies and factors alike."""
+    nest, code = plan(name).schedule.source, program(name).program
+    (launch,) = [each for each in code.launches if "tile_fma(" in each.source]
+    generator = np.random.default_rng(1)
+    shapes_of = {t.name: (t.shape, t.dtype) for t in nest.tensors}
+    arrays = [
+        generator.standard_normal(int(np.prod(shapes_of[t][0], dtype=int))).astype(shapes_of[t][1])
+        for t in launch.tensors
+    ]
+    report = lockstep.run(launch.source, launch.name, *launch.extents({}), arrays, counts_waits=True)
+    assert report.barriers > 0
+    assert report.waits == 0
+
+
+def test_waits_are_counted() -> None:
+    source = """
+def k(x):
+    tx = cuda.threadIdx.x
+    s = cuda.shared.array((64,), float32)
+    s[2 * tx] = x[tx]
+    cuda.syncthreads()
+    x[tx] = s[2 * tx]
+"""
+    report = lockstep.run(source, "k", 1, 32, [np.zeros(32, np.float32)], counts_waits=True)
+    assert report.waits == 2
+    assert waits(np.arange(32)[None] * 4, 4) == 0
+
+
+@pytest.mark.parametrize("preset", ["a100", "h100", "h200", "rtx4090"])
+def test_a_shape_fits_its_machine_and_says_why(preset: str) -> None:
+    machine = Machine.preset(preset)
+    assert machine.gpu is not None
+    found = shapes(Extents(1024, 1024, 1024, 1), 4, machine, machine.gpu)
+    best = found[0]
+    assert [s.seconds for s in found] == sorted(s.seconds for s in found)
+    assert best.rows * best.columns >= 32
+    assert best.shared_bytes <= machine.gpu.shared_static
+    assert "registers planned" in best.sentences("mac")[0]
+    for side in (best.left, best.right):
+        assert spread_for(best, side, True, True).tile == side.tile
+
+
+def test_a_spread_needs_panels_in_shared_memory() -> None:
+    nest = NESTS["linear + ReLU, odd"]()
+    start = pf.Schedule(nest).split("mac0", "k", 16)
+    with pytest.raises(InvalidSchedule, match="only panels in shared memory can be spread"):
+        start.promote("x", "mac0", at="k", memory="local", spread=(8, 4, 0, 1, 0))
+    with pytest.raises(InvalidSchedule, match="does not fit panels of 12"):
+        start.promote("x", "mac0", at="k", memory="shared", panel=(0, 12), spread=(8, 4, 0, 1, 0))
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)], ids=["sm_80", "sm_90"])
+@pytest.mark.parametrize("sides", [(1024, 1024, 1024), (1000, 1023, 514)], ids=["1024", "odd"])
+def test_machine_code_is_multiply_adds_in_planned_registers(
+    capability: tuple[int, int], sides: tuple[int, int, int]
+) -> None:
+    pytest.importorskip("cuda.core")
+    rows, columns, steps = sides
+    net = pf.compile(cases.dense(steps, columns, batch=rows), target="cuda", machine="h200", device="none")
+    (code,) = net.program.codes
+    (cubin,) = build_kernels(net.program, capability).values()
+    assert code.registers is not None
+    assert cubin.registers <= code.registers
+    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+    every = opcodes(cubin)
+    assert not [name for name in every if name.startswith(("LDL", "STL"))]
+    assert "LDS.128" in every
+    loop = main_loop(cubin)
+    if sides[0] == 1024:
+        assert loop.count("FFMA") >= 0.88 * len(loop)
+        assert {"LDS.128", "LDG.E.128"} <= set(loop)
+    else:
+        assert loop.count("FFMA") >= 0.78 * len(loop), "rows of 514 and 1023 numbers are no whole vectors"
+
+
+def test_a_product_is_explained() -> None:
+    net = pf.compile(cases.dense(1024, 1024, batch=1024), target="cuda", machine="a100", device="none")
+    assert "mac0 in register tiles: blocks of" in str(net.explain())
