@@ -46,6 +46,7 @@ class Gpu:
     max_threads_per_sm: int
     barrier_seconds: float
     shared_static: int = 48 * KiB
+    max_blocks_per_sm: int = 32
 
 
 @dataclass(frozen=True)
@@ -271,10 +272,19 @@ def gpu(
     return Machine(name, "cuda", sms, 128, levels, flops32, flops64, LAUNCH_SECONDS, 0.0, gpu)
 
 
-def _limits(capability: tuple[int, int], shared_per_sm: int, threads_per_sm: int = 2048) -> Gpu:
+def _limits(
+    capability: tuple[int, int], shared_per_sm: int, threads_per_sm: int = 2048, blocks_per_sm: int = 32
+) -> Gpu:
     """The limits of a compute capability (CUDA C++ Programming Guide, table of technical specifications)."""
     return Gpu(
-        capability, 65536, shared_per_sm - 1 * KiB, shared_per_sm, 1024, threads_per_sm, BARRIER_SECONDS
+        capability,
+        65536,
+        shared_per_sm - 1 * KiB,
+        shared_per_sm,
+        1024,
+        threads_per_sm,
+        BARRIER_SECONDS,
+        max_blocks_per_sm=blocks_per_sm,
     )
 
 
@@ -294,7 +304,7 @@ PRESETS: Mapping[str, Machine] = {
         (82.6, 1.29),
         (72 * MiB, 5.0e12),
         (24 * GiB, 1.01e12),
-        _limits((8, 9), 100 * KiB, 1536),
+        _limits((8, 9), 100 * KiB, 1536, 24),
     ),
     "zen5": cpu("zen5", 2, 64, (48 * KiB, 1 * MiB, 32 * MiB), 4.1e9),
 }

@@ -12,6 +12,7 @@ from polyfuse.codegen.device_calls import (
     copy_vector,
     device_call,
     planned_registers,
+    shared_bytes,
 )
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.index import beside, binary
@@ -32,7 +33,7 @@ AXIS_OF = {"block": "blockIdx", "thread": "threadIdx"}
 class CudaKernel:
     """A kernel's source, its argument types, and the grid and block it wants (expressions in sizes).
 
-    `registers` is what a thread gets where it holds a tile of results.
+    `registers` is what a thread gets where it holds a tile of results; `shared_bytes` lie in a block's shared memory.
     """
 
     name: str
@@ -41,6 +42,7 @@ class CudaKernel:
     grid: tuple[ast.expr, ast.expr, ast.expr]
     block: tuple[ast.expr, ast.expr, ast.expr]
     registers: int | None = None
+    shared_bytes: int = 0
 
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
@@ -55,6 +57,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         _extents(kernel.axes, "block"),
         _extents(kernel.axes, "thread"),
         planned_registers(kernel.body),
+        shared_bytes(kernel.body),
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from math import prod
 
 from polyfuse.codegen.index import beside, is_number, substituted
-from polyfuse.codegen.looptree import Element, For, Node, Store, below
+from polyfuse.codegen.looptree import Allocate, Element, For, Node, Store, below
 from polyfuse.codegen.product_loops import numbers_in
 from polyfuse.codegen.register_tiles import Lines, TileProduct, VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE
@@ -101,6 +102,13 @@ def planned_registers(node: Node) -> int | None:
             return registers_for(rows, columns, ITEMSIZE[node.target.dtype])
     planned = [registers for part in below(node) if (registers := planned_registers(part)) is not None]
     return max(planned, default=None)
+
+
+def shared_bytes(node: Node) -> int:
+    """The shared memory of a block."""
+    if isinstance(node, Allocate):
+        return prod(node.shape) * ITEMSIZE[node.dtype] if node.memory == "shared" else 0
+    return sum(map(shared_bytes, below(node)))
 
 
 def constant_bounds(loop: For) -> tuple[int | None, int | None]:

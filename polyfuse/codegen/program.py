@@ -23,7 +23,7 @@ Target = Literal["cpu", "cuda"]
 class Code:
     """One compiled function: its name, its source, and its argument types as the target's compiler wants them.
 
-    `registers` limits what a GPU's thread gets, where the schedule plans for it.
+    `registers` limits what a GPU's thread gets, where the schedule plans for it; `shared_bytes` are those of a block.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Code:
     signature: str | tuple[str, ...]
     parallel: bool = False
     registers: int | None = None
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,13 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents]:
         on_cpu = cpu.cpu_kernel(kernel)
         return Code(on_cpu.name, on_cpu.source, on_cpu.signature, on_cpu.parallel), _ONE, _ONE
     on_gpu = cuda.cuda_kernel(kernel)
-    code = Code(on_gpu.name, on_gpu.source, on_gpu.signature, registers=on_gpu.registers)
+    code = Code(
+        on_gpu.name,
+        on_gpu.source,
+        on_gpu.signature,
+        registers=on_gpu.registers,
+        shared_bytes=on_gpu.shared_bytes,
+    )
     return code, on_gpu.grid, on_gpu.block
 
 

@@ -21,6 +21,7 @@ from polyfuse.runtime.cuda_driver import Gpu, missing
 from polyfuse.runtime.device_arrays import call_in_place, is_on_gpu
 from polyfuse.runtime.emulated import EmulatedProgram
 from polyfuse.runtime.interface import Phases
+from polyfuse.runtime.kernel_times import kernel_times
 from polyfuse.runtime.memory import MemoryPlan, shape_of
 from polyfuse.runtime.native import MachineCode, machine_code
 from polyfuse.runtime.product import Compiled, Device, Product
@@ -215,6 +216,7 @@ class Executable:
             compile_seconds=self._seconds,
             cache=self._cache,
             tuning=self.tuning,
+            kernel_times=tuple(kernel_times(self.program, self._product.gpu, dict(sizes or {}))),
         )
 
     def __reduce__(self) -> tuple[Callable[[Compiled], Executable], tuple[Compiled], dict[str, Any]]:

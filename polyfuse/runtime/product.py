@@ -10,6 +10,7 @@ from polyfuse.analysis.validation import Validation
 from polyfuse.codegen.program import Program
 from polyfuse.machine import Machine
 from polyfuse.rewrite.expand import Expansion
+from polyfuse.runtime.kernel_times import GpuCosts
 from polyfuse.runtime.memory import Memory
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import KernelCost, Plan
@@ -36,6 +37,7 @@ class Product:
     machine: str
     work: Work
     explanation: str
+    gpu: GpuCosts | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ class Compiled:
             bytes_moved=sum(cost.compulsory + cost.again for cost in costs),
             seconds=sum(cost.total for cost in costs),
         )
-        return Product(self.program, memory, self.machine.name, work, self.explanation)
+        limits = self.machine.gpu
+        gpu = GpuCosts(self.machine.units, limits, self.costs) if limits is not None else None
+        return Product(self.program, memory, self.machine.name, work, self.explanation, gpu)
 
     @property
     def explanation(self) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from polyfuse.runtime.kernel_times import KernelTime
 from polyfuse.strategy.tuned import Tuning
 
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of a compiled net for one set of sizes. Predictions are the cost model's; only `tuning` is measured."""
+    """Figures of a compiled net for one set of sizes. Predictions are the cost model's; only `tuning` is measured.
+
+    `kernel_times` has one entry a launch on a GPU: issue slots, bytes, occupancy.
+    """
 
     target: str
     launches: int
@@ -26,6 +30,7 @@ class Report:
     compile_seconds: Mapping[str, float]
     cache: str
     tuning: Tuning | None = None
+    kernel_times: tuple[KernelTime, ...] = ()
 
     def __str__(self) -> str:
         copied = ", ".join(self.copied_inputs) or "none"
@@ -39,6 +44,7 @@ class Report:
                 f"kernels           {self.launches} launches of {self.compiled_kernels} compiled{once}",
                 f"work              {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved (model)",
                 f"predicted time    {1e6 * self.predicted_seconds:.2f} µs (model)",
+                *(f"  {each}" for each in self.kernel_times),
                 f"temporaries       {self.arena_bytes:,} bytes in one arena, "
                 f"{self.arena_bytes_before:,} with one allocation each",
                 f"made once         {self.kept_bytes:,} bytes from constants alone, beside them for all calls",

@@ -69,7 +69,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class KernelCost:
-    """Seconds, bytes and operations of one kernel under one tiling."""
+    """Seconds, bytes and operations of one kernel under one tiling. `waiting` is what no work covers."""
 
     tiling: Tiling
     flops: int
@@ -81,16 +81,23 @@ class KernelCost:
     memory: float
     overhead: float
     exposed: float = 0.0
+    waiting: float = 0.0
 
     @property
     def total(self) -> float:
         """Seconds from the call to the last result."""
         longer, shorter = max(self.compute, self.memory), min(self.compute, self.memory)
-        return self.overhead + longer + self.exposed * shorter
+        return self.overhead + self.waiting + longer + self.exposed * shorter
+
+    @property
+    def before(self) -> str:
+        """What is spent beside operations and bytes, as text."""
+        start = f"{microseconds(self.overhead)} to start"
+        return f"{start}, {microseconds(self.waiting)} waiting for memory" if self.waiting else start
 
     def __str__(self) -> str:
         return (
-            f"{microseconds(self.total)}: {microseconds(self.overhead)} to start, "
+            f"{microseconds(self.total)}: {self.before}, "
             f"{microseconds(self.compute)} for {self.flops} operations at {self.utilisation:.1%} of the machine and "
             f"{microseconds(self.memory)} for {self.compulsory} bytes once and {self.again} bytes again "
             f"({self.tiles} tiles)"

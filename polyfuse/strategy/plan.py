@@ -41,7 +41,7 @@ from polyfuse.strategy.products_cuda import (
 )
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
-from polyfuse.strategy.register_shapes import waiting_seconds
+from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
 
@@ -219,8 +219,21 @@ def _in_registers(
         return done
     names = (*kernel.names, *added(schedule, done.schedule))
     in_order = tuple(name for name in statements(done.schedule.tree) if name in names)
-    cost = replace(plain, tiling=Tiling((), ()), compute=best.seconds - plain.overhead, memory=0.0, again=0)
-    return done.schedule, [Group(in_order, cost, done.notes)]
+    return done.schedule, [Group(in_order, _tiled_cost(plain, best, kernel, machine), done.notes)]
+
+
+def _tiled_cost(plain: KernelCost, shape: Shape, kernel: Kernel, machine: Machine) -> KernelCost:
+    """A kernel's cost in register tiles."""
+    cost = replace(
+        plain,
+        tiling=Tiling((), ()),
+        compute=shape.issuing,
+        memory=shape.moving,
+        again=0,
+        utilisation=plain.flops / (machine.peak(kernel.itemsize, machine.units) * shape.issuing),
+        exposed=EXPOSED,
+    )
+    return replace(cost, waiting=shape.seconds - cost.total)
 
 
 def _better(

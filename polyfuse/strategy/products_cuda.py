@@ -40,6 +40,7 @@ from polyfuse.strategy.moves import (
     units,
     users_in,
 )
+from polyfuse.strategy.packing import added
 from polyfuse.strategy.register_shapes import Extents, Shape, Side, shapes, spread_for
 
 AXES = ("thread.z", "thread.y", "thread.x")

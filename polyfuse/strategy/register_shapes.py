@@ -23,6 +23,7 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import registers_for
 from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.occupancy import occupancy
 
 Integers = npt.NDArray[np.int64]
 
@@ -59,7 +60,8 @@ class Side:
 class Shape:
     """Threads of a block, results of a thread, and steps that are staged at a time.
 
-    Once it is costed for a product: the seconds expected, the tiles of steps one after the other, and why.
+    Once it is costed for a product: the seconds expected, those in which instructions are issued (or shared memory is
+    read, if that takes longer) and those in which bytes are moved; the tiles of steps one after the other; and why.
     """
 
     threads_z: int
@@ -70,6 +72,8 @@ class Shape:
     steps: int
     itemsize: int
     seconds: float = field(default=0.0, compare=False)
+    issuing: float = field(default=0.0, compare=False)
+    moving: float = field(default=0.0, compare=False)
     tiles: int = field(default=0, compare=False)
     why: str = field(default="", compare=False)
 
@@ -121,11 +125,7 @@ class Shape:
 
     def resident(self, gpu: Gpu) -> int:
         """Blocks that an SM holds at once."""
-        return min(
-            gpu.registers_per_sm // (self.registers * self.threads),
-            gpu.shared_per_sm // (self.shared_bytes + 1024),
-            gpu.max_threads_per_sm // self.threads,
-        )
+        return occupancy(gpu, self.threads, self.registers, self.shared_bytes).blocks
 
     def sentences(self, statement: str) -> tuple[str, ...]:
         """What was chosen and why, for a report."""
@@ -202,13 +202,15 @@ def _costed(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Shape:
     written = extents.count * extents.rows * extents.columns * s.itemsize
     end = written / machine.bandwidth(machine.levels[-1], min(blocks, machine.units))
     seconds = machine.launch_seconds + waves * (tiles * tile + LATENCY) / cycles + end
+    every = waves * tiles * resident / cycles
+    issuing, moving = every * max(issue, shared), every * bytes_ + end
     what = {issue: "instructions", shared: "shared memory", bytes_: level.name}[longest]
     why = (
         f"{microseconds(seconds)} expected: {blocks} blocks, {resident} on an SM, {waves} waves of {tiles} tiles of "
         f"{tile:.0f} cycles ({issue:.0f} of instructions, {shared:.0f} of shared memory, {bytes_:.0f} of {level.name} "
         f"a block; {'latency' if tile > resident * busy else what} decides)"
     )
-    return replace(s, seconds=seconds, tiles=tiles, why=why)
+    return replace(s, seconds=seconds, issuing=issuing, moving=moving, tiles=tiles, why=why)
 
 
 def _delivered(s: Shape, side: Side) -> float:

@@ -41,9 +41,8 @@ def test_eight_small_layers_become_one_kernel(machine: Machine, batch: int) -> N
 
 def test_four_wide_layers_become_four_kernels_on_cuda() -> None:
     plan = plan_for(mlp(4, 512, 64), CUDA)
-    assert [group.statements for group in plan.groups] == [
-        (f"zero{k}", f"mac{k}", f"bias{k}", f"relu{k}") for k in range(4)
-    ]
+    computing = [tuple(s for s in group.statements if not s.startswith("load_")) for group in plan.groups]
+    assert computing == [(f"zero{k}", f"mac{k}", f"bias{k}", f"relu{k}") for k in range(4)]
 
 
 def test_four_wide_layers_become_at_most_four_kernels_on_a_cpu() -> None:
