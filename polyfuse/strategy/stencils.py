@@ -84,14 +84,15 @@ def _is_hidden(nest: Nest, name: str, stages: set[str]) -> bool:
 
 def _linked(nest: Nest, stages: set[str], producers: set[str]) -> list[set[str]]:
     """Stages that producers' tensors connect, in the order of their first stage."""
-    groups = [{n} for n in statements(nest.order) if n in stages]
-    for name in producers:
+    order = statements(nest.order)
+    groups = [{n} for n in order if n in stages]
+    for name in (n for n in order if n in producers):
         tensor = nest.statement(name).write.tensor
         users = {s.name for s in nest.statements if tensor in s.tensors}
         joined = [g for g in groups if g & users]
         groups = [g for g in groups if not g & users]
         groups.append(set().union(*joined))
-    return [g for g in groups if len(g) > 1]
+    return sorted((g for g in groups if len(g) > 1), key=lambda group: min(map(order.index, group)))
 
 
 # -- what a tile needs, for any size -----------------------------------------------------------------------------------

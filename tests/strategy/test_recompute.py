@@ -37,6 +37,18 @@ def test_the_pipelines_of_a_nest() -> None:
     assert written(nest, *found.results) == ["coarse", "detail"]
 
 
+def test_pipelines_come_in_the_order_of_the_nest() -> None:
+    count = 8
+    outputs = ", ".join(f'y{c}: "f64[N - 2]"' for c in range(count))
+    lines = ["@pf.nest", f'def chains(x: "f64[N]", {outputs}):']
+    for c in range(count):
+        lines += [f"    t{c} = np.empty(N)", "    for i in range(N):", f"        t{c}[i] = {c}.5 * x[i]"]
+    for c in range(count):
+        lines += ["    for i in range(N - 2):", f"        y{c}[i] = t{c}[i] + t{c}[i + 1] + t{c}[i + 2]"]
+    nest = defined("\n".join(lines))
+    assert [written(nest, *found.results) for found in pipelines(nest)] == [[f"y{c}"] for c in range(count)]
+
+
 def test_how_what_a_tile_needs_grows_with_it() -> None:
     nest = PIPELINES["pyramid"].nest
     (found,) = pipelines(nest)
