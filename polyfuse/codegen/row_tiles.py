@@ -15,10 +15,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 
-VECTOR_BYTES = 64
-"""The width that code is written in; LLVM splits it where the CPU's registers are narrower."""
+from polyfuse.codegen.tiles import VECTOR_BYTES, Operand
 
 LATENCY = 8
 """Vectors of sums that keep the multipliers busy."""
@@ -50,33 +48,16 @@ def row_mac(
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kinds = signature.args
-        sums, left, right = (_Operand(context, builder, kinds[p], args[p]) for p in (1, 3, 6))
+        sums, left, right = (Operand(context, builder, kinds[p], args[p]) for p in (1, 3, 6))
         row = _Row(builder, kinds[1].dtype, kinds[0].literal_value)
-        starts = left.at(kinds[4], args[4]), right.at(kinds[7], args[7])
+        at = sums.at(kinds[2], args[2]), left.at(kinds[4], args[4]), right.at(kinds[7], args[7])
+        first, *starts = (builder.inttoptr(address, cgutils.voidptr_t) for address in at)
         strides = left.strides[kinds[5].literal_value], right.strides[kinds[8].literal_value]
-        row.emit(sums.at(kinds[2], args[2]), starts, strides, args[9])
+        row.emit(first, (starts[0], starts[1]), strides, args[9])
         return context.get_dummy_value()
 
     indices = y, y_index, a, a_index, a_step_axis, b, b_index, b_step_axis
     return types.void(columns, *indices, types.int64), codegen
-
-
-class _Operand:
-    """An array argument: its strides in bytes, and where its elements lie."""
-
-    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
-        self.context, self.builder, self.kind = context, builder, kind
-        self.array = make_array(kind)(context, builder, value)
-        self.strides = cgutils.unpack_tuple(builder, self.array.strides, kind.ndim)
-
-    def at(self, kind: Any, index: Any) -> Any:
-        """The address of an element, as a pointer to bytes."""
-        parts = [
-            self.context.cast(self.builder, self.builder.extract_value(index, axis), kind[axis], types.intp)
-            for axis in range(self.kind.ndim)
-        ]
-        place = cgutils.get_item_pointer(self.context, self.builder, self.kind, self.array, parts)
-        return self.builder.bitcast(place, cgutils.voidptr_t)
 
 
 class _Row:

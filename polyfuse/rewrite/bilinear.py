@@ -11,8 +11,7 @@ cover the statement's box: i = start + p * extent + i' is a bijection between (p
 box; elements beyond it stand for zero, which adds nothing, or are left to the statement itself. And the statement may
 run as a whole at one date, between what runs before and after it: every dependence of the nest still goes forward when
 it does, and it reads nothing that it writes. Floating-point results round differently: polyfuse.bilinear.error_bound
-says
-how much.
+says how much.
 
 Nothing is decided here about kernels: what comes out is a nest like any other.
 """

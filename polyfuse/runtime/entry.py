@@ -90,7 +90,7 @@ def add_entry(
     """Add an entry to a module: check the inputs, take or make the results, launch, answer."""
     kind = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), LONG])
     function = ir.Function(module, kind, name)
-    in_whole_registers(function)  # kernels are inlined into it
+    in_whole_registers(function)  # and for the kernels that LLVM inlines into it: not for large ones
     entry = _Entry(context, function, interface)
     entry.check_inputs()
     results = entry.results()

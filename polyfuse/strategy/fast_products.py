@@ -214,7 +214,7 @@ def _fast(
         (roles.right, right, x.right, x.k * x.n),
     ):
         if not _is_constant(nest, roles, value):
-            moved += size * (blocks + _kept(forms) if not apart else 2 * blocks + _kept(forms))
+            moved += size * (blocks + len(forms) if not apart else 2 * blocks + len(forms))
     added = sum(map(bool, (w for row in x.result for w in row)))
     moved += result * (3 * added if apart else x.rank + x.m * x.n)
     seconds += moved * itemsize / machine.bandwidth(machine.level(moved * itemsize), machine.units)
@@ -234,10 +234,6 @@ def _products(nest: Nest, roles: Roles, machine: Machine, e: Extents, over_batch
     units = machine.units
     busy = e.batches / ceil(e.batches / units) if over_batches else units
     return machine.launch_seconds + found.seconds / busy
-
-
-def _kept(forms: tuple[tuple[int, ...], ...]) -> int:
-    return len(forms)
 
 
 def _is_constant(nest: Nest, roles: Roles, value: Any) -> bool:
