@@ -12,6 +12,7 @@ from polyfuse.codegen.device_calls import (
     copy_vector,
     device_call,
     planned_registers,
+    read_widely,
     shared_bytes,
 )
 from polyfuse.codegen.emit import Emitter, subscripted
@@ -34,6 +35,7 @@ class CudaKernel:
     """A kernel's source, its argument types, and the grid and block it wants (expressions in sizes).
 
     `registers` is what a thread gets where it holds a tile of results; `shared_bytes` lie in a block's shared memory.
+    `wide` are the positions of the arguments that are read 16 bytes at a time.
     """
 
     name: str
@@ -43,6 +45,7 @@ class CudaKernel:
     block: tuple[ast.expr, ast.expr, ast.expr]
     registers: int | None = None
     shared_bytes: int = 0
+    wide: tuple[int, ...] = ()
 
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
@@ -50,6 +53,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     signature = tuple(f"{tensor.dtype}*" for tensor in kernel.arrays.values()) + ("int64",) * len(
         kernel.sizes
     )
+    wide = read_widely(kernel.body)
     return CudaKernel(
         kernel.name,
         _Cuda(kernel).source(),
@@ -58,6 +62,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         _extents(kernel.axes, "thread"),
         planned_registers(kernel.body),
         shared_bytes(kernel.body),
+        tuple(position for position, name in enumerate(kernel.arrays) if name in wide),
     )
 
 

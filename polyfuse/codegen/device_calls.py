@@ -95,6 +95,14 @@ def accessed_widely(node: Node) -> frozenset[str]:
     return frozenset(name for part in below(node) for name in accessed_widely(part))
 
 
+def read_widely(node: Node) -> frozenset[str]:
+    """The tensors of which several neighbours are read in one access: they have to begin at a multiple of its width."""
+    match node:
+        case Store(operation=VectorCopy(count)) if count > 1:
+            return frozenset((node.reads[0].array,))
+    return frozenset(name for part in below(node) for name in read_widely(part))
+
+
 def planned_registers(node: Node) -> int | None:
     """The registers that a thread is given for its largest tile of results; None where it has none."""
     match node:

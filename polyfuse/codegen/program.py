@@ -24,6 +24,7 @@ class Code:
     """One compiled function: its name, its source, and its argument types as the target's compiler wants them.
 
     `registers` limits what a GPU's thread gets, where the schedule plans for it; `shared_bytes` are those of a block.
+    `wide` are the positions of the arguments that a GPU reads 16 bytes at a time.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Code:
     parallel: bool = False
     registers: int | None = None
     shared_bytes: int = 0
+    wide: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,7 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents]:
         on_gpu.signature,
         registers=on_gpu.registers,
         shared_bytes=on_gpu.shared_bytes,
+        wide=on_gpu.wide,
     )
     return code, on_gpu.grid, on_gpu.block
 

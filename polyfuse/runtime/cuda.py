@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,8 +20,6 @@ from polyfuse.runtime.cuda_driver import Gpu, Launch, address
 from polyfuse.runtime.files import source_file
 
 Array = npt.NDArray[Any]
-
-_IN_VECTORS = re.compile(r"copy_vector\((?!1,)")
 
 REGISTERS = 65536
 """Registers of an SM, on every GPU from sm_50 on."""
@@ -150,7 +147,7 @@ class CudaProgram:
     def _check_alignment(self, given: Mapping[str, int]) -> None:
         """Raises BadArgument for an array that a kernel would read 16 bytes at a time, and that does not begin so."""
         for launch in self.program.launches:
-            for name in launch.tensors if _IN_VECTORS.search(launch.source) else ():
+            for name in (launch.tensors[position] for position in launch.code.wide):
                 if given.get(name, 0) % ACCESS_BYTES:
                     raise BadArgument(
                         f"{name} begins at {given[name]:#x}, no multiple of {ACCESS_BYTES} bytes, which kernel "
