@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Literal
 
 from polyfuse.codegen import cpu, cuda
 from polyfuse.codegen.build import kernels
 from polyfuse.codegen.equal import canonical
 from polyfuse.codegen.looptree import Kernel
+from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree
 
@@ -114,15 +114,10 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
         key = canonical(code.source), code.signature, code.parallel
         if key not in codes:
             taken = [known.name for known in codes.values()]
-            codes[key] = _renamed(code, _free(code.name, taken))
+            codes[key] = _renamed(code, fresh(code.name, taken))
         tensors = tuple(tensor.name for tensor in kernel.arrays.values())
         launches.append(Launch(codes[key], kernel.statements, tensors, grid, block, is_early))
     return Program(target, tuple(launches), nest.params)
-
-
-def _free(name: str, taken: Sequence[str]) -> str:
-    numbered = (name if n == 1 else f"{name}_{n}" for n in count(1))
-    return next(candidate for candidate in numbered if candidate not in taken)
 
 
 Extents = tuple[ast.expr, ast.expr, ast.expr]

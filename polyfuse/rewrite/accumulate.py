@@ -18,6 +18,7 @@ from functools import reduce
 import islpy as isl
 
 from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tensor import Tensor
@@ -43,11 +44,11 @@ def accumulate(nest: Nest, tensor: str) -> Nest | None:
         return None
     if not all(_within(nest, s, tensor, written) for s in touching if s is not first):
         return None
-    total = _fresh(f"{tensor}_sum", {t.name for t in nest.tensors})
+    total = fresh(f"{tensor}_sum", {t.name for t in nest.tensors})
     names = {s.name for s in nest.statements}
     changed = {s.name: _renamed(s, tensor, total, keep_reads=s is first and assigns) for s in touching}
-    store = _copy(written, _fresh(f"store_{tensor}", names), tensor, total)
-    begin = () if assigns else (_copy(written, _fresh(f"begin_{tensor}", names), total, tensor),)
+    store = _copy(written, fresh(f"store_{tensor}", names), tensor, total)
+    begin = () if assigns else (_copy(written, fresh(f"begin_{tensor}", names), total, tensor),)
     run = parts(nest.order)
     here = [p for p, part in enumerate(run) if set(statements(part)) & changed.keys()]
     order = sequence(
@@ -96,7 +97,3 @@ def _copy(elements: isl.Set, name: str, target: str, source: str) -> Statement:
     return Statement(
         name, domain, write, "=", (Access(source, identity.set_tuple_name(OUT, source)),), read(0)
     )
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    return next(c for c in (name, *(f"{name}_{n}" for n in range(2, len(taken) + 3))) if c not in taken)

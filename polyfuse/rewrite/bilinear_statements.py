@@ -19,6 +19,7 @@ import sympy
 
 from polyfuse.bilinear import Algorithm
 from polyfuse.ir import Access, Statement, Tensor
+from polyfuse.ir.names import fresh
 from polyfuse.ir.scalar import number, read
 from polyfuse.rewrite.bilinear_blocks import Blocks, Point, Term, element, moved, multiplied, summed
 from polyfuse.rewrite.bilinear_sums import Sum, Sums, shared
@@ -56,7 +57,7 @@ class Writer:
         self.taken = {t.name for t in self.blocks.nest.tensors} | {
             x.name for x in self.blocks.nest.statements
         }
-        self.t = _free("t", {*s.dims, *self.taken, *self.blocks.nest.params})
+        self.t = fresh("t", {*s.dims, *self.taken, *self.blocks.nest.params})
         self.left = Side("L", roles.left, roles.left_dims, (roles.rows, roles.steps))
         self.right = Side("R", roles.right, roles.right_dims, (roles.steps, roles.columns))
 
@@ -299,9 +300,3 @@ def _is_block(one: Sum, sums: Sums) -> bool:
 
 def _from(access: Access, name: str) -> Access:
     return Access(access.tensor, access.map.set_tuple_name(isl.dim_type.in_, name))
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

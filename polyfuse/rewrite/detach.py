@@ -12,6 +12,7 @@ from dataclasses import replace
 import islpy as isl
 
 from polyfuse.ir import Access, Nest, Statement, Tensor
+from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import Sequence, sequence
@@ -29,7 +30,7 @@ def detach(nest: Nest, tensor: str) -> Nest | Refusal:
             "an output, which a call leaves to the caller",
         )
     names = {t.name for t in nest.tensors}
-    made = _free(f"{tensor}_made", names)
+    made = fresh(f"{tensor}_made", names)
     temporary = Tensor(made, known.shape, known.dtype, "temporary")
     changed = tuple(_redirected(s, tensor, made) for s in nest.statements)
     store = _store(nest, known, made)
@@ -38,12 +39,6 @@ def detach(nest: Nest, tensor: str) -> Nest | Refusal:
     tensors.insert(tensors.index(known), temporary)
     order = sequence((*parts, own_loops(store)))
     return nest.rewritten(tuple(tensors), (*changed, store), order, frozenset((tensor, made)))
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _redirected(s: Statement, tensor: str, made: str) -> Statement:
@@ -55,7 +50,7 @@ def _redirected(s: Statement, tensor: str, made: str) -> Statement:
 
 def _store(nest: Nest, tensor: Tensor, made: str) -> Statement:
     """store_out[e..]: out[e..] = made[e..], for all elements that are written."""
-    name = _free(f"store_{tensor.name}", {s.name for s in nest.statements})
+    name = fresh(f"store_{tensor.name}", {s.name for s in nest.statements})
     writes = (
         s.write.map.intersect_domain(nest.domains[s.name])
         for s in nest.statements

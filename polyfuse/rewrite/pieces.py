@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import Tree, parts, sequence, statements
 from polyfuse.sets import IN, dim_names, maps_of, union_map
@@ -92,9 +93,7 @@ def _by_producer(
         if not (fed.is_injective() and fed.is_single_valued()):
             return ()
         left = left.subtract(fed.range())
-        name = f"{s.name}_{len(found)}"
-        while name in taken:
-            name += "_"
+        name = fresh(f"{s.name}_{len(found)}", taken)
         found.append((_piece(s, name, writer, fed), fed.set_tuple_name(IN, name)))
     return tuple(found) if len(found) > 1 and left.is_empty() else ()
 

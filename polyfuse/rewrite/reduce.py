@@ -24,6 +24,7 @@ import islpy as isl
 from polyfuse.errors import IllegalRewrite, ValidationFailure
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir import tree as trees
+from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import REDUCTIONS, neg, number, read
 from polyfuse.ir.sizes import extent_text
@@ -115,17 +116,17 @@ class _Split:
     @cached_property
     def partial(self) -> str:
         """The name of what computes the partial results."""
-        return _free(f"part_{self.s.name}", (s.name for s in self.nest.statements))
+        return fresh(f"part_{self.s.name}", {s.name for s in self.nest.statements})
 
     @cached_property
     def first(self) -> str:
         """The name of what sets their first values."""
-        return _free(f"init_part_{self.s.name}", (s.name for s in self.nest.statements))
+        return fresh(f"init_part_{self.s.name}", {s.name for s in self.nest.statements})
 
     @cached_property
     def tensor(self) -> str:
         """The name of the tensor that holds them."""
-        return _free(f"{self.s.write.tensor}_parts", (t.name for t in self.nest.tensors))
+        return fresh(f"{self.s.write.tensor}_parts", {t.name for t in self.nest.tensors})
 
     @cached_property
     def origin(self) -> isl.Map:
@@ -259,10 +260,3 @@ def _called(relation: isl.Map, domain: isl.Set) -> isl.Map:
     for d, name in enumerate(dim_names(domain)):
         relation = relation.set_dim_name(IN, d, name)
     return relation
-
-
-def _free(name: str, taken: Iterator[str]) -> str:
-    known = set(taken)
-    while name in known:
-        name += "_"
-    return name
