@@ -50,7 +50,7 @@ def to_header(product: Product, code: MachineCode) -> Json:
 def from_entry(entry: Entry) -> tuple[Product, MachineCode]:
     """The inverse, with an entry's body as the object file."""
     header = entry.header
-    codes = [Code(**one) for one in header["codes"]]
+    codes = [Code(**{**one, "wide": tuple(one["wide"])}) for one in header["codes"]]
     launches = tuple(_launch(one, codes) for one in header["launches"])
     program = Program(header["target"], launches, tuple(header["sizes"]))
     memory = Memory(
