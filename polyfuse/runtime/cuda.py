@@ -24,6 +24,9 @@ Array = npt.NDArray[Any]
 REGISTERS = 65536
 """Registers of an SM, on every GPU from sm_50 on."""
 
+CAPTURED = 64
+"""Sets of a caller's addresses whose launches are kept as graphs; calls with others launch kernel by kernel."""
+
 
 def build_kernels(program: Program, capability: tuple[int, int]) -> dict[str, Cubin]:
     """Machine code for every kernel of a program; needs no GPU and no driver."""
@@ -62,12 +65,16 @@ def _threads(program: Program, code: Code) -> int:
 
 @dataclass
 class _Buffers:
-    """Device memory for one set of sizes, the captured graph over it, and which constants lie there."""
+    """Device memory for one set of sizes (and one of the caller's streams), and which constants lie there.
+
+    `graph` is captured over its addresses alone; `graphs` over these and a caller's, None after their first call.
+    """
 
     memory: list[Any] = field(default_factory=list)
     addresses: dict[str, int] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     graph: Any = None
+    graphs: dict[tuple[int, ...], Any] = field(default_factory=dict)
 
 
 class CudaProgram:
@@ -82,7 +89,7 @@ class CudaProgram:
         self.cubins = build_kernels(program, gpu.info.compute_capability)
         self._gpu = gpu
         self._by_sizes: dict[tuple[tuple[str, int], ...], _Buffers] = {}
-        self._in_place: dict[tuple[tuple[str, int], ...], _Buffers] = {}
+        self._in_place: dict[tuple[int | None, tuple[tuple[str, int], ...]], _Buffers] = {}
         self._lock = threading.Lock()
 
     def run(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
@@ -107,24 +114,44 @@ class CudaProgram:
                     self._gpu.download(held.addresses[name], array)
 
     def run_in_place(
-        self, given: Mapping[str, int], host: Mapping[str, Array], sizes: Mapping[str, int]
+        self,
+        given: Mapping[str, int],
+        host: Mapping[str, Array],
+        sizes: Mapping[str, int],
+        stream: int | None = None,
     ) -> None:
         """Run on arrays that lie on the GPU already, by address; constants and temporaries as in `run`.
 
-        Their addresses change from call to call, so this launches the kernels instead of replaying a graph. It waits
-        at the end, since the caller's stream knows nothing of this one.
+        On the caller's `stream`, which has temporaries and weights of its own, so that calls on two streams do not
+        meet: the call returns at once, and what the caller queues there sees its results. Without one it waits, as the
+        caller's work knows nothing of this program's stream. Addresses that come again are replayed as a graph.
         """
         self._check_alignment(given)
         with self._lock:
-            held = self._in_place.setdefault(tuple(sorted(sizes.items())), _Buffers())
+            held = self._in_place.setdefault((stream, tuple(sorted(sizes.items()))), _Buffers())
             if not held.memory:
-                self._allocate(held, host)
+                self._allocate(held, host, stream)
             for name, array in host.items():
                 if self.roles[name] == "constant" and held.constants.get(name) is not array:
-                    self._gpu.upload(held.addresses[name], array)
+                    self._gpu.upload(held.addresses[name], array, stream)
                     held.constants[name] = array
-            self._gpu.launch(self.launches({**held.addresses, **given}, sizes))
-            self._gpu.wait()
+            self._launch_or_replay(held, given, sizes, stream)
+            if stream is None:
+                self._gpu.wait()
+
+    def _launch_or_replay(
+        self, held: _Buffers, given: Mapping[str, int], sizes: Mapping[str, int], stream: int | None
+    ) -> None:
+        """Addresses are captured when they come for the second time: many come only once."""
+        key = tuple(given.values())
+        if key not in held.graphs:
+            self._gpu.launch(self.launches({**held.addresses, **given}, sizes), stream)
+            if len(held.graphs) < CAPTURED:
+                held.graphs[key] = None
+            return
+        if held.graphs[key] is None:
+            held.graphs[key] = self._gpu.capture(self.launches({**held.addresses, **given}, sizes))
+        self._gpu.replay(held.graphs[key], stream)
 
     @property
     def gpu(self) -> Gpu:
@@ -154,7 +181,7 @@ class CudaProgram:
                         f"{launch.name} reads at a time; pass a copy, which begins at one"
                     )
 
-    def _allocate(self, held: _Buffers, arrays: Mapping[str, Array]) -> None:
+    def _allocate(self, held: _Buffers, arrays: Mapping[str, Array], stream: int | None = None) -> None:
         """A buffer for each tensor; temporaries are one buffer, with the offsets they have in the arena.
 
         Only they: two of a caller's arrays may overlap in one call and not in the next.
@@ -162,15 +189,15 @@ class CudaProgram:
         arenas: dict[int, int] = {}
         for name, array in arrays.items():
             if self.roles[name] != "temporary":
-                held.addresses[name] = self._new(held, array.nbytes)
+                held.addresses[name] = self._new(held, array.nbytes, stream)
                 continue
             arena = _root(array)
             if id(arena) not in arenas:
-                arenas[id(arena)] = self._new(held, arena.nbytes)
+                arenas[id(arena)] = self._new(held, arena.nbytes, stream)
             held.addresses[name] = arenas[id(arena)] + array.ctypes.data - arena.ctypes.data
 
-    def _new(self, held: _Buffers, nbytes: int) -> int:
-        held.memory.append(self._gpu.allocate(nbytes))
+    def _new(self, held: _Buffers, nbytes: int, stream: int | None) -> int:
+        held.memory.append(self._gpu.allocate(nbytes, stream))
         return address(held.memory[-1])
 
 

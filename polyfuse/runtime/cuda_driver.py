@@ -76,6 +76,7 @@ def available() -> bool:
 class Gpu:
     """One GPU, one stream on it, and the kernels loaded so far. Raises TargetUnavailable where there is none.
 
+    A `stream` is the address of a caller's stream to use instead of this one's own.
     Methods may be called from any thread, but what one thread launches and another copies is theirs to order.
     """
 
@@ -88,6 +89,7 @@ class Gpu:
         self._device = Device(ordinal)
         self._device.set_current()
         self._stream = self._device.create_stream()
+        self._streams: dict[int, Any] = {}
         self._kernels: dict[tuple[str, bytes], Any] = {}
 
     @property
@@ -106,16 +108,16 @@ class Gpu:
         major, minor = self._device.compute_capability
         return DeviceInfo(self._device.name, (major, minor), self._device.properties.multiprocessor_count)
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int, stream: int | None = None) -> Any:
         """A `cuda.core.Buffer` of at least `nbytes`; its memory lives as long as it. See `address`."""
         self._device.set_current()
-        return self._device.allocate(max(nbytes, 1), stream=self._stream)
+        return self._device.allocate(max(nbytes, 1), stream=self._on(stream))
 
-    def upload(self, address: int, array: npt.NDArray[Any]) -> None:
+    def upload(self, address: int, array: npt.NDArray[Any], stream: int | None = None) -> None:
         """Copies a C-contiguous array to the device, after all launches so far. The array may change at once."""
         from cuda.bindings import driver
 
-        self._copy(driver.cuMemcpyHtoDAsync, address, _pointer(array), array.nbytes)
+        self._copy(driver.cuMemcpyHtoDAsync, address, _pointer(array), array.nbytes, stream)
 
     def download(self, address: int, array: npt.NDArray[Any]) -> None:
         """Fills a C-contiguous array from the device, after all launches so far, and waits for it."""
@@ -124,11 +126,11 @@ class Gpu:
         self._copy(driver.cuMemcpyDtoHAsync, _pointer(array), address, array.nbytes)
         self._stream.sync()
 
-    def launch(self, launches: Sequence[Launch]) -> None:
+    def launch(self, launches: Sequence[Launch], stream: int | None = None) -> None:
         """Launches in order and returns at once."""
         self._device.set_current()
         for step in launches:
-            self._launch_on(self._stream, step)
+            self._launch_on(self._on(stream), step)
 
     def capture(self, launches: Sequence[Launch]) -> Any:
         """The launches as one `cuda.core.graph.Graph`, for `replay`. The addresses are fixed with it."""
@@ -143,14 +145,24 @@ class Gpu:
         graph.upload(self._stream)
         return graph
 
-    def replay(self, graph: Any) -> None:
+    def replay(self, graph: Any, stream: int | None = None) -> None:
         """Launches a captured graph and returns at once."""
         self._device.set_current()
-        graph.launch(self._stream)
+        graph.launch(self._on(stream))
 
     def wait(self) -> None:
         """Returns when everything launched so far is done. Raises what went wrong on the device."""
         self._stream.sync()
+
+    def _on(self, stream: int | None) -> Any:
+        """The stream at an address, which its owner keeps alive; this object's own for None."""
+        if stream is None:
+            return self._stream
+        if stream not in self._streams:
+            from cuda.core import Stream
+
+            self._streams[stream] = Stream.from_handle(stream)
+        return self._streams[stream]
 
     def _launch_on(self, stream: Any, step: Launch) -> None:
         from cuda.core import LaunchConfig, launch
@@ -166,11 +178,13 @@ class Gpu:
             self._kernels[key] = ObjectCode.from_cubin(cubin.code, name=cubin.entry).get_kernel(cubin.entry)
         return self._kernels[key]
 
-    def _copy(self, function: Any, destination: int, source: int, nbytes: int) -> None:
+    def _copy(
+        self, function: Any, destination: int, source: int, nbytes: int, stream: int | None = None
+    ) -> None:
         if nbytes == 0:
             return
         self._device.set_current()
-        (status,) = function(destination, source, nbytes, self._stream.handle)
+        (status,) = function(destination, source, nbytes, self._on(stream).handle)
         if status != 0:
             raise RuntimeError(f"copying {nbytes} bytes between host and device failed: {status!r}")
 

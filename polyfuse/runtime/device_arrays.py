@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from math import prod
@@ -20,6 +20,9 @@ Sizes = Mapping[str, int]
 
 CUDA_DEVICE = 2
 """DLPack's code for a GPU's own memory."""
+
+UNORDERED = -1
+"""In place of a stream: the reader runs on the stream that wrote."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,9 @@ def is_on_gpu(value: Any) -> bool:
 def device_array(tensor: Tensor, value: Any, ordinal: int, stream: int) -> DeviceArray:
     """A view of a caller's array, ordered after the work its library has queued on it.
 
-    `stream` is the address of the stream that will read it. Raises BadArgument for an array on the host or on another
-    GPU, of another dtype or rank, or one that is not C-contiguous (nothing is copied on the device behind the
-    caller's back).
+    `stream` is the address of the stream that will read it, or UNORDERED. Raises BadArgument for an array on the
+    host or on another GPU, of another dtype or rank, or one that is not C-contiguous (nothing is copied on the device
+    behind the caller's back).
     """
     from cuda.core.utils import StridedMemoryView
 
@@ -80,10 +83,14 @@ def call_in_place(
 ) -> Any:
     """Run a program on a caller's GPU arrays; the results are new GPU arrays of the same library, or `out`.
 
-    `host` gives constants and temporaries for some sizes.
+    `host` gives constants and temporaries for some sizes. Arrays of one library that has a current stream (torch, CuPy)
+    are worked on in that stream, in order with everything else there, and nothing waits.
     """
     gpu = program.gpu
-    inputs = {t.name: device_array(t, given[t.name], gpu.ordinal, gpu.stream) for t in nest.inputs}
+    targets = () if out is None else out if isinstance(out, tuple) else (out,)
+    stream = current_stream((*given.values(), *targets))
+    reader = gpu.stream if stream is None else UNORDERED
+    inputs = {t.name: device_array(t, given[t.name], gpu.ordinal, reader) for t in nest.inputs}
     sizes = solve_sizes(nest, inputs)
     for tensor in nest.inputs:
         check_shape(tensor, inputs[tensor.name].shape, sizes)
@@ -93,23 +100,33 @@ def call_in_place(
         raise BadArgument(
             "arrays on the GPU must speak DLPack for the results to be given back in their kind"
         )
-    wanted = (None,) * len(nest.results) if out is None else out if isinstance(out, tuple) else (out,)
+    wanted = (None,) * len(nest.results) if out is None else targets
     if len(wanted) != len(nest.results):
         raise BadArgument(f"out: expected {len(nest.results)} arrays, given {len(wanted)}")
     results, addresses = [], {name: array.address for name, array in inputs.items()}
     for tensor, target in zip(nest.results, wanted, strict=True):
         shape = shape_of(tensor, sizes)
         if target is None:
-            buffer = gpu.allocate(prod(shape) * tensor.itemsize)
+            buffer = gpu.allocate(prod(shape) * tensor.itemsize, stream)
             addresses[tensor.name] = address(buffer)
             results.append(for_caller(buffer, tensor, shape, module))
         else:
-            known = device_array(tensor, target, gpu.ordinal, gpu.stream)
+            known = device_array(tensor, target, gpu.ordinal, reader)
             check_shape(tensor, known.shape, sizes)
             addresses[tensor.name] = known.address
             results.append(target)
-    program.run_in_place(addresses, host(sizes), sizes)
+    program.run_in_place(addresses, host(sizes), sizes, stream)
     return tuple(results) if len(results) > 1 else results[0] if results else None
+
+
+def current_stream(arrays: Iterable[Any]) -> int | None:
+    """The address of the stream on which the one library of these arrays queues its work now; None if there is none."""
+    modules = {type(array).__module__.split(".")[0] for array in arrays}
+    if modules == {"torch"}:
+        return int(import_module("torch").cuda.current_stream().cuda_stream)
+    if modules == {"cupy"}:
+        return int(import_module("cupy").cuda.get_current_stream().ptr)
+    return None
 
 
 def check_overlaps(nest: Nest, inputs: Mapping[str, DeviceArray]) -> None:

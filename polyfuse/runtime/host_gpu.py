@@ -35,7 +35,8 @@ class Memory:
 class HostGpu:
     """What `CudaProgram` asks of a Gpu, done on the host for one program.
 
-    `uploads` and `downloads` are addresses; `submissions` are launches that the host made one by one.
+    `uploads` and `downloads` are addresses; `submissions` are launches that the host made one by one; `streams` is the
+    caller's stream of each submission and replay.
     """
 
     program: Program
@@ -46,16 +47,17 @@ class HostGpu:
     replays: int = 0
     submissions: int = 0
     waits: int = 0
+    streams: list[int | None] = field(default_factory=list)
 
     info = DeviceInfo("host", (9, 0), 132)
     ordinal, stream = 0, 7
 
-    def allocate(self, nbytes: int) -> Memory:
+    def allocate(self, nbytes: int, stream: int | None = None) -> Memory:
         """Fresh memory of at least so many bytes."""
         self.buffers.append(Memory(np.full(max(nbytes, 1), 0xFF, np.uint8)))
         return self.buffers[-1]
 
-    def upload(self, address: int, array: Array) -> None:
+    def upload(self, address: int, array: Array, stream: int | None = None) -> None:
         """Copies an array to an address."""
         self.uploads.append(address)
         self.at(address, np.dtype(np.uint8))[: array.nbytes] = array.reshape(-1).view(np.uint8)
@@ -71,13 +73,15 @@ class HostGpu:
         self.captures += 1
         return tuple(launches)
 
-    def replay(self, graph: Sequence[Launch]) -> None:
+    def replay(self, graph: Sequence[Launch], stream: int | None = None) -> None:
         """Runs what was captured."""
         self.replays += 1
+        self.streams.append(stream)
         self._run(graph)
 
-    def launch(self, launches: Sequence[Launch]) -> None:
+    def launch(self, launches: Sequence[Launch], stream: int | None = None) -> None:
         """Runs launches that were not captured."""
+        self.streams.append(stream)
         self.submissions += len(launches)
         self._run(launches)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import BadArgument
-from polyfuse.runtime.cuda import CudaProgram
+from polyfuse.runtime.cuda import CAPTURED, CudaProgram
+from polyfuse.runtime.device_arrays import UNORDERED
 from polyfuse.runtime.host_gpu import HostGpu, Memory
 
 utils = pytest.importorskip("cuda.core.utils")
@@ -49,7 +50,8 @@ class View:
     """What cuda.core's StridedMemoryView says of a Tensor."""
 
     def __init__(self, value: Tensor, stream_ptr: int) -> None:
-        assert stream_ptr == HostGpu.stream
+        ordered = type(value).__module__.split(".")[0] != "torch"
+        assert stream_ptr == (HostGpu.stream if ordered else UNORDERED)
         self.ptr, self.shape, self.strides = value.memory.handle, value.shape, value.strides
         self.dtype, self.device_id = value.dtype, value.device
 
@@ -86,6 +88,43 @@ def test_results_come_back_in_the_callers_kind(net: tuple[pf.Executable, HostGpu
         np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=1e-6)
     assert gpu.captures == 0
     assert gpu.waits == 2
+
+
+def test_on_the_callers_stream_nothing_waits_and_addresses_that_come_again_are_replayed(
+    net: tuple[pf.Executable, HostGpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled, gpu = net
+    library = ModuleType("torch")
+    stream = SimpleNamespace(cuda_stream=41)
+    library.cuda = SimpleNamespace(current_stream=lambda: stream)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", library)
+    monkeypatch.setattr(Tensor, "__module__", "torch")
+    x, out = put(gpu, np.ones((9, 12), np.float32)), put(gpu, np.empty((9, 7), np.float32))
+    uploaded = []
+    for call in range(4):
+        x.numpy()[...] = values = np.random.default_rng(call).standard_normal((9, 12)).astype(np.float32)
+        stream.cuda_stream = 41 if call < 3 else 43
+        assert compiled(x, out=out) is out
+        uploaded.append(len(gpu.uploads))
+        expected = pf.interpret(compiled.nest, {"x": values})["out"]
+        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert gpu.streams == [41, 41, 41, 43]
+    assert (gpu.captures, gpu.replays, gpu.waits) == (1, 2, 0)
+    assert uploaded == [4, 4, 4, 8]  # the weights once for each stream, which has temporaries of its own too
+
+
+def test_graphs_of_addresses_are_bounded(net: tuple[pf.Executable, HostGpu]) -> None:
+    compiled, gpu = net
+    runner = compiled._runner
+    assert isinstance(runner, CudaProgram)
+    launched: list[int] = []
+    gpu.launch = lambda launches, stream=None: launched.append(len(launches))  # type: ignore[method-assign]
+    gpu.replay = lambda graph, stream=None: None  # type: ignore[method-assign]
+    for _ in range(2):
+        for address in range(CAPTURED + 3):
+            runner.run_in_place({"x": 16 * address, "out": 0}, compiled._host_arrays({}), {}, 1)
+    assert gpu.captures == CAPTURED
+    assert len(launched) == CAPTURED + 6
 
 
 def test_out_is_written_in_place(net: tuple[pf.Executable, HostGpu]) -> None:
