@@ -27,7 +27,8 @@ from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, plan_for, schedule_costs
 from polyfuse.strategy.choice import Choose, Picked
-from polyfuse.strategy.fast_products import Wanted, with_fast_products
+from polyfuse.strategy.fast_products import Fast, Wanted, with_fast_products
+from polyfuse.strategy.folding import with_scales_folded
 from polyfuse.strategy.tuned import Tuning
 from polyfuse.tune import Trials, tuned
 
@@ -49,11 +50,12 @@ def compile(
     tune: Trials | None = None,
     fast_matmul: str | Algorithm | None = None,
     accuracy: float = 10.0,
+    fold: bool = True,
 ) -> Executable:
     """Compile a nest to an executable.
 
-    Nest -> expansion -> fast products -> Dependences -> Schedule -> barriers -> validation -> LoopTree -> source ->
-    Executable
+    Nest -> expansion -> folded scales -> fast products -> Dependences -> Schedule -> barriers -> validation ->
+    LoopTree -> source -> Executable
 
     For the CPU the last value is kept in a cache, and the same compile in another process loads it from there.
 
@@ -65,7 +67,8 @@ def compile(
     for reading only. `tune` measures other choices than the cost model's and keeps the fastest, on the CPU; the
     executable's `tuning` says what was measured. `fast_matmul` computes contractions by bilinear algorithms, which
     round differently: one by name ("strassen") or as it is, or "auto" for one where the cost model expects it to pay
-    clearly and its error bound is at most `accuracy` times the classical product's.
+    clearly and its error bound is at most `accuracy` times the classical product's. `fold` lets constant
+    scales of a sum (a batch norm's) join its weights once for all calls, which rounds otherwise too.
 
     Raises TargetUnavailable if the target is not there, InvalidSchedule if the schedule is another nest's or binds
     loops the target does not have, InvalidTuning for a search that cannot be made, InvalidAlgorithm for a name that no
@@ -73,7 +76,7 @@ def compile(
     """
     goal, place, model = _placement(target, machine, device, schedule)
     nest = nest.with_sizes(sizes) if sizes else nest
-    wanted = Wanted.of(fast_matmul, accuracy)
+    wanted = Wanted.of(fast_matmul, accuracy, fold)
     if wanted.candidates and schedule is not None:
         raise InvalidSchedule(
             "fast_matmul= changes the nest, and schedule= is one of the nest as it is: rewrite the nest first, with "
@@ -110,7 +113,7 @@ def decided(
     times = [time.perf_counter()]
     if schedule is None:
         nest, expansions = _expanded(nest)
-        fast = with_fast_products(nest, model, wanted)
+        fast = _as_wanted(nest, model, wanted, fuse)
         plan = plan_for(fast.nest, model, fuse=fuse, choose=Picked(picks))
         plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed))
         schedule, nest = plan.schedule, plan.schedule.source
@@ -146,6 +149,13 @@ def _expanded(nest: Nest) -> tuple[Nest, tuple[Expansion, ...]]:
     return expanded.nest.with_sizes(sizes) if sizes else expanded.nest, expanded.expansions
 
 
+def _as_wanted(nest: Nest, model: Machine, wanted: Wanted, fuse: bool) -> Fast:
+    """The nest after the rewrites that round otherwise, and what was decided about each."""
+    folded, said = with_scales_folded(nest, model) if wanted.fold and fuse else (nest, ())
+    fast = with_fast_products(folded, model, wanted)
+    return replace(fast, reasons=(*said, *fast.reasons))
+
+
 def _tuned(
     nest: Nest,
     goal: Target,
@@ -169,7 +179,7 @@ def _tuned(
 
     @cache
     def source() -> Nest:
-        return with_fast_products(_expanded(nest)[0], model, wanted).nest
+        return _as_wanted(_expanded(nest)[0], model, wanted, fuse).nest
 
     def plan(choose: Choose) -> Plan:
         return plan_for(source(), model, fuse=fuse, choose=choose)

@@ -5,6 +5,7 @@ from polyfuse.rewrite.batching import Batch, Batched, batch, why_not_batch
 from polyfuse.rewrite.bilinear import Bilinear, bilinear
 from polyfuse.rewrite.expand import Expanded, Expansion, expand
 from polyfuse.rewrite.factor import Factored, factor, why_not_factor
+from polyfuse.rewrite.fold import Folded, fold, why_not_fold
 from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
 from polyfuse.rewrite.needed import needed
 from polyfuse.rewrite.online import Online, online
@@ -25,6 +26,7 @@ __all__ = [
     "Expanded",
     "Expansion",
     "Factored",
+    "Folded",
     "Inlined",
     "Online",
     "Overlapped",
@@ -39,6 +41,7 @@ __all__ = [
     "compose_views",
     "expand",
     "factor",
+    "fold",
     "inline",
     "needed",
     "online",
@@ -49,6 +52,7 @@ __all__ = [
     "split_reduction",
     "why_not_batch",
     "why_not_factor",
+    "why_not_fold",
     "why_not_inline",
     "why_not_place",
     "why_not_read_through",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import ceil, inf, prod
 from typing import Any
 
+from polyfuse.analysis.once import constant_tensors
 from polyfuse.bilinear import KNOWN, Algorithm, error_growth, named
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
@@ -45,28 +46,31 @@ REST = 0.25
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a compile was asked for: algorithms to choose from, whether by cost, and how inexact they may be.
+    """Which rewrites that round otherwise a compile was asked for.
 
-    `accuracy` is the error bound that auto allows, in multiples of the classical product's.
+    Algorithms to choose from, whether by cost, and how inexact they may be: `accuracy` is the error bound that auto
+    allows, in multiples of the classical product's. `fold`: whether constant scales may join weights.
     """
 
     candidates: tuple[Algorithm, ...] = ()
     automatic: bool = False
     accuracy: float = inf
+    fold: bool = True
 
     @staticmethod
-    def of(fast_matmul: str | Algorithm | None, accuracy: float) -> Wanted:
+    def of(fast_matmul: str | Algorithm | None, accuracy: float, fold: bool = True) -> Wanted:
         """From compile's options; InvalidAlgorithm for a name that no algorithm has."""
         if fast_matmul is None:
-            return Wanted()
+            return Wanted(fold=fold)
         if fast_matmul == "auto":
-            return Wanted(tuple(KNOWN[name] for name in AUTOMATIC), True, accuracy)
-        return Wanted((named(fast_matmul) if isinstance(fast_matmul, str) else fast_matmul,))
+            return Wanted(tuple(KNOWN[name] for name in AUTOMATIC), True, accuracy, fold)
+        algorithm = named(fast_matmul) if isinstance(fast_matmul, str) else fast_matmul
+        return Wanted((algorithm,), fold=fold)
 
     @property
     def key(self) -> dict[str, str]:
         """What a cache has to know of it."""
-        return {"fast_matmul": repr(self)} if self.candidates else {}
+        return {"fast_matmul": repr(self)} if self.candidates else {} if self.fold else {"fold": "False"}
 
 
 @dataclass(frozen=True)
@@ -239,8 +243,8 @@ def _products(nest: Nest, roles: Roles, machine: Machine, e: Extents, over_batch
 def _is_constant(nest: Nest, roles: Roles, value: Any) -> bool:
     """Whether a factor is of constants alone: its sums are computed once for all calls."""
     positions = {leaf.position for leaf in value.free_symbols if hasattr(leaf, "position")}
-    reads = (roles.statement.reads[p] for p in positions)
-    return all(nest.tensor(access.tensor).role == "constant" for access in reads)
+    fixed = constant_tensors(nest, nest.order)
+    return all(roles.statement.reads[p].tensor in fixed for p in positions)
 
 
 def _sizes(roles: Roles) -> tuple[int, int, int, int] | None:

@@ -17,4 +17,8 @@ def test_predictions_are_numpys_and_right() -> None:
     np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(found.argmax(axis=1), exact.argmax(axis=1))
     assert (found.argmax(axis=1) == data["labels"]).mean() > 0.95
-    assert "runs scale0, shift0, once for all calls" in net.explain()
+    for n in range(2):
+        assert (
+            f"r{n}[j] leaves norm{n} for w{n}, which norm{n}_fold multiplies by it once for all calls"
+            in net.explain()
+        )
