@@ -8,6 +8,7 @@ join a product's loops, and layers join at the batch loop, by the same rule at d
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import islpy as isl
 
@@ -17,7 +18,7 @@ from polyfuse.ir import Nest, Violation
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
-from polyfuse.sets import IN
+from polyfuse.sets import IN, OUT
 from polyfuse.strategy.cost import Model
 from polyfuse.strategy.decisions import (
     Decision,
@@ -107,7 +108,7 @@ def search(
     if not fuse:
         return state.schedule, tuple(state.verdicts.values())
     pairs = [p for p in pairs_of(nest, inits) if done.isdisjoint(p) and len(early.intersection(p)) != 1]
-    wanted = [pair for pair in pairs if pair not in state.verdicts]
+    wanted = [pair for pair in pairs if pair[0] not in inits]  # where these belong is decided
     deepest = max((len(state.schedule.loops(n)) for pair in wanted for n in pair), default=0)
     for level in range(deepest, 0, -1):
         for producer, consumer in wanted:
@@ -161,7 +162,7 @@ def with_inits(state: Search, model: Model, inits: dict[str, str]) -> Search:
     """Each initial value in its reduction's kernel, before anything is weighed: apart they would never be wanted."""
     for init, reduction in inits.items():
         schedule = _results_outside(state.schedule, model, reduction)
-        for loop in reversed(schedule.loops(reduction)[: len(schedule.loops(init))]):
+        for loop in _over_results(schedule, init, reduction)[: len(schedule.loops(init))][::-1]:
             joined = aligned(schedule, reduction, init, loop.name)
             if isinstance(joined, Schedule):
                 sentence = f"{init} sets the first value of {reduction} and runs with it, at {loop.name}."
@@ -181,6 +182,23 @@ def _results_outside(schedule: Schedule, model: Model, reduction: str) -> Schedu
     if all(a is b for a, b in zip(wanted, loops, strict=True)):
         return schedule
     return schedule.reorder(reduction, *(loop.name for loop in wanted))
+
+
+def _over_results(schedule: Schedule, init: str, reduction: str) -> tuple[Loop, ...]:
+    """A reduction's loops from the outermost one in, up to the first that combines values of one result.
+
+    for j: for i: s[j] += x[i, j]  ->  j          for i: s[0] += x[i]  ->  none: s[0] = 0 is no step of that loop
+    """
+    element = schedule.nest.statement(reduction).write.subscripts()
+    kept = (_moves(element.get_pw_aff(axis)) for axis in range(element.dim(OUT)))
+    results = frozenset[int]().union(*kept)
+    shared = set(map(id, shared_loops(schedule, init, reduction)))
+    return tuple(
+        takewhile(
+            lambda loop: id(loop) in shared or _moves(loop.date(reduction)) & results,
+            schedule.loops(reduction),
+        )
+    )
 
 
 def part_statements(schedule: Schedule, statement: str) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import IllegalRewrite
+from polyfuse.machine import Machine
 from polyfuse.rewrite import split_reduction, why_not_split_reduction
 
 # ruff: noqa: F821
@@ -166,3 +169,28 @@ def test_a_short_or_wide_reduction_stays_in_one_pass() -> None:
     for shape, axis in (((1000,), 0), ((64, 5000), 1)):
         net = pf.compile(nn.lower(nn.sum(nn.input("x", shape), axis)), target="cpu", machine="zen5")
         assert "partial results" not in net.explain()
+
+
+@pf.nest
+def sum_of_roots(x: f32[N]):
+    total = np.zeros((1,), np.float32)
+    for i in range(N):
+        t = x[i] * x[i]
+        total[0] += sqrt(t)
+    return total
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_sum_computes_its_values_where_it_adds_them(cores: int) -> None:
+    """Also on one core, where two passes take as long as one: rounding grows with the length of a sum."""
+    machine = replace(Machine.preset("zen5"), units=cores)
+    net = pf.compile(sum_of_roots, target="cpu", machine=machine, sizes={"N": 1 << 20})
+    assert " combines 256 partial results (total_parts)" in net.explain()
+    assert "t" not in {tensor.name for tensor in net.nest.tensors}
+    data = np.random.default_rng(0).random(1 << 20, np.float32)
+    assert np.isclose(net(data)[0], data.astype(np.float64).sum(), rtol=5e-7)
+
+
+def test_an_initial_value_is_no_step_of_the_loop_over_a_result_of_one_element() -> None:
+    schedule = pf.compile(sum_of_roots, target="cpu", machine="zen5", sizes={"N": 1000}).schedule
+    assert schedule.loops("S0")[0] is not schedule.loops("S1")[0]
