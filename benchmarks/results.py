@@ -66,6 +66,7 @@ def kept(folder: Path, part: str, about: Mapping[str, Any]) -> list[dict[str, An
         return []
     found = json.loads(latest.read_text(encoding="utf-8"))
     same = all(found.get(key) == about[key] for key in ("commit", "cpu", "cpus"))
+    same = same and found.get("device") == about.get("device")
     same = same and about["versions"].items() <= found["versions"].items()  # those of peers are known later
     rows: list[dict[str, Any]] = found["rows"] if same else []
     return rows

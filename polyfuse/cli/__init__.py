@@ -1,4 +1,4 @@
-"""The command line: `polyfuse demo | compile FILE | explain FILE | draw FILE | gpu-check | papers | info | cache`."""
+"""The command line: `polyfuse demo | compile FILE | explain FILE | draw FILE | gpu-check | gpu-bench | papers`, …."""
 
 import os
 import sys

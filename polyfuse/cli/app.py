@@ -193,6 +193,39 @@ def gpu_check(
     raise typer.Exit(0 if run_check(Terminal(), device.value, out, only, seed) else 1)
 
 
+@app.command("gpu-bench")
+def gpu_bench(
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PART]…",
+            help="calls, gemm, memory, conv, lstm, ensembles, strassen, grid; all without.",
+        ),
+    ] = None,
+    device: Annotated[
+        CheckDevice, typer.Option(help="lockstep: a dry run on the stand-in, without times.")
+    ] = CheckDevice.gpu,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results; on a GPU benchmarks/results, else a new one."),
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0, help="For each part; another run goes on.")] = 8,
+    turns: Annotated[int, typer.Option(min=2, help="How often each side is timed, in turns.")] = 15,
+    seed: Annotated[int | None, typer.Option(help="For the inputs; without it they are fresh.")] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Keep what this commit's latest run on this GPU measured.")
+    ] = True,
+) -> None:
+    """Measure polyfuse on this machine's GPU beside torch (eager, compiled, in graphs) and cuBLAS, part by part.
+
+    Every result is checked first. Writes rows with date, GPU, driver, clocks and commit; prints a short table last.
+    """
+    from polyfuse.cli.gpu_bench import run_bench
+
+    done = run_bench(Terminal(), parts or (), device.value, out, minutes, turns, seed, resume)
+    raise typer.Exit(0 if done else 1)
+
+
 @app.command()
 def info() -> None:
     """Print versions, targets, the machine as the cost model sees it, and the cache directory."""

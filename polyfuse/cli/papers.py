@@ -9,17 +9,16 @@ They lie beside the package, in the checkout it runs from; an installed package 
 
 from __future__ import annotations
 
-import importlib
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from polyfuse.cli.checkout import ROOT, module, present
 from polyfuse.cli.terminal import Terminal
 from polyfuse.errors import BadArgument
 
-FOLDER = Path(__file__).parents[2] / "papers"
+FOLDER = ROOT / "papers"
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,7 @@ def papers_in(folder: Path) -> tuple[Paper, ...]:
 
     Raises BadArgument if there is no such folder: then the package was installed without its checkout.
     """
-    if not folder.is_dir():
-        raise BadArgument(
-            f"there is no folder {folder}: experiments are in polyfuse's repository, not in the installed package. "
-            "Check the repository out, install it with pip install -e '.[dev]', and ask again"
-        )
+    present(folder, "experiments")
     found = sorted(path.parent for path in folder.glob("*/experiment.py"))
     return tuple(Paper(path, _title(path / "README.md")) for path in found)
 
@@ -76,10 +71,7 @@ def run_paper(terminal: Terminal, name: str, target: str, quick: bool, out: Path
     if out is None:
         out = Path(tempfile.mkdtemp(prefix=f"polyfuse-{name}-")) if quick else paper.results
     before = {path: path.stat().st_mtime_ns for path in out.glob("*")}
-    root = str(FOLDER.parent)
-    if root not in sys.path:
-        sys.path.insert(0, root)
-    importlib.import_module(f"papers.{name}.experiment").run(target, quick, out)
+    module(f"papers.{name}.experiment").run(target, quick, out)
     for path in sorted(out.glob("*")):
         if before.get(path) != path.stat().st_mtime_ns:
             terminal.text(f"wrote {path}")

@@ -1,0 +1,1 @@
+"""What is measured on a GPU, beside torch and cuBLAS in the same run; run by `polyfuse gpu-bench`."""

@@ -1,0 +1,71 @@
+"""What is computed: the kinds of the comparison with peers, and three more. NumPy and polyfuse alone, no torch.
+
+| kind | arrays | result |
+|---|---|---|
+| gemm | x [m, k], w [k, n], both new in every call | x w |
+| normalised | x [n] | x / sum(x) |
+| pointwise | x [n] | max(1.1 x + 0.3, 0) x / (1 + abs(x)) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+import polyfuse as pf
+from benchmarks.peers import references
+from benchmarks.peers.workloads import Arrays
+from benchmarks.sides import by_polyfuse
+from polyfuse import nn
+
+
+@pf.nest
+def gemm(x: "f32[M, K]", w: "f32[K, N]"):
+    y = np.empty((M, N), np.float32)
+    for i in range(M):
+        for j in range(N):
+            y[i, j] = 0.0
+            for k in range(K):
+                y[i, j] += x[i, k] * w[k, j]
+    return y
+
+
+@pf.nest
+def pointwise(x: "f32[N]"):
+    y = np.empty(N, np.float32)
+    for i in range(N):
+        y[i] = max(x[i] * 1.1 + 0.3, 0.0) * x[i] / (1.0 + abs(x[i]))
+    return y
+
+
+def normalised(arrays: Arrays) -> pf.Nest:
+    x = nn.input("x", arrays["x"].shape)
+    return pf.lower(x / nn.sum(x))
+
+
+LOOPS = {"gemm": gemm, "pointwise": pointwise}
+
+FORMULAS: Mapping[str, Callable[[Arrays], Any]] = {
+    "gemm": lambda a: a["x"] @ a["w"],
+    "normalised": lambda a: a["x"] / a["x"].sum(),
+    "pointwise": lambda a: np.maximum(a["x"] * 1.1 + 0.3, 0) * a["x"] / (1 + np.abs(a["x"])),
+}
+
+
+def nest_of(kind: str, arrays: Arrays) -> tuple[pf.Nest, dict[str, int] | None]:
+    """(the nest, its sizes where they are symbols)."""
+    if kind in LOOPS:
+        return LOOPS[kind], by_polyfuse.sizes_of(LOOPS[kind], arrays)
+    if kind == "normalised":
+        return normalised(arrays), None
+    nest, sizes, _ = by_polyfuse.nest_of(kind, arrays)
+    return nest, sizes
+
+
+def reference(kind: str, arrays: Arrays) -> references.Results:
+    """The results in float64, by NumPy."""
+    if kind in FORMULAS:
+        return (FORMULAS[kind]({name: array.astype(np.float64) for name, array in arrays.items()}),)
+    return references.reference(kind, arrays)

@@ -1,0 +1,170 @@
+"""The parts of the run: which workloads, computed how by us, and what is wanted of the figures.
+
+Each part is of workloads that are measured one after the other; on the stand-in for a GPU all are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from typing import Any
+
+import polyfuse as pf
+from benchmarks.peers import workloads as of
+from benchmarks.peers.workloads import Workload
+
+OURS = "polyfuse"
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A workload; `flops` and `moved` (bytes read and written at least) of a call, 0 where it is not rated by them.
+
+    `ways` are compile's options for each of our sides: the first is OURS, which the others are compared with too.
+    """
+
+    workload: Workload
+    flops: int = 0
+    moved: int = 0
+    ways: Mapping[str, Options] = field(default_factory=lambda: {OURS: {}})
+
+    @property
+    def name(self) -> str:
+        return self.workload.name
+
+
+@dataclass(frozen=True)
+class Part:
+    """`wanted` says what the figures are to show; `subjects(small)` are measured in this order."""
+
+    name: str
+    wanted: str
+    subjects: Callable[[bool], list[Subject]]
+
+
+def gemm(small: bool) -> list[Subject]:
+    """Products alone, then one layer with bias and ReLU."""
+    sizes = (24,) if small else (1024, 2048, 4096, 8192)
+    return [*map(square, sizes), *(dense(1, n, n) for n in sizes)]
+
+
+def square(n: int, ways: Mapping[str, Options] | None = None, bound: float = 1e-4) -> Subject:
+    made = Workload(f"gemm-{n}", "gemm", partial(of.normal, x=(n, n), w=(n, n)), bound)
+    return Subject(made, 2 * n**3, ways=ways or {OURS: {}})
+
+
+def dense(layers: int, batch: int, width: int) -> Subject:
+    made = of.mlp(layers, width, batch)
+    return Subject(Workload(made.name, made.kind, made.make, 1e-4), 2 * layers * batch * width**2)
+
+
+def strassen(small: bool) -> list[Subject]:
+    """One level and two, beside our own classical product and cuBLAS."""
+    one = pf.bilinear.strassen
+    two = pf.bilinear.kronecker(one, one)
+    ways: dict[str, Options] = {OURS: {}, "polyfuse strassen": {"fast_matmul": one}}
+    if not small:  # planning 180 statements takes seconds
+        ways["polyfuse strassen, two levels"] = {"fast_matmul": two}
+    return [square(n, ways, bound=1e-3) for n in ((16,) if small else (8192, 12288, 16384))]
+
+
+GRID = {
+    "layers": (1, 2, 4, 8),
+    "batch": (2, 4, 8, 16, 32, 64, 128),
+    "width": (128, 256, 512, 1024, 2048, 4096),
+}
+
+
+def grid(small: bool) -> list[Subject]:
+    """Dense networks; narrow ones first."""
+    if small:
+        return [dense(2, 3, 20)]
+    return [dense(n, b, w) for w, n, b in product(GRID["width"], GRID["layers"], GRID["batch"])]
+
+
+def ensembles(small: bool) -> list[Subject]:
+    """Members of four layers of 64 at batch 32."""
+    members, layers, width, batch = ((2,), 2, 8, 3) if small else ((2, 4, 8, 16, 32, 64), 4, 64, 32)
+    return [
+        Subject(
+            Workload(f"ensemble-{k}x{layers}x{width}-b{batch}", "ensemble",
+                     partial(of.ensemble_arrays, k, layers, width, batch), 1e-4),
+            2 * k * layers * batch * width**2,
+        )
+        for k in members
+    ]  # fmt: skip
+
+
+def lstm(small: bool) -> list[Subject]:
+    """Sequences beside cuDNN: layers, width, batch, steps."""
+    sides = ((1, 8, 3, 2),) if small else ((1, 128, 32, 50), (2, 128, 50, 50), (2, 512, 50, 50))
+    return [
+        Subject(
+            Workload(f"lstm-{n}x{w}-b{b}-s{s}", "lstm", partial(of.lstm_arrays, n, w, b, s), 1e-4),
+            16 * n * s * b * w**2,
+        )
+        for n, w, b, s in sides
+    ]
+
+
+def convolutions(small: bool) -> list[Subject]:
+    """3 x 3, bias, ReLU, channels first, beside cuDNN: images, channels, side, filters."""
+    sides = (
+        ((2, 3, 6, 4),)
+        if small
+        else ((32, 16, 28, 32), (1, 64, 56, 64), (32, 64, 56, 64), (32, 256, 14, 256))
+    )
+    return [
+        Subject(
+            Workload(f"conv-n{n}-c{c}-{s}-k{k}", "conv", partial(of.conv_arrays, n, c, s, k), 1e-4),
+            18 * n * c * k * s**2,
+        )
+        for n, c, s, k in sides
+    ]  # fmt: skip
+
+
+def memory(small: bool) -> list[Subject]:
+    """Rows and chains, whose time is that of their bytes: read once and written once, as a copy does."""
+    m, n = (5, 40) if small else (16384, 4096)
+    rows, whole = 8 * m * n, m * n
+    made = [
+        Workload(f"softmax-{m}x{n}", "softmax", partial(of.normal, x=(m, n)), 1e-4),
+        Workload(f"layer-norm-{m}x{n}", "layer_norm", partial(of.normal, x=(m, n), gamma=(n,), beta=(n,)), 1e-4),
+        Workload(f"pointwise-{whole}", "pointwise", partial(of.normal, x=(whole,))),
+        Workload(f"x-over-sum-{whole}", "normalised", partial(positive, whole), 1e-3),
+    ]  # fmt: skip
+    return [*(Subject(workload, moved=rows) for workload in made), Subject(sums(whole), moved=4 * whole)]
+
+
+def sums(n: int) -> Workload:
+    """A sum of so many float32 numbers is as exact as its order."""
+    return Workload(f"chain-sum-{n}", "chain", partial(of.normal, x=(n,)), 1e-3)
+
+
+def positive(n: int) -> of.Arrays:
+    return {name: abs(array) + 1 for name, array in of.normal(x=(n,)).items()}
+
+
+def calls(small: bool) -> list[Subject]:
+    """What the host spends on a call, and on the first."""
+    return [dense(2, 1, 8)] if small else [dense(8, 1, 64), dense(8, 64, 1024)]
+
+
+PARTS: Mapping[str, Part] = {
+    part.name: part
+    for part in (
+        Part("calls", "host at most 5 µs a call; compile at most 6 s for 8 layers of 1024", calls),
+        Part("gemm", "peer/ours at least 0.95 alone, 1.05 with bias and ReLU", gemm),
+        Part("memory", "at least 0.90 of a copy's bytes a second", memory),
+        Part("conv", "beside cuDNN", convolutions),
+        Part("lstm", "beside cuDNN", lstm),
+        Part("ensembles", "beside torch's batched products", ensembles),
+        Part("strassen", "over the best classical: one level 1.12, two levels 1.22", strassen),
+        Part("grid", "no cell below 1.0, geometric mean at least 1.3; 2 for widths to 256", grid),
+    )
+}
+"""In the order of a run: what is quick first."""

@@ -1,0 +1,64 @@
+"""`polyfuse gpu-bench [PART …]`: the figures of a GPU, measured by benchmarks/gpu of the checkout."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from polyfuse.cli.checkout import ROOT, module, present
+from polyfuse.cli.gpu_check import RESULTS, Place, gpu_facts
+from polyfuse.cli.terminal import Terminal
+from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.runtime.cuda_driver import missing
+
+
+def run_bench(
+    terminal: Terminal,
+    names: Sequence[str],
+    device: Place,
+    out: Path | None,
+    minutes: float,
+    turns: int,
+    seed: int | None,
+    resume: bool,
+) -> bool:
+    """Measure parts, all without names; a table last. Whether everything was right and nothing is left to measure.
+
+    Raises BadArgument for a part that there is not, TargetUnavailable where there is no GPU or no torch beside it.
+    """
+    present(ROOT / "benchmarks", "benchmarks")
+    parts = module("benchmarks.gpu.parts").PARTS
+    unknown = [name for name in names if name not in parts]
+    if unknown:
+        raise BadArgument(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
+    facts = None
+    if device == "gpu":
+        _available()
+        facts = gpu_facts()
+    seed = secrets.randbits(32) if seed is None else seed
+    folder = out or (RESULTS if device == "gpu" else Path(tempfile.mkdtemp(prefix="polyfuse-gpu-bench-")))
+    terminal.text(f"{facts['name'] if facts else 'a dry run on the stand-in, nothing is timed'}; seed {seed}")
+    done = module("benchmarks.gpu.run").run(
+        names or list(parts), facts, folder, minutes, turns, seed, resume, terminal.text
+    )
+    table = module("benchmarks.gpu.table")
+    terminal.table(table.COLUMNS, [row for _, rows, _ in done for row in table.lines(rows)])
+    for part, rows, left in done:
+        for line in table.summary(part.name, part.wanted, rows):
+            terminal.text(line)
+        if left:
+            terminal.text(f"  {len(left)} left: polyfuse gpu-bench {part.name} goes on with {left[0]}")
+    terminal.text(f"results are in {folder}")
+    return not any("missing" in row or left for _, rows, left in done for row in rows)
+
+
+def _available() -> None:
+    reason = missing()
+    if reason is not None:
+        raise TargetUnavailable(f"{reason}. A dry run on the stand-in: polyfuse gpu-bench --device lockstep")
+    try:
+        module("torch")
+    except ImportError as absent:
+        raise TargetUnavailable(f"gpu-bench compares with torch and takes its clock: {absent}") from absent

@@ -1,0 +1,137 @@
+"""`polyfuse gpu-bench` without a GPU: the dry run, going on with a part, the clock's turns, the table."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import results
+from benchmarks.gpu import run, table
+from benchmarks.gpu.clock import host_seconds, in_turns, ratio
+from benchmarks.gpu.parts import GRID, OURS, PARTS, Subject
+from benchmarks.gpu.subject import COPY, figures
+from polyfuse.cli.gpu_bench import run_bench
+from polyfuse.cli.terminal import Terminal
+from polyfuse.errors import BadArgument, TargetUnavailable
+
+pytest.importorskip("cuda.core")
+pytest.importorskip("numba.cuda")
+
+
+def test_a_dry_run_checks_every_part_and_says_that_it_measures_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_bench(Terminal(), (), "lockstep", tmp_path, 8, 2, 1, True)
+    printed = capsys.readouterr().out
+    for name in PARTS:
+        assert f"{name}: a dry run" in printed
+        (path,) = tmp_path.glob(f"gpu-{name}-dry-*.json")
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert found["measured"] is False
+        assert found["device"] == run.NO_FIGURE
+        assert {"date", "commit", "seed", "versions"} <= found.keys()
+        for row in found["rows"]:
+            assert row["error"] < 1e-5
+            assert not {"median_us", "ratio", "host_us"} & row.keys()
+
+
+def test_there_are_the_cells_that_are_asked_for() -> None:
+    assert len(PARTS["grid"].subjects(False)) == 168
+    assert set(GRID["width"]) == {128, 256, 512, 1024, 2048, 4096}
+    names = [subject.name for part in PARTS.values() for subject in part.subjects(False)]
+    assert len(names) == len(set(names)) + 2  # gemm-8192 is in two parts, and so is the network of 8 x 1024
+
+
+SUBJECTS = PARTS["gemm"].subjects(False)[:3]
+
+
+def begun(folder: Path, resume: bool = True, **about: Any) -> results.Run:
+    facts = {"date": "2026-11-21", "commit": "c", "cpu": "p", "cpus": 1, "versions": {}, "device": "d"}
+    return results.Run.begin(folder, "gpu-gemm", {**facts, **about}, resume)
+
+
+def row(subject: Subject, **more: Any) -> dict[str, Any]:
+    facts = {"measured": False, "error": 0.0, "launches": 1, "build_s": 0}
+    return {"workload": subject.name, "side": OURS, **facts, **more}
+
+
+def test_a_part_stops_when_the_next_subject_would_not_fit_and_goes_on(tmp_path: Path) -> None:
+    def slow(subject: Subject) -> list[dict[str, Any]]:
+        time.sleep(0.02)
+        return [row(subject)]
+
+    said: list[str] = []
+    assert run.measured(begun(tmp_path), SUBJECTS, slow, 0.03, said.append) == [s.name for s in SUBJECTS[1:]]
+    assert run.measured(begun(tmp_path), SUBJECTS, slow, 9, said.append) == []
+    assert len(said) == len(begun(tmp_path).rows) == 3
+    assert begun(tmp_path, device="another").rows == []
+    assert begun(tmp_path, resume=False).rows == []
+
+
+def test_a_subject_that_breaks_ends_the_part_and_the_next_run_goes_on_behind_it(tmp_path: Path) -> None:
+    def broken(subject: Subject) -> list[dict[str, Any]]:
+        if subject is SUBJECTS[0]:
+            raise RuntimeError("an illegal memory access")
+        return [row(subject)]
+
+    left = run.measured(begun(tmp_path), SUBJECTS, broken, 9, lambda line: None)
+    assert left == [subject.name for subject in SUBJECTS[1:]]
+    assert run.measured(begun(tmp_path), SUBJECTS, broken, 9, lambda line: None) == []
+    first, *rest = begun(tmp_path).rows
+    assert first["missing"] == "RuntimeError: an illegal memory access"
+    assert [found["error"] for found in rest] == [0.0, 0.0]
+
+
+def test_turns_take_the_sets_one_after_the_other() -> None:
+    now, order = [0.0], []
+
+    def call(name: str, seconds: float) -> None:
+        order.append(name)
+        now[0] += seconds
+
+    def clock(work: Any) -> float:
+        start = now[0]
+        work()
+        return now[0] - start
+
+    sides = {
+        "a": [lambda n=n: call(f"a{n}", 0.002) for n in range(3)],
+        "b": [lambda: call("b", 0.004)],
+    }
+    taken = in_turns(sides, 4, clock)
+    assert taken["a"] == pytest.approx([0.002] * 4)
+    assert ratio(taken["b"], taken["a"]) == pytest.approx(2)
+    of_a = [name for name in order if name.startswith("a")]
+    assert of_a == [f"a{n % 3}" for n in range(len(of_a))]
+    assert 0 < host_seconds(sides["b"], clock) < 1
+
+
+def test_a_way_of_ours_is_compared_with_the_best_other_and_rates_with_a_copy() -> None:
+    subject = Subject(
+        SUBJECTS[0].workload, flops=10**9, moved=10**6, ways={OURS: {}, "polyfuse strassen": {}}
+    )
+    taken = {OURS: [2e-3] * 3, "polyfuse strassen": [1e-3] * 3, "peer": [3e-3] * 3, COPY: [1e-3] * 3}
+    ours, fast, copy = (
+        figures(subject, name, taken[name], taken) for name in (OURS, "polyfuse strassen", COPY)
+    )
+    assert (ours["best_other"], ours["ratio"], ours["of_copy"], ours["tflops"]) == ("peer", 1.5, 0.5, 0.5)
+    assert (fast["best_other"], fast["ratio"]) == (OURS, 2)
+    assert "ratio" not in copy
+    assert "tflops" not in copy
+    rows = [{"workload": "w", "side": name, "measured": True, **figures(subject, name, taken[name], taken)}
+            for name in (OURS, "polyfuse strassen")]  # fmt: skip
+    text = "\n".join(table.summary("p", "more", rows))
+    assert "polyfuse: 1 measured, geometric mean 1.50, least 1.50, 0 below 1" in text
+    assert len(table.lines([*rows, {"workload": "w", "side": OURS, "missing": "why", "measured": True}])) == 3
+
+
+def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(BadArgument, match="no part gem; there are calls, gemm, memory"):
+        run_bench(Terminal(), ("gem",), "lockstep", tmp_path, 8, 2, None, True)
+    monkeypatch.setattr("polyfuse.cli.gpu_bench.missing", lambda: "no driver library is found")
+    with pytest.raises(TargetUnavailable, match=r"no driver library is found.*gpu-bench --device lockstep"):
+        run_bench(Terminal(), (), "gpu", tmp_path, 8, 2, None, True)
