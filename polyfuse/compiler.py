@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Literal
 
 from polyfuse.analysis.once import once
-from polyfuse.analysis.validation import Spans, validate
+from polyfuse.analysis.validation import OPERATIONS, Spans, validate
 from polyfuse.bilinear import Algorithm
 from polyfuse.codegen.program import Target, program
-from polyfuse.errors import InvalidSchedule, InvalidTuning, TargetUnavailable
+from polyfuse.errors import BudgetExceeded, InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import loops
 from polyfuse.machine import Machine
@@ -25,7 +25,7 @@ from polyfuse.runtime.keys import digest, key_parts
 from polyfuse.runtime.memory import Memory
 from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
-from polyfuse.strategy import Plan, plan_for, schedule_costs
+from polyfuse.strategy import Plan, as_written, plan_for, schedule_costs
 from polyfuse.strategy.choice import Choose, Picked
 from polyfuse.strategy.fast_products import Fast, Wanted, with_fast_products
 from polyfuse.strategy.folding import with_scales_folded
@@ -72,7 +72,8 @@ def compile(
 
     Raises TargetUnavailable if the target is not there, InvalidSchedule if the schedule is another nest's or binds
     loops the target does not have, InvalidTuning for a search that cannot be made, InvalidAlgorithm for a name that no
-    algorithm has, ValidationFailure if the compiler made a mistake.
+    algorithm has, ValidationFailure if the compiler made a mistake, BudgetExceeded if a schedule by hand is too much to
+    prove.
     """
     goal, place, model = _placement(target, machine, device, schedule)
     nest = nest.with_sizes(sizes) if sizes else nest
@@ -107,31 +108,53 @@ def decided(
     wanted: Wanted,
     picks: Mapping[str, int],
 ) -> Compiled:
-    """Every stage before machine code, with what each left."""
-    plan: Plan | None = None
-    expansions: tuple[Expansion, ...] = ()
-    times = [time.perf_counter()]
-    if schedule is None:
-        nest, expansions = _expanded(nest)
-        fast = _as_wanted(nest, model, wanted, fuse)
-        plan = plan_for(fast.nest, model, fuse=fuse, choose=Picked(picks))
-        plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed))
-        schedule, nest = plan.schedule, plan.schedule.source
-    elif schedule.source is not nest and schedule.source != nest:
-        raise InvalidSchedule(
-            f"the schedule was made for nest {schedule.source.name!r}, not for this {nest.name!r}"
-        )
+    """Every stage before machine code, with what each left.
+
+    A plan that isl cannot prove within its budget gives way to the order as written, and the plan says so.
+    """
+    start = time.perf_counter()
+    if schedule is not None:
+        if schedule.source is not nest and schedule.source != nest:
+            raise InvalidSchedule(
+                f"the schedule was made for nest {schedule.source.name!r}, not for this {nest.name!r}"
+            )
+        return _finished(schedule, None, goal, place, model, start, OPERATIONS)
+    nest, expansions = _expanded(nest)
+    fast = _as_wanted(nest, model, wanted, fuse)
+    plan = plan_for(fast.nest, model, fuse=fuse, choose=Picked(picks))
+    plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed))
+    try:
+        done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
+    except BudgetExceeded as error:
+        kept = as_written(fast.nest, model, (*fast.reasons, str(error)))
+        done = _finished(kept.schedule, kept, goal, place, model, start, 0)
+    return replace(done, expansions=expansions)
+
+
+def _finished(
+    schedule: Schedule,
+    plan: Plan | None,
+    goal: Target,
+    place: Device,
+    model: Machine,
+    start: float,
+    operations: int,
+) -> Compiled:
+    """A schedule that stands: synchronised, validated with so many operations of isl for a check, and printed."""
+    times = [start]
     _check_places(schedule, goal)
     schedule = schedule.synchronised()
     times.append(time.perf_counter())
     early = once(schedule.nest, schedule.tree) if goal == "cpu" else None
-    validation = validate(nest, schedule.nest, schedule.tree, _arenas(schedule, early), early)
+    validation = validate(
+        schedule.source, schedule.nest, schedule.tree, _arenas(schedule, early), early, operations
+    )
     times.append(time.perf_counter())
     printed = program(schedule.nest, schedule.tree, goal, early)
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
     costs = tuple(g.cost for g in plan.groups) if plan is not None else schedule_costs(schedule, model)
-    return Compiled(schedule, plan, costs, validation, printed, model, place, stages, expansions)
+    return Compiled(schedule, plan, costs, validation, printed, model, place, stages)
 
 
 def _arenas(schedule: Schedule, early: tuple[bool, ...] | None) -> tuple[Spans, ...]:

@@ -87,7 +87,7 @@ class NoSource(PolyfuseError):
 
 
 class BudgetExceeded(PolyfuseError):
-    """isl needed more operations than it was given."""
+    """isl needed more operations for a proof than it was given: what is not proven is not run."""
 
 
 class CacheDamaged(PolyfuseError):

@@ -7,37 +7,41 @@ It trusts nothing of how the schedule was made. From the finished tree alone it 
                where they are read, every statement is the source's again (copies.py)
     places     blocks, threads, cores and shared memory are where hardware can have them
     order      every dependence of the source keeps its order, and no two parallel instances depend on each other
-    storage    the dataflow, computed anew for the new order with every access in the buffer cell it really uses, is the
-               source's dataflow: nothing live is overwritten
+    storage    every flow through a buffer stays in one place, and elements have cells of their own: nothing live is
+               overwritten
     barriers   threads of a block that depend on each other meet in between
     arena      temporaries that share memory are never needed by one kernel, or across one
 
-A failure is a bug of the compiler (or a schedule broken by hand) and raises ValidationFailure with a witness.
+A failure is a bug of the compiler (or a schedule broken by hand) and raises ValidationFailure with a witness. A check
+that isl cannot answer within its budget raises BudgetExceeded: what is not proven does not run.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import islpy as isl
 
 from polyfuse.analysis.barriers import unsynchronised
+from polyfuse.analysis.budget import at_most
 from polyfuse.analysis.copies import check_copies
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.liveness import LiveRange, live_ranges
 from polyfuse.analysis.once import refusal
 from polyfuse.analysis.places import misplaced
-from polyfuse.analysis.storage import BLOCKS, PRIVATE, THREADS, Geometry, buffers_of, geometry
-from polyfuse.errors import ValidationFailure
-from polyfuse.ir.access import Access
-from polyfuse.ir.dependences import AccessRelations, flow_and_reduction
+from polyfuse.analysis.storage import BLOCKS, PRIVATE, THREADS, Geometry, buffers_of, geometry, same_value
+from polyfuse.errors import BudgetExceeded, ValidationFailure
+from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, dates, loops_around, restrict, statements
-from polyfuse.sets import IN, OUT, first_pair, maps_of, tuple_names, union_map
+from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, loops_around, statements
+from polyfuse.sets import OUT, first_pair, tuple_names
+
+OPERATIONS = 20_000_000
+"""isl operations for one check: about ten seconds."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,12 @@ def validate(
     tree: Tree,
     arenas: tuple[Spans, ...] = (),
     early: tuple[bool, ...] | None = None,
+    operations: int = OPERATIONS,
 ) -> Validation:
     """Check a finished tree over `nest` (the source with copies) against the source. Raises ValidationFailure.
 
-    `early` says of each kernel whether it runs once for all calls.
+    `early` says of each kernel whether it runs once for all calls. Raises BudgetExceeded if a check needs more than
+    `operations` of isl (0: as many as it takes).
     """
     checks: list[tuple[str, Callable[[], None]]] = [
         ("cover", lambda: _cover(nest, tree)),
@@ -91,9 +97,22 @@ def validate(
     passed = []
     for name, check in checks:
         start = time.perf_counter()
-        check()
+        _in_budget(name, check, nest.context.get_ctx(), operations)
         passed.append(Checked(name, time.perf_counter() - start))
     return Validation(tuple(passed))
+
+
+def _in_budget(name: str, check: Callable[[], None], context: isl.Context, operations: int) -> None:
+    try:
+        with at_most(context, operations):
+            check()
+    except isl.Error as error:
+        if "maximal number of operations" not in str(error):
+            raise
+        raise BudgetExceeded(
+            f"validation of {name} needs more than {operations} operations of isl; a schedule of fewer loops, or one "
+            "that promotes less, may need fewer"
+        ) from error
 
 
 def _no(check: str, broken: Broken | None) -> None:
@@ -130,58 +149,68 @@ def _places(tree: Tree) -> None:
 
 
 def _storage(nest: Nest, tree: Tree) -> None:
-    proven: set[str] = set()
+    """Buffers hold what flows through them. The theorem:
+
+    The place of an instance is what picks a buffer's memory for it: the values of the loops down to the buffer's and,
+    where blocks, threads or cores have memories of their own, which of them runs it. With
+      - every read of the tensor, and every accumulation on it, having a source (reads: flow from an assignment),
+      - both ends of each flow in one place, { S[x] -> T[y] : place(x) = place(y) },
+      - different elements in different cells, for one place,
+    no write comes between a flow's ends in the buffer that does not in the tensor: what runs between them in order is
+    in their place, since the loops' values are the first dates, and what meets there in a cell meets in its element.
+    The tensor's own flow is the source's, because its anti and output dependences are kept in order (`order`).
+
+    for i: S[i]: t[i] = …;  R[i]: … t[i]      one place for S[i] and R[i], if i is the buffer's loop
+    for i: S[i]: t[i] = …;  R[i]: … t[i-1]    R[i+1] is in another place than S[i]: lost
+    """
     for loop, buffer in buffers_of(tree):
+        role = nest.tensor(buffer.tensor).role
+        if role != "temporary":
+            raise ValidationFailure(
+                f"validation of storage failed: the {role} {buffer.tensor} is in a buffer only"
+            )
         touching = tuple(s for s in nest.statements if buffer.tensor in s.tensors)
         _all_inside(nest, loop, buffer, touching)
         g = geometry(nest, tree, loop, buffer)
-        if buffer.spread is not None:
-            # elements that have cells of their own meet where they met before: the question without divisions
-            if not g.layout().is_injective():
-                raise ValidationFailure(f"validation of storage failed: elements of {buffer} share a cell")
-            g = g.plain()
-        # dates among these statements alone are the same order with fewer dimensions
-        here = restrict(tree, frozenset(s.name for s in touching))
-        assert here is not None, "a buffer's tensor is touched"
-        cells = AccessRelations(
-            reads=_cells(nest, tree, g, [(s, a) for s in touching for a in s.reads]),
-            assigns=_cells(nest, tree, g, [(s, s.write) for s in touching if not s.is_reduction]),
-            accumulates=_cells(nest, tree, g, [(s, s.write) for s in touching if s.is_reduction]),
-        )
-        order = dates(here, nest.domains)
-        before = union_map(p.map for p in nest.flow_through(buffer.tensor) if p.kind == "flow")
-        names = [buffer.tensor, *(s.name for s in touching)]
-        question = _unnamed(names, (cells.reads, cells.assigns, cells.accumulates, order, before))
-        if question in proven:
-            continue  # the layer before asked the same of isl, under other names
-        proven.add(question)
-        back = order.domain().identity()
-        if any(x.bind in THREADS for s in touching for x in loops_around(tree, s.name)):
-            cells, order, before, back = _by_date(cells, order, before)
-        now, _ = flow_and_reduction(cells, order)
-        for kind, pairs in (("lose", before.subtract(now)), ("invent", now.subtract(before))):
-            _same_flow(buffer.tensor, kind, pairs.apply_domain(back).apply_range(back))
+        if buffer.panel is not None and not g.layout().is_injective():
+            raise ValidationFailure(f"validation of storage failed: elements of {buffer} share a cell")
+        flow = [p for p in nest.flow_through(buffer.tensor) if p.kind == "flow"]
+        _all_written(nest, buffer, touching, flow)
+        place = {s.name: (*_functions(g.prefix[s.name]), *_owners(tree, g, s.name)) for s in touching}
+        for pair in flow:
+            kept = pair.map
+            for mine, other in zip(place[pair.source], place[pair.sink], strict=True):
+                kept = kept.intersect(same_value(mine, other, pair.map))
+            _lost(buffer.tensor, pair.map.subtract(kept))
 
 
-def _by_date(
-    cells: AccessRelations, order: isl.UnionMap, before: isl.UnionMap
-) -> tuple[AccessRelations, isl.UnionMap, isl.UnionMap, isl.UnionMap]:
-    """The same question with instances named by their dates, and the map back: { S[i] -> … }  ->  { S[date] -> … }.
+def _functions(prefix: isl.PwMultiAff) -> tuple[isl.PwAff, ...]:
+    return tuple(prefix.get_pw_aff(d) for d in range(prefix.dim(OUT)))
 
-    Blocks and threads are dates then, and no longer quotients and remainders: 30 ms where it took isl 18 s.
-    """
-    named = union_map(m.set_tuple_name(OUT, m.get_tuple_name(IN)) for m in maps_of(order))
-    dated = AccessRelations(
-        reads=cells.reads.apply_domain(named),
-        assigns=cells.assigns.apply_domain(named),
-        accumulates=cells.accumulates.apply_domain(named),
-    )
-    return (
-        dated,
-        order.apply_domain(named),
-        before.apply_domain(named).apply_range(named),
-        named.reverse(),
-    )
+
+def _owners(tree: Tree, g: Geometry, statement: str) -> tuple[isl.PwAff | None, ...]:
+    """Which block, thread or core runs an instance, as far as each has a memory of its own; None stands for 0."""
+    memory = g.buffer.memory
+    own = BLOCKS if memory == "shared" else (*BLOCKS, *THREADS) if memory in PRIVATE else ()
+    around = {loop.bind: loop.date(statement) for loop in loops_around(tree, statement)}
+    return tuple(around.get(place) for place in own)
+
+
+def _all_written(nest: Nest, buffer: Buffer, touching: tuple[Statement, ...], flow: list[Pairs]) -> None:
+    """Every element that is read or accumulated on in a buffer was assigned: some flow brings it."""
+    for s in touching:
+        into = [(p, nest.statement(p.source)) for p in flow if p.sink == s.name]
+        fed = [p.map.reverse().apply_range(source.write.map) for p, source in into if not source.is_reduction]
+        for access in (*s.reads, *((s.write,) if s.is_reduction else ())):
+            if access.tensor == buffer.tensor:
+                found = first_pair(
+                    reduce(isl.Map.subtract, fed, access.map.intersect_domain(nest.domains[s.name]))
+                )
+                if found is not None:
+                    raise ValidationFailure(
+                        f"validation of storage failed: {s.name}{list(found[1])} finds no value of "
+                        f"{buffer.tensor}{list(found[2])}"
+                    )
 
 
 def _all_inside(nest: Nest, loop: Loop, buffer: Buffer, touching: tuple[Statement, ...]) -> None:
@@ -189,7 +218,7 @@ def _all_inside(nest: Nest, loop: Loop, buffer: Buffer, touching: tuple[Statemen
     inside = set(statements(loop))
     for pair in nest.flow_through(buffer.tensor):
         if not {pair.source, pair.sink} <= inside:
-            _same_flow(buffer.tensor, "lose", isl.UnionMap.from_map(pair.map))
+            _lost(buffer.tensor, pair.map)
     outside = [s.name for s in touching if s.name not in inside]
     if outside:
         raise ValidationFailure(
@@ -197,58 +226,14 @@ def _all_inside(nest: Nest, loop: Loop, buffer: Buffer, touching: tuple[Statemen
         )
 
 
-def _unnamed(names: list[str], relations: tuple[isl.UnionMap, ...]) -> str:
-    """Relations as text in which the n-th name is written #n: equal text is the same mathematics."""
-    number = {name: f"#{position}" for position, name in enumerate(names)}
-    texts = ("; ".join(sorted(_renamed(str(part), number) for part in maps_of(r))) for r in relations)
-    return " | ".join(texts)
-
-
-def _renamed(text: str, number: Mapping[str, str]) -> str:
-    return re.sub(r"[A-Za-z_]\w*", lambda found: number.get(found[0], found[0]), text)
-
-
-def _same_flow(tensor: str, kind: str, pairs: isl.UnionMap) -> None:
-    for part in maps_of(pairs):
-        found = first_pair(part)
-        if found is not None:
-            source, sink = tuple_names(part)
-            raise ValidationFailure(
-                f"validation of storage failed: the buffer of {tensor} would {kind} the flow "
-                f"{source}{list(found[1])} -> {sink}{list(found[2])}"
-            )
-
-
-def _cells(nest: Nest, tree: Tree, g: Geometry, accesses: list[tuple[Statement, Access]]) -> isl.UnionMap:
-    """Instances -> the buffer cell they touch; cells of different blocks, or threads, are different ones."""
-    union = isl.UnionMap("{ }")
-    for s, access in accesses:
-        if access.tensor != g.buffer.tensor:
-            continue
-        parts: list[isl.PwAff | int] = [*g.cell(s.name, access)]
-        owners = (
-            BLOCKS
-            if g.buffer.memory == "shared"
-            else (*BLOCKS, *THREADS)
-            if g.buffer.memory in PRIVATE
-            else ()
+def _lost(tensor: str, pairs: isl.Map) -> None:
+    found = first_pair(pairs)
+    if found is not None:
+        source, sink = tuple_names(pairs)
+        raise ValidationFailure(
+            f"validation of storage failed: the buffer of {tensor} would lose the flow "
+            f"{source}{list(found[1])} -> {sink}{list(found[2])}"
         )
-        around = {loop.bind: loop.date(s.name) for loop in loops_around(tree, s.name)}
-        parts += [around.get(place, 0) for place in owners]
-        parts += [around["cores"]] if "cores" in around and _inside_cores(tree, g, s.name) else []
-        cell = date_map(nest.domains[s.name], parts).set_tuple_name(OUT, access.tensor)
-        union = union.union(isl.UnionMap.from_map(cell))
-    return union
-
-
-def _inside_cores(tree: Tree, g: Geometry, statement: str) -> bool:
-    """Whether every core has its own copy of the buffer: the cores' loop is the buffer's, or around it."""
-    for loop in loops_around(tree, statement):
-        if loop.bind == "cores":
-            return True
-        if loop is g.loop:
-            return False
-    return False
 
 
 def _once(nest: Nest, tree: Tree, early: tuple[bool, ...] | None) -> None:

@@ -2,6 +2,16 @@
 
 from polyfuse.strategy.cost import KernelCost, Model, Tiling
 from polyfuse.strategy.decisions import Decision, Group, Plan
-from polyfuse.strategy.plan import plan_for, schedule_costs
+from polyfuse.strategy.plan import as_written, plan_for, schedule_costs
 
-__all__ = ["Decision", "Group", "KernelCost", "Model", "Plan", "Tiling", "plan_for", "schedule_costs"]
+__all__ = [
+    "Decision",
+    "Group",
+    "KernelCost",
+    "Model",
+    "Plan",
+    "Tiling",
+    "as_written",
+    "plan_for",
+    "schedule_costs",
+]

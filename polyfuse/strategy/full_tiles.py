@@ -14,12 +14,12 @@ from dataclasses import replace
 
 import islpy as isl
 
+from polyfuse.analysis.budget import at_most
 from polyfuse.analysis.full_tiles import is_point_loop
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
-from polyfuse.strategy.budget import at_most
 from polyfuse.strategy.decisions import Plan
 
 SHORT = 64

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import islpy as isl
 
 from polyfuse.analysis.bands import among
+from polyfuse.analysis.budget import at_most
 from polyfuse.ir import Nest
 from polyfuse.ir.sizes import at_sizes
 from polyfuse.ir.tree import Tree, statements
 from polyfuse.sets import IN, OUT, expression_text, union_map, union_set
-from polyfuse.strategy.budget import at_most
 
 DEEPEST = 3
 """Loops around a statement: with four, isl's scheduler needs minutes for a stencil (heat-3d: more than five), and its

@@ -14,11 +14,11 @@ from itertools import chain
 
 import islpy as isl
 
+from polyfuse.analysis.budget import at_most
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Tree, sequence, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.budget import at_most
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.cost import CPU_EXPOSED, KernelCost, Tiling, microseconds
 from polyfuse.strategy.counts import Counts

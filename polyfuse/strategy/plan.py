@@ -298,6 +298,17 @@ def schedule_costs(schedule: Schedule, machine: Machine) -> tuple[KernelCost, ..
     return tuple(finished_cost(counts, part, machine) for part in parts(schedule.tree))
 
 
+def as_written(nest: Nest, machine: Machine, whys: tuple[str, ...]) -> Plan:
+    """The order as written with nothing chosen, for a nest whose plan was given up; the last of `whys` says why."""
+    schedule = Schedule(nest)
+    costs = schedule_costs(schedule, machine)
+    groups = tuple(
+        Group(statements(part), cost) for part, cost in zip(parts(schedule.tree), costs, strict=True)
+    )
+    kept = f"the order as written is kept, with no loop changed: {whys[-1]}"
+    return Plan(schedule, (), groups, machine, (*whys[:-1], kept))
+
+
 def band_as_bound(counts: Counts, part: Tree, kind: str) -> tuple[Loop, ...]:
     """The loops whose values are a finished kernel's tasks: those on blocks; on a CPU, down to the vector loop."""
     if kind == "cuda":

@@ -9,7 +9,7 @@ import islpy as isl
 import pytest
 
 from polyfuse.analysis.validation import validate
-from polyfuse.errors import ValidationFailure
+from polyfuse.errors import BudgetExceeded, ValidationFailure
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.access import Access
 from polyfuse.ir.tree import Buffer, Loop, Sequence, Tree, loops, loops_around, path_to, statements, walk
@@ -100,6 +100,28 @@ def test_one_statement_shifted_in_a_loop_in_order() -> None:
         loop = loop_of(s, "mac", name)
         fails(s, with_node(s.tree, loop, redated(loop, plus_one, "zero")), "order")
         validate(s.source, s.nest, with_node(s.tree, loop, redated(loop, plus_one, "act")))
+
+
+def test_a_result_in_a_buffer_does_not_arrive() -> None:
+    s = Schedule(pair()).fuse("S", "R", at="i").promote("t", "S", at="i")
+    loop = loop_of(s, "S", "i")
+    broken = replace(loop, buffers=(replace(loop.buffers[0], tensor="O"),))
+    fails(s, with_node(s.tree, loop, broken), "storage", witness="the output O is in a buffer only")
+
+
+def test_a_value_that_was_never_assigned_is_in_no_buffer() -> None:
+    s = Schedule(pair()).fuse("S", "R", at="i").promote("t", "S", at="i")
+    some = isl.Set("{ S[i, j] : 0 <= i < 4 and 0 <= j < 3 }")
+    nest = swapped(s.nest, replace(s.nest.statement("S"), domain=some))  # the nest's own check is left out
+    with pytest.raises(ValidationFailure, match=r"storage failed: R\[\d, 3\] finds no value of t\[\d, 3\]"):
+        validate(nest, nest, s.tree)
+
+
+def test_a_proof_that_is_too_much_for_isl_is_no_proof() -> None:
+    s = on_cuda()
+    with pytest.raises(BudgetExceeded, match="validation of cover needs more than 10 operations of isl"):
+        validate(s.source, s.nest, s.tree, operations=10)
+    validate(s.source, s.nest, s.tree, operations=0)
 
 
 def test_a_shift_that_keeps_the_order_loses_the_buffer() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
-from polyfuse.errors import BadArgument, InvalidSchedule, TargetUnavailable
+from polyfuse.errors import BadArgument, BudgetExceeded, InvalidSchedule, TargetUnavailable
 from polyfuse.runtime import cuda_driver
 
 
@@ -46,6 +46,25 @@ def test_every_case_on_the_cpu_is_what_the_oracle_says(case: cases.Case, fuse: b
     net(**inputs, out=outputs)
     names = [tensor.name for tensor in nest.with_role("output")]
     assert cases.error(nest, inputs, dict(zip(names, outputs, strict=True))) <= cases.TOLERANCE
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_a_plan_that_is_too_much_to_prove_gives_way_to_the_order_as_written(
+    target: Literal["cpu", "cuda"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polyfuse.compiler.OPERATIONS", 10)
+    net = pf.compile(small_nest(), target=target, device="lockstep" if target == "cuda" else None)
+    assert (
+        "order as written is kept, with no loop changed: validation of cover needs more than" in net.explain()
+    )
+    assert len(net.kernels) == len(small_nest().statements)
+    np.testing.assert_allclose(net(rows()), by_hand(rows()), rtol=1e-5, atol=1e-6)
+
+
+def test_a_schedule_by_hand_that_is_too_much_to_prove_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyfuse.compiler.OPERATIONS", 10)
+    with pytest.raises(BudgetExceeded, match="validation of cover"):
+        pf.compile(small_nest(), target="cpu", schedule=pf.Schedule(small_nest()))
 
 
 def test_a_call_by_position_and_by_name() -> None:
