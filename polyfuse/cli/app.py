@@ -183,13 +183,19 @@ def gpu_check(
     ] = None,
     only: Annotated[str | None, typer.Option(help="Only cases whose name contains this.")] = None,
     seed: Annotated[int | None, typer.Option(help="For the inputs; without it they are fresh.")] = None,
+    sanitize: Annotated[
+        bool, typer.Option("--sanitize", help="Under compute-sanitizer: memcheck, then racecheck.")
+    ] = False,
 ) -> None:
     """Run every CUDA kernel of the test suite on this machine's GPU and compare with the oracle.
 
     Prints one line a case, and writes the results with date, GPU, driver and commit.
     """
     from polyfuse.cli.gpu_check import run_check
+    from polyfuse.cli.sanitize import run_sanitized
 
+    if sanitize:
+        raise typer.Exit(0 if run_sanitized(Terminal(), device.value, out, only, seed) else 1)
     raise typer.Exit(0 if run_check(Terminal(), device.value, out, only, seed) else 1)
 
 
