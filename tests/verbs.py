@@ -43,7 +43,7 @@ COMMON = (
     "microkernel",
 )
 VERBS = {
-    "cpu": (*COMMON, "bind", "bind", "unroll", "vectorize", "promote", "promote", "pack"),
+    "cpu": (*COMMON, "bind", "bind", "unroll", "vectorize", "promote", "promote", "pack", "prefetch"),
     "cuda": (
         *COMMON,
         "bind",
@@ -111,6 +111,9 @@ def on_loops(
             return Call("microkernel", (statement, names[-3] if len(names) > 2 else loop), {})
         case "unroll":
             return Call("unroll", (statement, loop), {})
+        case "prefetch":
+            tensor = draw(st.sampled_from(schedule.nest.statement(statement).tensors))
+            return Call("prefetch", (statement, tensor, names[0]), {})
         case "reverse":
             return Call("reverse", (statement, loop), {})
         case "vectorize":

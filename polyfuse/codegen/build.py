@@ -9,15 +9,15 @@ is known by the loop it came from. Barriers are statements of their own; full ti
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
 from polyfuse.analysis.storage import BLOCKS, THREADS, buffers_of, geometry
 from polyfuse.codegen.barriers import with_barrier_statements
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
-from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
+from polyfuse.codegen.index import beside, binary, is_number, plus, substituted, to_python
 from polyfuse.codegen.looptree import (
     Allocate,
     Axis,
@@ -30,6 +30,7 @@ from polyfuse.codegen.looptree import (
     Node,
     Store,
     block,
+    touched,
 )
 from polyfuse.codegen.naming import Namer, base
 from polyfuse.codegen.per_core import per_core
@@ -76,6 +77,8 @@ class _Here:
     loop: Loop | None = None
     mapped: frozenset[str] = frozenset()
     variables: tuple[str, ...] = ()
+    around: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """The variable and the step of each of our loops that became one."""
 
 
 class _Builder:
@@ -231,13 +234,30 @@ class _Builder:
         if loop is not None and loop.bind in AXES:
             return self._mapped(node, here, loop.bind, iterator, low, high)
         variable = self._variable(loop.name if loop is not None else iterator, here)
-        inner = _Here(
-            {**here.names, iterator: ast.Name(variable)}, None, here.mapped, (*here.variables, variable)
-        )
-        body = self._node(node.for_get_body(), inner)
-        bind = loop.bind if loop is not None else None
         step = int(node.for_get_inc().get_val().to_python())
-        return For(variable, low, high, step, bind, body)
+        around = {**here.around, loop.name: (variable, step)} if loop is not None else here.around
+        names = {**here.names, iterator: ast.Name(variable)}
+        inner = _Here(names, None, here.mapped, (*here.variables, variable), around)
+        body = self._node(node.for_get_body(), inner)
+        if loop is None:
+            return For(variable, low, high, step, None, body)
+        return For(variable, low, high, step, loop.bind, body, tuple(self._ahead(loop, body, here)))
+
+    def _ahead(self, loop: Loop, body: Node, here: _Here) -> Iterator[tuple[Element, bool]]:
+        """What a loop asks for ahead of time: elements of arrays one value of an outer loop later.
+
+        A loop of one value became none: there is no next one.
+        """
+        for fetch in loop.fetches:
+            array = self.namer(fetch.tensor)
+            if fetch.loop not in here.around or fetch.tensor in self.geometry:
+                continue
+            variable, step = here.around[fetch.loop]
+            later = {variable: plus(ast.Name(variable), step)}
+            reads, written = touched(body, array)
+            first = (reads or written)[0]
+            subscripts = tuple(substituted(value, later) for value in first.subscripts)
+            yield replace(first, subscripts=subscripts), not reads
 
     def _high(self, node: isl.AstNode, here: _Here) -> ast.expr:
         condition = node.for_get_cond()

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from polyfuse.codegen.emit import Emitter, subscripted
+from polyfuse.codegen.fetching import LINE, PIECE
 from polyfuse.codegen.gathered import Gathered, gathered
+from polyfuse.codegen.index import substituted
 from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.looptree import Allocate, Block, Element, For, Kernel, Node, Store, below
 from polyfuse.codegen.microkernel import tile_product
@@ -27,10 +29,13 @@ from numba import float32, float64, int32, int64, prange, uint64
 """
 
 ON_STACK = "on_stack"
+FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
 OPERATIONS = {
     **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
     **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
     ON_STACK: "polyfuse.codegen.stack",
+    FETCH: "polyfuse.codegen.fetching",
+    FETCH_TO_WRITE: "polyfuse.codegen.fetching",
     "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_cut": "polyfuse.codegen.tiles",
@@ -124,7 +129,7 @@ class _Cpu(Emitter):
         if held is not None:
             return self._gathered(node, held)
         if node.bind != "cores":
-            return super().loop(node)
+            return self._ahead(node)
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
         low, high, core = ast.unparse(node.low), ast.unparse(node.high), f"{node.variable}_core"
         if node.step == 1:
@@ -143,13 +148,33 @@ class _Cpu(Emitter):
         """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""
         kept = [(total.variable, ast.unparse(self.place(total.element))) for total in held.sums]
         self.totals = frozenset(total.variable for total in held.sums)
-        loop = super().loop(replace(node, body=Block(held.stores)))
+        loop = self._ahead(replace(node, body=Block(held.stores)))
         self.totals = frozenset()
         lines = [f"{name} = {element}" for name, element in kept]
         lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
         if _runs(node):
             return lines
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
+
+    def _ahead(self, node: For) -> list[str]:
+        """for j: S  ->  for j_piece: { fetch(x, (i + 1, j_piece), 8); for j of the piece: S }, where it asks for x."""
+        if not node.ahead or node.step != 1:
+            return super().loop(node)
+        numbers = min(PIECE // ITEMSIZE[element.dtype] for element, _ in node.ahead)
+        piece = f"{node.variable}_piece"
+        low, high = ast.unparse(node.low), ast.unparse(node.high)
+        lines = [self._asked(element, write, node.variable, piece, numbers) for element, write in node.ahead]
+        count = str(numbers) if _divides(node, numbers) else f"min({numbers}, {high} - {piece})"
+        inside = f"{node.variable}_in"  # from 0 on: of what begins with another variable LLVM does not see the sign
+        body = [f"{node.variable} = {piece} + {inside}", *self.lines(node.body)]
+        lines += [f"for {inside} in range({count}):", *self._indented(body)]
+        return [f"for {piece} in range({low}, {high}, {numbers}):", *self._indented(lines)]
+
+    def _asked(self, element: Element, write: bool, variable: str, piece: str, numbers: int) -> str:
+        """The line that asks for one piece of a row."""
+        index = ast.Tuple([substituted(value, {variable: ast.Name(piece)}) for value in element.subscripts])
+        lines = -(-numbers * ITEMSIZE[element.dtype] // LINE)
+        return f"{FETCH_TO_WRITE if write else FETCH}({element.array}, {ast.unparse(index)}, {lines})"
 
     def _microkernel(self, node: For) -> list[str]:
         call = row_product(node) or tile_product(node, self.ranges)
@@ -192,6 +217,14 @@ class _Cpu(Emitter):
 
     def barrier(self) -> str:
         raise AssertionError("a CPU kernel has no threads of a block")
+
+
+def _divides(loop: For, numbers: int) -> bool:
+    """Whether a loop is known to run through a multiple of so many values."""
+    match loop.low, loop.high:
+        case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
+            return (high - low) % numbers == 0
+    return False
 
 
 def _runs(loop: For) -> bool:

@@ -2,7 +2,7 @@
 
     kernel ::= name  arrays  sizes  axes  node
     node   ::= Block(node*)
-             | For(variable, low, high, bind, node)       low <= variable < high, in steps of `step`
+             | For(variable, low, high, bind, node)       low <= variable < high, in steps of `step`; asks for `ahead`
              | Guard(condition, node, otherwise)           the node where the condition holds, else the other
              | Allocate(buffer, shape, dtype, memory)
              | Store(target, op, value)                    target op value
@@ -42,7 +42,10 @@ class Block:
 
 @dataclass(frozen=True)
 class For:
-    """A loop in order, or one whose values run at once ("cores", "vector")."""
+    """A loop in order, or one whose values run at once ("cores", "vector").
+
+    `ahead` are elements that a vector loop asks for as it runs, each with whether it will be written.
+    """
 
     variable: str
     low: ast.expr
@@ -50,6 +53,7 @@ class For:
     step: int
     bind: str | None
     body: Node
+    ahead: tuple[tuple[Element, bool], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,15 @@ def below(node: Node) -> tuple[Node, ...]:
         case Guard(_, body, otherwise):
             return (body,) if otherwise is None else (body, otherwise)
     return ()
+
+
+def touched(node: Node, array: str) -> tuple[tuple[Element, ...], tuple[Element, ...]]:
+    """The elements of an array that the stores inside a node read, and those that they write."""
+    if isinstance(node, Store):
+        reads = tuple(read for read in node.reads if read.array == array)
+        return reads, (node.target,) if node.target.array == array else ()
+    inside = [touched(part, array) for part in below(node)]
+    return tuple(e for reads, _ in inside for e in reads), tuple(e for _, written in inside for e in written)
 
 
 def block(parts: tuple[Node, ...]) -> Node:

@@ -89,6 +89,18 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """A loop on vector lanes asks for the elements of a tensor that it touches one value of `loop` later."""
+
+    tensor: str
+    loop: str
+
+    def __str__(self) -> str:
+        """What a dump says of it: "fetches x of the next i"."""
+        return f"fetches {self.tensor} of the next {self.loop}"
+
+
+@dataclass(frozen=True)
 class Leaf:
     """One statement."""
 
@@ -111,7 +123,7 @@ class Loop:
 
     `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "vector", "unroll".
     `barrier` asks for a barrier of the block's threads at the end of each iteration. `apart` asks for code of its own
-    for the full tiles of the loops around it, which changes no order.
+    for the full tiles of the loops around it, `fetches` for lines of memory ahead of time; both change no order.
     """
 
     name: str
@@ -121,6 +133,7 @@ class Loop:
     buffers: tuple[Buffer, ...] = ()
     barrier: bool = False
     apart: bool = False
+    fetches: tuple[Fetch, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ def _lines(nest: Nest, tree: Tree, depth: int) -> list[str]:
             dates = "; ".join(_date_text(date) for _, date in tree.dates)
             bound = f"  @ {tree.bind}" if tree.bind else ""
             bound += "  full tiles apart" if tree.apart else ""
-            held = "".join(f"  [{b}]" for b in tree.buffers)
+            held = "".join(f"  [{b}]" for b in (*tree.buffers, *tree.fetches))
             body = _lines(nest, tree.body, depth + 1)
             end = [f"{pad}  barrier"] if tree.barrier else []
             return [f"{pad}for {tree.name}:{bound}{held}    {{ {dates} }}", *body, *end]

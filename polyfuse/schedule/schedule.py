@@ -21,7 +21,17 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Spread, Tree, loops_around
 from polyfuse.ir.violation import Instance, Violation
-from polyfuse.schedule import affine, binding, fusion, microkernel, order, packing, promotion, tiling
+from polyfuse.schedule import (
+    affine,
+    binding,
+    fusion,
+    microkernel,
+    order,
+    packing,
+    prefetching,
+    promotion,
+    tiling,
+)
 from polyfuse.schedule.dump import tree_text, tree_to_c, tree_to_yaml
 from polyfuse.sets import first_pair, tuple_names
 
@@ -212,6 +222,22 @@ class Schedule:
             lambda: binding.vectorize(self.nest, self.tree, statement, loop),
         )
 
+    def prefetch(self, statement: str, tensor: str, loop: str) -> Schedule:
+        """Ask for what the innermost loop touches of a tensor one value of an outer loop later, while it runs.
+
+        for i: { …; for j (vector): e[j] = exp(x[i, j] - m) }
+        ->  for i: { …; for j, 512 bytes at a time: ask for x[i + 1, j …]; for these j (vector): e[j] = … }
+
+        Nothing is reordered. `loop` is one around the innermost loop, which has to be on vector lanes and to walk along
+        the tensor's memory; on a CPU only. Raises InvalidSchedule where this is not so.
+        """
+        return self._do(
+            "prefetch",
+            (statement, tensor, loop),
+            {},
+            lambda: prefetching.prefetch(self.nest, self.tree, statement, tensor, loop),
+        )
+
     def microkernel(self, statement: str, loop: str) -> Schedule:
         """Keep a product's sums in registers while the contraction's loop runs.
 
@@ -394,6 +420,7 @@ VERBS = (
     "bind",
     "unroll",
     "vectorize",
+    "prefetch",
     "microkernel",
     "promote",
     "pack",

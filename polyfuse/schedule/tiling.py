@@ -25,7 +25,7 @@ def halves(loop: Loop, size: int, inner_name: str) -> tuple[Loop, Loop]:
         block = date.scale_down_val(isl.Val(size)).floor()
         outer.append((name, block))
         inner.append((name, date.sub(block.scale_val(isl.Val(size)))))
-    bare = replace(loop, dates=tuple(outer), bind=None, buffers=(), barrier=False, apart=False)
+    bare = replace(loop, dates=tuple(outer), bind=None, buffers=(), barrier=False, apart=False, fetches=())
     return bare, replace(loop, name=inner_name, dates=tuple(inner))
 
 

@@ -15,6 +15,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
 from polyfuse.strategy.across import with_readers
+from polyfuse.strategy.ahead import rows_ahead
 from polyfuse.strategy.batches import in_batches
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import products_among
@@ -134,6 +135,9 @@ def _shaped(
         if better is None:
             copies = added(schedule, shaped)
             packs = _kernels_of(shaped, copies, machine) if copies else ()
+            if machine.kind == "cpu":
+                shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
+                refused = (*refused, *asked)
             return shaped, [*packs, Group(statements(part), cost, refused)]
         return better.schedule, list(_groups(better, counts, kernel.names, machine))
     if machine.kind == "cpu":

@@ -1,0 +1,68 @@
+"""The verb that asks for memory ahead of time: prefetch. No theorem stands here: no instance moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.access import Access
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Fetch, Loop, Tree, loops_around, replace_node
+from polyfuse.schedule.chains import loop_named
+from polyfuse.sets import IN, OUT
+
+
+def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str) -> Tree:
+    """for i: for j (vector): … x[i, j] …  ->  the same, which asks for x[i + 1, j] meanwhile."""
+    outer = loop_named(tree, statement, loop)
+    inner = loops_around(tree, statement)[-1]
+    if inner is outer or inner.bind != "vector":
+        raise InvalidSchedule(
+            f"prefetch: the innermost loop around {statement}, {inner.name}, is not on vector lanes inside {loop}; "
+            "vectorize it first"
+        )
+    if any("." in (x.bind or "") for x in loops_around(tree, statement)):
+        raise InvalidSchedule(
+            f"prefetch: {statement} runs in a GPU's threads, which hide what they wait for themselves"
+        )
+    touched = [a for a in nest.statement(statement).accesses if a.tensor == tensor]
+    if not touched:
+        raise InvalidSchedule(f"prefetch: {statement} does not touch {tensor}")
+    if any(b.tensor == tensor for x in loops_around(tree, statement) for b in x.buffers):
+        raise InvalidSchedule(
+            f"prefetch: {tensor} is in a buffer around {statement}, which is in a cache as it is"
+        )
+    if not any(_along(access, inner, statement) and _moves(access, outer, statement) for access in touched):
+        raise InvalidSchedule(
+            f"prefetch: {statement} has no access to {tensor} that goes on to the next element with {inner.name} and "
+            f"elsewhere with {loop}"
+        )
+    wanted = Fetch(tensor, loop)
+    if wanted in inner.fetches:
+        raise InvalidSchedule(f"prefetch: {inner.name} asks for {tensor} of the next {loop} already")
+    return replace_node(tree, inner, replace(inner, fetches=(*inner.fetches, wanted)))
+
+
+def _along(access: Access, loop: Loop, statement: str) -> bool:
+    """Whether the last subscript, and no other, moves with a loop."""
+    subscripts, dims = access.subscripts(), _dims(loop, statement)
+    moving = [
+        axis
+        for axis in range(access.map.dim(OUT))
+        if any(subscripts.get_pw_aff(axis).involves_dims(IN, d, 1) for d in dims)
+    ]
+    return moving == [access.map.dim(OUT) - 1]
+
+
+def _moves(access: Access, loop: Loop, statement: str) -> bool:
+    subscripts, dims = access.subscripts(), _dims(loop, statement)
+    return any(
+        subscripts.get_pw_aff(axis).involves_dims(IN, d, 1)
+        for axis in range(access.map.dim(OUT))
+        for d in dims
+    )
+
+
+def _dims(loop: Loop, statement: str) -> tuple[int, ...]:
+    date = loop.date(statement)
+    return tuple(d for d in range(date.dim(IN)) if date.involves_dims(IN, d, 1))

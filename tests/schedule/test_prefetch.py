@@ -1,0 +1,83 @@
+"""prefetch: what it prints, that values stay the same at any size and on cores, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.machine import Machine
+from polyfuse.strategy import plan_for
+
+
+def doubled(rows: int = 5, columns: int = 300) -> pf.Schedule:
+    domain = f"0 <= i < {rows} and 0 <= j < {columns}"
+    nest = Nest.of(
+        [Tensor("x", (rows, columns), "float32", "input"), Tensor("y", (rows, columns), "float32", "output")],
+        [statement(f"{{ S[i, j] : {domain} }}", "y[i, j] = x[i, j] + x[i, j]")],
+    )
+    return pf.Schedule(nest).vectorize("S", "j")
+
+
+def test_a_row_is_asked_for_while_the_one_before_is_computed() -> None:
+    schedule = doubled().prefetch("S", "x", "i").prefetch("S", "y", "i")
+    assert "[fetches x of the next i]  [fetches y of the next i]" in str(schedule)
+    net = pf.compile(schedule.source, target="cpu", schedule=schedule)
+    loop = net.source[net.source.index("    for i in") :].splitlines()
+    assert [line.strip() for line in loop[:7]] == [
+        "for i in range(0, 5):",
+        "for j_piece in range(0, 300, 128):",
+        "fetch(x, (i + 1, j_piece), 8)",
+        "fetch_to_write(y, (i + 1, j_piece), 8)",
+        "for j_in in range(min(128, 300 - j_piece)):",
+        "j = j_piece + j_in",
+        "y[i, j] = x[i, j] + x[i, j]",
+    ]
+    x = np.random.default_rng(0).standard_normal((5, 300), np.float32)
+    np.testing.assert_array_equal(net(x), x + x)
+
+
+def test_on_cores_and_with_sums_values_stay() -> None:
+    nest = pf.lower(nn.Softmax(), batch=7, features=256)
+    schedule = plan_for(nest, Machine.preset("zen5")).schedule.prefetch("exp0", "x", "i")
+    schedule = schedule.prefetch("scale0", "out", "i")
+    schedule = schedule if schedule.loops("exp0")[0].bind else schedule.bind("exp0", i="cores")
+    x = np.random.default_rng(0).standard_normal((7, 256), np.float32)
+    expected = pf.interpret(nest, {"x": x})["out"]
+    found = pf.compile(schedule.source, target="cpu", schedule=schedule)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("S", "x", "j"), "the innermost loop around S, j, is not on vector lanes inside j"),
+        (("S", "z", "i"), "S does not touch z"),
+        (("S", "x", "k"), "no loop 'k' around S"),
+    ],
+)
+def test_what_is_refused(args: tuple[str, str, str], why: str) -> None:
+    with pytest.raises(InvalidSchedule, match=why):
+        doubled().prefetch(*args)
+
+
+def test_refused_twice_across_memory_and_on_a_gpu() -> None:
+    schedule = doubled()
+    with pytest.raises(InvalidSchedule, match="asks for x of the next i already"):
+        schedule.prefetch("S", "x", "i").prefetch("S", "x", "i")
+    across = pf.Schedule(schedule.source).interchange("S", "i", "j").vectorize("S", "i")
+    with pytest.raises(InvalidSchedule, match="goes on to the next element with i and elsewhere with j"):
+        across.prefetch("S", "x", "j")
+    on_gpu = pf.Schedule(schedule.source).bind("S", i="block.x").vectorize("S", "j")
+    with pytest.raises(InvalidSchedule, match="a GPU's threads"):
+        on_gpu.prefetch("S", "x", "i")
+
+
+@pytest.mark.parametrize(("rows", "asks"), [(4, False), (4096, True)])
+def test_the_strategy_asks_where_rows_come_from_beyond_l2(rows: int, asks: bool) -> None:
+    plan = plan_for(pf.lower(nn.Softmax(), batch=rows, features=1024), Machine.preset("zen5"))
+    assert ("prefetch('exp0', 'x', 'i')" in plan.schedule.trace()) == asks
+    assert ("asks for the next i while one is computed" in str(plan)) == asks
