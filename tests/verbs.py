@@ -29,6 +29,7 @@ SIZES = st.integers(1, 4)
 COMMON = (
     "tile",
     "split",
+    "collapse",
     "separate",
     "interchange",
     "reorder",
@@ -92,6 +93,8 @@ def on_loops(
             return Call("tile", (statement,), {name: draw(SIZES) for name in chain})
         case "separate":
             return Call("separate", (statement, draw(st.sampled_from(names))), {})
+        case "collapse" if len(names) > 1:
+            return Call("collapse", (statement, *names[-2:]), {})
         case "interchange" if len(names) > 1:
             return Call("interchange", (statement, *draw(st.permutations(chain))[:2]), {})
         case "reorder":

@@ -11,7 +11,8 @@ from polyfuse.codegen.fetching import LINE, PIECE
 from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.index import substituted
 from polyfuse.codegen.intervals import Ranges
-from polyfuse.codegen.looptree import Allocate, Block, Element, For, Kernel, Node, Store, below
+from polyfuse.codegen.joined import along_two_axes
+from polyfuse.codegen.looptree import Allocate, Block, Element, For, Kernel, Node, Store, below, variables
 from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
@@ -19,6 +20,7 @@ from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 from polyfuse.codegen.window_products import values_of
+from polyfuse.ir.names import fresh
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 
 HEADER = """\
@@ -34,6 +36,7 @@ OPERATIONS = {
     **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
     **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
     ON_STACK: "polyfuse.codegen.stack",
+    "joined": "polyfuse.codegen.joined",
     FETCH: "polyfuse.codegen.fetching",
     FETCH_TO_WRITE: "polyfuse.codegen.fetching",
     "row_mac": "polyfuse.codegen.row_tiles",
@@ -111,6 +114,9 @@ class _Cpu(Emitter):
         # numba makes a function of a parallel loop's body, in which it does not see that a shape is constant
         self.on_heap = has_cores(kernel.body)
         self.stacked = 0  # bytes of buffers on the stack so far
+        self.joined: dict[
+            tuple[str, int], str
+        ] = {}  # arrays with two axes as one: the array, the axis, the name
 
     def loop(self, node: For) -> list[str]:
         outside, around = self.known, self.ranges
@@ -205,7 +211,21 @@ class _Cpu(Emitter):
         known = self.kernel.arrays.get(element.array)
         if known is not None and known.rank == 0:
             return subscripted(element.array, (ast.Constant(0),))
+        both = along_two_axes(element, known) if known is not None else None
+        if both is not None:
+            axis, subscripts = both
+            name = self.joined.setdefault((element.array, axis), self._row_name(element.array))
+            return subscripted(name, tuple(self._index(value) for value in subscripts))
         return subscripted(element.array, tuple(self._index(value) for value in element.subscripts))
+
+    def _row_name(self, array: str) -> str:
+        return fresh(
+            f"{array}_rows", {*self.kernel.arrays, *variables(self.kernel.body), *self.joined.values()}
+        )
+
+    def opening(self) -> list[str]:
+        """Arrays with two axes as one, which the body asked for."""
+        return [f"{name} = joined({array}, {axis})" for (array, axis), name in self.joined.items()]
 
     def _index(self, value: ast.expr) -> ast.expr:
         """An index; unsigned where LLVM could take it for negative.

@@ -22,11 +22,12 @@ class Emitter(ABC):
         parameters = ", ".join((*self.kernel.arrays, *self.kernel.sizes))
         lines = [f"def {self.kernel.name}({parameters}):"]
         lines += self._indented(['"""' + "\n    ".join(("", *self.kernel.text, "")) + '"""'])
-        body = [*self.opening(), *self.lines(self.kernel.body)]
+        inside = self.lines(self.kernel.body)
+        body = [*self.opening(), *inside]
         return "\n".join(lines + self._indented(body or ["pass"])) + "\n"
 
     def opening(self) -> list[str]:
-        """Lines before the body."""
+        """Lines before the body, which has been printed."""
         return []
 
     def lines(self, node: Node) -> list[str]:

@@ -141,6 +141,12 @@ def touched(node: Node, array: str) -> tuple[tuple[Element, ...], tuple[Element,
     return tuple(e for reads, _ in inside for e in reads), tuple(e for _, written in inside for e in written)
 
 
+def variables(node: Node) -> set[str]:
+    """The names of the loops' variables and of the buffers inside a node."""
+    own = {node.variable} if isinstance(node, For) else {node.buffer} if isinstance(node, Allocate) else set()
+    return own.union(*map(variables, below(node)))
+
+
 def block(parts: tuple[Node, ...]) -> Node:
     """Parts in order, without needless levels: { { a }; if c: x; if not c: y }  ->  { a; if c: x; else: y }."""
     flat: list[Node] = []

@@ -95,6 +95,22 @@ class Schedule:
             lambda: tiling.split(self.nest, self.tree, statement, loop, size),
         )
 
+    def collapse(self, statement: str, outer: str, inner: str) -> Schedule:
+        """Make one loop of two, the inner one all there is in the outer one: longer rows, in the order as it was.
+
+        for k: for l < 28: S[k, l]  ->  for k_l: S[k_l // 28, k_l % 28]
+
+        A loop along two axes of an array walks along its memory. The inner loop may be on vector lanes, which then
+        run the values of both. Raises InvalidSchedule where the inner loop's values are not known to lie between 0 and
+        a number.
+        """
+        return self._do(
+            "collapse",
+            (statement, outer, inner),
+            {},
+            lambda: tiling.collapse(self.nest, self.tree, statement, outer, inner),
+        )
+
     def separate(self, statement: str, loop: str) -> Schedule:
         """Give full tiles code of their own, in which the loops inside have constant bounds and need no guards.
 
@@ -408,6 +424,7 @@ def _well_placed(verb: str, tree: Tree) -> None:
 VERBS = (
     "tile",
     "split",
+    "collapse",
     "separate",
     "interchange",
     "reorder",

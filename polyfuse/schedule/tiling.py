@@ -1,4 +1,4 @@
-"""Verbs that cut loops, and give full tiles code of their own: split, tile, separate."""
+"""Verbs that cut and join loops, and give full tiles code of their own: split, tile, collapse, separate."""
 
 from __future__ import annotations
 
@@ -57,6 +57,30 @@ def tile(nest: Nest, tree: Tree, statement: str, sizes: Mapping[str, int]) -> Tr
     pairs = [halves(x, _checked(x, sizes[x.name]), fresh(f"{x.name}_in", taken)) for x in chain]
     new = rebuilt([outer for outer, _ in pairs], rebuilt([inner for _, inner in pairs], chain[-1].body))
     return replace_node(tree, chain[0], new)
+
+
+def collapse(nest: Nest, tree: Tree, statement: str, outer: str, inner: str) -> Tree:
+    """for k: for l < n: S  ->  for c: S at k = c // n, l = c % n."""
+    around, within = loop_named(tree, statement, outer), loop_named(tree, statement, inner)
+    if around.body is not within:
+        raise InvalidSchedule(f"collapse: {inner} is not the only thing inside {outer}; distribute first")
+    if around.bind is not None or around.buffers or within.bind not in (None, "vector"):
+        raise InvalidSchedule(
+            f"collapse: {outer} or {inner} is bound, or {outer} has a buffer: collapse first"
+        )
+    if around.apart or around.barrier or within.fetches:
+        raise InvalidSchedule(
+            f"collapse: {outer} has a barrier or full tiles apart, or {inner} fetches: collapse first"
+        )
+    ends = [nest.domains[name].apply(date.as_map()) for name, date in within.dates]
+    extremes = [v for e in ends if not e.is_empty() for v in (e.dim_min_val(0), e.dim_max_val(0))]
+    if not all(v.is_int() and not v.is_neg() for v in extremes):
+        raise InvalidSchedule(f"collapse: the values of {inner} are not known to lie between 0 and a number")
+    # 0 <= l, l' < n:  k < k', or k = k' and l < l'  <=>  n k + l < n k' + l', so that the order stays
+    count = isl.Val(1 + max((int(v.to_python()) for v in extremes), default=0))
+    dates = tuple((n, around.date(n).scale_val(count).add(date)) for n, date in within.dates)
+    name = fresh(f"{outer}_{inner}", names_in_reach(tree, around))
+    return replace_node(tree, around, replace(within, name=name, dates=dates))
 
 
 def separate(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:

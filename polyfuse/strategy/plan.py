@@ -29,6 +29,7 @@ from polyfuse.strategy.fusion import early_statements, part_with, search
 from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
+from polyfuse.strategy.long_rows import in_long_rows
 from polyfuse.strategy.moves import far_and_near, internal, separated
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products import blocked
@@ -136,8 +137,9 @@ def _shaped(
             copies = added(schedule, shaped)
             packs = _kernels_of(shaped, copies, machine) if copies else ()
             if machine.kind == "cpu":
+                shaped, made = in_long_rows(shaped, counts, kernel.names[0])
                 shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
-                refused = (*refused, *asked)
+                refused = (*refused, *made, *asked)
             return shaped, [*packs, Group(statements(part), cost, refused)]
         return better.schedule, list(_groups(better, counts, kernel.names, machine))
     if machine.kind == "cpu":
