@@ -88,4 +88,5 @@ def _involves(access: Access, axis: int, dims: frozenset[int]) -> bool:
 def _is(access: Access, axis: int, date: isl.PwAff, domain: isl.Set) -> bool:
     """Whether a subscript is a loop's value."""
     value = access.subscripts().get_pw_aff(axis)
-    return value.as_map().intersect_domain(domain).is_equal(date.as_map().intersect_domain(domain))
+    same = value.as_map().intersect_domain(domain).is_equal(date.as_map().intersect_domain(domain))
+    return bool(same)
