@@ -16,6 +16,7 @@ from polyfuse.runtime.entry import Held
 from polyfuse.runtime.interface import ENTRY, ENTRY_ONCE, Phase, Phases
 from polyfuse.runtime.memory import ALIGNMENT, shape_of
 from polyfuse.runtime.native import Library, MachineCode
+from polyfuse.runtime.placement import apart
 from polyfuse.runtime.threads import layer_is_thread_safe
 
 Array = npt.NDArray[Any]
@@ -49,7 +50,7 @@ class CpuProgram:
         assert code.tensors == phases.names, "machine code for other tensors"
         self.interface = phases.calls.interface
         self._library, self._phases = Library(code), phases
-        self._locked = code.parallel and not layer_is_thread_safe()
+        self._parallel = code.parallel
         self.hold(constants)
 
     def hold(self, constants: Mapping[str, Array]) -> None:
@@ -112,7 +113,9 @@ class CpuProgram:
             owner=self._library,
         )
         function = self._library.function(name, held)
-        return _one_at_a_time(function) if self._locked else function
+        if not self._parallel:
+            return function
+        return apart(function) if layer_is_thread_safe() else _one_at_a_time(function)
 
 
 def aligned(nbytes: int) -> Array:
