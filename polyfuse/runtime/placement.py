@@ -34,7 +34,7 @@ _PARALLEL_FOR = ctypes.CFUNCTYPE(
 
 def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of a parallel program, which first sees to it that the workers are not where the caller is."""
-    if not _is_ours_to_place():
+    if not (may_place() and _uses_openmp()):
         return function
     cpu_of_this_thread = ctypes.CDLL(None).sched_getcpu
 
@@ -48,12 +48,16 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     return placed
 
 
-def _is_ours_to_place() -> bool:
+def may_place() -> bool:
     """Whether threads can be told where to run, there is a choice, and nobody else has made it."""
     if any(name in os.environ for name in USERS_OWN) or not hasattr(os, "sched_setaffinity"):
         return False
+    return len(os.sched_getaffinity(0)) > 1
+
+
+def _uses_openmp() -> bool:
     numba.get_num_threads()  # chooses the threading layer
-    return numba.threading_layer() == "omp" and len(os.sched_getaffinity(0)) > 1
+    return bool(numba.threading_layer() == "omp")
 
 
 class _Team(threading.local):

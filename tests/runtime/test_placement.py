@@ -15,7 +15,8 @@ import pytest
 from polyfuse.runtime import placement
 
 pytestmark = pytest.mark.skipif(
-    not placement._is_ours_to_place(), reason="one CPU, or threads that the user or the system places"
+    not (placement.may_place() and placement._uses_openmp()),
+    reason="one CPU, or threads that the user or the system places",
 )
 
 
