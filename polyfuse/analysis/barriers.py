@@ -17,7 +17,7 @@ from itertools import pairwise
 import islpy as isl
 
 from polyfuse.analysis.legality import Broken
-from polyfuse.analysis.storage import BLOCKS, THREADS, buffers_of, prefix_of, same_value, thread_ids
+from polyfuse.analysis.storage import BLOCKS, ON_THREADS, buffers_of, prefix_of, same_value, thread_ids
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, parts, path_to, statements, with_children
@@ -25,7 +25,7 @@ from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, parts, path_to, 
 
 def has_threads(tree: Tree) -> bool:
     """Whether any loop is bound to threads."""
-    return any(loop.bind in THREADS for loop in loops(tree))
+    return any(loop.bind in ON_THREADS for loop in loops(tree))
 
 
 def cross_thread(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
@@ -34,23 +34,30 @@ def cross_thread(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
     inside = [pair for pair in nest.dependences().pairs if {pair.source, pair.sink} <= own]
     # a reduction may run in either order, but never at once
     turned = [Pairs(p.kind, p.sink, p.source, p.map.reverse()) for p in inside if p.kind == "reduction"]
+    through = [(_tensor(nest, pair), pair) for pair in (*inside, *turned)]
     found = []
-    for pair in (*inside, *turned, *_reuse(nest, kernel)):
-        different = _different_threads(kernel, pair)
+    for tensor, pair in (*through, *_reuse(nest, kernel)):
+        different = _different_threads(nest, kernel, tensor, pair)
         if not different.is_empty():
             found.append(replace(pair, map=different))
     return tuple(found)
 
 
-def _different_threads(tree: Tree, pair: Pairs) -> isl.Map:
+def _tensor(nest: Nest, pair: Pairs) -> str:
+    """The tensor that a pair meets in: what its source writes, or what the write after a read does."""
+    return nest.statement(pair.sink if pair.kind == "anti" else pair.source).write.tensor
+
+
+def _different_threads(nest: Nest, tree: Tree, tensor: str, pair: Pairs) -> isl.Map:
     same = isl.Map.universe(pair.map.get_space())
-    for mine, other in zip(thread_ids(tree, pair.source), thread_ids(tree, pair.sink), strict=True):
+    ends = nest.statement(pair.source), nest.statement(pair.sink)
+    for mine, other in zip(*(thread_ids(tree, s, tensor) for s in ends), strict=True):
         same = same.intersect(same_value(mine, other, pair.map))
     return pair.map.subtract(same)
 
 
-def _reuse(nest: Nest, tree: Tree) -> Iterator[Pairs]:
-    """Pairs that one shared buffer's reuse adds: any access of an iteration -> any write of a later one."""
+def _reuse(nest: Nest, tree: Tree) -> Iterator[tuple[str, Pairs]]:
+    """A shared buffer's tensor, and pairs that its reuse adds: an access of an iteration -> a write of a later one."""
     for loop, buffer in buffers_of(tree):
         if buffer.memory != "shared":
             continue
@@ -65,7 +72,7 @@ def _reuse(nest: Nest, tree: Tree) -> Iterator[Pairs]:
                 here = pairs.intersect_domain(nest.domains[source.name]).intersect_range(
                     nest.domains[sink.name]
                 )
-                yield Pairs("reuse", source.name, sink.name, here)
+                yield buffer.tensor, Pairs("reuse", source.name, sink.name, here)
 
 
 def _later_iteration(tree: Tree, loop: Loop, source: str, sink: str) -> isl.Map:
@@ -116,7 +123,7 @@ def part_at_loop(loop: Loop, pairs: tuple[Pairs, ...]) -> tuple[tuple[Pairs, ...
         same, less = pair.map.intersect(source.eq_map(sink)), pair.map.intersect(source.lt_map(sink))
         if not same.is_empty():
             equal.append(replace(pair, map=same))
-        if not less.is_empty() and loop.bind not in (*THREADS, *BLOCKS):
+        if not less.is_empty() and loop.bind not in (*ON_THREADS, *BLOCKS):
             apart.append(replace(pair, map=less))
     return tuple(equal), tuple(apart)
 
@@ -188,7 +195,7 @@ def place_barriers(nest: Nest, tree: Tree) -> Tree:
 
 
 def _placed(tree: Tree, pairs: tuple[Pairs, ...]) -> Tree:
-    if not pairs or isinstance(tree, Leaf) or (isinstance(tree, Loop) and tree.bind in THREADS):
+    if not pairs or isinstance(tree, Leaf) or (isinstance(tree, Loop) and tree.bind in ON_THREADS):
         return tree
     if isinstance(tree, Loop):
         equal, apart = part_at_loop(tree, pairs)

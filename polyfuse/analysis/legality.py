@@ -4,7 +4,8 @@
       - a sequence runs source's child before sink's,
       - a loop in order gives source the smaller value,
       - a loop whose values run at once (cores, blocks, threads, vector lanes) does not tell them apart.
-    Reduction pairs may differ in any direction in a loop in order; they must not run at once.
+    Reduction pairs may differ in any direction in a loop in order; they must not run at once, but on vector lanes and
+    on a warp's, which are combined.
 
     { S[i] -> T[i] } under Loop(i, S[i] -> [i], T[i] -> [i - 1]):  source 4 runs at 4, its sink at 3: broken.
 
@@ -96,7 +97,7 @@ def _settled(body: Tree, proven: Tree) -> dict[str, int]:
 
 
 def _wrong_at(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Broken | None:
-    if loop.bind in PARALLEL or (loop.bind == "vector" and pair.kind != "reduction"):
+    if loop.bind in PARALLEL or (loop.bind in ("vector", "lane") and pair.kind != "reduction"):
         wrong = differing(pair.map, source, sink)
         why = f"loop {loop.name} is bound to {loop.bind}, which runs its values at once, and it tells the two apart"
         remedy = f"bind {loop.name} to nothing, or a loop that does not carry this dependence"

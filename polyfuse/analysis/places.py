@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polyfuse.analysis.storage import BLOCKS, THREADS
+from polyfuse.analysis.storage import BLOCKS, LANE, ON_THREADS
 from polyfuse.ir.tree import Loop, Sequence, Tree, children, parts
 
 
@@ -23,11 +23,11 @@ def misplaced(tree: Tree) -> str | None:
 
 def _faults(tree: Tree, around: tuple[Loop, ...], outermost: bool) -> Iterator[str]:
     """`outermost` says that nothing but loops over blocks lies around the tree in its kernel."""
-    inside_threads = [x.name for x in around if x.bind in THREADS]
+    inside_threads = [x.name for x in around if x.bind in ON_THREADS]
     if isinstance(tree, Loop):
         yield from _loop_faults(tree, around, outermost)
         around = (*around, tree)
-        inside_threads += [tree.name] if tree.bind in THREADS else []
+        inside_threads += [tree.name] if tree.bind in ON_THREADS else []
         shared = [buffer.tensor for buffer in tree.buffers if buffer.memory == "shared"]
         if shared and inside_threads:
             yield (
@@ -49,11 +49,13 @@ def _loop_faults(loop: Loop, around: tuple[Loop, ...], outermost: bool) -> Itera
     if loop.bind in (None, "vector", "unroll"):
         return
     for other in around:
+        if {other.bind, loop.bind} == {LANE, "thread.x"}:
+            yield f"loops {other.name} and {loop.name} lie one inside the other, and lanes run along thread.x too"
         if other.bind == loop.bind:
             yield f"loops {other.name} and {loop.name} lie one inside the other and are both bound to {loop.bind}"
         elif (
             other.bind is not None
-            and "." in f"{other.bind}{loop.bind}"
+            and any("." in bind or bind == LANE for bind in (other.bind, loop.bind))
             and "cores" in (other.bind, loop.bind)
         ):
             yield f"loop {other.name} is bound to {other.bind} and {loop.name} to {loop.bind}; they do not mix"

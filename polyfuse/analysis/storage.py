@@ -22,6 +22,7 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import (
     Buffer,
     Loop,
@@ -40,6 +41,9 @@ from polyfuse.sets import OUT, SET, dimension
 
 THREADS = ("thread.x", "thread.y", "thread.z")
 BLOCKS = ("block.x", "block.y", "block.z")
+LANE = "lane"
+"""Along thread.x, 32 of them: a reduction's values, which the warp combines; what they add up to is lane 0's."""
+ON_THREADS = (*THREADS, LANE)
 PRIVATE = ("local", "register")
 """Memories of which every thread has its own."""
 
@@ -153,7 +157,7 @@ def unsafe_buffer(nest: Nest, tree: Tree, proven: Tree | None = None) -> Broken 
         # a pair with an end inside shows best what is lost
         pairs = sorted(nest.flow_through(buffer.tensor), key=lambda p: inside.isdisjoint((p.source, p.sink)))
         for pair in pairs:
-            lost = _lost(tree, loop, buffer, pair)
+            lost = _lost(nest, tree, loop, buffer, pair)
             if lost is not None:
                 return lost
     return None
@@ -168,7 +172,7 @@ def _standings(tree: Tree, around: tuple[Loop, ...] = ()) -> Iterator[tuple[Loop
     if isinstance(tree, Loop):
         around = (*around, tree)
         if tree.buffers:
-            threads = tuple(inner for inner in loops(tree.body) if inner.bind in THREADS)
+            threads = tuple(inner for inner in loops(tree.body) if inner.bind in ON_THREADS)
             dates = tuple((id(loop.dates), loop.bind) for loop in (*around, *threads))
             inside = statements(tree)
             yield from ((tree, buffer, (buffer, inside, dates)) for buffer in tree.buffers)
@@ -176,7 +180,7 @@ def _standings(tree: Tree, around: tuple[Loop, ...] = ()) -> Iterator[tuple[Loop
         yield from _standings(child, around)
 
 
-def _lost(tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Broken | None:
+def _lost(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Broken | None:
     inside = statements(loop)
     why = f"{buffer.tensor} is kept in a {buffer.memory} buffer for one iteration of {loop.name} only"
     remedy = f"promote {buffer.tensor} at a loop further out that holds both, or not at all"
@@ -188,7 +192,8 @@ def _lost(tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Broken | None:
         if isinstance(node, Loop):
             kept = kept.intersect(node.date(pair.source).eq_map(node.date(pair.sink)))
     if buffer.memory in PRIVATE:
-        ids = thread_ids(tree, pair.source), thread_ids(tree, pair.sink)
+        ends = nest.statement(pair.source), nest.statement(pair.sink)
+        ids = (thread_ids(tree, s, buffer.tensor) for s in ends)
         for mine, other in zip(*ids, strict=True):
             kept = kept.intersect(same_value(mine, other, pair.map))
     lost = pair.map.subtract(kept)
@@ -199,10 +204,14 @@ def _position(path: tuple[Tree, ...], node: Tree) -> int:
     return next(p for p, other in enumerate(path) if other is node)
 
 
-def thread_ids(tree: Tree, statement: str) -> tuple[isl.PwAff | None, ...]:
-    """The thread (x, y, z) that runs each instance of a statement; None stands for thread 0."""
-    bound = {loop.bind: loop.date(statement) for loop in loops_around(tree, statement)}
-    return tuple(bound.get(axis) for axis in THREADS)
+def thread_ids(tree: Tree, s: Statement, tensor: str) -> tuple[isl.PwAff | None, ...]:
+    """The thread (x, y, z) by which each instance of a statement touches a tensor; None stands for thread 0.
+
+    for l (lane): s[0] += x[l]      x[l] is read by thread l, s[0] changed by thread 0, which gets what the lanes have
+    """
+    bound = {loop.bind: loop.date(s.name) for loop in loops_around(tree, s.name)}
+    lane = bound.get(LANE) if tensor != s.write.tensor else None
+    return tuple(lane if axis == THREADS[0] and LANE in bound else bound.get(axis) for axis in THREADS)
 
 
 def same_value(source: isl.PwAff | None, sink: isl.PwAff | None, pairs: isl.Map) -> isl.Map:
@@ -232,7 +241,7 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     touching = [
         nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors
     ]
-    prefix = {s.name: _where(tree, loop, buffer, s.name, nest.domains[s.name]) for s in touching}
+    prefix = {s.name: _where(tree, loop, buffer, s, nest.domains[s.name]) for s in touching}
     parts = [
         access.map.intersect_domain(nest.domains[s.name]).apply_domain(
             isl.Map.from_pw_multi_aff(prefix[s.name])
@@ -256,9 +265,9 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix)
 
 
-def _where(tree: Tree, loop: Loop, buffer: Buffer, statement: str, domain: isl.Set) -> isl.PwMultiAff:
+def _where(tree: Tree, loop: Loop, buffer: Buffer, s: Statement, domain: isl.Set) -> isl.PwMultiAff:
     """The values of the loops from the root down to `loop` (and the thread), as one function of instances."""
-    parts: list[isl.PwAff | int] = [outer.date(statement) for outer in prefix_of(tree, loop, statement)]
-    if buffer.memory in PRIVATE and any(inner.bind in THREADS for inner in loops(loop.body)):
-        parts += [0 if thread is None else thread for thread in thread_ids(tree, statement)]
+    parts: list[isl.PwAff | int] = [outer.date(s.name) for outer in prefix_of(tree, loop, s.name)]
+    if buffer.memory in PRIVATE and any(inner.bind in ON_THREADS for inner in loops(loop.body)):
+        parts += [0 if thread is None else thread for thread in thread_ids(tree, s, buffer.tensor)]
     return isl.PwMultiAff.from_map(date_map(domain, parts))

@@ -28,11 +28,12 @@ import islpy as isl
 from polyfuse.analysis.barriers import unsynchronised
 from polyfuse.analysis.budget import at_most
 from polyfuse.analysis.copies import check_copies
+from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.liveness import LiveRange, live_ranges
 from polyfuse.analysis.once import refusal
 from polyfuse.analysis.places import misplaced
-from polyfuse.analysis.storage import BLOCKS, PRIVATE, THREADS, Geometry, buffers_of, geometry, same_value
+from polyfuse.analysis.storage import BLOCKS, PRIVATE, Geometry, buffers_of, geometry, same_value, thread_ids
 from polyfuse.errors import BudgetExceeded, ValidationFailure
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
@@ -87,7 +88,7 @@ def validate(
     checks: list[tuple[str, Callable[[], None]]] = [
         ("cover", lambda: _cover(nest, tree)),
         ("copies", lambda: check_copies(source, nest)),
-        ("places", lambda: _places(tree)),
+        ("places", lambda: _places(nest, tree)),
         ("order", lambda: _no("order", first_broken(tree, nest.dependences().pairs))),
         ("storage", lambda: _storage(nest, tree)),
         ("barriers", lambda: _no("barriers", unsynchronised(nest, tree))),
@@ -142,8 +143,8 @@ def _cover(nest: Nest, tree: Tree) -> None:
             raise ValidationFailure(f"validation of cover failed: instances of {name} share a date")
 
 
-def _places(tree: Tree) -> None:
-    fault = misplaced(tree)
+def _places(nest: Nest, tree: Tree) -> None:
+    fault = misplaced(tree) or unfit_lanes(nest, tree)
     if fault is not None:
         raise ValidationFailure(f"validation of places failed: {fault}")
 
@@ -176,7 +177,7 @@ def _storage(nest: Nest, tree: Tree) -> None:
             raise ValidationFailure(f"validation of storage failed: elements of {buffer} share a cell")
         flow = [p for p in nest.flow_through(buffer.tensor) if p.kind == "flow"]
         _all_written(nest, buffer, touching, flow)
-        place = {s.name: (*_functions(g.prefix[s.name]), *_owners(tree, g, s.name)) for s in touching}
+        place = {s.name: (*_functions(g.prefix[s.name]), *_owners(tree, g, s)) for s in touching}
         for pair in flow:
             kept = pair.map
             for mine, other in zip(place[pair.source], place[pair.sink], strict=True):
@@ -188,12 +189,12 @@ def _functions(prefix: isl.PwMultiAff) -> tuple[isl.PwAff, ...]:
     return tuple(prefix.get_pw_aff(d) for d in range(prefix.dim(OUT)))
 
 
-def _owners(tree: Tree, g: Geometry, statement: str) -> tuple[isl.PwAff | None, ...]:
+def _owners(tree: Tree, g: Geometry, s: Statement) -> tuple[isl.PwAff | None, ...]:
     """Which block, thread or core runs an instance, as far as each has a memory of its own; None stands for 0."""
     memory = g.buffer.memory
-    own = BLOCKS if memory == "shared" else (*BLOCKS, *THREADS) if memory in PRIVATE else ()
-    around = {loop.bind: loop.date(statement) for loop in loops_around(tree, statement)}
-    return tuple(around.get(place) for place in own)
+    around = {loop.bind: loop.date(s.name) for loop in loops_around(tree, s.name)}
+    blocks = tuple(around.get(place) for place in BLOCKS) if memory in ("shared", *PRIVATE) else ()
+    return (*blocks, *thread_ids(tree, s, g.buffer.tensor)) if memory in PRIVATE else blocks
 
 
 def _all_written(nest: Nest, buffer: Buffer, touching: tuple[Statement, ...], flow: list[Pairs]) -> None:

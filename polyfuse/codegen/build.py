@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
-from polyfuse.analysis.storage import BLOCKS, THREADS, buffers_of, geometry
+from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
+from polyfuse.codegen.axes import AXES, LANES, axis_name, axis_of, check_warp
 from polyfuse.codegen.barriers import with_barrier_statements
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
 from polyfuse.codegen.index import beside, binary, is_number, plus, substituted, to_python
@@ -33,6 +35,7 @@ from polyfuse.codegen.looptree import (
     touched,
 )
 from polyfuse.codegen.naming import Namer, base
+from polyfuse.codegen.over_lanes import over_lanes
 from polyfuse.codegen.per_core import per_core
 from polyfuse.codegen.register_tiles import device_operations, in_one_piece
 from polyfuse.ir.access import Access
@@ -43,19 +46,12 @@ from polyfuse.ir.text import body_text
 from polyfuse.ir.tree import Loop, Tree, loops, loops_around, parts, statements, to_isl
 from polyfuse.sets import OUT, constant, dimension
 
-AXES = (*BLOCKS, *THREADS)
 BARRIER = "barrier"
 
 
 def kernels(nest: Nest, tree: Tree) -> tuple[Kernel, ...]:
     """One loop tree per part of the tree's outermost sequence: what one launch runs."""
     return tuple(_Builder(nest, part).kernel() for part in parts(tree))
-
-
-def axis_name(bind: str) -> str:
-    """The variable that holds a hardware index: "block.x" -> "bx", "thread.y" -> "ty"."""
-    unit, axis = bind.split(".")
-    return f"{unit[0]}{axis}"
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ class _Builder:
         self.names = statements(part)
         self.geometry = {b.tensor: geometry(nest, part, loop, b) for loop, b in buffers_of(part)}
         self.bounds = {
-            bind: self._axis_bounds(bind) for bind in AXES if any(x.bind == bind for x in loops(part))
+            bind: self._axis_bounds(bind) for bind in AXES if any(axis_of(x) == bind for x in loops(part))
         }
         self.namer = Namer((*map(axis_name, AXES), *nest.params))
         self.arrays: dict[str, Tensor] = {}
@@ -173,13 +169,13 @@ class _Builder:
             return build.expr_from_pw_aff(value.pullback_pw_multi_aff(instance))
 
         symbols = {symbol.name for symbol in s.body.free_symbols}
-        bound = {x.bind: x.date(name) for x in loops_around(self.part, name) if x.bind in AXES}
+        bound = {axis: x.date(name) for x in loops_around(self.part, name) if (axis := axis_of(x))}
         leaf = _Leaf(
             s,
             tuple(text(value) for value in self._subscripts(name, s.write)),
             tuple(tuple(text(value) for value in self._subscripts(name, a)) for a in s.reads),
             {d: text(dimension(s.domain, p)) for p, d in enumerate(s.dims) if d in symbols},
-            {str(bind): text(date) for bind, date in bound.items()},
+            {bind: text(date) for bind, date in bound.items()},
         )
         key = f"leaf{len(self.leaves)}"
         self.leaves[key] = leaf
@@ -231,8 +227,9 @@ class _Builder:
         loop = here.loop
         iterator = node.for_get_iterator().get_id().get_name()
         low, high = to_python(node.for_get_init(), here.names), self._high(node, here)
-        if loop is not None and loop.bind in AXES:
-            return self._mapped(node, here, loop.bind, iterator, low, high)
+        if loop is not None and (axis := axis_of(loop)) is not None:
+            body = self._mapped(node, here, axis, iterator, low, high)
+            return body if loop.bind != LANE else self._combined(loop, body, here)
         variable = self._variable(loop.name if loop is not None else iterator, here)
         step = int(node.for_get_inc().get_val().to_python())
         around = {**here.around, loop.name: (variable, step)} if loop is not None else here.around
@@ -286,6 +283,12 @@ class _Builder:
             checks.append(ast.Compare(offset, [ast.Eq()], [ast.Constant(0)]))
         return guarded(checks, body)
 
+    def _combined(self, loop: Loop, body: Node, here: _Here) -> Node:
+        """What the lanes do, and what combines it."""
+        dtype = self.nest.tensor(self.nest.statement(statements(loop)[0]).write.tensor).dtype
+        partial = Element(self._variable("partial", here), (), dtype)
+        return over_lanes(body, partial, axis_name(LANES))
+
     def _user(self, node: isl.AstNode, here: _Here) -> Node:
         key = node.get_annotation().get_name()
         if key == BARRIER:
@@ -335,7 +338,7 @@ class _Builder:
 
         A statement without such a loop runs at value 0, which is then one of them.
         """
-        bound = [loop for loop in loops(self.part) if loop.bind == bind]
+        bound = [loop for loop in loops(self.part) if axis_of(loop) == bind]
         everywhere = {name for loop in bound for name, _ in loop.dates} == set(self.names)
         zero = isl.PwAff.val_on_domain(self.nest.context, isl.Val(0))
         low, high = (None, None) if everywhere else (zero, zero)
@@ -350,6 +353,9 @@ class _Builder:
         if low is None or high is None:
             return ast.Constant(0), ast.Constant(0)
         largest = high.max_val()
+        if any(loop.bind == LANE for loop in bound):
+            check_warp(bound, low.min_val(), largest)
+            return ast.Constant(0), ast.Constant(WARP)
         if bind in THREADS and largest.is_int():
             # a block's shape is fixed when the kernel is compiled; smaller sizes are guarded
             high = isl.PwAff.val_on_domain(isl.Set.universe(high.get_domain_space()), largest)

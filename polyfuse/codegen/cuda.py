@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from polyfuse.codegen.build import axis_name, guarded
+from polyfuse.codegen.axes import LANES, axis_name
+from polyfuse.codegen.build import guarded
 from polyfuse.codegen.device_calls import (
     accessed_widely,
     constant_bounds,
@@ -17,7 +18,8 @@ from polyfuse.codegen.device_calls import (
 )
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.index import beside, binary
-from polyfuse.codegen.looptree import Allocate, Axis, Element, For, Kernel, Store
+from polyfuse.codegen.looptree import Allocate, Axis, Element, For, Kernel, Lanes, Store
+from polyfuse.codegen.over_lanes import shuffled
 from polyfuse.codegen.register_tiles import VectorCopy
 from polyfuse.ir.tensor import Tensor
 
@@ -134,6 +136,9 @@ class _Cuda(Emitter):
             case VectorCopy(count=1) as copy:
                 return [copy_vector(node, copy, None, self.place)]
         return super().store(node)
+
+    def lanes(self, node: Lanes) -> list[str]:
+        return shuffled(node, self.lines(node.body), self.place, axis_name(LANES))
 
     def _unrolled(self, node: For) -> list[str]:
         """for c in range(0, min(8, n)): S  ->  for c in range(0, 8): if c < n: S.

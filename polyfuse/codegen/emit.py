@@ -5,7 +5,18 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 
-from polyfuse.codegen.looptree import Allocate, Barrier, Block, Element, For, Guard, Kernel, Node, Store
+from polyfuse.codegen.looptree import (
+    Allocate,
+    Barrier,
+    Block,
+    Element,
+    For,
+    Guard,
+    Kernel,
+    Lanes,
+    Node,
+    Store,
+)
 from polyfuse.codegen.values import Values
 
 INDENT = "    "
@@ -46,8 +57,14 @@ class Emitter(ABC):
                 return [self.allocation(node)]
             case Store():
                 return self.store(node)
+            case Lanes():
+                return self.lanes(node)
             case Barrier():
                 return [self.barrier()]
+
+    def lanes(self, node: Lanes) -> list[str]:
+        """A reduction over a warp's lanes, which only a GPU has."""
+        raise AssertionError(f"{node.total.statement} runs on a warp's lanes, and this target has none")
 
     def loop(self, node: For) -> list[str]:
         """A loop in order.

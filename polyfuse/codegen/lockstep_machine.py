@@ -23,6 +23,7 @@ from polyfuse.codegen.lockstep_memory import (
 )
 from polyfuse.codegen.lockstep_operations import perform
 from polyfuse.codegen.lockstep_subset import (
+    SHUFFLE,
     KernelSource,
     UnsupportedKernel,
     callee,
@@ -283,7 +284,17 @@ class Machine:
     def _call(self, node: ast.Call) -> Value:
         function = callee(node.func, len(node.args))
         assert function is not None
+        if function == SHUFFLE:
+            return self._exchanged(node)
         return values.call(function, [self.value(argument) for argument in node.args])
+
+    def _exchanged(self, node: ast.Call) -> Value:
+        """Each thread's value from the lane whose number differs in the bits of the last argument."""
+        mask, value, bits = (self.value(argument) for argument in node.args)
+        if np.ndim(mask) or int(mask) != -1 or np.ndim(bits) or not 0 < int(bits) < WARP:
+            raise TypeError("a shuffle of anything but all lanes, or by a number of bits that is none")
+        self.team.together(self.active.mask, self.kernel.line(node.lineno))
+        return value if np.ndim(value) == 0 else np.asarray(value)[self.lane ^ int(bits)]
 
     def _boolean(self, node: ast.BoolOp) -> Value:
         """Threads that the left side has decided do not evaluate the right one: it may guard a subscript."""

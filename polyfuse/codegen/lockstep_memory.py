@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.lockstep_subset import Declaration, KernelSource, UnsupportedKernel
 from polyfuse.errors import PolyfuseError
 
@@ -93,6 +94,21 @@ class Team:
             self.epoch += full
         self.since = self.epoch[self.block] << EPOCH_BITS
         self.stamp = self.since | (self.thread << LINE_BITS)
+
+    def together(self, mask: npt.NDArray[np.bool_] | None, line: str) -> None:
+        """Raises BarrierError if only some lanes of a warp are here, or if a block ends inside a warp."""
+        if self.grid.per_block % WARP:
+            raise BarrierError(f"lanes exchange values at {line}, and the block's last warp is not whole")
+        arrived = np.ones((1, WARP), np.bool_) if mask is None else mask.reshape(-1, WARP)
+        full, some = arrived.all(axis=1), arrived.any(axis=1)
+        if (full != some).any():
+            warp = int(np.argmax(full != some))
+            start = int(self.thread[0]) + warp * WARP
+            here, missing = start + int(np.argmax(arrived[warp])), start + int(np.argmin(arrived[warp]))
+            raise BarrierError(
+                f"lanes exchange values under divergent control flow at {line}: {self.grid.name(here)} reaches it, "
+                f"{self.grid.name(missing)} does not"
+            )
 
     def _refuse(self, arrived: npt.NDArray[np.bool_], block: int, line: str) -> NoReturn:
         start = int(self.thread[0]) + block * self.grid.per_block

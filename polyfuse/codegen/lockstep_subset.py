@@ -12,7 +12,7 @@
                   | expr if expr else expr
                   | cuda.(threadIdx | blockIdx | blockDim | gridDim).(x | y | z)
                   | (min | max)(expr, expr, ...) | abs(expr) | dtype(expr) | math.f(expr, ...)
-                  | math.(inf | nan | pi)
+                  | math.(inf | nan | pi) | cuda.shfl_xor_sync(-1, expr, int)
     dtype       ::= float32 | float64 | int32 | int64
 
 Parameters are raw pointers to flat C-contiguous elements, or scalars. A loop's variable lives only inside it.
@@ -32,6 +32,9 @@ COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 EXPONENTIAL = ("exp", "expm1", "log", "log1p", "sqrt", "fabs", "erf", "erfc", "sinh", "cosh", "tanh")
 UNARY_MATH = (*EXPONENTIAL, "sin", "cos", "tan", "asin", "acos", "atan")
 CONSTANTS = ("inf", "nan", "pi")
+
+SHUFFLE = "cuda.shfl_xor_sync"
+"""Each lane of a warp gets the value of another one; the first argument says that all take part."""
 
 ARRAYS_OF = {"tile_fma": (3, 4, 11), "copy_vector": (1, 4)}
 """The device operations, and which of their arguments name arrays; the first of these is written."""
@@ -310,6 +313,8 @@ def callee(func: ast.expr, arguments: int) -> str | None:
     "float32".
     """
     match func:
+        case ast.Attribute(value=ast.Name(id="cuda"), attr="shfl_xor_sync"):
+            return SHUFFLE if arguments == 3 else None
         case ast.Attribute(value=ast.Name(id="math"), attr=name):
             if (name in UNARY_MATH and arguments == 1) or (name == "pow" and arguments == 2):
                 return f"math.{name}"

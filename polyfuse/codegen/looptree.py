@@ -6,6 +6,7 @@
              | Guard(condition, node, otherwise)           the node where the condition holds, else the other
              | Allocate(buffer, shape, dtype, memory)
              | Store(target, op, value)                    target op value
+             | Lanes(partial, body, total)                     body by a warp's lanes, each into its partial; then total
              | Barrier
              | Note(text)
 
@@ -96,7 +97,19 @@ class Barrier:
     """All threads of the block meet."""
 
 
-Node = Block | For | Guard | Allocate | Store | Barrier
+@dataclass(frozen=True)
+class Lanes:
+    """A reduction over the lanes of a warp: in `body` each lane's values go to `partial`, a scalar variable of its own.
+
+    Then the warp combines the partial results, and lane 0 runs `total`, which reads `partial`.
+    """
+
+    partial: Element
+    body: Node
+    total: Store
+
+
+Node = Block | For | Guard | Allocate | Store | Lanes | Barrier
 
 
 @dataclass(frozen=True)
@@ -125,7 +138,7 @@ def below(node: Node) -> tuple[Node, ...]:
     match node:
         case Block(parts):
             return parts
-        case For():
+        case For() | Lanes():
             return (node.body,)
         case Guard(_, body, otherwise):
             return (body,) if otherwise is None else (body, otherwise)

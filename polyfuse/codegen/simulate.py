@@ -12,18 +12,23 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from threading import Lock, current_thread
+from math import prod
+from threading import Barrier, BrokenBarrierError, Lock, current_thread
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.banks import WARP
 from polyfuse.codegen import lockstep_values as values
 from polyfuse.codegen.lockstep_memory import BarrierError, poison
 from polyfuse.codegen.lockstep_operations import distance
 from polyfuse.codegen.lockstep_subset import CONSTANTS, UNARY_MATH
 from polyfuse.errors import TargetUnavailable
+
+MOST_WAIT = 60.0
+"""Seconds after which lanes that do not come are missing, not late."""
 
 
 def simulate(
@@ -58,6 +63,8 @@ class _Device:
         self.blockDim = SimpleNamespace(**dict(zip("xyz", threads, strict=True)))
         self.shared = _Arrays(per_thread=False)
         self.local = _Arrays(per_thread=True)
+        count = -(-prod(threads) // WARP)
+        self.warps = [(Barrier(WARP), [None] * WARP) for _ in range(count)]
         self.passed: Counter[tuple[int, ...]] = Counter(dict.fromkeys(np.ndindex(*threads), 0))
 
     @property
@@ -71,6 +78,20 @@ class _Device:
     def syncthreads(self) -> None:
         self.passed[tuple(self.threadIdx)] += 1
         _thread().syncthreads()
+
+    def shfl_xor_sync(self, mask: int, value: Any, bits: int) -> Any:
+        """The value of the lane whose number differs in these bits; all lanes of a warp come here together."""
+        x, y, z = self.threadIdx
+        thread = x + self.blockDim.x * (y + self.blockDim.y * z)
+        meet, held = self.warps[thread // WARP]
+        try:
+            held[thread % WARP] = value
+            meet.wait(MOST_WAIT)
+            other = held[thread % WARP ^ bits]
+            meet.wait(MOST_WAIT)
+        except BrokenBarrierError:
+            raise BarrierError(f"only some lanes of warp {thread // WARP} exchange values") from None
+        return other
 
     def check_barriers(self, name: str) -> None:
         # The simulator lets the others go when a thread ends; a GPU may hang.

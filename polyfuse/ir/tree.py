@@ -121,7 +121,7 @@ class Leaf:
 class Loop:
     """One schedule dimension over the statements below it.
 
-    `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "vector", "unroll".
+    `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "lane", "vector", "unroll".
     `barrier` asks for a barrier of the block's threads at the end of each iteration. `apart` asks for code of its own
     for the full tiles of the loops around it, `fetches` for lines of memory ahead of time; both change no order.
     """

@@ -12,7 +12,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, loops, path_to, replace_node, statements
 from polyfuse.schedule.chains import loop_named, only_loop
 
-PLACES = ("cores", "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
+PLACES = ("cores", "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z", "lane")
 """Where `bind` may put a loop's values."""
 
 MOST_UNROLLED = 64

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polyfuse.analysis.barriers import has_threads, place_barriers, unsynchronised
+from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.places import misplaced
 from polyfuse.analysis.storage import unsafe_buffer
@@ -196,7 +197,7 @@ class Schedule:
         for tree in trees:
             found = self._proof(self.nest, tree)
             if found is None:
-                _well_placed("fuse", tree)
+                _well_placed("fuse", self.nest, tree)
                 return self._with("fuse", (first, second), options, self.nest, tree)
             refused = refused or found
         assert refused is not None, "fusions yields a tree or raises"
@@ -218,7 +219,10 @@ class Schedule:
 
         for i: S  ->  parallel for i over cores: S
 
-        Without a statement each loop name must be the only one of its name.
+        for l (lane): for j: s[i] += x[i, 32 * j + l]  ->  each lane adds up its own values, the warp adds up its lanes
+
+        Without a statement each loop name must be the only one of its name. "lane": the 32 threads of a warp, along
+        thread.x; such a loop holds one reduction on one element.
         """
         args = () if statement is None else (statement,)
         return self._do("bind", args, places, lambda: binding.bind(self.nest, self.tree, statement, places))
@@ -381,7 +385,7 @@ class Schedule:
         broken = self._proof(nest, tree)
         if broken is not None:
             raise IllegalSchedule(self._violation(verb, args, options, broken))
-        _well_placed(verb, tree)
+        _well_placed(verb, nest, tree)
         return self._with(verb, args, options, nest, tree)
 
     def _proof(self, nest: Nest, tree: Tree) -> Broken | None:
@@ -415,8 +419,8 @@ class Schedule:
         )
 
 
-def _well_placed(verb: str, tree: Tree) -> None:
-    fault = misplaced(tree)
+def _well_placed(verb: str, nest: Nest, tree: Tree) -> None:
+    fault = misplaced(tree) or unfit_lanes(nest, tree)
     if fault is not None:
         raise InvalidSchedule(f"{verb}: {fault}")
 

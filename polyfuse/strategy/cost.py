@@ -186,7 +186,7 @@ def _shared_between(kernel: Kernel, position: int) -> bool:
 def cuda_tilings(kernel: Kernel, gpu: Gpu) -> Iterator[Tiling]:
     """Tiles of the last two band loops (or the last) that fit into a block of threads."""
     extents, size = kernel.extents, len(kernel.extents)
-    inner = max((share.inner for share in kernel.shares), default=1)
+    inner = max((share.at_once for share in kernel.shares), default=1)
     choices: list[tuple[int, ...]] = [(1,)] * size
     if size == 1:
         rows = (1, 2, 4, 8, 16, 32) if inner > 1 else (64, 32, 128, 256)
@@ -292,7 +292,7 @@ def on_cuda(kernel: Kernel, machine: Machine, gpu: Gpu, resident: int, tiling: T
     blocks, points = math.prod(counts), math.prod(tiling.sizes)
     per_sm = math.ceil(blocks / machine.units)
     spread = blocks / (machine.units * per_sm)
-    threads = [min(points * share.inner, gpu.max_threads_per_block) for share in kernel.shares]
+    threads = [min(points * share.at_once, gpu.max_threads_per_block) for share in kernel.shares]
     resident = min(per_sm, gpu.max_threads_per_sm // max(threads, default=1))
     compute, busy = 0.0, 0.0
     for share, working in zip(kernel.shares, threads, strict=True):

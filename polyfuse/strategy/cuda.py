@@ -14,11 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from polyfuse.analysis.banks import WARP
 from polyfuse.ir import Access, Statement
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
+from polyfuse.strategy.across_lanes import by_lanes, within_a_warp
 from polyfuse.strategy.cost import Tiling
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.kernel import Kernel
@@ -51,12 +53,14 @@ class Threads:
     """How a group's loops map to the threads of a block.
 
     `points` says which axis each loop inside a tile runs on. `across` is the axis left for a statement's own parallel
-    loop (None if the points use them all), and `limit` the most threads along it.
+    loop (None if the points use them all), and `limit` the most threads along it. With
+    `lanes` the axis is a warp, whose lanes share reductions along rows.
     """
 
     points: tuple[tuple[str, str], ...]
     across: str | None
     limit: int
+    lanes: bool = False
 
 
 def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, machine: Machine) -> Schedule:
@@ -85,11 +89,13 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
 
 def threads_of(kernel: Kernel, tiling: Tiling, points: tuple[str, ...], gpu: Gpu) -> Threads:
     """The last loop inside a tile runs along x, unless statements have parallel loops of their own: these get x."""
-    own = any(share.inner > 1 for share in kernel.shares) and len(points) < 2
-    axes = THREADS[1:] if own else THREADS
-    placed = tuple(zip(reversed(points[-len(axes) :]), axes, strict=False))
     taken = prod(size for size in tiling.sizes if size > 1) if points else 1
-    return Threads(placed, THREADS[0] if own else None, max(1, gpu.max_threads_per_block // taken))
+    limit = max(1, gpu.max_threads_per_block // taken)
+    lanes = any(share.lanes > 1 for share in kernel.shares) and len(points) < 2 and limit >= WARP
+    own = any(share.inner > 1 for share in kernel.shares) and len(points) < 2
+    axes = THREADS[1:] if own or lanes else THREADS
+    placed = tuple(zip(reversed(points[-len(axes) :]), axes, strict=False))
+    return Threads(placed, THREADS[0] if own or lanes else None, WARP if lanes else limit, lanes)
 
 
 def _unit(
@@ -108,8 +114,14 @@ def _unit(
         own = tuple(loop for loop in loops if loop.name not in placed and counts.parallel(loop))
         if own:
             across = contiguous(counts, schedule, unit, own)
+            if threads.lanes and not within_a_warp(schedule, name, across):
+                schedule = schedule.split(name, across.name, WARP)
+                across = inside(schedule, name, across.name)
             schedule, across_name = _at_most(schedule, name, across, threads.limit)
             placed[across_name] = threads.across
+        elif threads.lanes and len(unit) == 1:
+            inner = tuple(loop for loop in loops if loop.name not in placed)
+            schedule = by_lanes(schedule, counts, name, inner)
     around = {loop.name for loop in schedule.loops(name)[keep:]}
     places = {loop: place for loop, place in placed.items() if loop in around}
     return (schedule.bind(name, **places) if places else schedule), step

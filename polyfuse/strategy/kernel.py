@@ -10,10 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
+from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.storage import LANE
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around, statements
 from polyfuse.sets import Box, around, volume
 from polyfuse.strategy.counts import Counts, dims_of, stride
+from polyfuse.strategy.lanes import lane_loop
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,20 @@ class Use:
 
 @dataclass(frozen=True)
 class Share:
-    """One statement's part: its operations, and how many instances may run at once for one value of the band."""
+    """One statement's part: its operations, and how many instances may run at once for one value of the band.
+
+    `lanes` is how many threads of a GPU's warp may share a reduction that is in order otherwise.
+    """
 
     statement: str
     flops: int
     inner: int
+    lanes: int = 1
+
+    @property
+    def at_once(self) -> int:
+        """Threads of a GPU that one value of the band keeps busy."""
+        return max(self.inner, self.lanes)
 
 
 @dataclass(frozen=True)
@@ -106,11 +118,12 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
     shares = []
     known: dict[int, bool] = {}
     for name in names:
-        inner = 1
-        for loop in loops_around(tree, name)[len(band) :]:
-            if known.setdefault(id(loop), counts.parallel(loop)):
+        inner, own = 1, loops_around(tree, name)[len(band) :]
+        for loop in own:
+            if loop.bind == LANE or known.setdefault(id(loop), counts.parallel(loop)):
                 inner *= counts.extent(loop)
-        shares.append(Share(name, counts.work(name).flops, inner))
+        lanes = WARP if len(band) == 1 and inner == 1 and lane_loop(counts, name, own) is not None else 1
+        shares.append(Share(name, counts.work(name).flops, inner, lanes))
     return tuple(shares)
 
 

@@ -1,0 +1,53 @@
+"""Can the lanes of a warp combine a reduction's values? The theorem, then its check.
+
+    for l (lane): for j: s[i] += x[i, 32 j + l]   ->   each lane adds up its own values; the warp adds up its 32 sums
+
+A loop over lanes is right iff below it stands one statement, a reduction that does not read its own target, whose
+instances in one iteration of the loops around all accumulate on one element: { loops around -> element } is a function.
+Then its values may be combined in any order, as the nest declares them, and lane 0 alone touches the element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.storage import LANE
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Loop, Tree, date_map, loops, path_to, statements
+
+
+def unfit_lanes(nest: Nest, tree: Tree) -> str | None:
+    """What is wrong with the loops that are bound to lanes, as a sentence; None if nothing is."""
+    return next(
+        (fault for loop in loops(tree) if loop.bind == LANE for fault in _faults(nest, tree, loop)), None
+    )
+
+
+def _faults(nest: Nest, tree: Tree, loop: Loop) -> Iterator[str]:
+    names = statements(loop)
+    if len(names) > 1:
+        yield f"lanes combine the values of one reduction, but {', '.join(names)} lie in {loop.name}; distribute first"
+        return
+    s = nest.statement(names[0])
+    if not s.is_reduction:
+        yield f"lanes combine a reduction's values, but {s.name} is {s.op!r}: bind {loop.name} to thread.x instead"
+    elif s.write.tensor in {access.tensor for access in s.reads}:
+        yield f"{s.name} reads {s.write.tensor}, which its lanes do not see until all of them are done"
+    elif not nest.tensor(s.write.tensor).dtype.startswith("float"):
+        yield f"{s.name} combines {nest.tensor(s.write.tensor).dtype}; lanes combine floating-point numbers"
+    else:
+        domain = nest.domains[s.name]
+        around = path_to(tree, s.name)
+        outside = around[: next(p for p, node in enumerate(around) if node is loop)]
+        where = date_map(domain, [node.date(s.name) for node in outside if isinstance(node, Loop)])
+        element = s.write.map.intersect_domain(domain).apply_domain(where)
+        if not element.is_single_valued():
+            yield (
+                f"{s.name} accumulates on several elements of {s.write.tensor} in one iteration of the loops around "
+                f"{loop.name}; put {loop.name} inside the loops that tell them apart"
+            )
+        values = domain.apply(loop.date(s.name).as_map())
+        low, high = values.dim_min_val(0), values.dim_max_val(0)
+        if not values.is_empty() and (low < 0 or high >= WARP):
+            yield f"{loop.name} has values outside 0…{WARP - 1}, the lanes of a warp; split it by {WARP} first"
