@@ -7,7 +7,7 @@ use      a tensor, the elements of it that the kernel touches, and how much of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from polyfuse.analysis.banks import WARP
@@ -17,6 +17,9 @@ from polyfuse.ir.tree import Loop, Tree, loops_around, statements
 from polyfuse.sets import Box, around, volume
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.lanes import lane_loop
+
+ROW_THREADS = 256
+"""Threads of a block that one row is likely to have."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,21 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
                 inner *= counts.extent(loop)
         lanes = WARP if len(band) == 1 and inner == 1 and lane_loop(counts, name, own) is not None else 1
         shares.append(Share(name, counts.work(name).flops, inner, lanes))
-    return tuple(shares)
+    return where_lanes_pay(tuple(shares))
+
+
+def where_lanes_pay(shares: tuple[Share, ...]) -> tuple[Share, ...]:
+    """Lanes for reductions, unless a row takes longer then: with them no statement has more threads for it than a warp.
+
+    >>> softmax = Share("exp", 2000, 1000), Share("rowsum", 1000, 1, 32)
+    >>> where_lanes_pay(softmax) == softmax
+    True
+    >>> where_lanes_pay((Share("mac", 512000, 256), Share("rowsum", 256, 1, 32)))[1].lanes
+    1
+    """
+    apart = sum(share.flops / min(share.inner, ROW_THREADS) for share in shares)
+    together = sum(share.flops / min(share.at_once, WARP) for share in shares)
+    return shares if together <= apart else tuple(replace(share, lanes=1) for share in shares)
 
 
 def _uses(counts: Counts, names: tuple[str, ...], band: tuple[Loop, ...]) -> tuple[Use, ...]:
