@@ -26,7 +26,7 @@ from polyfuse.runtime.memory import Memory
 from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, as_written, plan_for, schedule_costs
-from polyfuse.strategy.choice import Choose, Picked
+from polyfuse.strategy.choice import Choose, Picked, cheapest
 from polyfuse.strategy.fast_products import Fast, Wanted, with_fast_products
 from polyfuse.strategy.folding import with_scales_folded
 from polyfuse.strategy.tuned import Tuning
@@ -121,7 +121,7 @@ def decided(
         return _finished(schedule, None, goal, place, model, start, OPERATIONS)
     nest, expansions = _expanded(nest)
     fast = _as_wanted(nest, model, wanted, fuse)
-    plan = plan_for(fast.nest, model, fuse=fuse, choose=Picked(picks))
+    plan = plan_for(fast.nest, model, fuse=fuse, choose=Picked(picks) if picks else cheapest)
     plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed))
     try:
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)

@@ -126,6 +126,11 @@ def marginal_sentence(producer: str, consumer: str, at: str, saved: float, least
     )
 
 
+def doubtful_sentence(producer: str, consumer: str, at: str) -> str:
+    """Why two were not fused although the search had wanted it: what their loops cost in shape, said elsewhere."""
+    return f"{producer} and {consumer} may be fused at {at}, which does not pay in any shape of their loops."
+
+
 def refused_sentence(producer: str, consumer: str, at: str, violation: Violation) -> str:
     """Why two must not be fused."""
     return f"{producer} and {consumer} must not be fused at {at}: {violation}"

@@ -23,6 +23,7 @@ from polyfuse.strategy.cost import Model
 from polyfuse.strategy.decisions import (
     Decision,
     costly_sentence,
+    doubtful_sentence,
     fused_sentence,
     marginal_sentence,
     refused_sentence,
@@ -34,12 +35,17 @@ WORTHWHILE = 0.05
 many layers takes numba much longer to compile than one layer that is launched many times."""
 
 
+Refused = frozenset[frozenset[str]]
+"""Groups of statements of which no kernel is made."""
+
+
 @dataclass(frozen=True)
 class Search:
-    """A schedule in the middle of the search, and the last verdict on each pair."""
+    """A schedule in the middle of the search, the last verdict on each pair, and the groups that are not to be made."""
 
     schedule: Schedule
     verdicts: dict[tuple[str, str], Decision]
+    refused: Refused = frozenset()
 
     def with_verdict(self, decision: Decision, schedule: Schedule | None = None) -> Search:
         """The search after one more decision."""
@@ -94,7 +100,11 @@ def siblings_of(
 
 
 def search(
-    start: Schedule, model: Model, fuse: bool, done: frozenset[str] = frozenset()
+    start: Schedule,
+    model: Model,
+    fuse: bool,
+    done: frozenset[str] = frozenset(),
+    refused: Refused = frozenset(),
 ) -> tuple[Schedule, tuple[Decision, ...]]:
     """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order.
 
@@ -104,7 +114,7 @@ def search(
     nest = start.nest
     early = early_statements(nest, start.tree, model.machine)
     inits = inits_of(nest)
-    state = with_inits(Search(start, {}), model, inits)
+    state = with_inits(Search(start, {}, refused), model, inits)
     if not fuse:
         return state.schedule, tuple(state.verdicts.values())
     pairs = [p for p in pairs_of(nest, inits) if done.isdisjoint(p) and len(early.intersection(p)) != 1]
@@ -227,6 +237,9 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
         sentence = refused_sentence(*pair, at, joined)
         return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, joined, sentence))
     merged = part_with(joined, consumer)
+    if merged.members in state.refused:
+        sentence = doubtful_sentence(*pair, at)
+        return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, None, sentence))
     together = model.cost(merged)
     in_steps = joined_in_steps(schedule.nest, model, first, second, merged)
     if in_steps is not None:

@@ -25,7 +25,7 @@ from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.full_tiles import with_full_tiles
-from polyfuse.strategy.fusion import early_statements, part_with, search
+from polyfuse.strategy.fusion import Refused, early_statements, part_with, search
 from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
@@ -44,6 +44,7 @@ from polyfuse.strategy.products_cuda import (
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
+from polyfuse.strategy.second_thoughts import Doubt, Doubted, doubts_of, reconsidered
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
 
@@ -73,9 +74,30 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
 def _planned(nest: Nest, said: tuple[str, ...], machine: Machine, fuse: bool, choose: Choose) -> Plan:
     """The plan for a nest whose sums and views are as they should be."""
     rewritten = recomputed(nest, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(nest)
-    rewritten, model, (schedule, decisions, joined) = _in_kernels(rewritten, machine, fuse)
+
+    def without(refused: Refused, choose: Choose = cheapest) -> Doubted:
+        plan, doubts = _in_shape(rewritten, machine, fuse, choose, refused)
+        return replace(plan, recomputed=(*said, *plan.recomputed)), doubts
+
+    plan, doubts = without(frozenset(), choose)
+    if doubts:
+        first = (plan, doubts) if choose is cheapest else without(frozenset())
+        again = reconsidered(first, without)
+        plan = again.plan
+        if choose is not cheapest:
+            chosen, _ = without(again.refused, choose)
+            plan = replace(chosen, recomputed=(*chosen.recomputed, *again.said))
+    return with_full_tiles(plan)
+
+
+def _in_shape(
+    rewritten: Recomputed, machine: Machine, fuse: bool, choose: Choose, refused: Refused
+) -> Doubted:
+    """Statements in kernels, none of them of a refused group, and each kernel in its shape."""
+    rewritten, model, (schedule, decisions, joined) = _in_kernels(rewritten, machine, fuse, refused)
     counts = model.counts
     groups: list[Group] = []
+    doubts: list[Doubt] = []
     for part in parts(schedule.tree):
         known = rewritten.with_statements(statements(part))
         if known is not None:
@@ -87,21 +109,26 @@ def _planned(nest: Nest, said: tuple[str, ...], machine: Machine, fuse: bool, ch
             continue
         schedule, found = _shaped(schedule, model, part, bool(joined & set(kernel.names)), choose)
         groups += found
-    return with_full_tiles(Plan(schedule, decisions, tuple(groups), machine, (*said, *rewritten.reasons)))
+        if machine.kind == "cpu":
+            shaped = sum(group.cost.total for group in found)
+            doubts += doubts_of(decisions, kernel.names, cost.total, shaped)
+    return Plan(schedule, decisions, tuple(groups), machine, rewritten.reasons), tuple(doubts)
 
 
-def _in_kernels(rewritten: Recomputed, machine: Machine, fuse: bool) -> tuple[Recomputed, Model, Grouped]:
+def _in_kernels(
+    rewritten: Recomputed, machine: Machine, fuse: bool, refused: Refused
+) -> tuple[Recomputed, Model, Grouped]:
     """Statements in kernels; consumers of what several statements write run in pieces where that is cheaper."""
     model = Model(Counts(rewritten.nest), machine)
     start = Schedule(rewritten.nest)
     for pipeline in rewritten.tiled:
         start = tiled.shaped(start, pipeline.overlapped, parallel=pipeline.cost.units > 1)
-    whole = grouped(start, model, fuse, rewritten.statements)
+    whole = grouped(start, model, fuse, rewritten.statements, refused)
     split = pieces(rewritten.nest) if fuse and not rewritten.tiled else None
     if split is None or not split.split:
         return rewritten, model, whole
     other = Model(Counts(split.nest), machine)
-    parted = grouped(Schedule(split.nest), other, fuse)
+    parted = grouped(Schedule(split.nest), other, fuse, refused=refused)
     usual, apart = (
         sum(m.cost(part).total for part in parts(found[0].tree))
         for m, found in ((model, whole), (other, parted))
@@ -153,12 +180,18 @@ def _shaped(
 Grouped = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
 
 
-def grouped(start: Schedule, model: Model, fuse: bool, done: frozenset[str] = frozenset()) -> Grouped:
+def grouped(
+    start: Schedule,
+    model: Model,
+    fuse: bool,
+    done: frozenset[str] = frozenset(),
+    refused: Refused = frozenset(),
+) -> Grouped:
     """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
 
     The search starts from the order as written and, where that puts statements into common loops, from the order with
     these loops taken apart. The cheaper result counts. Kernels of statements that are `done` stay as they are, and what
-    runs once for all calls keeps the loops that it was written with.
+    runs once for all calls keeps the loops that it was written with. No kernel is made of a `refused` group.
     """
     early = early_statements(start.nest, start.tree, model.machine)
     open_ = tuple(name for name in statements(start.nest.order) if name not in done | early)
@@ -166,7 +199,7 @@ def grouped(start: Schedule, model: Model, fuse: bool, done: frozenset[str] = fr
         return start, (), frozenset()
     apart = separated(start, open_, 0)
     starts = [start] if len(parts(apart.tree)) == len(parts(start.tree)) else [start, apart]
-    found = [search(s, model, fuse, done) for s in (starts if fuse else starts[-1:])]
+    found = [search(s, model, fuse, done, refused) for s in (starts if fuse else starts[-1:])]
     schedule, decisions = min(
         found, key=lambda one: sum(model.cost(part).total for part in parts(one[0].tree))
     )

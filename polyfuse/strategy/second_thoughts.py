@@ -1,0 +1,114 @@
+"""Second thoughts: fusions that the search priced well and that no shape of their loops made good.
+
+    search  --groups-->  shapes  --doubts-->  search without these groups  -->  shapes  -->  the cheaper plan
+
+The search prices a group by its outermost parallel loops. Where fusing leaves none, what the group costs is known only
+once its loops have a shape: a pyramid's level of 1025² pixels was to take 0.9 ms fused and took 19. Such a group is
+taken apart, its parts are shaped, and both forms are priced by the same model of finished loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from polyfuse.ir.tree import Tree, loops, parts, statements
+from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.decisions import Decision, Plan
+from polyfuse.strategy.estimate import Estimator
+from polyfuse.strategy.fusion import Refused
+
+DOUBTFUL = 2.0
+"""How many times dearer than the search thought a shaped group is before it is taken apart to compare."""
+
+CLEARLY = 0.8
+"""What the parts may cost, as a part of what the group does, to be taken: the model is no finer than that."""
+
+ROUNDS = 3
+"""Groups that are taken apart at most, one a round: each costs a plan."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A group that the search made for `expected` seconds and whose cheapest shape takes `shaped`."""
+
+    names: tuple[str, ...]
+    expected: float
+    shaped: float
+
+
+Doubted = tuple[Plan, tuple[Doubt, ...]]
+"""A plan and its doubtful groups."""
+
+
+@dataclass(frozen=True)
+class Reconsidered:
+    """The plan that was found cheapest, the groups that it is without, and what was compared."""
+
+    plan: Plan
+    refused: Refused
+    said: tuple[str, ...]
+
+
+def doubts_of(
+    decisions: Iterable[Decision], names: tuple[str, ...], expected: float, shaped: float
+) -> tuple[Doubt, ...]:
+    """Whether to doubt one group: fused for its price by the search, and far dearer in its cheapest shape."""
+    weighed = any(d.taken and d.cost_together and {d.producer, d.consumer} <= set(names) for d in decisions)
+    return (Doubt(names, expected, shaped),) if weighed and shaped > DOUBTFUL * expected else ()
+
+
+def reconsidered(first: Doubted, without: Callable[[Refused], Doubted]) -> Reconsidered:
+    """The cheapest of a plan and of those `without` its doubtful groups, the most doubtful one first."""
+    (plan, doubts), refused = first, Refused()
+    said: list[str] = []
+    tried: set[frozenset[str]] = set()
+    for _ in range(ROUNDS):
+        open_ = [doubt for doubt in doubts if frozenset(doubt.names) not in tried]
+        if not open_:
+            break
+        doubt = max(open_, key=lambda d: d.shaped - d.expected)
+        group = frozenset(doubt.names)
+        tried.add(group)
+        other, others = without(refused | {group})
+        together, apart = _compared(plan, other, group)
+        said.append(_sentence(doubt, together, apart))
+        if _pays(together, apart):
+            plan, doubts, refused = other, others, refused | {group}
+    return Reconsidered(replace(plan, recomputed=(*plan.recomputed, *said)), refused, tuple(said))
+
+
+def _compared(one: Plan, other: Plan, group: frozenset[str]) -> tuple[float, float]:
+    """The seconds that two plans expect for a group's statements, and for what either has in one kernel with them."""
+    names, more = frozenset[str](), group
+    while names != more:
+        names = more
+        more = names.union(
+            *(g.statements for p in (one, other) for g in p.groups if names & set(g.statements))
+        )
+    return _seconds(one, names), _seconds(other, names)
+
+
+def _seconds(plan: Plan, names: frozenset[str]) -> float:
+    """What finished kernels of these statements take: by their loops, or by their blocks around products."""
+    estimator = Estimator(Counts(plan.schedule.nest), plan.machine)
+    own = [part for part in parts(plan.schedule.tree) if names & set(statements(part))]
+    costs = {name: g.cost.total for g in plan.groups for name in g.statements}
+    return sum(costs[part.names[0]] if _in_blocks(part) else estimator.of(part).total for part in own)
+
+
+def _in_blocks(part: Tree) -> bool:
+    return any(loop.bind == "microkernel" for loop in loops(part))
+
+
+def _sentence(doubt: Doubt, together: float, apart: float) -> str:
+    kept = "run apart" if _pays(together, apart) else "stay in one kernel"
+    return (
+        f"{', '.join(doubt.names)} {kept}: in their best shape {microseconds(together)} together and "
+        f"{microseconds(apart)} apart expected, where the search thought of {microseconds(doubt.expected)} together."
+    )
+
+
+def _pays(together: float, apart: float) -> bool:
+    return apart < CLEARLY * together
