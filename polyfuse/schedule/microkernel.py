@@ -167,17 +167,14 @@ class _Moves:
         self.tree, self.statement = tree, statement
         self.domain = nest.domains[statement]
         self.around = loops_around(tree, statement)
+        self.known: dict[int, isl.Map] = {}
 
     def of(self, access: Access, loop: Loop) -> tuple[int, ...]:
         """By how many elements along each axis an access moves when the loop goes on by one.
 
         Raises InvalidSchedule if that is not always the same.
         """
-        following = isl.Map.from_domain_and_range(self.domain, self.domain)
-        for other in self.around:
-            date = other.date(self.statement)
-            later = date.add_constant_val(isl.Val(1)) if other is loop else date
-            following = following.intersect(later.eq_map(date))
+        following = self._following(loop)
         moved = following.apply_domain(access.map).apply_range(access.map).deltas()
         moved = moved.project_out(isl.dim_type.param, 0, moved.dim(isl.dim_type.param)).coalesce()
         if moved.is_empty():
@@ -186,6 +183,17 @@ class _Moves:
             raise InvalidSchedule(f"microkernel: {access} does not move evenly along {loop.name}")
         (found,) = points(moved)
         return found
+
+    def _following(self, loop: Loop) -> isl.Map:
+        """Pairs of instances of which the second is where the loop goes on by one and no other does; found once."""
+        if id(loop) not in self.known:
+            following = isl.Map.from_domain_and_range(self.domain, self.domain)
+            for other in self.around:
+                date = other.date(self.statement)
+                later = date.add_constant_val(isl.Val(1)) if other is loop else date
+                following = following.intersect(later.eq_map(date))
+            self.known[id(loop)] = following
+        return self.known[id(loop)]
 
     def along_lanes(self, access: Access, loop: Loop) -> bool:
         """Whether the loop goes to the next element in memory: along the last axis, or that of the access's panels."""
