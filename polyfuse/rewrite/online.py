@@ -13,12 +13,14 @@ of `a` may be computed, used and forgotten (Milakov & Gimelshein, "Online normal
 attention in one kernel, Dao et al., 2022). The maximum starts from the lowest finite number instead of -inf, so that a
 block that is -inf throughout (a mask) leaves the sums as they are.
 
-Which statements run before the blocks and which after them follows from the dependences; that every other dependence
-keeps its order is checked, and a refusal shows the two instances that would not.
+Statements that make `a` for the blocks alone (attention's scores) run in them too, each instance in the block of the
+values that it goes into. Which of the others run before the blocks and which after them follows from the dependences;
+that every other dependence keeps its order is checked, and a refusal shows the two instances that would not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import islpy as isl
@@ -33,6 +35,7 @@ from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import add, mul, neg, number, read
 from polyfuse.ir.tree import Loop, Sequence, Tree, date_map, loops, restrict, sequence, statements
 from polyfuse.rewrite.factor import elements_of
+from polyfuse.rewrite.feeding import feeding
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.under_maximum import Found, found_under
 from polyfuse.sets import OUT, SET, dimension, maps_of
@@ -66,14 +69,15 @@ def online(nest: Nest, maximum: str, block: int) -> Online:
     if block < 1:
         raise IllegalRewrite(refused(call, f"a block has {block} values", "a positive block"))
     found = found_under(nest, maximum, call)
-    group = frozenset(found.names)
+    fed = feeding(nest, found)
+    group = frozenset((*found.names, *fed))
     after = _reached(nest, group)
     before = frozenset(statements(nest.order)) - group - after
-    made = _Blocks(nest, found, block)
+    made = _Blocks(nest, found, fed, block)
     run = (restrict(nest.order, before), made.order(), restrict(nest.order, after))
     order = sequence(tuple(part for part in run if part is not None))
-    result = replace(nest, tensors=made.tensors(), statements=made.statements(), order=order)
-    late = _too_late(nest, result, found)
+    result = replace(nest, tensors=made.tensors(), statements=made.statements(statements(order)), order=order)
+    late = _too_late(nest, result, group, maximum)
     if late is not None:
         why = f"{late.source} would run after {late.sink}, which has to come later"
         raise IllegalRewrite(refused(call, why, "sums that depend on nothing else of the blocks", late.map))
@@ -92,12 +96,11 @@ def _reached(nest: Nest, group: frozenset[str]) -> frozenset[str]:
         reached |= more
 
 
-def _too_late(before: Nest, after: Nest, found: Found) -> Pairs | None:
+def _too_late(before: Nest, after: Nest, group: frozenset[str], maximum: str) -> Pairs | None:
     """A dependence of the nest that the new order breaks, but for the flow from the maximum, which is the theorem's."""
     dates = after.original_dates()
-    group = set(found.names)
     for pair in before.dependences().pairs:
-        known = pair.kind == "flow" and pair.source == found.maximum.name and pair.sink in group
+        known = pair.kind == "flow" and pair.source == maximum and pair.sink in group
         if known or pair.kind == "reduction":
             continue
         first = dates.intersect_domain(isl.UnionSet.from_set(before.domains[pair.source]))
@@ -111,10 +114,11 @@ def _too_late(before: Nest, after: Nest, found: Found) -> Pairs | None:
 class _Blocks:
     """The statements of one rewrite, as they become."""
 
-    def __init__(self, nest: Nest, found: Found, block: int) -> None:
-        self.nest, self.found = nest, found
+    def __init__(self, nest: Nest, found: Found, fed: Mapping[str, isl.PwAff], block: int) -> None:
+        self.nest, self.found, self.fed, self.size = nest, found, fed, block
         names = {s.name for s in nest.statements}
-        self.block = {name: _block_of(date, block) for name, date in found.dates.items()}
+        self.dates = {**fed, **found.dates}
+        self.block = {name: _block_of(date, block) for name, date in self.dates.items()}
         self.loop = fresh(f"{found.dimension}_block", {x.name for x in loops(nest.order)})
         self.maximum = nest.tensor(found.maximum.write.tensor)
         self.old = replace(
@@ -126,26 +130,33 @@ class _Blocks:
     def tensors(self) -> tuple[Tensor, ...]:
         return (*self.nest.tensors, self.old)
 
-    def statements(self) -> tuple[Statement, ...]:
+    def statements(self, names: tuple[str, ...]) -> tuple[Statement, ...]:
         lowest = number(float(np.finfo(self.maximum.dtype).min))
         first = self.found.first
         same = (replace(s, body=lowest) if s is first else s for s in self.nest.statements)
-        return (*same, self.keep, *self.corrections)
+        every = {s.name: s for s in (*same, self.keep, *self.corrections)}
+        return tuple(every[name] for name in names)
 
     def order(self) -> Tree:
-        """for block: { old = m; m max= …; corrections; exponentials and sums as they stood }"""
+        """for block: { what makes a; old = m; m max= …; corrections; exponentials and sums as they stood }"""
         inside = restrict(self.nest.order, frozenset(self.found.names) - {self.found.maximum.name})
         assert inside is not None, "there are sums"
+        first = restrict(self.nest.order, frozenset(self.fed))
         body: list[Tree] = [
+            *(self._in_block(self.nest.statement(name)) for name in (statements(first) if first else ())),
             _inner_loops(self.keep),
-            own_loops(self.found.maximum),
+            self._in_block(self.found.maximum),
             *(_inner_loops(s) for s in self.corrections),
-            *(own_loops(self.nest.statement(name)) for name in statements(inside)),
+            *(self._in_block(self.nest.statement(name)) for name in statements(inside)),
         ]
         added = {s.name: dimension(s.domain, 0) for s in (self.keep, *self.corrections)}
         dates = {**self.block, **added}
         whole = Sequence(tuple(body))
         return Loop(self.loop, tuple((n, dates[n]) for n in statements(whole)), whole)
+
+    def _in_block(self, s: Statement) -> Tree:
+        """A statement's loops inside the loop over blocks: its place in the block in the place of k itself."""
+        return _inside_blocks(s, self.dates[s.name], self.size)
 
     def _keep(self, name: str) -> Statement:
         """old[r] = m[r], at the beginning of every block but the first."""
@@ -178,6 +189,19 @@ class _Blocks:
         for d in range(elements.dim(SET)):
             together = together.set_dim_name(SET, d + 1, elements.get_dim_name(SET, d))
         return together.coalesce()
+
+
+def _inside_blocks(s: Statement, date: isl.PwAff, size: int) -> Tree:
+    """for i: for k: S   ->   for i: for k mod size: S, where `date` gives k."""
+
+    def moved(tree: Tree) -> Tree:
+        if not isinstance(tree, Loop):
+            return tree
+        ((name, own),) = tree.dates
+        own = own.mod_val(isl.Val(size)) if own.is_equal(date) else own
+        return replace(tree, dates=((name, own),), body=moved(tree.body))
+
+    return moved(own_loops(s))
 
 
 def _block_of(date: isl.PwAff, block: int) -> isl.PwAff:

@@ -31,6 +31,7 @@ from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
 from polyfuse.strategy.long_rows import in_long_rows
 from polyfuse.strategy.moves import far_and_near, internal, separated
+from polyfuse.strategy.one_pass import in_one_pass
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products import blocked
 from polyfuse.strategy.products_cuda import (
@@ -68,7 +69,24 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
         plan = _planned(summed.nest, said, machine, fuse, choose)
         if all(in_tiles(plan.schedule, name) for name in summed.products):
             return plan
-    return _planned(halved, said, machine, fuse, choose)
+    return _cheaper(halved, said, machine, choose) if fuse else _planned(halved, said, machine, fuse, choose)
+
+
+def _cheaper(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
+    """The plan for a nest, or for the nest with sums under maxima in one pass where that is cheaper."""
+    usual = _planned(nest, said, machine, True, choose)
+    made = in_one_pass(nest, machine)
+    if made is None:
+        return usual
+    blocks = _planned(made.nest, (*said, *(f"{line}." for line in made.said)), machine, True, choose)
+    apart, together = (sum(group.cost.total for group in plan.groups) for plan in (usual, blocks))
+    numbers = f"{microseconds(together)} in one pass, {microseconds(apart)} with whole rows"
+    if together >= apart:
+        refused = f"sums under a maximum do not run in one pass: {numbers}."
+        return replace(usual, recomputed=(*usual.recomputed, refused))
+    return replace(
+        blocks, recomputed=(*blocks.recomputed, f"sums under a maximum run in one pass: {numbers}.")
+    )
 
 
 def _planned(nest: Nest, said: tuple[str, ...], machine: Machine, fuse: bool, choose: Choose) -> Plan:

@@ -11,6 +11,7 @@ waits for no other.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from math import ceil
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
@@ -20,10 +21,10 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import Product
-from polyfuse.strategy.cost import in_blocks
+from polyfuse.strategy.cost import CACHED, in_blocks
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.fusion import part_with
-from polyfuse.strategy.kernel import Kernel
+from polyfuse.strategy.kernel import Kernel, kernel_of
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
     along_memory,
@@ -37,6 +38,9 @@ from polyfuse.strategy.moves import (
     where_legal,
 )
 from polyfuse.strategy.products import blocked_inside
+
+ROWS = 16
+"""Parts of rows that are to stay in a cache have a multiple of so many: whole tiles, of up to 16 rows."""
 
 
 def stepped(
@@ -123,28 +127,68 @@ def _rows_outside(
 ) -> Schedule | None:
     """for t: { for i: S; for i: T }  ->  for i (parts, on cores): for t: for i_in: { S; T }.
 
-    None where that is not legal, or takes longer than one core does.
+    Parts for all cores, where that pays; and so few rows that a step's values stay in L2. None where neither is wanted,
+    or where it is not legal.
     """
     own = schedule.loops(product.statement)
     rows = next((x for x in own if dims_of(x.date(product.statement)) == {product.rows}), None)
-    if machine.units == 1 or rows is None or counts.extent(rows) < machine.units:
+    if rows is None:
         return None
-    alone, shared = (
-        in_blocks(kernel, machine, counts.total_bytes, parts).total for parts in (None, machine.units)
-    )
-    if alone <= shared:
-        return None
+    cores = _cores_for(kernel, counts, counts.extent(rows), machine)
     name = product.statement
+    if cores == 1 and _held(counts, schedule, name, steps) <= machine.levels[CACHED].size:
+        return None
     try:
         for guest in kernel.names:
             if rows.name not in {x.name for x in common_loops(schedule, (name, guest))}:
                 schedule = schedule.fuse(name, guest, at=rows.name)
-        schedule = schedule.split(name, rows.name, ceil(counts.extent(rows) / machine.units))
+        size = min(
+            ceil(counts.extent(rows) / cores), _rows_in_cache(schedule, counts, name, rows.name, machine)
+        )
+        if size >= counts.extent(rows):
+            return None
+        schedule = schedule.split(name, rows.name, size)
         inner = inside(schedule, name, rows.name).name
         schedule = schedule.reorder(name, rows.name, *(loop.name for loop in steps), inner)
-        return schedule.bind(name, **{rows.name: "cores"})
+        return schedule.bind(name, **{rows.name: "cores"}) if cores > 1 else schedule
     except (IllegalSchedule, InvalidSchedule):
         return None
+
+
+def _cores_for(kernel: Kernel, counts: Counts, rows: int, machine: Machine) -> int:
+    """How many cores share the rows: all, or one."""
+    if machine.units == 1 or rows < machine.units:
+        return 1
+    alone, shared = (
+        in_blocks(kernel, machine, counts.total_bytes, parts).total for parts in (None, machine.units)
+    )
+    return machine.units if shared < alone else 1
+
+
+def _held(counts: Counts, schedule: Schedule, name: str, steps: tuple[Loop, ...]) -> float:
+    """The bytes that one step touches."""
+    step = kernel_of(counts, part_with(schedule, name), steps)
+    return sum(u.bytes_in((1,) * len(steps), step.extents) for u in step.uses)
+
+
+def _rows_in_cache(schedule: Schedule, counts: Counts, name: str, rows: str, machine: Machine) -> int:
+    """How many rows leave what a step touches in half of L2; all, where what moves with no row is read too often then.
+
+    for t: for i:  a step of all rows reads and writes them once a step; parts read the rest once a step and part
+    """
+    band = tuple(takewhile(lambda loop: loop.name != rows, schedule.loops(name)))
+    band = schedule.loops(name)[: len(band) + 1]
+    kernel = kernel_of(counts, part_with(schedule, name), band)
+    every = kernel.extents[-1]
+    one_step = (*(1 for _ in band[:-1]), every)
+    moving = sum(u.bytes_in(one_step, kernel.extents) for u in kernel.uses if u.ratios[-1] < 1.0)
+    staying = sum(u.bytes_in(one_step, kernel.extents) for u in kernel.uses if u.ratios[-1] == 1.0)
+    cache = machine.levels[CACHED].size
+    fitting = int(every * (cache / 2) / moving) if moving else every
+    size = max(ROWS, fitting // ROWS * ROWS)
+    size = next((r for r in range(size, size // 2, -ROWS) if every % r == 0), size)
+    again = (ceil(every / size) - 1) * staying
+    return size if moving + staying > cache and again < moving else every
 
 
 def _on_lanes(
