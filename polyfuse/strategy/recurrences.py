@@ -176,8 +176,8 @@ def _rows_in_cache(schedule: Schedule, counts: Counts, name: str, rows: str, mac
 
     for t: for i:  a step of all rows reads and writes them once a step; parts read the rest once a step and part
     """
-    band = tuple(takewhile(lambda loop: loop.name != rows, schedule.loops(name)))
-    band = schedule.loops(name)[: len(band) + 1]
+    around = tuple(takewhile(lambda loop: loop.name != rows, schedule.loops(name)))
+    band = schedule.loops(name)[: len(around) + 1]
     kernel = kernel_of(counts, part_with(schedule, name), band)
     every = kernel.extents[-1]
     one_step = (*(1 for _ in band[:-1]), every)
