@@ -16,6 +16,7 @@ from polyfuse.codegen.looptree import Allocate, Block, Element, For, Kernel, Nod
 from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
+from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, stencil_row
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
@@ -35,6 +36,7 @@ FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
 OPERATIONS = {
     **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
     **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
+    **dict.fromkeys(ROW_OPERATIONS, "polyfuse.codegen.lane_rows"),
     ON_STACK: "polyfuse.codegen.stack",
     "joined": "polyfuse.codegen.joined",
     FETCH: "polyfuse.codegen.fetching",
@@ -134,6 +136,9 @@ class _Cpu(Emitter):
         held = gathered(node) if node.bind == "vector" else None
         if held is not None:
             return self._gathered(node, held)
+        row = stencil_row(node, self.place) if node.bind == "vector" else None
+        if row is not None:
+            return row
         if node.bind != "cores":
             return self._ahead(node)
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64

@@ -1,0 +1,101 @@
+"""Rows of stencils in whole vectors: each beginning and length, what is not touched, which loops become such rows."""
+
+# ruff: noqa: F821  (sizes are names in annotations)
+import math
+
+import numba
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.codegen.lane_rows import address, beside, row_of_lanes
+
+ROOM = 64
+
+
+@numba.njit(error_model="numpy")
+def _row64(b, a, first, count, by):
+    at = address(a, (first,))
+    row_of_lanes(
+        numba.float64,
+        "n0 * (r0 - 2.0 * r1 + r2) / -4.0 + sqrt(r1)",
+        count,
+        at,
+        address(b, (first + by,)),
+        (beside(at, a, (-1,)), at, beside(at, a, (1,))),
+        (a[0],),
+    )
+
+
+@numba.njit(error_model="numpy")
+def _row32(b, a, first, count, by):
+    at = address(a, (first,))
+    row_of_lanes(
+        numba.float32,
+        "n0 * (r0 - 2.0 * r1 + r2) / -4.0 + sqrt(r1)",
+        count,
+        at,
+        address(b, (first + by,)),
+        (beside(at, a, (-1,)), at, beside(at, a, (1,))),
+        (a[0],),
+    )
+
+
+@pytest.mark.parametrize(("row", "dtype"), [(_row64, np.float64), (_row32, np.float32)])
+def test_every_beginning_and_length_writes_its_elements_and_no_others(row, dtype) -> None:
+    a = np.random.default_rng(0).random(ROOM + 2).astype(dtype)
+    for first in range(1, 18):
+        for count in (-1, 0, 1, 3, 8, 15, 16, 17, 40):
+            for by in (0, 3):
+                b = np.full(ROOM + 8, 7, dtype)
+                row(b, a, first, count, by)
+                inner = slice(first, first + max(0, count))
+                left, middle, right = (a[inner.start + d : inner.stop + d] for d in (-1, 0, 1))
+                expected = np.full(ROOM + 8, 7, dtype)
+                expected[inner.start + by : inner.stop + by] = a[0] * (
+                    left - 2 * middle + right
+                ) / -4 + np.sqrt(middle)
+                np.testing.assert_allclose(b, expected, rtol=16 * np.finfo(dtype).eps, atol=0)
+                assert (b == 7).sum() >= b.size - max(0, count)
+
+
+@pf.nest
+def smooth(A: "f64[N, M]", w: "f64", B: "f64[N, M]"):
+    for i in range(1, N - 1):
+        for j in range(1, M - 1):
+            B[i, j] = w * (A[i - 1, j] + A[i, j - 1] + A[i, j + 1] + A[i + 1, j]) / (1 + A[i, j] ** 2)
+
+
+def test_a_stencil_runs_in_rows_of_lanes_and_computes_what_python_does() -> None:
+    net = pf.compile(smooth, target="cpu")
+    assert "row_of_lanes(float64" in net.source
+    for columns in (3, 9, 37):
+        A = np.random.default_rng(columns).random((6, columns))
+        B, C = np.zeros_like(A), np.zeros_like(A)
+        net(A, 0.3, B)
+        smooth.python(A, 0.3, C)
+        np.testing.assert_allclose(B, C, rtol=1e-15)
+
+
+@pf.nest
+def transposed(A: "f64[N, N]", B: "f64[N, N]"):
+    for i in range(1, N - 1):
+        for j in range(1, N - 1):
+            B[i, j] = A[j - 1, i] + A[j, i] + A[j + 1, i]
+
+
+@pf.nest
+def averaged(A: "f64[N]", B: "f64[N]"):
+    for i in range(1, N):
+        B[i] = 0.5 * (A[i - 1] + A[i])
+
+
+@pf.nest
+def curved(A: "f64[N]", B: "f64[N]"):
+    for i in range(1, N - 1):
+        B[i] = math.exp(A[i - 1] + A[i] + A[i + 1])
+
+
+@pytest.mark.parametrize("nest", [transposed, averaged, curved])
+def test_other_loops_stay_loops(nest) -> None:
+    assert "row_of_lanes" not in pf.compile(nest, target="cpu").source
