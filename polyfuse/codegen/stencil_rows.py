@@ -33,9 +33,12 @@ class _NotOnLanes(Exception):
 
 
 def stencil_row(loop: For, place: Callable[[Element], ast.expr]) -> list[str] | None:
-    """The lines for a vector loop; None where it is not of that form. `place` writes an element."""
+    """The lines for a vector loop; None where it is not of that form, or asks for what comes after it.
+
+    `place` writes an element.
+    """
     store = loop.body
-    if not isinstance(store, Store) or store.op != "=" or loop.step != 1:
+    if not isinstance(store, Store) or store.op != "=" or loop.step != 1 or loop.ahead:
         return None
     dtype = store.target.dtype
     if dtype not in ("float32", "float64") or any(read.dtype != dtype for read in store.reads):
