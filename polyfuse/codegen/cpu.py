@@ -136,7 +136,7 @@ class _Cpu(Emitter):
         held = gathered(node) if node.bind == "vector" else None
         if held is not None:
             return self._gathered(node, held)
-        row = stencil_row(node, self.place) if node.bind == "vector" else None
+        row = stencil_row(node, self.place, self._unused) if node.bind == "vector" else None
         if row is not None:
             return row
         if node.bind != "cores":
@@ -222,6 +222,9 @@ class _Cpu(Emitter):
             name = self.joined.setdefault((element.array, axis), self._row_name(element.array))
             return subscripted(name, tuple(self._index(value) for value in subscripts))
         return subscripted(element.array, tuple(self._index(value) for value in element.subscripts))
+
+    def _unused(self, name: str) -> str:
+        return fresh(name, {*self.kernel.arrays, *self.kernel.sizes, *variables(self.kernel.body)})
 
     def _row_name(self, array: str) -> str:
         return fresh(

@@ -32,10 +32,12 @@ class _NotOnLanes(Exception):
     """A body has an operation that `row_of_lanes` does not know, or reads in another way."""
 
 
-def stencil_row(loop: For, place: Callable[[Element], ast.expr]) -> list[str] | None:
+def stencil_row(
+    loop: For, place: Callable[[Element], ast.expr], unused: Callable[[str], str]
+) -> list[str] | None:
     """The lines for a vector loop; None where it is not of that form, or asks for what comes after it.
 
-    `place` writes an element.
+    `place` writes an element, `unused` makes a name that stands for nothing else.
     """
     store = loop.body
     if not isinstance(store, Store) or store.op != "=" or loop.step != 1 or loop.ahead:
@@ -51,7 +53,10 @@ def stencil_row(loop: For, place: Callable[[Element], ast.expr]) -> list[str] | 
     if len(operands.rows) < SEVERAL or not _is_along(store.target, loop):
         return None
     count = binary(ast.Sub(), loop.high, ast.Name(loop.variable))
-    first = _first_of_arrays(operands.rows.values(), loop)
+    first = {
+        array: (unused(f"{loop.variable}_{array}"), element)
+        for array, element in _first_of_arrays(operands.rows.values()).items()
+    }
     rows = [_place(element, first[element.array]) for element in operands.rows.values()]
     most = _most_alike(tuple(operands.rows.values()))
     numbers = [place(element) for element in operands.numbers.values()]
@@ -130,11 +135,11 @@ def _most_alike(elements: tuple[Element, ...]) -> Element:
     return max(elements, key=lambda element: columns.count(column(element)))
 
 
-def _first_of_arrays(elements: Iterable[Element], loop: For) -> dict[str, tuple[str, Element]]:
-    """By array, the element whose address is computed, and what it is called."""
-    found: dict[str, tuple[str, Element]] = {}
+def _first_of_arrays(elements: Iterable[Element]) -> dict[str, Element]:
+    """By array, the element whose address is computed."""
+    found: dict[str, Element] = {}
     for element in elements:
-        found.setdefault(element.array, (f"{loop.variable}_{element.array}", element))
+        found.setdefault(element.array, element)
     return found
 
 

@@ -78,6 +78,21 @@ def test_a_stencil_runs_in_rows_of_lanes_and_computes_what_python_does() -> None
 
 
 @pf.nest
+def borrowed(A: "f64[N, M]", j_A: "f64[N, M]", B: "f64[N, M]"):
+    for i in range(1, N - 1):
+        for j in range(1, M - 1):
+            B[i, j] = 2 * (A[i, j - 1] + A[i, j] + A[i, j + 1]) - j_A[i, j]
+
+
+def test_an_array_with_the_name_of_an_address_keeps_it() -> None:
+    A, j_A, B = np.tile(np.arange(20.0), (4, 1)), np.ones((4, 20)), np.zeros((4, 20))
+    net = pf.compile(borrowed, target="cpu")
+    net(A, j_A, B)
+    assert "row_of_lanes(float64" in net.source
+    np.testing.assert_array_equal(B[1:-1, 1:-1], np.tile(6 * np.arange(1.0, 19) - 1, (2, 1)))
+
+
+@pf.nest
 def transposed(A: "f64[N, N]", B: "f64[N, N]"):
     for i in range(1, N - 1):
         for j in range(1, N - 1):
@@ -85,15 +100,17 @@ def transposed(A: "f64[N, N]", B: "f64[N, N]"):
 
 
 @pf.nest
-def averaged(A: "f64[N]", B: "f64[N]"):
+def averaged(A: "f64[N, M]", B: "f64[N, M]"):
     for i in range(1, N):
-        B[i] = 0.5 * (A[i - 1] + A[i])
+        for j in range(1, M):
+            B[i, j] = 0.5 * (A[i, j - 1] + A[i, j])
 
 
 @pf.nest
-def curved(A: "f64[N]", B: "f64[N]"):
+def curved(A: "f64[N, M]", B: "f64[N, M]"):
     for i in range(1, N - 1):
-        B[i] = math.exp(A[i - 1] + A[i] + A[i + 1])
+        for j in range(1, M - 1):
+            B[i, j] = math.exp(A[i, j - 1] + A[i, j] + A[i, j + 1])
 
 
 @pytest.mark.parametrize("nest", [transposed, averaged, curved])
