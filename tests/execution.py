@@ -79,6 +79,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "min_any_order": np.minimum,
         **FUNCTIONS,
         "tile_mac": plain_tile,
+        "tile_mac_ahead": plain_tile_ahead,
         "tile_mac_cut": plain_cut_tile,
         "tile_mac_windows": plain_windows,
         "on_stack": full_of_nan,
@@ -112,6 +113,16 @@ def plain_tile(
         left = a[moved(a_at, (a_row, r), (a_step, k))]
         right = b[moved(b_at, (b_step, k), (b.ndim - 1, c))]
         y[moved(y_at, (y_row, r), (y.ndim - 1, c))] += left * right
+
+
+def plain_tile_ahead(rows: int, columns: int, *operands: Any) -> None:
+    """The same, asking for what `following` says: no element behind b's last panel but one."""
+    *operands_, following, part, share = operands
+    b, b_at = operands_[7], operands_[8]
+    assert share * part < columns
+    assert all(0 <= index <= size for index, size in zip(following, b.shape, strict=True))
+    assert following != b_at
+    plain_tile(rows, columns, *operands_)
 
 
 def plain_cut_tile(rows: int, columns: int, rows_here: int, columns_here: int, *operands: Any) -> None:

@@ -43,6 +43,7 @@ OPERATIONS = {
     FETCH_TO_WRITE: "polyfuse.codegen.fetching",
     "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
+    "tile_mac_ahead": "polyfuse.codegen.tiles",
     "tile_mac_cut": "polyfuse.codegen.tiles",
     "tile_mac_windows": "polyfuse.codegen.window_tiles",
 }
@@ -112,6 +113,7 @@ class _Cpu(Emitter):
         super().__init__(kernel)
         self.known: frozenset[str] = frozenset()
         self.ranges: Ranges = {}
+        self.around: tuple[For, ...] = ()  # the loops that the walk is in, outermost first
         self.totals: frozenset[str] = frozenset()  # variables that a vector loop reduces into
         # numba makes a function of a parallel loop's body, in which it does not see that a shape is constant
         self.on_heap = has_cores(kernel.body)
@@ -121,14 +123,15 @@ class _Cpu(Emitter):
         ] = {}  # arrays with two axes as one: the array, the axis, the name
 
     def loop(self, node: For) -> list[str]:
-        outside, around = self.known, self.ranges
-        if not_negative(node.low, outside):
-            self.known = outside | {node.variable}
-        self.ranges = {**around, node.variable: values_of(node, around)}
+        outside = self.known, self.ranges, self.around
+        if not_negative(node.low, self.known):
+            self.known |= {node.variable}
+        self.ranges = {**self.ranges, node.variable: values_of(node, self.ranges)}
+        self.around = (*self.around, node)
         try:
             return self._loop(node)
         finally:
-            self.known, self.ranges = outside, around
+            self.known, self.ranges, self.around = outside
 
     def _loop(self, node: For) -> list[str]:
         if node.bind == "microkernel":
@@ -188,7 +191,7 @@ class _Cpu(Emitter):
         return f"{FETCH_TO_WRITE if write else FETCH}({element.array}, {ast.unparse(index)}, {lines})"
 
     def _microkernel(self, node: For) -> list[str]:
-        call = row_product(node) or tile_product(node, self.ranges)
+        call = row_product(node) or tile_product(node, self.ranges, self.around[:-1])
         if call is not None:
             return [ast.unparse(call)]
         return [

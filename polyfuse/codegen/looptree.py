@@ -45,7 +45,7 @@ class Block:
 class For:
     """A loop in order, or one whose values run at once ("cores", "vector").
 
-    `ahead` are elements that a vector loop asks for as it runs, each with whether it will be written.
+    `ahead` are elements that a vector loop or a microkernel asks for as it runs, each with whether it will be written.
     """
 
     variable: str

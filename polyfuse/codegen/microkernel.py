@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
+from polyfuse.codegen.ahead import asked_ahead
 from polyfuse.codegen.index import binary, is_number, mentions
 from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.looptree import Element, For
@@ -12,25 +14,26 @@ from polyfuse.codegen.window_products import over_windows
 from polyfuse.schedule.microkernel import padded
 
 
-def tile_product(top: For, ranges: Ranges) -> ast.expr | None:
+def tile_product(top: For, ranges: Ranges, around: Sequence[For] = ()) -> ast.expr | None:
     """The call for loops of steps, rows and columns around a store; None where they are no tile.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
 
     x[8*i + r, k] * w[k, 32*j + c]   ->   tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
     where r < min(8, m - 8*i)        ->   tile_mac_cut(8, 32, min(8, m - 8 * i), 32, y, (0, 0), …)
+    that asks for a next panel       ->   tile_mac_ahead(8, 32, y, …, w, (j, 0, 0), 1, n, (j + 1, 0, 0), i, 4)
     x[c, 2*(8*i + r) + s] * w[c, s, …], or rows that some s lack   ->   tile_mac_windows(8, 32, …)
 
-    `ranges` are what is known of the loops around.
+    `around` are the loops outside, outermost first, and `ranges` what is known of their variables.
     """
     tile = tile_of(top)
     if tile is None:
         return None
-    return _one_loop_of_steps(tile) or over_windows(tile, ranges)
+    return _one_loop_of_steps(tile, around) or over_windows(tile, ranges)
 
 
-def _one_loop_of_steps(tile: ProductLoops) -> ast.expr | None:
-    """`tile_mac` or `tile_mac_cut`; None where the loops are not of that form."""
+def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For]) -> ast.expr | None:
+    """`tile_mac`, `tile_mac_ahead` or `tile_mac_cut`; None where the loops are not of that form."""
     top, rows, columns, store, left, right = (
         tile.steps[0], tile.rows, tile.columns, tile.store, tile.left, tile.right,
     )  # fmt: skip
@@ -72,6 +75,10 @@ def _one_loop_of_steps(tile: ProductLoops) -> ast.expr | None:
         ast.Constant(right_step),
         binary(ast.Sub(), top.high, top.low),
     ]
+    # a tile that is cut short is one of the last: the others have asked
+    asked = asked_ahead(top, around, corner(right, first), first, most_columns) if whole else None
+    if asked is not None:
+        return ast.Call(ast.Name("tile_mac_ahead"), [*arguments, *asked], [])
     return ast.Call(ast.Name("tile_mac" if whole else "tile_mac_cut"), arguments, [])
 
 

@@ -133,6 +133,6 @@ def _is_multiple(value: ast.expr, of: int) -> bool:
     return False
 
 
-def corner(element: Element, first: dict[str, ast.expr]) -> ast.expr:
+def corner(element: Element, first: dict[str, ast.expr]) -> ast.Tuple:
     """The subscripts where the loops begin, as a tuple."""
     return ast.Tuple([substituted(subscript, first) for subscript in element.subscripts])

@@ -9,6 +9,9 @@ step, as the loops would with contraction on.
 
 A tile that is cut short runs the same steps (tile_mac_cut): columns that it lacks are masked lanes, and for rows that
 it lacks its last row is read again and nothing is stored. No element outside the tile is touched.
+
+A tile may ask for numbers that later ones need (tile_mac_ahead), some bytes with each step, so that they come from
+memory while it computes. Asking reads nothing: what lies behind an array's end may be asked for.
 """
 
 from __future__ import annotations
@@ -24,6 +27,12 @@ from numba.np.arrayobj import make_array
 
 VECTOR_BYTES = 64
 """The width that code is written in; LLVM splits it where the CPU's registers are narrower."""
+
+LINE = 64
+"""Bytes that come from memory together."""
+
+READ, SECOND_CACHE, DATA = 0, 2, 1
+"""What LLVM's prefetch is told: to be read, not the nearest cache, no instructions."""
 
 
 @intrinsic(prefer_literal=True)
@@ -60,6 +69,46 @@ def tile_mac(
         return context.get_dummy_value()
 
     return types.void(rows, columns, *operands, types.int64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def tile_mac_ahead(
+    typingctx: Any,
+    rows: Any,
+    columns: Any,
+    y: Any,
+    y_index: Any,
+    y_row_axis: Any,
+    a: Any,
+    a_index: Any,
+    row_axis: Any,
+    a_step_axis: Any,
+    b: Any,
+    b_index: Any,
+    b_step_axis: Any,
+    count: Any,
+    following: Any,
+    part: Any,
+    share: Any,
+) -> Any:
+    """`tile_mac` that asks for numbers of b from its element at `following` on: as many as `part` tiles ask for later.
+
+    A tile asks for `share` numbers, a literal, with each step. Whole panels are contiguous.
+    """
+    operands = (y, y_index, y_row_axis, a, a_index, row_axis, a_step_axis, b, b_index, b_step_axis)
+    if not _are_literals(rows, columns, y_row_axis, row_axis, a_step_axis, b_step_axis, share):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        tile = Tile(builder, sig.args[2].dtype, sig.args[0].literal_value, sig.args[1].literal_value)
+        each = ir.Constant(ir.IntType(64), sig.args[15].literal_value * tile.itemsize)
+        begun = builder.mul(builder.mul(args[14], args[12]), each)
+        b = Operand(context, builder, sig.args[9], args[9])
+        tile.ahead = Ahead(builder.add(b.at(sig.args[13], args[13]), begun), each)
+        _product(tile, context, sig.args[2:], args[2:])
+        return context.get_dummy_value()
+
+    return types.void(rows, columns, *operands, types.int64, following, types.int64, share), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -145,11 +194,20 @@ class Cut:
     columns: Any
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """The address of the first bytes to ask for, and how many with each step, a constant."""
+
+    start: Any
+    each: Any
+
+
 class Tile:
     """The shape of a tile in vectors, and the code that multiplies into it."""
 
     def __init__(self, builder: Any, dtype: Any, rows: int, columns: int, cut: Cut | None = None) -> None:
         self.builder, self.cut = builder, cut
+        self.ahead: Ahead | None = None
         self.element = ir.FloatType() if dtype == types.float32 else ir.DoubleType()
         self.itemsize = dtype.bitwidth // 8
         self.rows, self.lanes = rows, min(columns, VECTOR_BYTES // self.itemsize)
@@ -184,6 +242,7 @@ class Tile:
         builder.position_at_end(loop)
         step, left, right = (builder.phi(ir.IntType(64)) for _ in range(3))
         held = [builder.phi(self.vector) for _ in start]
+        self._ask(step)
         new = self._step(held, left, right, strides[0])
         after = builder.add(step, ir.Constant(ir.IntType(64), 1))
         moved = [after, builder.add(left, strides[1]), builder.add(right, strides[2]), *new]
@@ -213,6 +272,18 @@ class Tile:
             new += [self.multiply_add(spread, b, y) for b, y in zip(loaded, row, strict=True)]
             address = builder.add(address, row_strides[r]) if r + 1 < self.rows else address
         return new
+
+    def _ask(self, step: Any) -> None:
+        """Ask for the lines that a step begins of what later tiles read, to the second cache."""
+        if self.ahead is None:
+            return
+        builder, flag, each = self.builder, ir.IntType(32), self.ahead.each
+        place = builder.add(self.ahead.start, builder.mul(step, each))
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, flag, flag, flag])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        for line in range(0, each.constant, LINE):
+            address = builder.inttoptr(plus(builder, place, line), cgutils.voidptr_t)
+            builder.call(ask, [address, flag(READ), flag(SECOND_CACHE), flag(DATA)])
 
     def spread(self, address: Any) -> Any:
         """The number at an address in every lane."""

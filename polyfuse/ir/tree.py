@@ -90,7 +90,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A loop on vector lanes asks for the elements of a tensor that it touches one value of `loop` later."""
+    """A loop on vector lanes, or a microkernel, asks for what it touches of a tensor one value of `loop` later."""
 
     tensor: str
     loop: str

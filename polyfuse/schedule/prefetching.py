@@ -9,6 +9,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Fetch, Loop, Tree, loops_around, replace_node
 from polyfuse.schedule.chains import loop_named
+from polyfuse.schedule.microkernel import roles_of
 from polyfuse.sets import IN, OUT
 
 
@@ -16,7 +17,8 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str) -> 
     """for i: for j (vector): … x[i, j] …  ->  the same, which asks for x[i + 1, j] meanwhile."""
     outer = loop_named(tree, statement, loop)
     inner = loops_around(tree, statement)[-1]
-    if inner is outer or inner.bind != "vector":
+    kernel = next((x for x in loops_around(tree, statement) if x.bind == "microkernel"), None)
+    if kernel is None and (inner is outer or inner.bind != "vector"):
         raise InvalidSchedule(
             f"prefetch: the innermost loop around {statement}, {inner.name}, is not on vector lanes inside {loop}; "
             "vectorize it first"
@@ -25,6 +27,8 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str) -> 
         raise InvalidSchedule(
             f"prefetch: {statement} runs in a GPU's threads, which hide what they wait for themselves"
         )
+    if kernel is not None:
+        return _next_panel(nest, tree, statement, tensor, outer, kernel)
     touched = [a for a in nest.statement(statement).accesses if a.tensor == tensor]
     if not touched:
         raise InvalidSchedule(f"prefetch: {statement} does not touch {tensor}")
@@ -41,6 +45,30 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str) -> 
     if wanted in inner.fetches:
         raise InvalidSchedule(f"prefetch: {inner.name} asks for {tensor} of the next {loop} already")
     return replace_node(tree, inner, replace(inner, fetches=(*inner.fetches, wanted)))
+
+
+def _next_panel(nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop, kernel: Loop) -> Tree:
+    """for j: for i: tile of w[j, k, …]  ->  the same, whose tiles ask for their share of w[j + 1] meanwhile."""
+    around = loops_around(tree, statement)
+    depth = next(d for d, x in enumerate(around) if x is kernel)
+    if all(x is not outer for x in around[:depth]):
+        outside = ", ".join(x.name for x in around[:depth]) or "none"
+        raise InvalidSchedule(
+            f"prefetch: {outer.name} is no loop outside of the microkernel: those are {outside}"
+        )
+    free = replace(kernel, bind=None)
+    roles = roles_of(nest, replace_node(tree, kernel, free), statement, free)
+    if roles.rows is None or len(roles.steps) != 1:
+        raise InvalidSchedule(
+            "prefetch: only a tile of several rows, with one loop of steps, asks for a panel"
+        )
+    factor = nest.statement(statement).reads[roles.right]
+    if factor.tensor != tensor or not _moves(factor, outer, statement):
+        raise InvalidSchedule(
+            f"prefetch: the rows of {statement}'s tiles share {factor.tensor}, and {tensor} of the next {outer.name} "
+            "is no other part of it"
+        )
+    return replace_node(tree, kernel, replace(kernel, fetches=(Fetch(tensor, outer.name),)))
 
 
 def _along(access: Access, loop: Loop, statement: str) -> bool:

@@ -249,7 +249,8 @@ class Schedule:
         ->  for i: { …; for j, 512 bytes at a time: ask for x[i + 1, j …]; for these j (vector): e[j] = … }
 
         Nothing is reordered. `loop` is one around the innermost loop, which has to be on vector lanes and to walk along
-        the tensor's memory; on a CPU only. Raises InvalidSchedule where this is not so.
+        the tensor's memory; or around a microkernel whose second factor is in panels: the tiles of one value ask for
+        the next one's panel, a share each. On a CPU only. Raises InvalidSchedule where this is not so.
         """
         return self._do(
             "prefetch",

@@ -8,9 +8,11 @@
 
 Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), section 4: of the two operands of the
 innermost product one stays in L1 and the other streams. Here a's panel stays: its side of the tile is the shorter one,
-which leaves most of L1 to what streams. Sizes are chosen by an analytical model as in Low et al., "Analytical Modeling
-Is Enough for High-Performance BLIS" (2016), sections 3 and 4: registers bound the tile, L1 the steps, L2 the width;
-where that leaves a choice, the time that the traffic between the caches takes decides.
+which leaves most of L1 to what streams. A block may be one panel of b, with all steps: then that stays near, all of a
+streams by, from L2, and b comes in once, each tile asking for its share of the next panel. Sizes are chosen by an
+analytical model as in Low et al., "Analytical Modeling Is Enough for High-Performance BLIS" (2016), sections 3 and 4:
+registers bound the tile, L1 the steps, L2 the width; where that leaves a choice, the time that the traffic between the
+caches takes decides.
 """
 
 from __future__ import annotations
@@ -34,8 +36,13 @@ STREAM_EXPOSED = 0.2
 """The part of the time to stream b's panels that multiply-adds do not hide: packed products of 1024 to 2048 ran at 91
 to 94 % of the peak of a Zen 4 core, whose panels take about a third of the arithmetic's time."""
 
+UNASKED = 3.5
+"""How much longer panels take than their bandwidth says that come from behind L2 while tiles wait for them and that
+nobody has asked for: 8 layers of 64 x 512 x 512 took 1 ms more with 8 MiB of panels from an L3 that reads 29 GB/s (one
+core of a Xeon)."""
+
 STRIDED = 3.0
-"""How much longer a copy of rows takes that lie in different pages. An estimate: products were measured, no copies."""
+"""How much longer rows in different places take, of a panel (4.5 ms for these 8 layers, 2.5 as panels) or of a copy."""
 
 SCATTERED = 20.0
 """How much longer to stream panels takes whose rows lie in different pages, and in few sets of L1 and L2: 64 x 1024 x
@@ -127,7 +134,8 @@ class Task:
     """A product on one core of a machine.
 
     `across`: the sums' neighbours in memory are no columns. Then all steps are in one block, the sums in a buffer where
-    columns are neighbours, and they are turned when they leave it.
+    columns are neighbours, and they are turned when they leave it. `held` are the bytes that a call goes through: what
+    it reads once a call was last used that long ago.
     """
 
     extents: Extents
@@ -136,6 +144,7 @@ class Task:
     itemsize: int
     machine: Machine
     across: bool = False
+    held: int = 0
 
     @property
     def l1(self) -> Level:
@@ -150,6 +159,11 @@ class Task:
     def vectors(self, b: Blocking) -> int:
         """The vector registers that a row of a tile takes."""
         return max(1, b.columns * self.itemsize // self.machine.vector_bytes)
+
+    def asks(self, b: Blocking) -> bool:
+        """Whether a block of b is one panel, whose tiles ask for the next one: what calls find packed."""
+        one = b.width == b.columns < self.extents.columns
+        return one and b.pack_right and self.right.fixed and self.extents.window == 1
 
     def rate(self, size: float) -> float:
         """Bytes per second from the level that holds `size` bytes."""
@@ -176,7 +190,6 @@ def blockings(task: Task) -> tuple[Blocking, ...]:
 
 def choices(task: Task) -> Iterator[Blocking]:
     """Every blocking that the registers and L1 allow: large tiles, few blocks, no packing first."""
-    e = task.extents
     packings = [
         (left, right)
         for left, right in product((False, True), repeat=2)
@@ -185,10 +198,8 @@ def choices(task: Task) -> Iterator[Blocking]:
         and (task.left.packable or not left)
     ]
     for rows, columns in tiles(task):
-        for steps in step_blocks(task, rows):
-            widths = dict.fromkeys((e.columns, _width_in(task.l2.size // 2, steps, columns, task)))
-            for width, (left, right) in product(widths, packings):
-                yield Blocking(rows, columns, steps, width, left, right)
+        for (steps, width), (left, right) in product(_blocks(task, rows, columns), packings):
+            yield Blocking(rows, columns, steps, width, left, right)
 
 
 def tiles(task: Task) -> Iterator[tuple[int, int]]:
@@ -207,6 +218,16 @@ def tiles(task: Task) -> Iterator[tuple[int, int]]:
         for rows in range(min(most, e.rows), 0, -1):
             if rows > 1 and vectors * lanes <= e.columns:
                 yield rows, vectors * lanes
+
+
+def _blocks(task: Task, rows: int, columns: int) -> dict[tuple[int, int], None]:
+    """(steps, width) of blocks: a's panel stays in L1 while b streams by; or one panel of b stays near while a does."""
+    every, one = task.extents.columns, min(columns, task.extents.columns)
+    found = {(task.extents.steps, one): None}
+    for steps in step_blocks(task, rows):
+        fitting = _width_in(task.l2.size // 2, steps, columns, task)
+        found |= dict.fromkeys((steps, width) for width in (every, fitting, one))
+    return found
 
 
 def step_blocks(task: Task, rows: int) -> Iterator[int]:
@@ -235,7 +256,7 @@ def seconds(task: Task, b: Blocking) -> float:
     return (
         arithmetic(task, b)
         + entering(task, b)
-        + STREAM_EXPOSED * streaming(task, b)
+        + streaming(task, b)
         + reloading(task, b)
         + packing(task, b)
         + SUMS_EXPOSED * carrying(task, b)
@@ -266,15 +287,21 @@ def entering(task: Task, b: Blocking) -> float:
 def streaming(task: Task, b: Blocking) -> float:
     """b's panels go by once for each tile of rows, from the cache that holds a block of them.
 
-    The first time they come from where all of b lies, unless packing has just put them nearer: 64 x 1024 x 1024 took
-    1.42 ms with the rows shared out, where both cores read all of b, and 0.79 ms with the columns (two Zen 4 cores).
+    The first time they come from where all of b lies, unless packing has just put them nearer; a constant from where
+    all that a call reads lies, as it was last used a call ago. 64 x 1024 x 1024 took 1.42 ms with the rows shared out,
+    where both cores read all of b, and 0.79 ms with the columns (two Zen 4 cores).
     """
     e = task.extents
     size, block = (e.of_right(*part) * task.itemsize for part in ((e.steps, e.columns), (b.steps, b.width)))
     slower = 1.0 if b.pack_right or _far(task.right) == 1.0 else SCATTERED
-    near = size / task.rate(2 * block)  # half of a cache is for the rest
-    first = near if b.pack_right and not task.right.fixed else size / task.rate(max(size, 2 * block))
-    return slower * e.batches * (first + (ceil(e.rows / b.rows) - 1) * near)
+    near = STREAM_EXPOSED * slower * size / task.rate(2 * block)  # half of a cache is for the rest
+    first = STREAM_EXPOSED * slower * size / task.rate(max(size, 2 * block))
+    if task.right.fixed and task.held > task.l2.size:
+        first = size / task.rate(task.held) * (STREAM_EXPOSED if task.asks(b) else UNASKED)
+        first *= 1.0 if b.pack_right else max(STRIDED, slower)
+    elif b.pack_right and not task.right.fixed:
+        first = near
+    return e.batches * (first + (ceil(e.rows / b.rows) - 1) * near)
 
 
 def _far(operand: Operand) -> float:
@@ -333,61 +360,3 @@ def turning(task: Task, b: Blocking) -> float:
     e = task.extents
     size = e.batches * e.rows * e.columns * task.itemsize
     return TRANSPOSING * 2 * size / task.rate(b.rows * b.columns * task.itemsize) if task.across else 0.0
-
-
-# -- what is said of it ------------------------------------------------------------------------------------------------
-
-
-def sentences(task: Task, b: Blocking, names: tuple[str, str, str]) -> tuple[str, ...]:
-    """The choice with its numbers; `names` are the loops of rows, columns and steps."""
-    rows, columns, steps = names
-    e, m = task.extents, task.machine
-    vectors = task.vectors(b)
-    used = vectors * (b.rows + 1) + 1
-    panel, block = (
-        size * task.itemsize for size in (e.of_left(b.rows, b.steps), e.of_right(b.steps, b.width))
-    )
-    blocks = ceil(e.steps / b.steps)
-    lines = [
-        f"{rows} x {columns} in tiles of {b.rows} x {b.columns} sums: {used} of {m.vector_registers} vector registers",
-        f"{steps} in {'one block' if blocks == 1 else 'blocks'} of {b.steps}: {b.rows} x {b.steps} of "
-        f"{task.left.tensor} is {kib(panel)} of L1's {kib(task.l1.size)}",
-    ]
-    if b.width < e.columns:
-        lines.append(
-            f"{columns} in blocks of {b.width}: {kib(block)} of {task.right.tensor} in {m.level(block).name}"
-        )
-    lines.append(_packed_sentence(task, b, block))
-    expected = (
-        2.0 * e.batches * e.rows * e.columns * e.steps * e.window / b.seconds / m.peak(task.itemsize, 1.0)
-    )
-    lines.append(f"{1e6 * b.seconds:.3g} µs expected on one core, {expected:.0%} of its peak")
-    return tuple(lines)
-
-
-def _packed_sentence(task: Task, b: Blocking, block: int) -> str:
-    level = task.machine.level(block).name
-    parts = []
-    for packed, operand, other in (
-        (b.pack_right, task.right, f"{b.steps} x {b.width} of it is {kib(block)}, read from {level}"),
-        (b.pack_left, task.left, f"{b.rows} rows of it, {kib(task.left.stride)} apart, stay in L1"),
-    ):
-        parts.append(f"{operand.tensor} is {_packed_how(operand, packed)} ({other})")
-    return f"{parts[0]}; {parts[1]}; packing takes {1e6 * packing(task, b):.3g} µs"
-
-
-def _packed_how(operand: Operand, packed: bool) -> str:
-    if not packed:
-        return "not packed"
-    if operand.fixed:
-        return "packed once for all calls"
-    return "computed while it is packed" if operand.computed else "packed"
-
-
-def kib(size: int) -> str:
-    """Bytes in KiB.
-
-    >>> kib(8192)
-    '8 KiB'
-    """
-    return f"{size / 1024:.3g} KiB"

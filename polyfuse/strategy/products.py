@@ -21,10 +21,11 @@ from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import loop_named
-from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, blockings, sentences
+from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, blockings
+from polyfuse.strategy.blocking_words import sentences
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import Factor, Product, moved_axes
-from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.followers import belongs, block_of, columns_axes, columns_dim, needs_of
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
@@ -201,7 +202,8 @@ class _Blocks:
         left = self._operand(p.left, p.rows, first, packable=not (window or p.windowed))
         right = self._operand(p.right, first, p.columns)
         itemsize = nest.tensor(nest.statement(self.name).write.tensor).itemsize
-        return Task(extents, left, right, itemsize, self.machine, across=p.across)
+        held = 0 if self.around else self.counts.total_bytes  # the loops around read it all again and again
+        return Task(extents, left, right, itemsize, self.machine, p.across, held)
 
     def _operand(self, factor: Factor, row: int, along: int, packable: bool = True) -> Operand:
         """The factor with the dimension that its panel's rows count, and the dimension along a row."""
@@ -229,6 +231,7 @@ class _Blocks:
         first = p.steps[0]
         inner = {d: loop.name for d, loop in loops.items()}
         outer: list[str] = []
+        ahead: str | None = None
 
         def cut(d: int, size: int) -> str:
             """Split a dimension's innermost loop; the name of the loop over blocks."""
@@ -255,6 +258,7 @@ class _Blocks:
         if wide or (packs_right and not several):
             # whole tiles: a core's columns are, which may be a few more than its part of them
             outer.append(cut(p.columns, ceil(b.width / b.columns) * b.columns))
+            ahead = outer[-1] if task.asks(b) else None
         if several:
             outer.append(cut(first, b.steps))
         rows, columns = cut(p.rows, b.rows), cut(p.columns, b.columns)
@@ -273,6 +277,9 @@ class _Blocks:
         if p.across:
             schedule = schedule.promote(self.own, name, at=tile, panel=(p.lanes, b.columns))
         schedule = schedule.microkernel(name, inner[first])
+        if ahead is not None:
+            panels = (r.tensor for r in schedule.nest.statement(name).reads if stride(r, p.columns))
+            schedule = schedule.prefetch(name, next(panels), ahead)
         schedule = self._in_buffers(schedule, several, tile, {columns, tile}, b.columns)
         names = loops[p.rows].name, loops[p.columns].name, loops[first].name
         return schedule, sentences(task, b, names)

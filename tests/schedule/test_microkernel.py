@@ -13,6 +13,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
+from tests.execution import memory, run_plain
 
 
 def product(
@@ -146,6 +147,36 @@ def test_on_a_gpu_it_is_the_loops() -> None:
     net = pf.compile(nest, target="cuda", machine="h200", device="lockstep", schedule=s)
     inputs = draw(nest)
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+
+
+@pytest.mark.parametrize("rows", [16, 50])
+@pytest.mark.parametrize("tile", [(8, 32), (2, 16)])
+def test_tiles_may_ask_for_the_next_panel(rows: int, tile: tuple[int, int]) -> None:
+    """All tiles of a panel ask for the next one, each for a part, and the result is the same."""
+    nest = product(rows, 96, 24, "float64")
+    s = tiled(nest, *tile).pack("B", "mac", panel=(1, tile[1])).interchange("mac", "i", "j")
+    plain = s.microkernel("mac", "k")
+    s = plain.prefetch("mac", "B_panels", "j")
+    assert "@ microkernel  full tiles apart  [fetches B_panels of the next j]" in str(s)
+    inputs = draw(nest)
+    found = [pf.compile(nest, target="cpu", schedule=one) for one in (plain, s)]
+    assert ["tile_mac_ahead(" in net.source for net in found] == [False, True]
+    for net in found:
+        np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+    arrays = memory(nest, s.nest, s.tree, inputs, {})
+    run_plain(s.nest, s.tree, arrays, {}, seed=1)
+    np.testing.assert_array_equal(arrays["out"], pf.interpret(nest, inputs)["out"])
+
+
+def test_what_asking_ahead_needs_is_said() -> None:
+    s = tiled(product(16, 64, 24, "float32"), 8, 32).microkernel("mac", "k")
+    for tensor, loop, why in (
+        ("B", "i_in", "i_in is no loop outside of the microkernel: those are i, j"),
+        ("B", "i", "share B, and B of the next i is no other part of it"),
+        ("A", "i", "share B, and A of the next i"),
+    ):
+        with pytest.raises(InvalidSchedule, match=why):
+            s.prefetch("mac", tensor, loop)
 
 
 def refused(schedule: pf.Schedule, loop: str = "k") -> str:

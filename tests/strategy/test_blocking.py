@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from polyfuse.machine import KiB, Machine, MiB, cpu
-from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, choices, seconds, sentences
+from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, choices, seconds
+from polyfuse.strategy.blocking_words import sentences
 
 AVX512 = Machine.preset("zen5")
 AVX2 = cpu("avx2", 2, 32, (32 * KiB, 512 * KiB, 16 * MiB), 3.5e9)
@@ -36,7 +39,7 @@ def chosen(t: Task) -> Blocking:
 @MACHINES
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("sides", SIDES)
-def test_every_choice_fits_registers_and_half_of_l1(
+def test_every_choice_fits_registers_and_half_of_l1_or_streams_a_by_one_panel(
     sides: tuple[int, int, int], itemsize: int, machine: Machine
 ) -> None:
     t = task(*sides, machine, itemsize)
@@ -47,7 +50,8 @@ def test_every_choice_fits_registers_and_half_of_l1(
         assert rest == 0
         assert b.rows * vectors + vectors + 1 <= machine.vector_registers
         assert b.rows <= sides[0]
-        assert b.rows * b.steps * itemsize <= t.l1.size / 2 + b.rows * 8 * itemsize
+        if (b.steps, b.width) != (sides[2], min(b.columns, sides[1])):
+            assert b.rows * b.steps * itemsize <= t.l1.size / 2 + b.rows * 8 * itemsize
         assert b.width == sides[1] or b.width % b.columns == 0
 
 
@@ -70,6 +74,16 @@ def test_small_products_are_not_packed_large_ones_are() -> None:
     assert not small.pack_right
     assert large.pack_right
     assert large.steps < 2048
+
+
+def test_constants_from_behind_l2_come_in_panel_by_panel() -> None:
+    """Eight layers' weights do not fit where one layer's do."""
+    t = task(64, 512, 512)
+    fixed = replace(t, right=replace(t.right, fixed=True))
+    for held, asks in ((1 * MiB, False), (9 * MiB, True)):
+        one = replace(fixed, held=held)
+        assert chosen(one).pack_right is one.asks(chosen(one)) is asks
+        assert not chosen(replace(t, held=held)).pack_right
 
 
 def test_an_operand_across_memory_is_packed() -> None:

@@ -46,7 +46,8 @@ def test_four_wide_layers_become_four_kernels_on_cuda() -> None:
 
 
 def test_four_wide_layers_become_at_most_four_kernels_on_a_cpu() -> None:
-    assert kernels(plan_for(mlp(4, 512, 64), CPU)) <= 4
+    """In each call; the weights' panels, which are made once, take kernels of their own."""
+    assert plan_for(mlp(4, 512, 64), CPU).once.count(False) <= 4
 
 
 @pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)

@@ -1,0 +1,58 @@
+"""What a tile's product asks of memory while it runs: its share of the numbers that come after this panel's.
+
+for j: for i < 8: tile_mac(…, w, (j, 0, 0), …)   ->   tile_mac_ahead(…, w, (j, 0, 0), …, (j + 1, 0, 0), i, 4)
+
+A panel from a far cache would come in while the first of its tiles runs, which waits, and the others would ask for
+nothing. Each tile asks for an eighth of the next panel instead: 8 layers of 64 x 512 x 512, weights in L3, took 1.49
+instead of 1.99 ms, of 64 x 1024 x 1024 6.4 instead of 8.1 (one core of a Xeon with 64-byte vectors).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from polyfuse.codegen.index import binary, plus, substituted
+from polyfuse.codegen.looptree import For
+from polyfuse.codegen.product_loops import corner
+
+
+def asked_ahead(
+    top: For, around: Sequence[For], panel: ast.Tuple, first: dict[str, ast.expr], columns: int
+) -> tuple[ast.expr, ast.expr, ast.expr] | None:
+    """Where the next panel begins, which share of it this tile asks for, and the columns of a share.
+
+    `around` are the loops outside, outermost first; `panel` is where this tile's panel begins, and `first` where the
+    loops inside begin. None where nothing is asked for, or the loops between the two have no known numbers of tiles.
+    """
+    if not top.ahead:
+        return None
+    following = corner(top.ahead[0][0], first)
+    depth = next((d for d, loop in enumerate(around) if _same(_next(panel, loop), following)), None)
+    if depth is None:
+        return None
+    tiles = around[depth + 1 :]
+    shares = 1
+    position: ast.expr = ast.Constant(0)
+    for loop in tiles:
+        count = binary(ast.Sub(), loop.high, loop.low)
+        if not (isinstance(count, ast.Constant) and isinstance(count.value, int)) or loop.step != 1:
+            return None
+        shares *= count.value
+        here = binary(ast.Sub(), ast.Name(loop.variable), loop.low)
+        position = binary(ast.Add(), binary(ast.Mult(), position, count), here)
+    share = -(-columns // max(1, shares))
+    last = -(-columns // share) - 1
+    if last < shares - 1:
+        position = ast.Call(ast.Name("min"), [position, ast.Constant(last)], [])
+    return following, position, ast.Constant(share)
+
+
+def _next(panel: ast.Tuple, loop: For) -> ast.Tuple:
+    """Where the panel of a loop's next value begins."""
+    step = {loop.variable: plus(ast.Name(loop.variable), loop.step)}
+    return ast.Tuple([substituted(subscript, step) for subscript in panel.elts])
+
+
+def _same(a: ast.Tuple, b: ast.Tuple) -> bool:
+    return ast.dump(a) == ast.dump(b)
