@@ -223,11 +223,12 @@ def tiles(task: Task) -> Iterator[tuple[int, int]]:
 def _blocks(task: Task, rows: int, columns: int) -> dict[tuple[int, int], None]:
     """(steps, width) of blocks: a's panel stays in L1 while b streams by; or one panel of b stays near while a does."""
     every, one = task.extents.columns, min(columns, task.extents.columns)
-    found = {(task.extents.steps, one): None}
+    found: dict[tuple[int, int], None] = {}
     for steps in step_blocks(task, rows):
         fitting = _width_in(task.l2.size // 2, steps, columns, task)
-        found |= dict.fromkeys((steps, width) for width in (every, fitting, one))
-    return found
+        found |= dict.fromkeys((steps, width) for width in (every, fitting))
+    # only what calls find packed is asked for ahead of time
+    return found | {(task.extents.steps, one): None} if task.right.fixed else found
 
 
 def step_blocks(task: Task, rows: int) -> Iterator[int]:

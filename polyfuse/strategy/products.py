@@ -64,8 +64,15 @@ def blocked(
     possible = [one for one in tried if not isinstance(one, str)]
     if not possible:
         return str(tried[0])
+    best = min(possible, key=lambda one: one.choices[0].seconds)
+    whole = [b for b in best.choices if b.width == best.task.extents.columns]
     try:
-        return min(possible, key=lambda one: one.choices[0].seconds).made(choose)
+        return best.made(choose)
+    except (IllegalSchedule, InvalidSchedule) as refused:
+        if not whole or best.choices[0] in whole:
+            return str(refused)
+    try:  # what follows may need whole rows of sums
+        return replace(best, choices=whole).made(cheapest)
     except (IllegalSchedule, InvalidSchedule) as refused:
         return str(refused)
 
