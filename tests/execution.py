@@ -83,6 +83,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac_cut": plain_cut_tile,
         "tile_mac_windows": plain_windows,
         "on_stack": full_of_nan,
+        "joined": lambda array, axis: array.reshape((*array.shape[:axis], -1, *array.shape[axis + 2 :])),
         "float64": float,
         "float32": np.float32,
     }

@@ -118,16 +118,29 @@ def band_of(counts: Counts, tree: Tree) -> tuple[Loop, ...]:
 
 
 def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop, ...]) -> tuple[Share, ...]:
-    shares = []
+    shares: list[Share] = []
     known: dict[int, bool] = {}
+    waits = False
     for name in names:
         inner, own = 1, loops_around(tree, name)[len(band) :]
         for loop in own:
             if loop.bind == LANE or known.setdefault(id(loop), counts.parallel(loop)):
                 inner *= counts.extent(loop)
-        lanes = WARP if len(band) == 1 and inner == 1 and lane_loop(counts, name, own) is not None else 1
-        shares.append(Share(name, counts.work(name).flops, inner, lanes))
+        shares.append(
+            Share(name, counts.work(name).flops, inner, _lanes(counts, name, own, inner, len(band)))
+        )
+        waits = waits or (inner == 1 and bool(own) and shares[-1].lanes == 1)
+    if waits:  # lanes would leave its rows to the few threads beside them
+        shares = [replace(share, lanes=1) for share in shares]
     return where_lanes_pay(tuple(shares))
+
+
+def _lanes(counts: Counts, name: str, own: tuple[Loop, ...], inner: int, band: int) -> int:
+    """A warp for a reduction along a row, if it is the only one in its loop."""
+    if band != 1 or inner != 1 or lane_loop(counts, name, own) is None:
+        return 1
+    sums = [other for other in statements(own[-1]) if counts.nest.statement(other).is_reduction]
+    return WARP if len(sums) == 1 else 1
 
 
 def where_lanes_pay(shares: tuple[Share, ...]) -> tuple[Share, ...]:

@@ -17,7 +17,7 @@ from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
 from polyfuse.strategy.across import with_readers
 from polyfuse.strategy.ahead import rows_ahead
 from polyfuse.strategy.batches import in_batches
-from polyfuse.strategy.choice import Choose, cheapest
+from polyfuse.strategy.choice import Choose, asked_once, cheapest
 from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks, microseconds, ranked
 from polyfuse.strategy.counts import Counts, dims_of
@@ -59,6 +59,7 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
     plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
     """
+    choose = asked_once(choose)
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
     members, shown = in_batches(viewed, machine) if fuse else (viewed, ())
     read, turned = with_readers(members, machine) if fuse else (members, ())
