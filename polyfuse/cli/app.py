@@ -172,6 +172,9 @@ def draw(
     Terminal().text(f"wrote {out}")
 
 
+Seed = Annotated[int | None, typer.Option(help="For the inputs; without it they are fresh.")]
+
+
 @app.command("gpu-check")
 def gpu_check(
     device: Annotated[
@@ -182,7 +185,7 @@ def gpu_check(
         typer.Option(help="Folder for the results file. On a GPU benchmarks/results; a dry run has none."),
     ] = None,
     only: Annotated[str | None, typer.Option(help="Only cases whose name contains this.")] = None,
-    seed: Annotated[int | None, typer.Option(help="For the inputs; without it they are fresh.")] = None,
+    seed: Seed = None,
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="Under compute-sanitizer: memcheck, then racecheck.")
     ] = False,
@@ -217,7 +220,7 @@ def gpu_bench(
     ] = None,
     minutes: Annotated[float, typer.Option(min=0, help="For each part; another run goes on.")] = 8,
     turns: Annotated[int, typer.Option(min=2, help="How often each side is timed, in turns.")] = 15,
-    seed: Annotated[int | None, typer.Option(help="For the inputs; without it they are fresh.")] = None,
+    seed: Seed = None,
     resume: Annotated[
         bool, typer.Option(help="Keep what this commit's latest run on this GPU measured.")
     ] = True,

@@ -51,7 +51,7 @@ def run_bench(
         if left:
             terminal.text(f"  {len(left)} left: polyfuse gpu-bench {part.name} goes on with {left[0]}")
     terminal.text(f"results are in {folder}")
-    return not any("missing" in row or left for _, rows, left in done for row in rows)
+    return not any(left or any("missing" in row for row in rows) for _, rows, left in done)
 
 
 def _available() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from polyfuse.codegen.emit import Emitter, subscripted
-from polyfuse.codegen.fetching import LINE, PIECE
+from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.index import substituted
 from polyfuse.codegen.intervals import Ranges
@@ -18,6 +18,7 @@ from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, stencil_row
 from polyfuse.codegen.sums import IN_ANY_ORDER
+from polyfuse.codegen.tiles import LINE
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 from polyfuse.codegen.window_products import values_of

@@ -239,4 +239,4 @@ class _Row:
                 return emit[type(op)](*sides, flags=CONTRACT)
             case ast.Call(ast.Name(id="sqrt"), [operand]):
                 return self.lanes.sqrt(self._evaluated(operand, names))
-        raise NotImplementedError(f"{ast.unparse(node)} on lanes")
+        raise AssertionError(f"{ast.unparse(node)} on lanes")

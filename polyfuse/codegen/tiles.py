@@ -31,8 +31,20 @@ VECTOR_BYTES = 64
 LINE = 64
 """Bytes that come from memory together."""
 
-READ, SECOND_CACHE, DATA = 0, 2, 1
-"""What LLVM's prefetch is told: to be read, not the nearest cache, no instructions."""
+READ, WRITE = 0, 1
+NEAREST_CACHE, SECOND_CACHE = 3, 2
+DATA = 1
+"""What LLVM's prefetch is told: what for, which cache, and that it is no instructions."""
+
+
+def ask_for(builder: Any, place: Any, nbytes: int, purpose: int, cache: int) -> None:
+    """Ask for the lines of memory that so many bytes from an address lie in. Nothing is loaded or can fault."""
+    flag = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, flag, flag, flag])
+    ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    for line in range(0, nbytes, LINE):
+        address = builder.inttoptr(plus(builder, place, line), cgutils.voidptr_t)
+        builder.call(ask, [address, flag(purpose), flag(cache), flag(DATA)])
 
 
 @intrinsic(prefer_literal=True)
@@ -277,13 +289,9 @@ class Tile:
         """Ask for the lines that a step begins of what later tiles read, to the second cache."""
         if self.ahead is None:
             return
-        builder, flag, each = self.builder, ir.IntType(32), self.ahead.each
+        builder, each = self.builder, self.ahead.each
         place = builder.add(self.ahead.start, builder.mul(step, each))
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, flag, flag, flag])
-        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        for line in range(0, each.constant, LINE):
-            address = builder.inttoptr(plus(builder, place, line), cgutils.voidptr_t)
-            builder.call(ask, [address, flag(READ), flag(SECOND_CACHE), flag(DATA)])
+        ask_for(builder, place, each.constant, READ, SECOND_CACHE)
 
     def spread(self, address: Any) -> Any:
         """The number at an address in every lane."""

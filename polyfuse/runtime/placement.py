@@ -20,8 +20,11 @@ from typing import Any
 
 import numba
 
-USERS_OWN = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "POLYFUSE_PLACE_THREADS")
-"""Who sets one of these places threads; POLYFUSE_PLACE_THREADS=off only says that we do not."""
+USERS_OWN = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+"""Who sets one of these places threads."""
+
+SWITCH = "POLYFUSE_PLACE_THREADS"
+"""Set to "off", it says that we do not."""
 
 _LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 """A piece of numba's parallel loop: arguments, extents, steps, data."""
@@ -50,7 +53,8 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def may_place() -> bool:
     """Whether threads can be told where to run, there is a choice, and nobody else has made it."""
-    if any(name in os.environ for name in USERS_OWN) or not hasattr(os, "sched_setaffinity"):
+    chosen = os.environ.get(SWITCH) == "off" or any(name in os.environ for name in USERS_OWN)
+    if chosen or not hasattr(os, "sched_setaffinity"):
         return False
     return len(os.sched_getaffinity(0)) > 1
 
@@ -75,14 +79,17 @@ class _Team(threading.local):
             self._placed(elsewhere)
 
     def _placed(self, cpus: set[int]) -> bool:
-        """Whether there are workers, and all of them are this process's and were placed."""
+        """Whether there are workers, and all of them are this process's and were placed.
+
+        A system that refuses to (a container without the right) leaves them where they are: the call runs all the same.
+        """
         try:
             for worker in self._workers:
                 os.stat(
                     f"/proc/self/task/{worker}"
                 )  # the number of a thread that ended may be another process's
                 os.sched_setaffinity(worker, cpus)
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:
             return False
         return bool(self._workers)
 

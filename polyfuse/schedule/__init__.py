@@ -1,5 +1,6 @@
 """Schedules and their verbs, one family a file."""
 
-from polyfuse.schedule.schedule import VERBS, Schedule, Step
+from polyfuse.schedule.schedule import Schedule
+from polyfuse.schedule.step import VERBS, Step
 
 __all__ = ["VERBS", "Schedule", "Step"]

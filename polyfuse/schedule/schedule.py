@@ -10,7 +10,6 @@ polyfuse.analysis proves it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from polyfuse.analysis.barriers import has_threads, place_barriers, unsynchronised
@@ -21,7 +20,7 @@ from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Spread, Tree, loops_around
-from polyfuse.ir.violation import Instance, Violation
+from polyfuse.ir.violation import Violation
 from polyfuse.schedule import (
     affine,
     binding,
@@ -34,22 +33,9 @@ from polyfuse.schedule import (
     tiling,
 )
 from polyfuse.schedule.dump import tree_text, tree_to_c, tree_to_yaml
-from polyfuse.sets import first_pair, tuple_names
+from polyfuse.schedule.step import VERBS, Step, violation_of
 
 Form = Literal["tree", "yaml", "c", "python"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One verb with its arguments."""
-
-    verb: str
-    args: tuple[object, ...]
-    options: tuple[tuple[str, object], ...]
-
-    def __str__(self) -> str:
-        parts = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.options)]
-        return f"{self.verb}({', '.join(parts)})"
 
 
 class Schedule:
@@ -201,7 +187,7 @@ class Schedule:
                 return self._with("fuse", (first, second), options, self.nest, tree)
             refused = refused or found
         assert refused is not None, "fusions yields a tree or raises"
-        raise IllegalSchedule(self._violation("fuse", (first, second), options, refused))
+        raise IllegalSchedule(violation_of(Step("fuse", (first, second), tuple(options.items())), refused))
 
     def distribute(self, statement: str, loop: str) -> Schedule:
         """Give each part of a loop's body a loop of its own: for i: { S; T }  ->  for i: S; for i: T."""
@@ -331,7 +317,7 @@ class Schedule:
         tree = place_barriers(self.nest, self.tree)
         broken = unsynchronised(self.nest, tree)
         if broken is not None:
-            raise IllegalSchedule(self._violation("synchronised", (), {}, broken))
+            raise IllegalSchedule(violation_of(Step("synchronised", (), ()), broken))
         return self._with("synchronised", (), {}, self.nest, tree)
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -385,7 +371,7 @@ class Schedule:
     ) -> Schedule:
         broken = self._proof(nest, tree)
         if broken is not None:
-            raise IllegalSchedule(self._violation(verb, args, options, broken))
+            raise IllegalSchedule(violation_of(Step(verb, args, tuple(options.items())), broken))
         _well_placed(verb, nest, tree)
         return self._with(verb, args, options, nest, tree)
 
@@ -402,50 +388,8 @@ class Schedule:
         new.steps = (*self.steps, Step(verb, args, tuple(options.items())))
         return new
 
-    def _violation(
-        self, verb: str, args: tuple[object, ...], options: Mapping[str, object], broken: Broken
-    ) -> Violation:
-        found = first_pair(broken.pairs)
-        assert found is not None, "a broken dependence has a pair"
-        sizes, source, sink = found
-        first, second = tuple_names(broken.pairs)
-        return Violation(
-            verb=str(Step(verb, args, tuple(options.items()))),
-            kind=broken.kind,
-            source=Instance(first, source),
-            sink=Instance(second, sink),
-            why=broken.why,
-            remedy=broken.remedy,
-            sizes=sizes,
-        )
-
 
 def _well_placed(verb: str, nest: Nest, tree: Tree) -> None:
     fault = misplaced(tree) or unfit_lanes(nest, tree)
     if fault is not None:
         raise InvalidSchedule(f"{verb}: {fault}")
-
-
-VERBS = (
-    "tile",
-    "split",
-    "collapse",
-    "separate",
-    "interchange",
-    "reorder",
-    "skew",
-    "shift",
-    "reverse",
-    "affine",
-    "fuse",
-    "distribute",
-    "bind",
-    "unroll",
-    "vectorize",
-    "prefetch",
-    "microkernel",
-    "promote",
-    "pack",
-    "synchronised",
-)
-"""Every verb a Schedule has."""

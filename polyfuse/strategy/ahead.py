@@ -20,11 +20,9 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost import CACHED, KernelCost, microseconds
+from polyfuse.strategy.estimate import LINE
 from polyfuse.strategy.fusion import part_with
 from polyfuse.strategy.kernel import Kernel
-
-LINE = 64
-"""Bytes that are asked for by one instruction."""
 
 ASKING = 0.1e-9
 """Seconds that one such instruction takes: a third of a cycle of the ports for loads."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around
 from polyfuse.schedule import Schedule, affine, binding, fusion, order, tiling
-from polyfuse.schedule.schedule import Step
+from polyfuse.schedule.step import Step
 
 Rewrite = Callable[[Nest, Tree, Step], Tree]
 

@@ -30,14 +30,17 @@ block after blocks of 128, 521 in four of 176, 596 with whole rows (one core of 
 
 @dataclass(frozen=True)
 class OnePass:
-    """A nest with sums under maxima in blocks, and what was done to it."""
+    """A nest with sums under maxima in blocks, what was done to it, and why other maxima stay as they are."""
 
     nest: Nest
     said: tuple[str, ...]
+    refused: tuple[str, ...] = ()
 
 
 def in_one_pass(nest: Nest, machine: Machine) -> OnePass | None:
-    """The nest with every maximum over at least two blocks, under which there is a product, in blocks; None if none is.
+    """The nest with every maximum over at least two blocks, under which there is a product, in blocks.
+
+    None if there is none; the same nest, and why, where a rewrite refuses them all.
 
     On a CPU, with known sizes: elsewhere steps that carry dependences are not run in blocks.
     """
@@ -45,12 +48,15 @@ def in_one_pass(nest: Nest, machine: Machine) -> OnePass | None:
         return None
     done = nest
     said: list[str] = []
+    refused: list[str] = []
     for s in nest.statements:
         if s.op == "max=" and _length(nest, s) >= 2 * KEYS:
             made = _blocked(done, s.name, _keys(_length(nest, s)))
-            if made is not None:
+            if isinstance(made, str):
+                refused.append(made)
+            elif made is not None:
                 done, said = made.nest, [*said, *made.said]
-    return OnePass(done, tuple(said)) if said else None
+    return OnePass(done, tuple(said), tuple(refused)) if said or refused else None
 
 
 def _length(nest: Nest, s: Statement) -> int:
@@ -73,8 +79,8 @@ def _keys(length: int) -> int:
     return 16 * ceil(length / blocks / 16)
 
 
-def _blocked(nest: Nest, maximum: str, keys: int) -> OnePass | None:
-    """One maximum in blocks; None where no product is under it, or a rewrite is refused."""
+def _blocked(nest: Nest, maximum: str, keys: int) -> OnePass | str | None:
+    """One maximum in blocks; why not, where a rewrite is refused; None where no product is under it."""
     exponentials = _readers(nest, nest.statement(maximum).write.tensor)
     said: list[str] = []
     for name in exponentials:
@@ -94,8 +100,8 @@ def _blocked(nest: Nest, maximum: str, keys: int) -> OnePass | None:
         return None
     try:
         blocks = online(nest, maximum, keys)
-    except IllegalRewrite:
-        return None
+    except IllegalRewrite as refused:
+        return str(refused)
     return OnePass(blocks.nest, (*said, str(blocks)))
 
 

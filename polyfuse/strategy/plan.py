@@ -79,6 +79,10 @@ def _cheaper(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose
     made = in_one_pass(nest, machine)
     if made is None:
         return usual
+    if not made.said:
+        kept = tuple(f"sums under a maximum do not run in one pass: {why}" for why in made.refused)
+        return replace(usual, recomputed=(*usual.recomputed, *kept))
+    said = (*said, *made.refused)
     blocks = _planned(made.nest, (*said, *(f"{line}." for line in made.said)), machine, True, choose)
     apart, together = (sum(group.cost.total for group in plan.groups) for plan in (usual, blocks))
     numbers = f"{microseconds(together)} in one pass, {microseconds(apart)} with whole rows"

@@ -69,12 +69,16 @@ def blocked(
     try:
         return best.made(choose)
     except (IllegalSchedule, InvalidSchedule) as refused:
-        if not whole or best.choices[0] in whole:
-            return str(refused)
+        why = str(refused)
+    if not whole or best.choices[0] in whole:
+        return why
     try:  # what follows may need whole rows of sums
-        return replace(best, choices=whole).made(cheapest)
+        made = replace(best, choices=whole).made(cheapest)
     except (IllegalSchedule, InvalidSchedule) as refused:
         return str(refused)
+    return replace(
+        made, notes=(*made.notes, f"all columns are in one block, since a narrower one is refused: {why}")
+    )
 
 
 def blocked_inside(

@@ -25,7 +25,7 @@ from polyfuse.runtime.executable import Executable
 from polyfuse.runtime.memory import shape_of
 from polyfuse.runtime.samples import drawn, roundings
 from polyfuse.schedule import Schedule
-from polyfuse.schedule.schedule import Step
+from polyfuse.schedule.step import Step
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.tuned import Trial
 

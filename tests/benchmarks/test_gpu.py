@@ -39,6 +39,10 @@ def test_a_dry_run_checks_every_part_and_says_that_it_measures_nothing(
             assert not {"median_us", "ratio", "host_us"} & row.keys()
 
 
+def test_a_part_without_time_for_any_of_its_rows_is_not_done(tmp_path: Path) -> None:
+    assert not run_bench(Terminal(), ("calls",), "lockstep", tmp_path, 0, 2, 1, True)
+
+
 def test_there_are_the_cells_that_are_asked_for() -> None:
     assert len(PARTS["grid"].subjects(False)) == 168
     assert set(GRID["width"]) == {128, 256, 512, 1024, 2048, 4096}

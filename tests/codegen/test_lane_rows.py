@@ -13,35 +13,28 @@ from polyfuse.codegen.lane_rows import address, beside, row_of_lanes
 ROOM = 64
 
 
-@numba.njit(error_model="numpy")
-def _row64(b, a, first, count, by):
-    at = address(a, (first,))
-    row_of_lanes(
-        numba.float64,
-        "n0 * (r0 - 2.0 * r1 + r2) / -4.0 + sqrt(r1)",
-        count,
-        at,
-        address(b, (first + by,)),
-        (beside(at, a, (-1,)), at, beside(at, a, (1,))),
-        (a[0],),
-    )
+def rows_of(kind):
+    """A row of a stencil, of float32 or float64 numbers."""
+
+    @numba.njit(error_model="numpy")
+    def row(b, a, first, count, by):
+        at = address(a, (first,))
+        row_of_lanes(
+            kind,
+            "n0 * (r0 - 2.0 * r1 + r2) / -4.0 + sqrt(r1)",
+            count,
+            at,
+            address(b, (first + by,)),
+            (beside(at, a, (-1,)), at, beside(at, a, (1,))),
+            (a[0],),
+        )
+
+    return row
 
 
-@numba.njit(error_model="numpy")
-def _row32(b, a, first, count, by):
-    at = address(a, (first,))
-    row_of_lanes(
-        numba.float32,
-        "n0 * (r0 - 2.0 * r1 + r2) / -4.0 + sqrt(r1)",
-        count,
-        at,
-        address(b, (first + by,)),
-        (beside(at, a, (-1,)), at, beside(at, a, (1,))),
-        (a[0],),
-    )
-
-
-@pytest.mark.parametrize(("row", "dtype"), [(_row64, np.float64), (_row32, np.float32)])
+@pytest.mark.parametrize(
+    ("row", "dtype"), [(rows_of(numba.float64), np.float64), (rows_of(numba.float32), np.float32)]
+)
 def test_every_beginning_and_length_writes_its_elements_and_no_others(row, dtype) -> None:
     a = np.random.default_rng(0).random(ROOM + 2).astype(dtype)
     for first in range(1, 18):

@@ -67,10 +67,25 @@ def test_workers_that_are_gone_are_found_anew() -> None:
     in_a_new_thread(called)
 
 
-@pytest.mark.parametrize("name", placement.USERS_OWN)
-def test_who_places_threads_is_left_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, "false")
+@pytest.mark.parametrize(
+    ("name", "value"), [*((name, "false") for name in placement.USERS_OWN), (placement.SWITCH, "off")]
+)
+def test_who_places_threads_is_left_alone(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
     assert placement.apart(nothing) is nothing
+
+
+def test_a_switch_that_is_on_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(placement.SWITCH, "on")
+    assert placement.apart(nothing) is not nothing
+
+
+def test_where_the_system_refuses_to_place_threads_the_call_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setaffinity", refused)
+    in_a_new_thread(placement.apart(nothing))
 
 
 def test_a_process_that_may_use_one_cpu_is_left_alone() -> None:

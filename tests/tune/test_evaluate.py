@@ -17,7 +17,7 @@ from papers.pipelines import PIPELINES
 from papers.polybench import KERNELS
 from polyfuse import cases
 from polyfuse.compiler import built
-from polyfuse.schedule.schedule import Step
+from polyfuse.schedule.step import Step
 from polyfuse.strategy.plan import plan_for
 from polyfuse.tune.evaluate import Bench, Task, Variant, forget, measured
 

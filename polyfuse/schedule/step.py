@@ -1,0 +1,63 @@
+"""Steps of a schedule: the verbs there are, one of them with its arguments, and what is said of one that is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.analysis.legality import Broken
+from polyfuse.ir.violation import Instance, Violation
+from polyfuse.sets import first_pair, tuple_names
+
+VERBS = (
+    "tile",
+    "split",
+    "collapse",
+    "separate",
+    "interchange",
+    "reorder",
+    "skew",
+    "shift",
+    "reverse",
+    "affine",
+    "fuse",
+    "distribute",
+    "bind",
+    "unroll",
+    "vectorize",
+    "prefetch",
+    "microkernel",
+    "promote",
+    "pack",
+    "synchronised",
+)
+"""Every verb a Schedule has."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One verb with its arguments."""
+
+    verb: str
+    args: tuple[object, ...]
+    options: tuple[tuple[str, object], ...]
+
+    def __str__(self) -> str:
+        parts = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.options)]
+        return f"{self.verb}({', '.join(parts)})"
+
+
+def violation_of(step: Step, broken: Broken) -> Violation:
+    """A step that would break a dependence, with two instances of it."""
+    found = first_pair(broken.pairs)
+    assert found is not None, "a broken dependence has a pair"
+    sizes, source, sink = found
+    first, second = tuple_names(broken.pairs)
+    return Violation(
+        verb=str(step),
+        kind=broken.kind,
+        source=Instance(first, source),
+        sink=Instance(second, sink),
+        why=broken.why,
+        remedy=broken.remedy,
+        sizes=sizes,
+    )
