@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from polyfuse.analysis.once import once
-from polyfuse.codegen.build import kernels
 from polyfuse.codegen.cpu import cpu_kernel
+from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Block, For, Guard, Node
 from polyfuse.codegen.program import program
 from polyfuse.ir import Nest

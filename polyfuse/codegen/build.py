@@ -43,15 +43,15 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import body_text
-from polyfuse.ir.tree import Loop, Tree, loops, loops_around, parts, statements, to_isl
+from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements, to_isl
 from polyfuse.sets import OUT, constant, dimension
 
 BARRIER = "barrier"
 
 
-def kernels(nest: Nest, tree: Tree) -> tuple[Kernel, ...]:
-    """One loop tree per part of the tree's outermost sequence: what one launch runs."""
-    return tuple(_Builder(nest, part).kernel() for part in parts(tree))
+def built(nest: Nest, part: Tree) -> Kernel:
+    """One part of a tree's outermost sequence, which one launch runs, as a loop tree."""
+    return _Builder(nest, part).kernel()
 
 
 @dataclass(frozen=True)

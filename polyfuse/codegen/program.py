@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from polyfuse.codegen import cpu, cuda
-from polyfuse.codegen.build import kernels
 from polyfuse.codegen.equal import canonical
+from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Kernel
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest

@@ -184,7 +184,8 @@ class Schedule:
             found = self._proof(self.nest, tree)
             if found is None:
                 _well_placed("fuse", self.nest, tree)
-                return self._with("fuse", (first, second), options, self.nest, tree)
+                step = Step("fuse", (first, second), tuple(options.items()))
+                return self.followed_by((step,), self.nest, tree)
             refused = refused or found
         assert refused is not None, "fusions yields a tree or raises"
         raise IllegalSchedule(violation_of(Step("fuse", (first, second), tuple(options.items())), refused))
@@ -318,7 +319,7 @@ class Schedule:
         broken = unsynchronised(self.nest, tree)
         if broken is not None:
             raise IllegalSchedule(violation_of(Step("synchronised", (), ()), broken))
-        return self._with("synchronised", (), {}, self.nest, tree)
+        return self.followed_by((Step("synchronised", (), ()),), self.nest, tree)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -369,23 +370,21 @@ class Schedule:
     def _checked(
         self, verb: str, args: tuple[object, ...], options: Mapping[str, object], nest: Nest, tree: Tree
     ) -> Schedule:
-        broken = self._proof(nest, tree)
+        step, broken = Step(verb, args, tuple(options.items())), self._proof(nest, tree)
         if broken is not None:
-            raise IllegalSchedule(violation_of(Step(verb, args, tuple(options.items())), broken))
+            raise IllegalSchedule(violation_of(step, broken))
         _well_placed(verb, nest, tree)
-        return self._with(verb, args, options, nest, tree)
+        return self.followed_by((step,), nest, tree)
 
     def _proof(self, nest: Nest, tree: Tree) -> Broken | None:
         # Only `promote` and `pack` change the nest, and every dependence they add has the new copy at one end: what
         # the two trees have in common holds no such statement and stays proven.
         return first_broken(tree, nest.dependences().pairs, self.tree) or unsafe_buffer(nest, tree, self.tree)
 
-    def _with(
-        self, verb: str, args: tuple[object, ...], options: Mapping[str, object], nest: Nest, tree: Tree
-    ) -> Schedule:
+    def followed_by(self, steps: tuple[Step, ...], nest: Nest, tree: Tree) -> Schedule:
+        """The schedule after steps that are proven: what they made of the nest and of the tree."""
         new = object.__new__(Schedule)
-        new.source, new.nest, new.tree = self.source, nest, tree
-        new.steps = (*self.steps, Step(verb, args, tuple(options.items())))
+        new.source, new.nest, new.tree, new.steps = self.source, nest, tree, (*self.steps, *steps)
         return new
 
 

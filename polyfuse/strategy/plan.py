@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir import Nest
@@ -45,6 +46,7 @@ from polyfuse.strategy.products_cuda import (
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
+from polyfuse.strategy.repeats import Repeats
 from polyfuse.strategy.second_thoughts import Doubt, Doubted, doubts_of, reconsidered
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
@@ -121,6 +123,7 @@ def _in_shape(
     counts = model.counts
     groups: list[Group] = []
     doubts: list[Doubt] = []
+    repeats = Repeats.of(schedule, counts) if choose is cheapest else None  # a search decides for each kernel
     for part in parts(schedule.tree):
         known = rewritten.with_statements(statements(part))
         if known is not None:
@@ -130,7 +133,9 @@ def _in_shape(
         if not any(counts.work(name).instances for name in kernel.names):
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
             continue
-        schedule, found = _shaped(schedule, model, part, bool(joined & set(kernel.names)), choose)
+        is_joined = bool(joined & set(kernel.names))
+        shape = partial(_shaped, schedule, model, part, is_joined, choose)
+        schedule, found = shape() if repeats is None or is_joined else repeats.shaped(schedule, part, shape)
         groups += found
         if machine.kind == "cpu":
             shaped = sum(group.cost.total for group in found)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from polyfuse.codegen.build import kernels
+from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Allocate, Barrier, Block, For, Guard, Kernel, Node, Store, below
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Tensor, statement

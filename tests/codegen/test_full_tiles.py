@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polyfuse.analysis.full_tiles import tiles
 from polyfuse.analysis.validation import validate
-from polyfuse.codegen.build import kernels
+from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import For, Guard, Node, below
 from polyfuse.codegen.program import program
 from polyfuse.errors import IllegalSchedule, InvalidSchedule

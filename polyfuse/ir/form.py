@@ -1,0 +1,125 @@
+"""When two parts of a program are one but for names, and the one with the names of the other.
+
+    for i: for j: mac0: y0[i, j] += x[i, j]       ->  form  for i: for j: #0: #1[i, j] += #2[i, j],  names mac0, y0, x
+    for i: for j: mac1: y1[i, j] += a0[i, j]      ->  the same form, names mac1, y1, a0
+
+The layers of a network are such parts. What holds for one of them, and what was decided about it, holds for all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import islpy as isl
+
+from polyfuse.ir.access import Access
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.scalar import encode
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tree import Fetch, Leaf, Loop, Sequence, Tree, children, loops, statements
+from polyfuse.sets import IN, OUT
+
+Names = Callable[[str], str]
+"""The new name for a statement, a tensor or a loop."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A part of a tree without the names of its statements, tensors and loops; equal ones differ in `names` alone.
+
+    The names are those of the statements, the tensors and the loops, each in order of appearance.
+    """
+
+    text: tuple[str, ...]
+    names: tuple[str, ...] = field(compare=False)
+    loops: tuple[str, ...] = field(compare=False)
+
+
+def form_of(nest: Nest, part: Tree) -> Form:
+    """The form of some part of a tree over the nest.
+
+    Exact: what isl prints reads back as the same set, and a name stands before a bracket only where it names a tuple.
+    """
+    inside = [nest.statement(name) for name in statements(part)]
+    names = dict.fromkeys([*(s.name for s in inside), *(t for s in inside for t in s.tensors)])
+    numbers = {name: number for number, name in enumerate(names)}
+    steps = {name: number for number, name in enumerate(dict.fromkeys(loop.name for loop in loops(part)))}
+    tensors = (nest.tensor(name) for name in names if any(name in s.tensors for s in inside))
+    text = (
+        *(line for s in inside for line in _statement(s, numbers)),
+        *(f"{numbers[t.name]}: {t.dtype} {t.shape}" for t in tensors),
+        *_tree(part, numbers, steps),
+    )
+    return Form(text, tuple(names), tuple(steps))
+
+
+def numbered(text: str, numbers: Mapping[str, int]) -> str:
+    """What isl prints, with numbers for the names of tuples.
+
+    >>> numbered("{ mac0[i, k] -> x[i, k] : 0 <= i < N }", {"mac0": 0, "x": 1})
+    '{ #0[i, k] -> #1[i, k] : 0 <= i < N }'
+    """
+    return re.sub(r"\b(\w+)\[", lambda found: f"#{numbers.get(found[1], found[1])}[", text)
+
+
+def _statement(s: Statement, numbers: Mapping[str, int]) -> Iterable[str]:
+    yield f"{s.op} {encode(s.body)}"
+    for known in (s.domain, *(access.map for access in s.accesses)):
+        yield numbered(str(known), numbers)
+
+
+def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> Iterable[str]:
+    match tree:
+        case Leaf(name):
+            yield f"#{numbers[name]}"
+            return
+        case Sequence():
+            yield f"{len(tree.children)} parts, barriers {tree.barriers}"
+        case Loop():
+            buffers = [(numbers[b.tensor], b.memory, b.panel, b.spread) for b in tree.buffers]
+            fetches = [(numbers[f.tensor], steps.get(f.loop, f.loop)) for f in tree.fetches]
+            yield f"loop {steps[tree.name]} {tree.bind} {tree.barrier} {tree.apart} {buffers} {fetches}"
+            yield from (numbered(str(date), numbers) for _, date in tree.dates)
+    for child in children(tree):
+        yield from _tree(child, numbers, steps)
+
+
+# -- with other names --------------------------------------------------------------------------------------------------
+
+
+def renamed_statement(s: Statement, names: Names) -> Statement:
+    """A statement and the tensors it touches by other names."""
+    name = names(s.name)
+    write, *reads = (_renamed_access(access, name, names) for access in s.accesses)
+    return Statement(name, s.domain.set_tuple_name(name), write, s.op, tuple(reads), s.body)
+
+
+def _renamed_access(access: Access, statement: str, names: Names) -> Access:
+    tensor = names(access.tensor)
+    return Access(tensor, access.map.set_tuple_name(IN, statement).set_tuple_name(OUT, tensor))
+
+
+def renamed_tree(tree: Tree, names: Names) -> Tree:
+    """A tree over statements and tensors by other names."""
+    match tree:
+        case Leaf(name):
+            return Leaf(names(name))
+        case Sequence():
+            return replace(tree, children=tuple(renamed_tree(child, names) for child in tree.children))
+        case Loop():
+            dates = ((names(name), date.set_tuple_id(IN, _id(names(name)))) for name, date in tree.dates)
+            return replace(
+                tree,
+                name=names(tree.name),
+                dates=tuple(dates),
+                body=renamed_tree(tree.body, names),
+                buffers=tuple(replace(b, tensor=names(b.tensor)) for b in tree.buffers),
+                fetches=tuple(Fetch(names(f.tensor), names(f.loop)) for f in tree.fetches),
+            )
+
+
+def _id(name: str) -> isl.Id:
+    """The name as that of a tuple; an Id made by itself equals no other."""
+    return isl.Set("{ [] }").set_tuple_name(name).get_tuple_id()
