@@ -12,17 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, prod
+from typing import TypeVar
 
 import islpy as isl
 
 from polyfuse.analysis.bands import is_parallel, open_at
+from polyfuse.ir import Access
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, loops_around, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule.binding import extent
-from polyfuse.sets import SET
+from polyfuse.sets import OUT, PARAM, SET
 from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED
 from polyfuse.strategy.counts import Counts, dims_of, stride
+
+Relation = TypeVar("Relation", isl.Set, isl.Map)
 
 LINE = 64
 """Bytes that come together."""
@@ -77,6 +81,7 @@ class Estimator:
         order = counts.nest.order
         self._order = {name: loops_around(order, name) for name in statements(order)}
         self._chains: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], _Chain]] = {}
+        self._subscripts: dict[str, list[tuple[Access, list[tuple[str, isl.PwAff]]]]] = {}
 
     def of(self, tree: Tree) -> Estimate:
         """The price of one kernel."""
@@ -101,8 +106,8 @@ class Estimator:
         return self._chains[key][1]
 
     def _counted(self, name: str, dates: tuple[isl.PwAff, ...]) -> _Chain:
-        domain = self.counts.domains[name]
-        when = date_map(domain, list(dates))
+        domain = _without_sizes(self.counts.domains[name])
+        when = _without_sizes(date_map(self.counts.domains[name], list(dates)))
         values, extents = when.range(), []
         touched = [self._touched(name, domain)]
         for d in range(len(dates)):
@@ -112,24 +117,41 @@ class Estimator:
                 continue
             low, high = _int(values.dim_min_val(d)), _int(values.dim_max_val(d))
             extents.append(high - low + 1)
-            middle = values.fix_val(SET, d, isl.Val((low + high) // 2))
-            values = middle if not middle.is_empty() else values.fix_val(SET, d, isl.Val(low))
-            domain = domain.intersect(when.intersect_range(values).domain())
+            values = _middle(values, d, low, high).detect_equalities()
+            domain = domain.intersect(when.intersect_range(values).domain()).detect_equalities()
             touched.append(self._touched(name, domain))
         return _Chain(tuple(extents), tuple(touched))
 
     def _touched(self, name: str, domain: isl.Set) -> dict[str, int]:
         """Bytes of each tensor that some instances touch, in whole lines of cache."""
+        if domain.is_empty():
+            return {}
+        widths: dict[str, int] = {}
         found: dict[str, int] = {}
-        for access in self.counts.nest.statement(name).accesses:
-            box = domain.apply(access.map)
+        for access, forms in self._forms(name):
+            for text, form in forms:
+                if text not in widths:
+                    values = form.intersect_domain(domain)
+                    widths[text] = _int(values.max_val()) - _int(values.min_val()) + 1
+            sides = [widths[text] for text, _ in forms]
             size = self.counts.nest.tensor(access.tensor).itemsize
-            if box.is_empty():
-                continue
-            sides = [_int(box.dim_max_val(d)) - _int(box.dim_min_val(d)) + 1 for d in range(box.dim(SET))]
             row = -(-(sides[-1] if sides else 1) * size // LINE) * LINE
             found[access.tensor] = max(found.get(access.tensor, 0), prod(sides[:-1]) * row)
         return found
+
+    def _forms(self, name: str) -> list[tuple[Access, list[tuple[str, isl.PwAff]]]]:
+        """Each access's subscripts less the numbers in them, by what they look like: A[i + 1, j] has those of A[i, j].
+
+        A tensor has many accesses in a stencil, and isl is asked for the least and the largest of each subscript once.
+        """
+        if name not in self._subscripts:
+            found = []
+            for access in self.counts.nest.statement(name).accesses:
+                at = isl.PwMultiAff.from_map(_without_sizes(access.map.intersect_params(self.counts.nominal)))
+                forms = [_without_constant(at.get_pw_aff(d)) for d in range(at.dim(OUT))]
+                found.append((access, [(str(form), form) for form in forms]))
+            self._subscripts[name] = found
+        return self._subscripts[name]
 
 
 class _Run:
@@ -257,6 +279,23 @@ def _has_loops(tree: Tree) -> bool:
     return any(
         isinstance(part, Loop) or _has_loops(part) for part in parts(tree) if not isinstance(part, Leaf)
     )
+
+
+def _without_sizes(relation: Relation) -> Relation:
+    """A set or map at the nominal sizes as one of numbers alone."""
+    return relation.project_out(PARAM, 0, relation.dim(PARAM))
+
+
+def _without_constant(form: isl.PwAff) -> isl.PwAff:
+    """i + 1  ->  i; several pieces as they are, as the numbers in them may differ."""
+    pieces = form.get_pieces()
+    return isl.PwAff.from_aff(pieces[0][1].set_constant_val(isl.Val(0))) if len(pieces) == 1 else form
+
+
+def _middle(values: isl.Set, d: int, low: int, high: int) -> isl.Set:
+    """The values of the loops further in, in the middle of loop d."""
+    middle = values.fix_val(SET, d, isl.Val((low + high) // 2))
+    return middle if not middle.is_empty() else values.fix_val(SET, d, isl.Val(low))
 
 
 def _int(value: isl.Val) -> int:
