@@ -16,6 +16,7 @@ import numpy as np
 from polyfuse import nn
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
+from polyfuse.ir.gather import rows_of
 from polyfuse.runtime.samples import drawn, roundings
 
 Array = np.ndarray[Any, Any]
@@ -53,6 +54,11 @@ def dense(
     for number, (size, after) in enumerate(pairwise(sizes)):
         layers += [nn.Linear(size, after, bias=bias, seed=number, dtype=dtype), activation()]
     return nn.lower(nn.Sequential(*layers), batch=batch)
+
+
+def words() -> nn.Module:
+    """Rows of a table, and a product with them."""
+    return nn.Sequential(nn.Embedding(50, 40), nn.Linear(40, 24), nn.Tanh())
 
 
 def pointwise(layer: nn.Module, batch: int = 5, features: int = 67) -> Nest:
@@ -155,6 +161,7 @@ CASES: tuple[Case, ...] = (
         lambda: nn.lower(nn.relu(nn.linear(nn.input("x", (9, 33)), nn.Linear(33, 32)))[:, ::2]),
     ),
     Case("product in register tiles, 260 → 64 + ReLU", lambda: dense(260, 64, batch=52), kernels=1),
+    Case("embedding and a product", lambda: nn.lower(words(), batch=(6, 9))),
     Case("product in register tiles, odd", lambda: dense(131, 65, batch=33), kernels=1),
     Case("product in register tiles, no bias", lambda: nn.lower(nn.Linear(128, 64, bias=False), batch=32)),
     Case("dense 1024 × 1024 × 1024", lambda: dense(1024, 1024, batch=1024), kernels=1, small=False),
@@ -169,7 +176,7 @@ CASES: tuple[Case, ...] = (
 
 def draw(nest: Nest, generator: np.random.Generator) -> dict[str, Array]:
     """Random inputs for a nest by name, standard normal."""
-    return drawn(nest.inputs, generator)
+    return drawn(nest.inputs, generator, rows_of(nest, {}))
 
 
 def poisoned(nest: Nest) -> tuple[Array, ...]:

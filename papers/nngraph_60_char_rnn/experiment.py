@@ -14,7 +14,7 @@ import polyfuse as pf
 from benchmarks import results
 from papers.mxnet_13890_bulking.devices import OnDevice
 from papers.nngraph_60_char_rnn.figure import draw
-from papers.nngraph_60_char_rnn.model import Array, Network, compiled, generated
+from papers.nngraph_60_char_rnn.model import Array, Network, compiled, generated, of_letters
 from papers.places import Place, place
 from polyfuse import nn
 from polyfuse.ir.scalar import Read
@@ -145,8 +145,10 @@ def written(where: Place, count: int) -> Row:
     """What the trained network writes, compared with what it writes in NumPy."""
     network = Network.trained()
     net = pf.compile(network.step_as_written(1), **where.options)
+    by_number = pf.compile(network.step_of_letters(1), **where.options)
     ours = generated(network, compiled(net), BEGIN, count, SEED)
     assert ours == generated(network, network.reference, BEGIN, count, SEED)
+    assert ours == generated(network, of_letters(compiled(by_number)), BEGIN, count, SEED)
     return {"what": "text", "form": ours, **about(network, 1), "kernels": net.report().launches}
 
 

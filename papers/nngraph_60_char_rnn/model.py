@@ -76,11 +76,19 @@ class Network:
 
     def step_as_written(self, batch: int) -> pf.Nest:
         """char-rnn's graph of one step: two products, their sum in four Narrows, eight pointwise nodes a layer."""
-        h: nn.Value = nn.input("x", (batch, self.letters))
-        after: list[nn.Value] = []
+        return self._step(nn.input("x", (batch, self.letters)), batch)
+
+    def step_of_letters(self, batch: int) -> pf.Nest:
+        """The same step on the letters' numbers: what a row of 0 and 1 gives in a product is a row of the weight."""
+        return self._step(nn.input("x", (batch,), "int64"), batch)
+
+    def _step(self, x: nn.Value, batch: int) -> pf.Nest:
+        h, after = x, list[nn.Value]()
         for n, layer in enumerate(self.layers):
             state, cell = (nn.input(f"{name}{n}", (batch, layer.hidden)) for name in "hc")
-            gates = nn.linear(h, layer.w.T, layer.b) + nn.linear(state, layer.u.T, layer.bu)
+            rows = np.ascontiguousarray(layer.w.T)
+            own = nn.linear(h, rows, layer.b) if h.rank == 2 else nn.embedding(h, rows) + layer.b
+            gates = own + nn.linear(state, layer.u.T, layer.bu)
             i, f, g, o = nn.split(gates, layer.hidden, axis=1)
             cell = nn.sigmoid(f) * cell + nn.sigmoid(i) * nn.tanh(g)
             h = nn.sigmoid(o) * nn.tanh(cell)
@@ -119,6 +127,11 @@ def compiled(net: pf.Executable) -> Step:
         return after[0], list(after[1:])
 
     return step
+
+
+def of_letters(step: Step) -> Step:
+    """A step that takes letters' numbers as one that takes rows of 0 and 1."""
+    return lambda x, states: step(x.argmax(axis=1), states)
 
 
 def alphabet() -> str:

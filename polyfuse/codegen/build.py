@@ -18,6 +18,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
 from polyfuse.codegen.axes import AXES, LANES, axis_name, axis_of, check_warp
 from polyfuse.codegen.barriers import with_barrier_statements
+from polyfuse.codegen.chosen_rows import chosen, is_chosen
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
 from polyfuse.codegen.index import beside, binary, is_number, plus, substituted, to_python
 from polyfuse.codegen.looptree import (
@@ -39,6 +40,7 @@ from polyfuse.codegen.over_lanes import over_lanes
 from polyfuse.codegen.per_core import per_core
 from polyfuse.codegen.register_tiles import device_operations, in_one_piece
 from polyfuse.ir.access import Access
+from polyfuse.ir.gather import parts_of, read_from
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
@@ -90,9 +92,10 @@ class _Builder:
         for name in self.names:
             s = nest.statement(name)
             for access in (*s.reads, s.write):
-                inner = self.namer(access.tensor)
-                if access.tensor not in self.geometry:
-                    self.arrays.setdefault(inner, nest.tensor(access.tensor))
+                for tensor in read_from(nest, nest.tensor(access.tensor)):
+                    inner = self.namer(tensor.name)
+                    if tensor.name not in self.geometry:
+                        self.arrays.setdefault(inner, tensor)
         on_gpu = any(bind in THREADS for bind in self.bounds)
         self.operations = device_operations(nest, part, self.geometry) if on_gpu else {}
         self.barriers: Mapping[str, isl.Set] = {}
@@ -252,7 +255,7 @@ class _Builder:
             variable, step = here.around[fetch.loop]
             later = {variable: plus(ast.Name(variable), step)}
             reads, written = touched(body, array)
-            first = (reads or written)[0]
+            first = next(element for element in (*reads, *written) if not is_chosen(element))
             subscripts = tuple(substituted(value, later) for value in first.subscripts)
             yield replace(first, subscripts=subscripts), not reads
 
@@ -298,7 +301,12 @@ class _Builder:
 
         def element(access: Access, subscripts: tuple[isl.AstExpr, ...]) -> Element:
             values = tuple(to_python(value, here.names) for value in subscripts)
-            return Element(self.namer(access.tensor), values, self.nest.tensor(access.tensor).dtype)
+            tensor = self.nest.tensor(access.tensor)
+            if tensor.gather is None:
+                return Element(self.namer(tensor.name), values, tensor.dtype)
+            table, index = parts_of(self.nest, tensor)
+            row = chosen(self.namer(index.name), values[: index.rank])
+            return Element(self.namer(table.name), (row, *values[index.rank :]), tensor.dtype)
 
         indices = {d: to_python(value, here.names) for d, value in leaf.indices.items()}
         store = Store(
@@ -322,8 +330,13 @@ class _Builder:
 
     def _text(self, s: Statement) -> str:
         """The statement in the kernel's own names, so that equal kernels read equally."""
-        write, *reads = (replace(access, tensor=self.namer(access.tensor)) for access in s.accesses)
+        write, *reads = (replace(access, tensor=self._called(access.tensor)) for access in s.accesses)
         return f"{base(s.name)}: {body_text(replace(s, write=write, reads=tuple(reads)))}"
+
+    def _called(self, tensor: str) -> str:
+        """A tensor in the kernel's own names; gathered rows as `w[x]`."""
+        gather = self.nest.tensor(tensor).gather
+        return f"{self.namer(gather.table)}[{self.namer(gather.index)}]" if gather else self.namer(tensor)
 
     def _variable(self, wanted: str, here: _Here) -> str:
         taken = {*here.variables, *self.arrays, *(self.namer(t) for t in self.geometry), *self.nest.params}

@@ -6,13 +6,25 @@ import ast
 from dataclasses import dataclass, replace
 from math import prod
 
+from polyfuse.codegen.chosen_rows import rows_named
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.index import substituted
 from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.joined import along_two_axes
-from polyfuse.codegen.looptree import Allocate, Block, Element, For, Kernel, Node, Store, below, variables
+from polyfuse.codegen.looptree import (
+    Allocate,
+    Block,
+    Element,
+    For,
+    Kernel,
+    Node,
+    Store,
+    below,
+    surely_runs,
+    variables,
+)
 from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
@@ -69,6 +81,7 @@ class CpuKernel:
 
 def cpu_kernel(kernel: Kernel) -> CpuKernel:
     """The numba source of one kernel. Arrays keep their rank; a scalar tensor is an array of one element."""
+    kernel = replace(kernel, body=rows_named(kernel.body, {*kernel.arrays, *kernel.sizes}))
     written = written_arrays(kernel.body)
     arguments = [array_type(tensor, name in written) for name, tensor in kernel.arrays.items()]
     arguments += ["int64"] * len(kernel.sizes)
@@ -167,7 +180,7 @@ class _Cpu(Emitter):
         self.totals = frozenset()
         lines = [f"{name} = {element}" for name, element in kept]
         lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
-        if _runs(node):
+        if surely_runs(node):
             return lines
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
 
@@ -216,7 +229,7 @@ class _Cpu(Emitter):
         self.stacked += nbytes if fits else 0
         return f"{node.buffer} = {ON_STACK if fits else 'np.empty'}({node.shape}, np.{node.dtype})"
 
-    def place(self, element: Element) -> ast.expr:
+    def placed(self, element: Element) -> ast.expr:
         known = self.kernel.arrays.get(element.array)
         if known is not None and known.rank == 0:
             return subscripted(element.array, (ast.Constant(0),))
@@ -256,12 +269,4 @@ def _divides(loop: For, numbers: int) -> bool:
     match loop.low, loop.high:
         case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
             return (high - low) % numbers == 0
-    return False
-
-
-def _runs(loop: For) -> bool:
-    """Whether a loop is known to run at least once."""
-    match loop.low, loop.high:
-        case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
-            return low < high
     return False

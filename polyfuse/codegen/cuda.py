@@ -157,7 +157,7 @@ class _Cuda(Emitter):
             checks.append(ast.Compare(variable, [ast.Lt()], [beside(node.high, "min", high)]))
         return super().loop(replace(whole, body=guarded(checks, node.body)))
 
-    def place(self, element: Element) -> ast.expr:
+    def placed(self, element: Element) -> ast.expr:
         tensor = self.kernel.arrays.get(element.array)
         if tensor is None:
             return subscripted(element.array, element.subscripts)

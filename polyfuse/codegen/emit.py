@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
+from dataclasses import replace
 
+from polyfuse.codegen.chosen_rows import with_places
 from polyfuse.codegen.looptree import (
     Allocate,
     Barrier,
@@ -14,6 +16,7 @@ from polyfuse.codegen.looptree import (
     Guard,
     Kernel,
     Lanes,
+    Let,
     Node,
     Store,
 )
@@ -57,6 +60,8 @@ class Emitter(ABC):
                 return [self.allocation(node)]
             case Store():
                 return self.store(node)
+            case Let(variable, value):
+                return [f"{variable} = {ast.unparse(with_places(value, self.place))}"]
             case Lanes():
                 return self.lanes(node)
             case Barrier():
@@ -85,9 +90,14 @@ class Emitter(ABC):
     def allocation(self, node: Allocate) -> str:
         """The line that makes a buffer."""
 
-    @abstractmethod
     def place(self, element: Element) -> ast.expr:
         """An element as an expression."""
+        chosen = tuple(with_places(value, self.place) for value in element.subscripts)
+        return self.placed(replace(element, subscripts=chosen))
+
+    @abstractmethod
+    def placed(self, element: Element) -> ast.expr:
+        """An element as an expression, whose subscripts are in the target's form."""
 
     @abstractmethod
     def barrier(self) -> str:

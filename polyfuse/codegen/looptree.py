@@ -6,6 +6,7 @@
              | Guard(condition, node, otherwise)           the node where the condition holds, else the other
              | Allocate(buffer, shape, dtype, memory)
              | Store(target, op, value)                    target op value
+             | Let(variable, value)                        variable = value, an index
              | Lanes(partial, body, total)                     body by a warp's lanes, each into its partial; then total
              | Barrier
              | Note(text)
@@ -27,7 +28,10 @@ from polyfuse.ir.tensor import Tensor
 
 @dataclass(frozen=True)
 class Element:
-    """One element of an array or a buffer: its name in the kernel and its subscripts; none for a scalar variable."""
+    """One element of an array or a buffer: its name in the kernel and its subscripts; none for a scalar variable.
+
+    A subscript may hold elements of an array of integers: `w[int64(x[i, ]), j]` (polyfuse.codegen.chosen_rows).
+    """
 
     array: str
     subscripts: tuple[ast.expr, ...]
@@ -93,6 +97,14 @@ class Store:
 
 
 @dataclass(frozen=True)
+class Let:
+    """A name for an index that several instances share."""
+
+    variable: str
+    value: ast.expr
+
+
+@dataclass(frozen=True)
 class Barrier:
     """All threads of the block meet."""
 
@@ -109,7 +121,7 @@ class Lanes:
     total: Store
 
 
-Node = Block | For | Guard | Allocate | Store | Lanes | Barrier
+Node = Block | For | Guard | Allocate | Store | Let | Lanes | Barrier
 
 
 @dataclass(frozen=True)
@@ -155,9 +167,23 @@ def touched(node: Node, array: str) -> tuple[tuple[Element, ...], tuple[Element,
 
 
 def variables(node: Node) -> set[str]:
-    """The names of the loops' variables and of the buffers inside a node."""
-    own = {node.variable} if isinstance(node, For) else {node.buffer} if isinstance(node, Allocate) else set()
+    """The names of the loops' variables, of indices and of the buffers inside a node."""
+    own = (
+        {node.variable}
+        if isinstance(node, For | Let)
+        else {node.buffer}
+        if isinstance(node, Allocate)
+        else set()
+    )
     return own.union(*map(variables, below(node)))
+
+
+def surely_runs(loop: For) -> bool:
+    """Whether a loop is known to run at least once."""
+    match loop.low, loop.high:
+        case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
+            return low < high
+    return False
 
 
 def block(parts: tuple[Node, ...]) -> Node:

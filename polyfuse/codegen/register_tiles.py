@@ -167,6 +167,8 @@ def _vector_copy(
     count, tensor = extent(nest, loop), nest.tensor(s.reads[0].tensor)
     if not _is_copy(s, geometries) or count is None or count * tensor.itemsize != ACCESS_BYTES:
         return None
+    if tensor.gather is not None:
+        return None  # no row lies behind the one before it
     held = geometries[s.write.tensor]
     source = _flat(s.reads[0], tensor.shape)
     if source is None:

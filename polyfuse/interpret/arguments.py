@@ -11,6 +11,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.interpret.affine import Points, values
 from polyfuse.ir import Nest, Tensor
+from polyfuse.ir.gather import check_indices, parts_of
 from polyfuse.ir.sizes import check_sizes, solved
 
 Array = np.ndarray[Any, Any]
@@ -90,12 +91,16 @@ def memory_of(nest: Nest, arrays: Mapping[str, Array], sizes: Mapping[str, int])
     Poison is NaN, or the smallest integer, so that an element that is read or returned unwritten shows.
     """
     memory = {}
+    check_indices(nest, arrays, sizes)
     for tensor in nest.tensors:
-        if tensor.is_given:
+        if tensor.role == "gathered":
+            table, index = parts_of(nest, tensor)
+            memory[tensor.name] = np.asarray(arrays[table.name])[arrays[index.name]]
+        elif tensor.is_given:
             copy = tensor.role == "inout"
             memory[tensor.name] = np.array(arrays[tensor.name], order="C", copy=copy or None)
-            continue
-        dtype = np.dtype(tensor.dtype)
-        poison = np.nan if dtype.kind == "f" else np.iinfo(dtype).min
-        memory[tensor.name] = np.full(shape_of(tensor, sizes), poison, dtype)
+        else:
+            dtype = np.dtype(tensor.dtype)
+            poison = np.nan if dtype.kind == "f" else np.iinfo(dtype).min
+            memory[tensor.name] = np.full(shape_of(tensor, sizes), poison, dtype)
     return memory

@@ -3,6 +3,7 @@
 - every subscript lies inside its tensor:        access(domain) is a subset of the tensor's elements
 - a temporary is written before it is read:      every read has an earlier write of the same element
 - only outputs, inouts and temporaries are written
+- a gathered tensor is rows of an input or a constant, chosen by an input of integers (polyfuse.ir.gather)
 - no factor of an index or a size is beyond 2**20, no number beyond 2**40, so that index arithmetic fits 64 bits
 
 An element of a temporary may be assigned more than once, as a variable is: anti and output dependences are exact for
@@ -19,6 +20,7 @@ import islpy as isl
 from polyfuse.errors import InvalidNest
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import AccessRelations, earlier
+from polyfuse.ir.gather import check_gathered
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import statements
 from polyfuse.sets import maps_of, param_names, point_of, tuple_names
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 def check(nest: Nest) -> None:
     """Raise InvalidNest at the first invariant that does not hold."""
     _names(nest)
+    check_gathered(nest)
     for statement in nest.statements:
         _written(nest, statement)
         _fits(statement)
@@ -60,7 +63,7 @@ def _names(nest: Nest) -> None:
 
 def _written(nest: Nest, statement: Statement) -> None:
     target = nest.tensor(statement.write.tensor)
-    if target.role in ("input", "constant"):
+    if target.role in ("input", "constant", "gathered"):
         raise InvalidNest(f"statement {statement.name} writes {target.name}, which has role {target.role}")
 
 

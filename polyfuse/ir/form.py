@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from polyfuse.ir.access import Access
+from polyfuse.ir.gather import read_from
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.scalar import encode
 from polyfuse.ir.statement import Statement
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Fetch, Leaf, Loop, Sequence, Tree, children, loops, statements
 from polyfuse.sets import IN, OUT
 
@@ -43,13 +45,14 @@ def form_of(nest: Nest, part: Tree) -> Form:
     Exact: what isl prints reads back as the same set, and a name stands before a bracket only where it names a tuple.
     """
     inside = [nest.statement(name) for name in statements(part)]
-    names = dict.fromkeys([*(s.name for s in inside), *(t for s in inside for t in s.tensors)])
+    touched = [nest.tensor(name) for s in inside for name in s.tensors]
+    tensors = dict.fromkeys([*touched, *(part for tensor in touched for part in read_from(nest, tensor))])
+    names = dict.fromkeys([*(s.name for s in inside), *(t.name for t in tensors)])
     numbers = {name: number for number, name in enumerate(names)}
     steps = {name: number for number, name in enumerate(dict.fromkeys(loop.name for loop in loops(part)))}
-    tensors = (nest.tensor(name) for name in names if any(name in s.tensors for s in inside))
     text = (
         *(line for s in inside for line in _statement(s, numbers)),
-        *(f"{numbers[t.name]}: {t.dtype} {t.shape}" for t in tensors),
+        *(f"{numbers[t.name]}: {t.dtype} {t.shape} {_gather(t, numbers)}" for t in tensors),
         *_tree(part, numbers, steps),
     )
     return Form(text, tuple(names), tuple(steps))
@@ -62,6 +65,11 @@ def numbered(text: str, numbers: Mapping[str, int]) -> str:
     '{ #0[i, k] -> #1[i, k] : 0 <= i < N }'
     """
     return re.sub(r"\b(\w+)\[", lambda found: f"#{numbers.get(found[1], found[1])}[", text)
+
+
+def _gather(tensor: Tensor, numbers: Mapping[str, int]) -> str:
+    gather = tensor.gather
+    return "" if gather is None else f"= {numbers[gather.table]}[{numbers[gather.index]}]"
 
 
 def _statement(s: Statement, numbers: Mapping[str, int]) -> Iterable[str]:

@@ -9,9 +9,9 @@ import islpy as isl
 
 from polyfuse.errors import InvalidNest
 
-Role = Literal["input", "output", "inout", "constant", "temporary"]
+Role = Literal["input", "output", "inout", "constant", "temporary", "gathered"]
 """Who gives a tensor its values and who sees them: the caller (input, output, inout), the model (constant),
-or nobody outside the nest (temporary)."""
+or nobody outside the nest (temporary). A gathered tensor is rows of another one, where they lie."""
 
 DType = Literal["float32", "float64", "int32", "int64"]
 """The element types of this version."""
@@ -21,18 +21,44 @@ ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
 @dataclass(frozen=True)
+class Gather:
+    """Which rows a gathered tensor is: its element [i…, j…] is table[index[i…], j…].
+
+    Neither tensor is written by the nest, and the index is an input, so that a call can check it beforehand.
+    """
+
+    table: str
+    index: str
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A named array in row-major order.
 
     `shape` holds ints, or isl affine expressions in symbolic sizes as text ("N", "2*N + 1"). A scalar has shape ().
+    One with role gathered has no memory of its own: `gather` says where its elements are read.
     """
 
     name: str
     shape: tuple[int | str, ...]
     dtype: DType
     role: Role
+    gather: Gather | None = None
+
+    @staticmethod
+    def gathered(name: str, table: Tensor, index: Tensor) -> Tensor:
+        """The rows of a table that an array of integers chooses, for reading.
+
+        table w[60, 8], index x[4, 5]   ->   rows[4, 5, 8], with rows[i, j, k] = w[x[i, j], k]
+        """
+        shape = (*index.shape, *table.shape[1:])
+        return Tensor(name, shape, table.dtype, "gathered", Gather(table.name, index.name))
 
     def __post_init__(self) -> None:
+        if (self.role == "gathered") is not (self.gather is not None):
+            raise InvalidNest(
+                f"tensor {self.name}: a table and an index go with role gathered alone, not {self.role!r}"
+            )
         if not self.name.isidentifier():
             raise InvalidNest(f"tensor name {self.name!r} is not an identifier")
         if self.role not in get_args(Role):
@@ -60,7 +86,7 @@ class Tensor:
     @property
     def is_given(self) -> bool:
         """Whether the tensor holds values before the first statement runs."""
-        return self.role in ("input", "inout", "constant")
+        return self.role in ("input", "inout", "constant", "gathered")
 
     def elements(self, params: tuple[str, ...] = ()) -> isl.Set:
         """All valid subscripts, as a set over the given symbolic sizes.
@@ -73,4 +99,5 @@ class Tensor:
         return isl.Set(f"[{', '.join(params)}] -> {{ {self.name}[{dims}] : {bounds} }}")
 
     def __str__(self) -> str:
-        return f"{self.role} {self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        text = f"{self.role} {self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        return text if self.gather is None else f"{text} = {self.gather.table}[{self.gather.index}]"

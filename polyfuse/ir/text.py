@@ -115,7 +115,14 @@ class _Reader:
         try:
             relation = isl.Map(f"[{params}] -> {{ {name}[{dims}] -> {tensor}[{subscripts}] }}")
         except isl.Error as error:
-            raise InvalidNest(f"statement {name}: {tensor}[{subscripts}] is not affine in {dims}") from error
+            hint = (
+                "; rows that integers choose are a tensor of their own (Tensor.gathered)"
+                if "[" in subscripts
+                else ""
+            )
+            raise InvalidNest(
+                f"statement {name}: {tensor}[{subscripts}] is not affine in {dims}{hint}"
+            ) from error
         return Access(tensor, relation)
 
     def leaf(self, access: Access) -> sympy.Expr:

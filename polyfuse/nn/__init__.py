@@ -1,5 +1,6 @@
 """Layers and a functional form: what a network computes, as statements of a nest."""
 
+from polyfuse.nn.embedding import embedding
 from polyfuse.nn.functional import (
     add,
     divide,
@@ -51,6 +52,7 @@ from polyfuse.nn.images import (
 from polyfuse.nn.layers import (
     GELU,
     Dropout,
+    Embedding,
     LayerNorm,
     LeakyReLU,
     Linear,
@@ -97,6 +99,7 @@ __all__ = [
     "Conv2d",
     "Conv3d",
     "Dropout",
+    "Embedding",
     "GRUCell",
     "GroupNorm",
     "LSTMCell",
@@ -127,6 +130,7 @@ __all__ = [
     "conv2d",
     "conv3d",
     "divide",
+    "embedding",
     "exp",
     "expand",
     "flip",

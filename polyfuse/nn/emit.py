@@ -87,6 +87,16 @@ class Emitter:
         self.constants[name] = array
         return self.tensor(name, array.shape, dtype, "constant")
 
+    def gathered(self, table: Tensor, index: Tensor) -> Tensor:
+        """The rows of a table that an index chooses, as a tensor to read: the one that is there, or a new one."""
+        name = f"{table.name}_at_{index.name}"
+        while (known := self.tensors.get(name)) is not None:
+            if known == Tensor.gathered(name, table, index):
+                return known
+            name += "_"
+        self.tensors[name] = Tensor.gathered(name, table, index)
+        return self.tensors[name]
+
     def assign(self, name: str, domain: Mapping[str, int], text: str, where: Iterable[str] = ()) -> None:
         """A new statement over the box 0 <= dim < extent, or the part of it where some conditions hold."""
         box = (f"0 <= {dim} < {extent}" for dim, extent in domain.items())

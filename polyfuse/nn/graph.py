@@ -23,6 +23,9 @@ from polyfuse.nn.views import View, sliced
 FLOATS: dict[str, DType] = {"float32": "float32", "float64": "float64"}
 """The element types that layers compute in."""
 
+INTEGERS: tuple[DType, ...] = ("int32", "int64")
+"""The element types of what chooses rows."""
+
 
 @dataclass(frozen=True)
 class Input:
@@ -127,15 +130,16 @@ def dtype_of(dtype: object) -> DType:
 def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
     """A tensor that a call will pass.
 
-    BadArgument if the name cannot stand in a statement (it is no identifier, or has a meaning there), or a size is
-    negative.
+    `dtype` is a floating-point type, or int32 or int64 for the numbers of an embedding's rows. BadArgument if the name
+    cannot stand in a statement (it is no identifier, or has a meaning there), or a size is negative.
     """
     sizes = tuple(int(size) for size in shape)
     if any(size < 0 for size in sizes):
         raise BadArgument(f"input {name}: shape {sizes} has a negative size")
     if not name.isidentifier() or keyword.iskeyword(name) or name == "inf":
         raise BadArgument(f"input name {name!r} is not a free identifier; 'x' or 'input_0' would do")
-    return Value(Input(name), (), sizes, dtype_of(dtype))
+    kind = next((integer for integer in INTEGERS if dtype == integer), None)
+    return Value(Input(name), (), sizes, kind or dtype_of(dtype))
 
 
 def constant(array: Array) -> Value:
@@ -146,6 +150,11 @@ def constant(array: Array) -> Value:
 def apply(operation: Operation, operands: Sequence[Value]) -> Value:
     """The value of an operation; BadArgument if shapes or element types do not go together."""
     types = list(dict.fromkeys(value.dtype for value in operands))
+    if set(types) & set(INTEGERS):
+        given = ", ".join(repr(value) for value in operands)
+        raise BadArgument(
+            f"layers compute in {' or '.join(FLOATS)}; integers are for nn.embedding alone: {given}"
+        )
     if len(types) > 1:
         given = ", ".join(repr(value) for value in operands)
         raise BadArgument(f"element types {' and '.join(types)} do not go together: {given}")

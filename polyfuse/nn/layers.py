@@ -14,6 +14,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.nn import functional
+from polyfuse.nn.embedding import embedding
 from polyfuse.nn.emit import Array, Shape
 from polyfuse.nn.graph import Value, dtype_of
 
@@ -42,6 +43,12 @@ class Module:
     def in_features(self) -> Shape | None:
         """The shape of one input, as the first layer that knows it says; None if none does."""
         return next((shape for child in self.children() if (shape := child.in_features) is not None), None)
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the input is numbers of rows, as the first module says."""
+        first = next(self.children(), None)
+        return first is not None and first.indexed
 
     @property
     def dtype(self) -> DType | None:
@@ -90,6 +97,50 @@ class Linear(Module):
     def __repr__(self) -> str:
         bias = "" if self.bias is not None else ", bias=False"
         return f"Linear({self.weight.shape[0]}, {self.weight.shape[1]}{bias}, dtype={self.dtype!r})"
+
+
+class Embedding(Module):
+    """Rows of `weight` (num, dim) by number: input (…) of integers from 0 to num - 1, output (…, dim).
+
+    Weights are drawn from the standard normal distribution, by shape and `seed`; row `padding_idx` is 0. BadArgument
+    for a size below 1, or a `padding_idx` that is no row.
+    """
+
+    def __init__(
+        self,
+        num: int,
+        dim: int,
+        padding_idx: int | None = None,
+        dtype: str = "float32",
+        seed: int | np.random.Generator = 0,
+    ) -> None:
+        if num < 1 or dim < 1:
+            raise BadArgument(f"Embedding({num}, {dim}): both sizes must be at least 1")
+        if padding_idx is not None and not 0 <= padding_idx < num:
+            raise BadArgument(
+                f"Embedding({num}, {dim}): padding_idx {padding_idx} is no row; they are 0 … {num - 1}"
+            )
+        draw = seed if isinstance(seed, np.random.Generator) else np.random.default_rng((seed, num, dim))
+        self.weight: Array = draw.standard_normal((num, dim)).astype(dtype_of(dtype))
+        if padding_idx is not None:
+            self.weight[padding_idx] = 0
+
+    def forward(self, x: Value) -> Value:
+        """The rows."""
+        return embedding(x, self.weight)
+
+    @property
+    def indexed(self) -> bool:
+        """The input is numbers of rows."""
+        return True
+
+    @property
+    def dtype(self) -> DType:
+        """The weight's."""
+        return dtype_of(self.weight.dtype)
+
+    def __repr__(self) -> str:
+        return f"Embedding({self.weight.shape[0]}, {self.weight.shape[1]}, dtype={self.dtype!r})"
 
 
 class LayerNorm(Module):

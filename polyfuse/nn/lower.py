@@ -27,8 +27,9 @@ def lower(
 
     For a model: `batch` is the size of the leading dimension, or the sizes of several, and 0 is a size like any other;
     `features` is the shape of one input, which may be left out where a Linear or LayerNorm says it. The model's input
-    is the tensor x. For values: inputs keep their names, in the order in which the outputs, left to right, first need
-    them. The output is the tensor out, several are out0, out1, …
+    is the tensor x; for an Embedding it is of int64 numbers and has no features. For values: inputs keep their names,
+    in the order in which the outputs, left to right, first need them. The output is the tensor out, several are out0,
+    out1, …
 
     BadArgument where a shape or an element type is missing or does not fit.
     """
@@ -65,6 +66,8 @@ def model_input(
         raise BadArgument(
             "lower(model) needs the batch: batch=64, batch=(8, 16), or batch=() for a single input"
         )
+    if model.indexed:
+        features, dtype = features or (), dtype or "int64"
     shape = features if features is not None else model.in_features
     if shape is None:
         raise BadArgument(
@@ -108,7 +111,10 @@ def ordered_tensors(to: Emitter) -> list[Tensor]:
     """Inputs, then the others as the statements first touch them, outputs last."""
     inputs = [t for t in to.tensors.values() if t.role == "input"]
     outputs = [t for t in to.tensors.values() if t.role == "output"]
-    touched = dict.fromkeys(access.tensor for s in to.statements for access in s.accesses)
+    every = (to.tensors[access.tensor] for s in to.statements for access in s.accesses)
+    touched = dict.fromkeys(
+        name for t in every for name in ((t.gather.table, t.name) if t.gather else (t.name,))
+    )
     return [
         *inputs,
         *(to.tensors[t] for t in touched if to.tensors[t].role not in ("input", "output")),

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.errors import BadArgument
+from polyfuse.ir.gather import check_indices
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_sizes, solved
 from polyfuse.ir.tensor import Tensor
@@ -44,7 +45,8 @@ class Bound:
 def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> Bound:
     """Match a call's arguments with the nest's inputs, in order or by name, and bring them into the form kernels take.
 
-    Raises BadArgument for a missing, unknown, or doubly given input, and for a wrong dtype, rank, shape or device.
+    Raises BadArgument for a missing, unknown, or doubly given input, for a wrong dtype, rank, shape or device, and for
+    an index that is no row of its table.
     """
     given = matched(nest, args, named)
     arrays: dict[str, Array] = {}
@@ -66,6 +68,7 @@ def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) 
     sizes = solve_sizes(nest, arrays)
     for tensor in nest.inputs:
         check_shape(tensor, arrays[tensor.name].shape, sizes)
+    check_indices(nest, arrays, sizes)
     return Bound(arrays, sizes, tuple(copied), foreign_module(given.values()))
 
 

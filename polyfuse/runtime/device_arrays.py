@@ -8,7 +8,10 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from polyfuse.errors import BadArgument
+from polyfuse.ir.gather import no_row, rows_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Tensor
 from polyfuse.runtime.arguments import Array, check_shape, foreign_module, solve_sizes
@@ -95,6 +98,7 @@ def call_in_place(
     for tensor in nest.inputs:
         check_shape(tensor, inputs[tensor.name].shape, sizes)
     check_overlaps(nest, inputs)
+    check_rows(nest, given, sizes)
     module = foreign_module(given.values())
     if module is None:
         raise BadArgument(
@@ -139,6 +143,14 @@ def check_overlaps(nest: Nest, inputs: Mapping[str, DeviceArray]) -> None:
                 raise BadArgument(
                     f"{name} and {other} share memory, and {name} is changed in place; pass a copy"
                 )
+
+
+def check_rows(nest: Nest, given: Mapping[str, Any], sizes: Sizes) -> None:
+    """BadArgument for an index on the GPU that is no row of its table: two reductions there, and a wait for them."""
+    for name, rows in rows_of(nest, sizes).items():
+        index = given[name]
+        if prod(index.shape) and not (int(index.min()) >= 0 and int(index.max()) < rows):
+            raise no_row(nest, name, np.asarray(index.tolist()), rows)
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 
@@ -138,6 +138,24 @@ class _Entry:
         for tensor in inputs:
             if tensor.role == "inout":
                 self._need_apart(tensor.name)
+        for name, rows in self.interface.indices:
+            index = next(tensor for tensor in inputs if tensor.name == name)
+            self._need_below(index, self._extent(rows))
+
+    def _need_below(self, index: Tensor, rows: Any) -> None:
+        """Refuse an array of integers with one that is negative, or not below a number of rows."""
+        builder, place, kind = self.builder, self.places[index.name], self._element(index)
+        with builder.goto_entry_block():
+            wrong = builder.alloca(LONG)
+        builder.store(LONG(0), wrong)
+        data = builder.bitcast(place.data, kind.as_pointer())
+        count = builder.udiv(place.nbytes, LONG(index.itemsize))
+        with cgutils.for_range(builder, count) as loop:
+            value = builder.load(builder.gep(data, [loop.index]))
+            row = value if kind == LONG else builder.sext(value, LONG)
+            above = builder.zext(builder.icmp_unsigned(">=", row, rows), LONG)  # of a negative one too
+            builder.store(builder.or_(builder.load(wrong), above), wrong)
+        self._need(self._same(builder.load(wrong), LONG(0)))
 
     def results(self) -> list[Any]:
         """The results as objects, each a reference of our own: those given, checked, or new ones."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from polyfuse.codegen.program import Launch, Program
+from polyfuse.ir.gather import tables_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import extent
 from polyfuse.ir.tensor import Tensor
@@ -28,6 +29,8 @@ class Interface:
     constants: tuple[Tensor, ...]
     temporaries: tuple[Tensor, ...]
     sizes: tuple[str, ...]
+    indices: tuple[tuple[str, int | str], ...] = ()
+    """The inputs that choose rows, each beside the extent that every element of it has to be below."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -38,7 +41,8 @@ class Interface:
     @cached_property
     def expressions(self) -> tuple[str, ...]:
         """The sizes, and every other text in a shape: what has a value only for given sizes."""
-        shapes = (t.shape for t in (*self.inputs, *self.results, *self.constants, *self.temporaries))
+        tensors = (*self.inputs, *self.results, *self.constants, *self.temporaries)
+        shapes = (*(t.shape for t in tensors), tuple(rows for _, rows in self.indices))
         return tuple(
             dict.fromkeys([*self.sizes, *(s for shape in shapes for s in shape if isinstance(s, str))])
         )
@@ -71,7 +75,8 @@ class Phases:
         early = tuple(launch for launch in program.launches if launch.once)
         late = tuple(launch for launch in program.launches if not launch.once)
         constants = (*_constants(nest, late), *memory.kept)
-        each = Interface(nest.inputs, nest.results, constants, memory.calls.tensors, program.sizes)
+        indices = tuple((name, t.shape[0]) for name, every in tables_of(nest).items() for t in every)
+        each = Interface(nest.inputs, nest.results, constants, memory.calls.tensors, program.sizes, indices)
         first = Interface((), memory.kept, _constants(nest, early), memory.once.tensors, program.sizes)
         return Phases(Phase(late, each, memory.calls), Phase(early, first, memory.once))
 

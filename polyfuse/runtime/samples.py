@@ -12,12 +12,16 @@ from polyfuse.ir import Tensor
 Array = np.ndarray[Any, Any]
 
 
-def drawn(tensors: Iterable[Tensor], generator: np.random.Generator) -> dict[str, Array]:
-    """Random values for tensors of fixed sizes by name, standard normal."""
+def drawn(
+    tensors: Iterable[Tensor], generator: np.random.Generator, rows: Mapping[str, int] | None = None
+) -> dict[str, Array]:
+    """Random values for tensors of fixed sizes by name, standard normal; for one in `rows`, numbers below its entry."""
     found = {}
     for tensor in tensors:
         shape = tuple(int(size) for size in tensor.shape)
-        found[tensor.name] = np.asarray(generator.standard_normal(shape), tensor.dtype)
+        below = None if rows is None else rows.get(tensor.name)
+        values = generator.standard_normal(shape) if below is None else generator.integers(0, below, shape)
+        found[tensor.name] = np.asarray(values, tensor.dtype)
     return found
 
 

@@ -83,6 +83,12 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
     )
     if s.op != "+=" or not product or len(s.reads) != 2:
         raise refuse("needs a sum of products of two reads")
+    for tensor in (nest.tensor(access.tensor) for access in s.reads):
+        if tensor.gather is not None:
+            raise refuse(
+                f"needs factors whose rows lie one after the other, and those of {tensor.name} lie where "
+                f"{tensor.gather.index} says: promote it first"
+            )
     if not nest.tensor(s.write.tensor).dtype.startswith("float"):
         raise refuse(
             f"needs floating-point numbers, and {s.write.tensor} is {nest.tensor(s.write.tensor).dtype}"

@@ -15,6 +15,11 @@ from polyfuse.sets import IN, OUT
 
 def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str) -> Tree:
     """for i: for j (vector): … x[i, j] …  ->  the same, which asks for x[i + 1, j] meanwhile."""
+    for rows in nest.with_role("gathered"):
+        if rows.name == tensor and rows.gather is not None:
+            raise InvalidSchedule(
+                f"prefetch: where the next row of {tensor} lies is in {rows.gather.index}, which may end before it"
+            )
     outer = loop_named(tree, statement, loop)
     inner = loops_around(tree, statement)[-1]
     kernel = next((x for x in loops_around(tree, statement) if x.bind == "microkernel"), None)

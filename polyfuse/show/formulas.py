@@ -13,6 +13,7 @@ from sympy.printing.latex import LatexPrinter
 from sympy.printing.precedence import PRECEDENCE
 
 from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.gather import parts_of
 from polyfuse.ir.scalar import Read
 from polyfuse.sets import IN, OUT, PARAM, SET, dim_names, expression_text, param_names
 
@@ -35,13 +36,13 @@ def latex(what: Nest | Statement) -> str:
     """
     if isinstance(what, Statement):
         return rf"{assignment(what)} \qquad {domain(what.domain)}"
-    rows = [f"  {assignment(s)} & {domain(s.domain)}" for s in what.statements]
+    rows = [f"  {assignment(s, what)} & {domain(s.domain)}" for s in what.statements]
     return "\n".join([r"\begin{array}{ll}", " \\\\\n".join(rows), r"\end{array}"])
 
 
-def assignment(statement: Statement) -> str:
-    """What one instance computes: target, operator, body."""
-    reads = {leaf: element(statement.reads[leaf.position]) for leaf in statement.body.atoms(Read)}
+def assignment(statement: Statement, nest: Nest | None = None) -> str:
+    """What one instance computes: target, operator, body; with its nest also where gathered rows lie."""
+    reads = {leaf: element(statement.reads[leaf.position], nest) for leaf in statement.body.atoms(Read)}
     others = {symbol: name(symbol.name) for symbol in statement.body.free_symbols if symbol not in reads}
     body = BodyPrinter({"symbol_names": reads | others}).doprint(statement.body)
     return f"{element(statement.write)} {OPERATORS[statement.op]} {body}"
@@ -57,11 +58,20 @@ def domain(set_: isl.Set) -> str:
     return str(printer.print_set(safe).get_str())
 
 
-def element(access: Access) -> str:
-    """The element an access touches: X_{i, k + 1}."""
+def element(access: Access, nest: Nest | None = None) -> str:
+    """The element an access touches: X_{i, k + 1}; of rows that x chooses from w, w_{x_{i}, k}."""
     parts, inside = access.subscripts(), access.map.domain()
     indices = [subscript(parts.get_pw_aff(d).gist(inside)) for d in range(access.map.dim(OUT))]
-    return f"{name(access.tensor)}_{{{', '.join(indices)}}}" if indices else name(access.tensor)
+    tensor = nest.tensor(access.tensor) if nest is not None else None
+    if nest is None or tensor is None or tensor.gather is None:
+        return indexed(access.tensor, indices)
+    table, index = parts_of(nest, tensor)
+    return indexed(table.name, [indexed(index.name, indices[: index.rank]), *indices[index.rank :]])
+
+
+def indexed(tensor: str, indices: Sequence[str]) -> str:
+    """A tensor with its subscripts, if it has any."""
+    return f"{name(tensor)}_{{{', '.join(indices)}}}" if indices else name(tensor)
 
 
 def subscript(value: isl.PwAff) -> str:

@@ -27,8 +27,7 @@ def page(what: Nest | Schedule) -> str:
 def _nest(nest: Nest) -> Element:
     block = Element("div", {"class": "polyfuse-nest"})
     _line(block, f"nest {nest.name}", f" over {nest.context}")
-    shapes = ["[" + ", ".join(map(str, t.shape)) + "]" for t in nest.tensors]
-    tensors = [(t.name, t.role, t.dtype + shape) for t, shape in zip(nest.tensors, shapes, strict=True)]
+    tensors = [(t.name, t.role, str(t).partition(": ")[2]) for t in nest.tensors]
     _table(block, ("tensor", "role", "elements"), tensors)
     statements = [(s.name, body_text(s), str(s.domain)) for s in nest.statements]
     _table(block, ("statement", "computes", "for each instance in"), statements)

@@ -67,6 +67,8 @@ def products_of(nest: Nest, name: str) -> tuple[Product, ...]:
         return ()
     if len({nest.tensor(tensor).dtype for tensor in s.tensors}) > 1:
         return ()
+    if any(nest.tensor(access.tensor).gather is not None for access in s.reads):
+        return ()  # rows that lie anywhere: blocks read them from a tensor of their own
     factors = [factor for factor in (_factor(s, value) for value in s.body.args) if factor is not None]
     found = _roles(s, factors) if len(factors) == 2 else []
     return tuple(p for p in found if _in_tiles(nest.domains[name], p))

@@ -67,8 +67,9 @@ class Counts:
 
     @cached_property
     def total_bytes(self) -> int:
-        """What the caller's tensors, the constants and the temporaries take together."""
-        return sum(self.tensor_bytes(tensor.name) for tensor in self.nest.tensors)
+        """What the caller's tensors, constants and temporaries take together; of tables what is read."""
+        tables = {t.gather.table for t in self.nest.tensors if t.gather and not self.users[t.gather.table]}
+        return sum(self.tensor_bytes(t.name) for t in self.nest.tensors if t.name not in tables)
 
     def sources(self, name: str, position: int) -> frozenset[str]:
         """The statements whose values one access of a statement finds in its tensor."""

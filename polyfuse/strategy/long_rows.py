@@ -69,9 +69,14 @@ def _alike(schedule: Schedule, around: Loop, within: Loop, size: int) -> bool:
             moving = [axis for axis in range(access.map.dim(OUT)) if _involves(access, axis, dims)]
             if not moving:
                 continue
-            axes = access.map.dim(OUT)
-            shape = schedule.nest.tensor(access.tensor).shape
-            if access.tensor in held or moving != [axes - 2, axes - 1] or shape[-1] != size:
+            axes, tensor = access.map.dim(OUT), schedule.nest.tensor(access.tensor)
+            shape = tensor.shape
+            if (
+                tensor.gather is not None
+                or access.tensor in held
+                or moving != [axes - 2, axes - 1]
+                or shape[-1] != size
+            ):
                 return False
             domain = schedule.nest.domains[name]
             dates = around.date(name), within.date(name)

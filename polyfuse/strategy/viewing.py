@@ -37,7 +37,7 @@ def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]
     }
 
     def accept(before: Nest, done: Composed) -> str | None:
-        return _why_keep(before, done, machine) if machine.kind == "cpu" else None
+        return _why_keep(before, done, machine)
 
     views = compose_views(nest, accept, keep)
     return views.nest, tuple(f"{line}." for line in map(str, views.composed)) + tuple(map(str, views.kept))
@@ -54,6 +54,12 @@ def _why_keep(before: Nest, done: Composed, machine: Machine) -> str | None:
     ]
     if not lost:
         return None
+    if machine.kind != "cpu":
+        chosen = any(
+            before.tensor(a.tensor).gather for n in done.statements for a in before.statement(n).reads
+        )
+        names = ", ".join(s.name for s in lost)
+        return f"{names} would no longer run in register tiles" if chosen else None
     slower = sum(_seconds_lost(before, s, machine) for s in lost)
     copies = [before.statement(name) for name in done.statements]
     copying = _seconds_copying(before, copies, machine)

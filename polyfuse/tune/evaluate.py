@@ -19,6 +19,7 @@ import numpy as np
 
 from polyfuse.errors import PolyfuseError
 from polyfuse.ir import Nest
+from polyfuse.ir.gather import rows_of
 from polyfuse.machine import Machine
 from polyfuse.measure import in_turns_prepared
 from polyfuse.runtime.executable import Executable
@@ -113,7 +114,7 @@ class Bench:
         generator = np.random.default_rng(seed)
         self.constants = drawn(model.nest.with_role("constant"), generator)
         self.model = model.built(build, machine, self.constants)
-        self.given = drawn(model.nest.inputs, generator)
+        self.given = drawn(model.nest.inputs, generator, rows_of(model.nest, {}))
         self.arrays = {name: array.copy() for name, array in self.given.items()}
         self.changed = tuple(tensor.name for tensor in model.nest.with_role("inout"))
         self.out = {t.name: np.empty(shape_of(t, {}), t.dtype) for t in model.nest.results}

@@ -13,7 +13,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import BadArgument
 from polyfuse.runtime.cuda import CAPTURED, CudaProgram
-from polyfuse.runtime.device_arrays import UNORDERED
+from polyfuse.runtime.device_arrays import UNORDERED, check_rows
 from polyfuse.runtime.host_gpu import HostGpu, Memory
 
 utils = pytest.importorskip("cuda.core.utils")
@@ -125,6 +125,14 @@ def test_graphs_of_addresses_are_bounded(net: tuple[pf.Executable, HostGpu]) -> 
             runner.run_in_place({"x": 16 * address, "out": 0}, compiled._host_arrays({}), {}, 1)
     assert gpu.captures == CAPTURED
     assert len(launched) == CAPTURED + 6
+
+
+def test_rows_are_checked_on_the_gpu() -> None:
+    x = nn.input("x", (2, 3), "int64")
+    nest = pf.lower(nn.embedding(x, np.ones((4, 5), np.float32)))
+    check_rows(nest, {"x": np.array([[0, 1, 2], [3, 3, 0]])}, {})
+    with pytest.raises(BadArgument, match=r"^x\[1, 0\] is 4, expected 0 <= x\[1, 0\] < 4"):
+        check_rows(nest, {"x": np.array([[0, 1, 2], [4, 3, 0]])}, {})
 
 
 def test_out_is_written_in_place(net: tuple[pf.Executable, HostGpu]) -> None:

@@ -1,0 +1,94 @@
+"""Reads whose place is a value: rows of a table that an array of integers chooses.
+
+    S[i, j]: y[i, j] = table[index[i], j]     ->     gathered rows = table[index];  S[i, j]: y[i, j] = rows[i, j]
+
+The rows are a tensor of their own without memory, and reads of it are affine: dependences, footprints and copies are
+exact, as of any other tensor that nobody writes. They are sound because the nest writes neither the table nor the
+index. Only the last stage, which names an element of memory, knows where the rows lie.
+
+There is no guard in any kernel: a call checks its indices before the first kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polyfuse.errors import BadArgument, InvalidNest
+from polyfuse.ir.sizes import Sizes, extent
+from polyfuse.ir.tensor import Tensor
+
+if TYPE_CHECKING:
+    from polyfuse.ir.nest import Nest
+
+INTEGERS = ("int32", "int64")
+"""The element types of an index."""
+
+
+def check_gathered(nest: Nest) -> None:
+    """Raise InvalidNest at the first gathered tensor that is not what it says, or whose parts may change."""
+    for tensor in nest.with_role("gathered"):
+        table, index = parts_of(nest, tensor)
+        for part, allowed, why in (
+            (index, ("input",), "so that a call can check it before a row is read"),
+            (table, ("input", "constant"), "as rows are read where they lie, at any time"),
+        ):
+            if part.role not in allowed:
+                raise InvalidNest(
+                    f"gathered {tensor.name}: {part.name} has role {part.role}, expected {' or '.join(allowed)}, {why}"
+                )
+        if index.dtype not in INTEGERS:
+            raise InvalidNest(
+                f"gathered {tensor.name}: the index {index.name} is {index.dtype}, expected {' or '.join(INTEGERS)}"
+            )
+        if table.rank == 0 or tensor != Tensor.gathered(tensor.name, table, index):
+            raise InvalidNest(f"{tensor} is not what {table} and {index} give: rows for each index")
+
+
+def parts_of(nest: Nest, tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """The table and the index of a gathered tensor."""
+    assert tensor.gather is not None, f"{tensor.name} is not gathered"
+    return nest.tensor(tensor.gather.table), nest.tensor(tensor.gather.index)
+
+
+def read_from(nest: Nest, tensor: Tensor) -> tuple[Tensor, ...]:
+    """The tensors with memory that a read of one touches: itself, or a table and its index."""
+    return (tensor,) if tensor.gather is None else parts_of(nest, tensor)
+
+
+def tables_of(nest: Nest) -> Mapping[str, tuple[Tensor, ...]]:
+    """For each input that chooses rows the tables that it chooses from."""
+    found: dict[str, list[Tensor]] = {}
+    for tensor in nest.with_role("gathered"):
+        table, index = parts_of(nest, tensor)
+        found.setdefault(index.name, []).append(table)
+    return {name: tuple(tables) for name, tables in found.items()}
+
+
+def rows_of(nest: Nest, sizes: Sizes) -> dict[str, int]:
+    """For each input that chooses rows how many there are to choose from."""
+    tables = tables_of(nest).items()
+    return {name: min(extent(table.shape[0], sizes) for table in every) for name, every in tables}
+
+
+def check_indices(nest: Nest, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Sizes) -> None:
+    """BadArgument for an index that is no row of its tables, with its place and value.
+
+    A negative index is no row either: nothing is counted from the end.
+    """
+    for name, rows in rows_of(nest, sizes).items():
+        index = arrays[name]
+        if index.size and not 0 <= index.min() <= index.max() < rows:
+            raise no_row(nest, name, index, rows)
+
+
+def no_row(nest: Nest, name: str, index: np.ndarray[Any, Any], rows: int) -> BadArgument:
+    """What to say of an array of which not all elements are from 0 to rows - 1."""
+    at = tuple(np.argwhere((index < 0) | (index >= rows))[0].tolist())
+    place = f"[{', '.join(map(str, at))}]" if at else ""
+    tables = " and ".join(map(str, tables_of(nest)[name]))
+    return BadArgument(
+        f"{name}{place} is {index[at]}, expected 0 <= {name}{place} < {rows}: it chooses a row of {tables}"
+    )
