@@ -10,7 +10,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.nn.emit import Array
-from polyfuse.nn.graph import Operand, Value, apply, as_value, pointwise
+from polyfuse.nn.graph import Operand, Value, apply, as_value, pointwise, product
 from polyfuse.nn.normalize import LayerNorm as LayerNormOperation
 from polyfuse.nn.normalize import LogSoftmax as LogSoftmaxOperation
 from polyfuse.nn.normalize import Softmax as SoftmaxOperation
@@ -121,6 +121,14 @@ def linear(x: Value, weight: Linear | Array | Value, bias: Array | Value | None 
     if bias is not None:
         operands.append(as_value(bias, x.dtype))
     return apply(LinearOperation(bias is not None), operands)
+
+
+def matmul(x: Value, y: Array | Value) -> Value:
+    """`x @ y`: x (…, M, K), y (…, K, N), the result (…, M, N); batches broadcast as in NumPy.
+
+    Statements zero, mac; tensor y.
+    """
+    return product(x, as_value(y, x.dtype))
 
 
 def softmax(x: Value, axis: int = -1) -> Value:

@@ -17,7 +17,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.nn.emit import Array, Shape
-from polyfuse.nn.operations import Linear, Operation, Pointwise
+from polyfuse.nn.operations import Linear, Matmul, Operation, Pointwise
 from polyfuse.nn.views import View, sliced
 
 FLOATS: dict[str, DType] = {"float32": "float32", "float64": "float64"}
@@ -53,7 +53,7 @@ class Value:
     """A tensor that is not computed yet: an input, a constant, or an operation on other values.
 
     Operators + - * / and unary minus act element by element and broadcast as in NumPy, with values, arrays and numbers;
-    x @ w is the product with a matrix, x[1, ::2] a view.
+    x @ w is the product with a matrix or a batch of them, x[1, ::2] a view.
     """
 
     source: Input | Constant | Operation | Further
@@ -92,8 +92,8 @@ class Value:
     def __rtruediv__(self, other: Operand) -> Value:
         return pointwise("div", "{0} / {1}", other, self)
 
-    def __matmul__(self, weight: Value | Array) -> Value:
-        return apply(Linear(bias=False), (self, as_value(weight, self.dtype)))
+    def __matmul__(self, other: Value | Array) -> Value:
+        return product(self, as_value(other, self.dtype))
 
     def __getitem__(self, key: object) -> Value:
         return apply(sliced(self.shape, key), (self,))
@@ -160,6 +160,11 @@ def apply(operation: Operation, operands: Sequence[Value]) -> Value:
         raise BadArgument(f"element types {' and '.join(types)} do not go together: {given}")
     shape = operation.shape([value.shape for value in operands])
     return Value(operation, tuple(operands), shape, types[0])
+
+
+def product(x: Value, y: Value) -> Value:
+    """x @ y: with one matrix for all of x, or batch by batch."""
+    return apply(Linear(bias=False) if y.rank == 2 else Matmul(), (x, y))
 
 
 def pointwise(kind: str, text: str, *operands: Operand) -> Value:

@@ -1,6 +1,7 @@
 """Operations: what the nodes of a graph compute, as statements.
 
-    operation ::= Copy | Pointwise | Linear | Reduce | Softmax | LogSoftmax | LayerNorm   (the last three: normalize.py)
+    operation ::= Copy | Pointwise | Linear | Matmul | Reduce
+                | Softmax | LogSoftmax | LayerNorm                                       (normalize.py)
 
 Each knows the shape it gives for the shapes it gets, and how to write itself as a few simple statements.
 """
@@ -142,6 +143,47 @@ class Linear(Operation):
             to.assign(
                 f"bias{n}", domain, f"{element(out, names)} = {target} + {element(operands[2], names[-1:])}"
             )
+
+
+@dataclass(frozen=True)
+class Matmul(Operation):
+    """x @ y of two batches of matrices: x is (…, M, K), y (…, K, N), the result (…, M, N); batches broadcast."""
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """Those of a linear layer without bias."""
+        return ("zero", "mac")
+
+    @property
+    def result(self) -> str:
+        """A product is a y."""
+        return "y"
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """(…, M, K), (…, K, N) -> (…, M, N)."""
+        x, y = shapes
+        if min(len(x), len(y)) < 2 or x[-1] != y[-2]:
+            raise BadArgument(f"matmul: {x} and {y} do not fit: expected (…, M, K) and (…, K, N)")
+        try:
+            batch = np.broadcast_shapes(x[:-2], y[:-2])
+        except ValueError as error:
+            raise BadArgument(
+                f"matmul: the batches {x[:-2]} and {y[:-2]} do not broadcast: from the right, sizes must be equal or 1"
+            ) from error
+        return (*batch, x[-2], y[-1])
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """`zero`: y = 0; `mac`: y += x * y, batch by batch."""
+        x, y = operands
+        *names, k = to.dims(out.rank + 1)
+        *batch, row, column = names
+        domain = dict(zip(names, extents(out), strict=True))
+        left = (*broadcast_subscripts(extents(x)[:-2], batch), row, k)
+        right = (*broadcast_subscripts(extents(y)[:-2], batch), k, column)
+        target = element(out, names)
+        to.assign(f"zero{n}", domain, f"{target} = 0.0")
+        steps = extents(x)[-1]
+        to.assign(f"mac{n}", {**domain, k: steps}, f"{target} += {element(x, left)} * {element(y, right)}")
 
 
 INITIAL = {"+=": "0.0", "max=": "-inf", "min=": "inf"}
