@@ -3,6 +3,8 @@
     nest  ::= init* work*          an init stores to every element of one temporary or output, by its own indices
     work  ::= target op body       op is "=" or a reduction; the target is not an input
 
+In a part of the nests all works update P by one operator.
+
 Tensors: inputs A (two dimensions), B (one), U (N, only with a symbolic size); inouts P and Q; temporaries T*; outputs
 O*. Shapes of inputs and inouts follow from the accesses. All data are small integers held as float64, and bodies clamp
 what they read from tensors that are written, so results are exact in any order that is legal.
@@ -74,11 +76,12 @@ class Index:
 
 @dataclass
 class Draft:
-    """A nest in the making."""
+    """A nest in the making; `update` is the operator by which all works update P, if they do."""
 
     symbolic: bool
     interleaved_from: int | None
     common_depth: int
+    update: str | None = None
     statements: list[Statement] = field(default_factory=list)
     extents: list[list[Affine]] = field(default_factory=list)
     shifts: list[tuple[int, ...]] = field(default_factory=list)
@@ -98,6 +101,7 @@ def nests(draw: st.DrawFn, max_statements: int = 4) -> Nest:
     count = draw(st.integers(1, max_statements))
     start = draw(st.sampled_from([None, 0, 0, 1]))
     draft = Draft(symbolic, start if count > 1 else None, draw(st.sampled_from([1, 1, 2])))
+    draft.update = draw(st.sampled_from([None, None, "+=", "max="]))
     inits = draw(st.integers(0, count - 1))
     for position in range(count):
         if position < inits:
@@ -156,9 +160,10 @@ def work(draw: st.DrawFn, draft: Draft, position: int) -> None:
     extents = draw(some_extents(draft, draw(some_rank(draft, position))))
     begin(draw, draft, position, extents)
     op = draw(st.sampled_from(["=", "=", "=", "+=", "+=", "max=", "min=", "*="]))
+    op = draft.update or op
     targets = [name for name in draft.fixed if name.startswith("O") and op == "="]
     targets += [name for name in draft.fixed if op != "=" and readable(draft, name, position)]
-    name = draw(st.sampled_from(["P", "Q", *targets, *targets]))
+    name = "P" if draft.update else draw(st.sampled_from(["P", "Q", *targets, *targets]))
     target = draw(some_access(draft, position, name, ordered=op != "="))
     body = draw(some_body(draft, position))
     value = f"where({body} > 0, 1, -1)" if op == "*=" else body

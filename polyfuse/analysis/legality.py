@@ -4,8 +4,8 @@
       - a sequence runs source's child before sink's,
       - a loop in order gives source the smaller value,
       - a loop whose values run at once (cores, blocks, threads, vector lanes) does not tell them apart.
-    Reduction pairs may differ in any direction in a loop in order; they must not run at once, but on vector lanes and
-    on a warp's, which are combined.
+    Reduction pairs may differ in any direction in a sequence and in a loop in order; they must not run at once, but on
+    vector lanes and on a warp's, which are combined.
 
     { S[i] -> T[i] } under Loop(i, S[i] -> [i], T[i] -> [i - 1]):  source 4 runs at 4, its sink at 3: broken.
 
@@ -123,7 +123,11 @@ def _at_sequence(node: Sequence, proven: Tree | None, pairs: tuple[Pairs, ...]) 
         first, second = home[pair.source], home[pair.sink]
         if first == second:
             inside.setdefault(first, []).append(pair)
-        elif first > second and not _kept(before, node.children[first], node.children[second]):
+        elif (
+            first > second
+            and pair.kind != "reduction"
+            and not _kept(before, node.children[first], node.children[second])
+        ):
             why = f"the part with {pair.source} would run after the part with {pair.sink}"
             if not pair.map.is_empty():
                 yield Broken(pair.kind, pair.map, why, f"keep the part with {pair.source} first")

@@ -4,8 +4,9 @@
     x *= e   x = x * e   x = e * x                 ->  x *= e
     x = max(x, e)   x = min(e, x)                  ->  x max= e, x min= e
 
-where e never reads the element that is written, and some element is written more than once: an accumulation that
-happens once an element is an assignment, x = x + e, and hides what was there.
+where e never reads the element that is written, and some element is written more than once: by the statement, or by it
+and one that accumulates there by the same operator (`joined`). An accumulation that happens once an element is an
+assignment otherwise, x = x + e, and hides what was there.
 
 In a branch on data every instance runs, and keeps what was there where the branch is not taken: x = e if test else x;
 a sum or product stays one, x += e if test else 0.
@@ -14,7 +15,8 @@ a sum or product stays one, x += e if test else 0.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import islpy as isl
 import sympy
@@ -38,12 +40,14 @@ class Assigned:
     """A statement, and what decides the type of a variable it assigns.
 
     `leaves` are the tensors whose elements are part of the value, `fractional` says that a float or a division is.
+    `update` is the statement as an accumulation, where it is an assignment because it happens once an element.
     """
 
     statement: Statement
     leaves: frozenset[str]
     fractional: bool
     declared: DType | None
+    update: Statement | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ def assignment(
     whole = whole_value(names, node, target)
     name = target.id if isinstance(target, ast.Name) else None
     predicates = tuple(p for p in here.predicates if name not in p.own)
+    update: Statement | None = None
     for term in terms(names, node, whole):
         if not is_target(here, term, write, whole) or (predicates and term.op not in NEUTRAL):
             continue
@@ -77,13 +82,40 @@ def assignment(
         value = neg(value) if term.negated else value
         if predicates:
             value = Select(_all(body, predicates), value, number(NEUTRAL[term.op]))
-        if accumulates(here, write, body.reads, context):
-            return _assigned(here, write, term.op, body, value, declared)
+        if reads_target(here, write, body.reads, context):
+            continue
+        made = _assigned(here, write, term.op, body, value, declared)
+        if is_repeated(made.statement, context):
+            return made
+        update = update or made.statement
     body = Body(here.affine)
     value = body.value(whole)
     if predicates:
         value = Select(_all(body, predicates), value, body.leaf(write))
-    return _assigned(here, write, "=", body, value, declared)
+    return replace(_assigned(here, write, "=", body, value, declared), update=update)
+
+
+def joined(found: Sequence[Assigned], context: isl.Set) -> list[Assigned]:
+    """What updates elements that another statement accumulates on, by the same operator, accumulates too; and so on.
+
+    for i: for j: { S: t[i] = max(t[i], a[i]) at j = 0;  R: t[i] max= b[i, j] }   ->   S: t[i] max= a[i]
+    """
+    sums = [made.statement for made in found if made.statement.is_reduction]
+    reached = list(sums)
+    while reached:
+        updates = (made.update for made in found if made.update is not None and made.update not in sums)
+        reached = [u for u in updates if any(_meet(u, other, context) for other in reached)]
+        sums += reached
+    return [replace(made, statement=made.update) if made.update in sums else made for made in found]
+
+
+def _meet(update: Statement, other: Statement, context: isl.Set) -> bool:
+    if (update.op, update.write.tensor) != (other.op, other.write.tensor):
+        return False
+    mine, theirs = (
+        s.write.map.intersect_domain(s.domain.intersect_params(context)).range() for s in (update, other)
+    )
+    return not mine.intersect(theirs).is_empty()
 
 
 def kept_test(here: Place, name: str, test: ast.expr) -> Assigned:
@@ -186,10 +218,13 @@ def is_target(here: Place, term: Term, write: Access, whole: ast.expr) -> bool:
     return access is not None and access.tensor == write.tensor and access.map.is_equal(write.map)
 
 
-def accumulates(here: Place, write: Access, reads: list[Access], context: isl.Set) -> bool:
-    """Whether elements are written more than once, and never read by the value that is added to them."""
+def reads_target(here: Place, write: Access, reads: list[Access], context: isl.Set) -> bool:
+    """Whether an instance reads the element that it writes."""
     domain = here.domain.intersect_params(context)
     own = (access.map for access in reads if access.tensor == write.tensor)
-    if any(not element.intersect(write.map).intersect_domain(domain).is_empty() for element in own):
-        return False
-    return not write.map.intersect_domain(domain).is_injective()
+    return any(not element.intersect(write.map).intersect_domain(domain).is_empty() for element in own)
+
+
+def is_repeated(s: Statement, context: isl.Set) -> bool:
+    """Whether a statement writes some element more than once."""
+    return not s.write.map.intersect_domain(s.domain.intersect_params(context)).is_injective()

@@ -27,7 +27,15 @@ from polyfuse.errors import BadArgument, InvalidNest, NotAffine
 from polyfuse.frontend.affine import Affine, instances
 from polyfuse.frontend.aliases import Aliases, assigned_in
 from polyfuse.frontend.arrays import local_array
-from polyfuse.frontend.assignment import Assigned, assignment, copy_of, kept_test, target_of, whole_value
+from polyfuse.frontend.assignment import (
+    Assigned,
+    assignment,
+    copy_of,
+    joined,
+    kept_test,
+    target_of,
+    whole_value,
+)
 from polyfuse.frontend.assumptions import with_bounds
 from polyfuse.frontend.conditions import Predicate, chosen, divided, needs_variable, own_variables
 from polyfuse.frontend.parameters import base_context, defaults, names_in_sizes, names_of, not_negative
@@ -277,7 +285,7 @@ class _Reader:
 
     def finished(self, order: Tree | None) -> PythonNest:
         """The nest of everything read."""
-        self.found = self.needed()
+        self.found = joined(self.needed(), self.context)
         order = order and restrict(order, frozenset(made.statement.name for made in self.found))
         if order is None:
             raise InvalidNest(f"{self.function.__name__} computes nothing: no statement in it ever runs")

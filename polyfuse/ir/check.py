@@ -13,13 +13,14 @@ temporaries too, and a buffer for one is proven from its flow. What that costs i
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import islpy as isl
 
 from polyfuse.errors import InvalidNest
 from polyfuse.ir.access import Access
-from polyfuse.ir.dependences import AccessRelations, earlier
+from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import statements
@@ -117,7 +118,8 @@ def _of_temporaries(nest: Nest, relation: isl.UnionMap) -> isl.UnionMap:
 
 def _written_before_read(nest: Nest) -> None:
     accesses = nest.accesses
-    needed = AccessRelations(
+    needed = replace(
+        accesses,
         reads=_of_temporaries(nest, accesses.reads.union(accesses.accumulates)),
         assigns=_of_temporaries(nest, accesses.assigns),
         accumulates=_of_temporaries(nest, accesses.accumulates),

@@ -6,14 +6,19 @@ Every relation holds pairs source -> sink: in the nest's original order the sour
     for i: T[i]: y[i] = a[i]          flow = { S[i] -> T[i] }
 
 Flow is value-based (the last write before a read; Feautrier 1991). A reduction's writes do not hide earlier ones:
-every instance of `s += v` contributes to the value a later read of s sees. Hence, once the pairs among a reduction's
-own instances are set apart as `reduction`, they may be reordered freely and everything else still holds.
+every instance of `s += v` contributes to the value a later read of s sees. Hence, once the pairs among updates by one
+operator are set apart as `reduction`, these may be reordered freely and everything else still holds, whether they are
+instances of one statement or of several:
+
+    for i: { U[i]: s += a[i]; V[i]: s += b[i] }      reduction = { U[i] -> U[j], V[j]; V[i] -> U[j], V[j] : i < j; … }
+
+What reads s in between still has its place: flow brings it the updates before, anti keeps it before those after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import islpy as isl
@@ -35,7 +40,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Dependences:
-    """The four kinds. `flow`, `anti` and `output` order instances; `reduction` only forbids running them at once."""
+    """The four kinds. `flow`, `anti` and `output` order instances; `reduction` only forbids running them at once.
+
+    The updates of one element by one operator are a group: their pairs are `reduction`, of whichever statements.
+    """
 
     flow: isl.UnionMap
     anti: isl.UnionMap
@@ -94,11 +102,12 @@ def relation_of(accesses: Iterable[tuple[Statement, Access]]) -> isl.UnionMap:
 
 @dataclass(frozen=True)
 class AccessRelations:
-    """What a set of statements touches: instances -> elements."""
+    """What a set of statements touches: instances -> elements; `operators` are those of the ones that accumulate."""
 
     reads: isl.UnionMap
     assigns: isl.UnionMap
     accumulates: isl.UnionMap
+    operators: Mapping[str, str]
 
     @property
     def writes(self) -> isl.UnionMap:
@@ -106,13 +115,14 @@ class AccessRelations:
         return self.assigns.union(self.accumulates)
 
 
-def access_relations(statements: Iterable[Statement]) -> AccessRelations:
-    """The read, assign and accumulate relations of some statements."""
-    every = tuple(statements)
+def access_relations(readers: Iterable[Statement], writers: Iterable[Statement]) -> AccessRelations:
+    """What some statements read, and what some assign and accumulate."""
+    every = tuple(writers)
     return AccessRelations(
-        reads=relation_of((s, a) for s in every for a in s.reads),
+        reads=relation_of((s, a) for s in readers for a in s.reads),
         assigns=relation_of((s, s.write) for s in every if not s.is_reduction),
         accumulates=relation_of((s, s.write) for s in every if s.is_reduction),
+        operators={s.name: s.op for s in every if s.is_reduction},
     )
 
 
@@ -126,7 +136,12 @@ def through(accesses: AccessRelations, tensors: Container[str]) -> AccessRelatio
                 union = union.union(isl.UnionMap.from_map(part))
         return union
 
-    return AccessRelations(kept(accesses.reads), kept(accesses.assigns), kept(accesses.accumulates))
+    return replace(
+        accesses,
+        reads=kept(accesses.reads),
+        assigns=kept(accesses.assigns),
+        accumulates=kept(accesses.accumulates),
+    )
 
 
 def merged(
@@ -153,16 +168,16 @@ def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
     return Dependences(
         flow=flow.coalesce(),
         anti=anti.coalesce(),
-        output=overwritten.subtract(among_own(overwritten, accesses.accumulates)).coalesce(),
+        output=overwritten.subtract(among_groups(overwritten, accesses.operators)).coalesce(),
         reduction=own.coalesce(),
     )
 
 
 def flow_and_reduction(accesses: AccessRelations, order: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap]:
-    """Where every read value comes from, the pairs among a reduction's own instances set apart."""
+    """Where every read value comes from, the pairs among updates by one operator set apart."""
     read = sources(accesses.reads, accesses.assigns, accesses.accumulates, order)
     gathered = sources(accesses.accumulates, accesses.assigns, accesses.accumulates, order)
-    own = among_own(gathered, accesses.accumulates)
+    own = among_groups(gathered, accesses.operators)
     return read.union(gathered.subtract(own)), own
 
 
@@ -196,12 +211,11 @@ def earlier(first: isl.UnionMap, second: isl.UnionMap, order: isl.UnionMap) -> i
     return union
 
 
-def among_own(pairs: isl.UnionMap, accumulates: isl.UnionMap) -> isl.UnionMap:
-    """Those pairs that lie between two instances of one reduction, both on its target."""
-    reductions = {tuple_names(m)[0] for m in maps_of(accumulates)}
+def among_groups(pairs: isl.UnionMap, operators: Mapping[str, str]) -> isl.UnionMap:
+    """Those pairs on what their sinks write that lie between two updates by one operator."""
     own = isl.UnionMap("{ }")
     for pair in maps_of(pairs):
-        first, second = tuple_names(pair)
-        if first == second and first in reductions:
+        first, second = (operators.get(name) for name in tuple_names(pair))
+        if first is not None and first == second:
             own = own.union(isl.UnionMap.from_map(pair))
     return own

@@ -77,7 +77,7 @@ class Nest:
     @cached_property
     def accesses(self) -> AccessRelations:
         """All reads, assignments and accumulations."""
-        return access_relations(self.statements)
+        return access_relations(self.statements, self.statements)
 
     @cached_property
     def params(self) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class Nest:
         inside = [s for s in statements if touched & set(s.tensors)]
         here = restrict(order, frozenset(s.name for s in inside))
         if here is not None:
-            fresh = dependences(through(access_relations(inside), touched), dates(here, new.domains))
+            fresh = dependences(through(access_relations(inside, inside), touched), dates(here, new.domains))
             targets = {s.name: s.write.tensor for s in (*self.statements, *statements)}
             new.__dict__["_dependences"] = merged(self.dependences(), fresh, targets, touched)
         return new

@@ -18,7 +18,7 @@ import islpy as isl
 
 from polyfuse.errors import ValidationFailure
 from polyfuse.ir import Access, Nest, Statement, Tensor
-from polyfuse.ir.dependences import AccessRelations, Pairs, dependences, relation_of, split, through
+from polyfuse.ir.dependences import Pairs, access_relations, dependences, split, through
 from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.tree import Loop, date_map, dates, loops_around, restrict
 from polyfuse.rewrite.webs import Web, webs
@@ -149,12 +149,7 @@ def false_pairs(nest: Nest, web: Web) -> tuple[Pairs, ...]:
 
     Asked of the web by itself: in the nest, the writes of other webs lie in between and hide some.
     """
-    writers = [nest.statement(name) for name in web.writers]
-    accesses = AccessRelations(
-        reads=relation_of((s, a) for s in map(nest.statement, web.readers) for a in s.reads),
-        assigns=relation_of((s, s.write) for s in writers if not s.is_reduction),
-        accumulates=relation_of((s, s.write) for s in writers if s.is_reduction),
-    )
+    accesses = access_relations(map(nest.statement, web.readers), map(nest.statement, web.writers))
     order = restrict(nest.order, frozenset(web.statements))
     assert order is not None, "a web has a writer"
     found = dependences(through(accesses, {web.tensor}), dates(order, nest.domains))

@@ -31,7 +31,7 @@ def needs_of(nest: Nest, product: str, after: tuple[str, ...]) -> Needs:
         maps = [
             p.map.reverse().apply_range(found[p.source])
             for p in nest.dependences().pairs
-            if p.kind == "flow" and p.sink == name and p.source in found and p.source != name
+            if p.kind in ("flow", "reduction") and p.sink == name and p.source in found and p.source != name
         ]
         if maps:
             every = maps[0]

@@ -78,7 +78,8 @@ def inits_of(nest: Nest) -> dict[str, str]:
 def pairs_of(nest: Nest, inits: dict[str, str]) -> list[tuple[str, str]]:
     """Producer–consumer pairs by consumer, nearest producer first; an initial value only with its own reduction."""
     order = {name: position for position, name in enumerate(statements(nest.order))}
-    found = {(p.source, p.sink) for p in nest.dependences().pairs if p.kind == "flow" and p.source != p.sink}
+    passed = (p for p in nest.dependences().pairs if p.kind in ("flow", "reduction"))
+    found = {(p.source, p.sink) for p in passed if p.source != p.sink}
     kept = [(a, b) for a, b in found if inits.get(a, b) == b]
     return sorted(kept, key=lambda pair: (order[pair[1]], -order[pair[0]]))
 

@@ -11,22 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.analysis.bands import facts, is_parallel, open_at, permutable
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, loops, parts, statements
+from polyfuse.ir.tree import Loop, Sequence, Tree, children, loops, parts, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.counts import dims_of
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion import part_of
 from polyfuse.strategy.moves import far_and_near
+from polyfuse.strategy.nests import loop_along_memory, parted, separable
 
 STEPS = 4
 """Steps of a sum that go by in one pass over the loop along memory: its results are loaded and stored once for all."""
 
 
 def turned(draft: Draft, names: tuple[str, ...]) -> Draft:
-    """A part's inner loops taken apart and put in the best order, as far as dependences allow; itself if they are."""
+    """A part's inner loops taken apart and put in the best order, as far as dependences allow; itself if they are.
+
+    What waits in one order may come apart in another, so that statements that share a nest are turned together first.
+    """
+    for name in names:
+        draft = _towards_memory(draft, names, name, together=True)
     draft = _apart(draft, names)
     for name in names:
-        draft = _towards_memory(draft, names, name)
+        draft = _towards_memory(draft, names, name, together=False)
     return draft
 
 
@@ -51,14 +57,6 @@ def _mixed(draft: Draft, tree: Tree) -> Loop | None:
     return None if _is_innermost(tree) and waits(draft, tree) else tree
 
 
-def separable(draft: Draft, loop: Loop) -> bool:
-    """Whether a loop has several parts, and no dependence open there runs from a later one to an earlier one."""
-    if not isinstance(loop.body, Sequence):
-        return False
-    place = {name: at for at, child in enumerate(loop.body.children) for name in statements(child)}
-    return all(place[p.source] <= place[p.sink] for p in open_at(draft.nest, draft.tree, loop))
-
-
 def waits(draft: Draft, loop: Loop) -> bool:
     """Whether an iteration of a loop waits for the one before, other than to add to its sum."""
     pairs = tuple(p for p in open_at(draft.nest, draft.tree, loop) if p.kind != "reduction")
@@ -74,25 +72,31 @@ def _is_innermost(loop: Loop) -> bool:
     return not any(isinstance(part, Loop) for part in parts(loop.body))
 
 
-def _towards_memory(draft: Draft, names: tuple[str, ...], name: str) -> Draft:
-    """for i: for j: R[j] += A[j, i]  ->  for j: ...: the loop along memory innermost, sums a few steps at a time."""
+def _towards_memory(draft: Draft, names: tuple[str, ...], name: str, together: bool) -> Draft:
+    """The loop along memory innermost in a perfect nest of several statements, or in one of this statement alone.
+
+    for j: for i: R[j] += A[i, j]    ->  for i (of 4): for j: for i_in: R[j] += A[i, j]
+    for j: for k: { S at k = j; R } ->  for k: { for j = k: S; for j: R }
+    """
     top = _own(draft, names, name)
-    if top is None:
+    if top is None or (len(statements(top)) > 1) != together:
         return draft
+    own = statements(top)
     band = permutable(top, open_at(draft.nest, draft.tree, top))
-    if len(band) < 2 or not isinstance(band[-1].body, Leaf):
+    along = loop_along_memory(draft, own, band)
+    if along is None or along is band[-1]:
         return draft
-    along = min(reversed(band), key=lambda loop: far_and_near(draft.nest, name, dims_of(loop.date(name))))
-    if along is band[-1]:
-        return draft
-    order = [loop.name for loop in band if loop is not along] + [along.name]
-    return _stepped(draft.do("reorder", name, *order), name, along.name)
+    draft = draft.do("reorder", name, *(loop.name for loop in band if loop is not along), along.name)
+    return parted(draft, own) if together else _stepped(draft, name, along.name)
 
 
 def _own(draft: Draft, names: tuple[str, ...], name: str) -> Loop | None:
-    """The outermost loop around this statement alone, inside the part's outermost one."""
-    inside = [loop for loop in draft.loops(name) if statements(loop) == (name,)]
-    return inside[0] if inside and len(names) > 1 else None
+    """The outermost loop of the perfect nest that this statement is the first of, inside the part's outermost loop."""
+    around = draft.loops(name)
+    own = statements(around[-1]) if around else ()
+    if not own or own[0] != name or set(own) == set(names):
+        return None
+    return next(loop for loop in around if statements(loop) == own)
 
 
 def _stepped(draft: Draft, name: str, along: str) -> Draft:

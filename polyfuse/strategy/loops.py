@@ -8,7 +8,7 @@ are counts of isl's operations: a plan does not depend on how fast the machine i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,7 +16,7 @@ import islpy as isl
 
 from polyfuse.analysis.budget import at_most
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir.tree import Tree, sequence, statements
+from polyfuse.ir.tree import Loop, Tree, sequence, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.choice import Choose, cheapest
@@ -70,11 +70,11 @@ def planned(
     notes = list(findings(schedule.nest, part))
     written = Draft(schedule.nest, schedule.tree)
     priced = _priced(estimator, names, notes, chain([written], shapes(written, names, machine.units)))
-    arranged = _arranged(written, part)
-    if isinstance(arranged, str):
-        notes.append(arranged)
-    else:
-        priced += _by_parts(estimator, names, notes, arranged)
+    for arranged in _arranged(written, part):
+        if isinstance(arranged, str):
+            notes.append(arranged)
+        else:
+            priced += _by_parts(estimator, names, notes, arranged)
     if not priced:
         return Planned(schedule, (*notes, "the order as written is kept"))
     original = priced[0][0]
@@ -104,14 +104,22 @@ def _worth(one: tuple[float, Draft]) -> float:
     return total / WORTHWHILE if any(step.verb in GLOBAL for step in draft.steps) else total
 
 
-def _arranged(written: Draft, part: Tree) -> Draft | str:
-    """The draft in another order: shifted and skewed if that makes it permutable, else isl's; or why there is none."""
+def _arranged(written: Draft, part: Tree) -> Iterator[Draft | str]:
+    """The draft in other orders: shifted and skewed if that makes it permutable, else isl's; or why there is none."""
     names = statements(part)
     shifted = shifted_order(written.nest, part)
     if shifted is not None:
-        return arranged_by(written, names, shifted, "shifted and skewed")
+        yield arranged_by(written, names, shifted, "shifted and skewed")
+        return
     found = found_by_isl(written.nest, part)
-    return found if isinstance(found, str) else arranged_by(written, names, found.dates, "isl's order")
+    if isinstance(found, str):
+        yield found
+        return
+    yield arranged_by(written, names, found.dates, "isl's order")
+    if isinstance(part, Loop):
+        inside = found_by_isl(written.nest, part, part)
+        said = f"isl's order inside {part.name}"
+        yield inside if isinstance(inside, str) else arranged_by(written, names, inside.dates, said)
 
 
 def _proven(draft: Draft, schedule: Schedule, notes: list[str]) -> Schedule | None:

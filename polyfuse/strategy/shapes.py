@@ -16,13 +16,14 @@ from collections.abc import Iterator
 from itertools import product
 
 from polyfuse.analysis.bands import among, is_parallel, permutable, within
-from polyfuse.ir.tree import Leaf, Loop, Sequence, loops, parts, statements
+from polyfuse.ir.tree import Loop, loops, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.counts import dims_of
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion import part_of
-from polyfuse.strategy.inner import STEPS, interleaved, jammed, outermost, separable, turned
+from polyfuse.strategy.inner import STEPS, interleaved, jammed, outermost, turned
 from polyfuse.strategy.moves import far_and_near
+from polyfuse.strategy.nests import loop_along_memory, parted, reordered
 
 OUTER_SIZES = (8, 16, 32)
 """Values of a tiled loop that is not the innermost."""
@@ -45,7 +46,7 @@ def shapes(draft: Draft, names: tuple[str, ...], cores: int) -> Iterator[Draft]:
     tree = part_of(draft.tree, names[0])
     pairs = among(draft.nest, tree)
     band = permutable(tree, pairs)
-    along = _along(draft, names, band)
+    along = loop_along_memory(draft, names, band)
     straight = in_order(draft, names, band, along)
     yield vectorized(straight, names)
     yield vectorized(inner_parallel(straight, names), names)
@@ -76,65 +77,12 @@ def shapes(draft: Draft, names: tuple[str, ...], cores: int) -> Iterator[Draft]:
         yield from _staggered(draft, names, band, along, cores)
 
 
-def _along(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Loop | None:
-    """The band's loop that walks along memory; None if the band ends before the innermost loops do."""
-    if not band or any(isinstance(part, Loop) for part in parts(band[-1].body)):
-        return None
-
-    walked = {id(loop): (0, 0) for loop in band}
-    for name in names:
-        weight = 10 ** len(draft.nest.statement(name).dims)  # the work is in the deepest statements
-        for loop, dims in zip(band, _stepped(band, name), strict=True):
-            far, near = far_and_near(draft.nest, name, dims)
-            before = walked[id(loop)]
-            walked[id(loop)] = before[0] + weight * far, before[1] + weight * near
-    return min(reversed(band), key=lambda loop: walked[id(loop)])
-
-
-def _stepped(band: tuple[Loop, ...], name: str) -> list[frozenset[int]]:
-    """For each loop of a band the dimensions of a statement that change when it alone takes a step.
-
-    t, t + i, 2t + i + j: a step of the last changes j; one of the second i, and j to keep the last; one of t all.
-    """
-    every = [dims_of(loop.date(name)) for loop in band]
-    known: frozenset[int] = frozenset()
-    new: list[frozenset[int]] = []
-    for dims in every:
-        new.append(dims - known)
-        known |= dims
-    found: list[frozenset[int]] = []
-    for position in range(len(band)):
-        moved = new[position]
-        for later in range(position + 1, len(band)):
-            moved |= new[later] if every[later] & moved else frozenset()
-        found.append(moved)
-    return found
-
-
 def in_order(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop | None) -> Draft:
     """The loop along memory innermost, and each statement in a loop of its own there."""
     if along is None:
         return draft
     order = [loop.name for loop in band if loop is not along] + [along.name]
-    return parted(_reordered(draft, names[0], order), names)
-
-
-def _reordered(draft: Draft, statement: str, order: list[str]) -> Draft:
-    now = [loop.name for loop in draft.loops(statement) if loop.name in order]
-    return draft if now == order else draft.do("reorder", statement, *order)
-
-
-def parted(draft: Draft, names: tuple[str, ...]) -> Draft:
-    """for j: { S; R }  ->  for j: S; for j: R, innermost loops, where no dependence runs back from R to S."""
-    done: set[str] = set()
-    for name in names:
-        inner = draft.loops(name)[-1:]
-        if name in done or not inner or not isinstance(inner[0].body, Sequence):
-            continue
-        done |= set(statements(inner[0]))
-        if all(isinstance(part, Leaf) for part in inner[0].body.children) and separable(draft, inner[0]):
-            draft = draft.do("distribute", name, inner[0].name)
-    return draft
+    return parted(reordered(draft, names[0], order), names)
 
 
 def inner_parallel(draft: Draft, names: tuple[str, ...]) -> Draft:
@@ -172,14 +120,14 @@ def _outer_parallel(
     name = names[0]
     moved = f"{parallel.name} is parallel and goes outermost"
     if parallel is not along and (along is not None or _jumps(draft, names, parallel)):
-        done = _reordered(draft, name, [parallel.name, *rest, *inner])
+        done = reordered(draft, name, [parallel.name, *rest, *inner])
         done = done.do("bind", name, **{parallel.name: "cores"})
         yield vectorized(parted(done, names), names).noted(moved)
         return
     for size in _columns(extent(draft.nest, parallel)):
         done = draft.do("split", name, parallel.name, size)
         point = next(x for x in done.loops(name) if x.name.startswith(f"{parallel.name}_in")).name
-        done = _reordered(done, name, [parallel.name, *rest, point])
+        done = reordered(done, name, [parallel.name, *rest, point])
         done = done.do("bind", name, **{parallel.name: "cores"})
         done = turned(done, names) if along is None else parted(done, names)
         yield vectorized(done, names).noted(f"{moved}, in tiles of {size}")
@@ -209,7 +157,7 @@ def _behind_one(
         if first is along or not free or along is None:
             continue
         rest = [x.name for x in band if x not in (first, free[0], along)]
-        done = _reordered(draft, names[0], [first.name, free[0].name, *rest, along.name])
+        done = reordered(draft, names[0], [first.name, free[0].name, *rest, along.name])
         done = parted(done, names).do("bind", names[0], **{free[0].name: "cores"})
         yield vectorized(done, names).noted(f"{free[0].name} is parallel inside {first.name}")
 
@@ -242,7 +190,7 @@ def _tiled(
     at = next(p for p, loop in enumerate(band) if loop is along)
     order = [x.name for p, x in enumerate(points) if p != at] + [points[at].name]
     text = ", ".join(f"{name} by {size}" for name, size in ordered.items())
-    return parted(_reordered(done, names[0], order), names).noted(f"tiled: {text}")
+    return parted(reordered(done, names[0], order), names).noted(f"tiled: {text}")
 
 
 def _staggered(
@@ -271,7 +219,7 @@ def _staggered(
         sizes = {loop.name: rows for loop in others} | {along.name: columns}
         tiled = done.do("tile", names[0], **sizes)
         points = [loop.name for loop in tiled.loops(names[0])[size : 2 * size]]
-        tiled = _reordered(tiled, names[0], [*points[:-2], points[-1], points[-2]])
+        tiled = reordered(tiled, names[0], [*points[:-2], points[-1], points[-2]])
         text = ", ".join(f"{name} by {count}" for name, count in sizes.items())
         tiled = parted(tiled, names).noted(note, f"tiled: {text}")
         yield vectorized(tiled, names)

@@ -65,7 +65,7 @@ def test_which_conditional_accumulations_are_reductions() -> None:
 
     assert operators("masked_sum") == ["+="]
     assert operators("more_than_its_sum") == ["=", "="]  # the condition reads what is added to
-    assert operators("product_of_some") == ["=", "*="]  # once where i == j
+    assert operators("product_of_some") == ["*=", "*="]  # once where i == j, but not alone
     assert operators("select_reduce_max") == ["="]
 
 

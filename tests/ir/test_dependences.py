@@ -19,7 +19,7 @@ Pairs = set[tuple[Instance, Instance]]
 
 def enumerated(nest: Nest, sizes: Mapping[str, int]) -> dict[str, Pairs]:
     """The four kinds by the definition: walk the instances in order, remember who touched each element since its last
-    assignment. A reduction's writes do not end anything."""
+    assignment. A reduction's writes do not end anything, and those by one operator may be reordered."""
     found: dict[str, Pairs] = {"flow": set(), "anti": set(), "output": set(), "reduction": set()}
     writers: dict[Element, list[Step]] = {}
     readers: dict[Element, list[Step]] = {}
@@ -28,7 +28,7 @@ def enumerated(nest: Nest, sizes: Mapping[str, int]) -> dict[str, Pairs]:
             found["flow"] |= {(source.instance, sink.instance) for source in writers.get(element, [])}
         for source in writers.get(sink.write, []):
             pair = (source.instance, sink.instance)
-            own = source.statement is sink.statement and sink.statement.is_reduction
+            own = sink.statement.is_reduction and source.statement.op == sink.statement.op
             if sink.statement.is_reduction:
                 found["reduction" if own else "flow"].add(pair)
             if not own:
@@ -98,9 +98,40 @@ def test_a_reduction_that_reads_its_target_elsewhere_is_ordered() -> None:
     assert found.reduction.is_empty()
 
 
-def test_two_reductions_into_one_tensor_keep_their_order() -> None:
+def test_updates_by_two_operators_keep_their_order() -> None:
     found = chain("a[0] += b[i]", "a[0] max= b[i]").dependences()
     assert found.output.is_equal(isl.UnionMap("{ S0[i] -> S1[j] : 0 <= i, j < 4 }"))
+
+
+def test_updates_by_one_operator_are_one_reduction() -> None:
+    found = chain("a[0] += b[i]", "a[0] += b[i + 4]", "b[8] = a[0]").dependences()
+    assert found.reduction.is_equal(
+        isl.UnionMap(
+            "{ S0[i] -> S0[j] : 0 <= i < j < 4; S1[i] -> S1[j] : 0 <= i < j < 4; S0[i] -> S1[j] : 0 <= i, j < 4 }"
+        )
+    )
+    assert found.flow.is_equal(
+        isl.UnionMap("{ S0[i] -> S2[j] : 0 <= i, j < 4; S1[i] -> S2[j] : 0 <= i, j < 4 }")
+    )
+
+
+def test_a_read_between_two_updates_keeps_both_in_their_place() -> None:
+    found = chain("a[0] += b[i]", "b[i + 4] = a[0]", "a[0] += b[i]").dependences()
+    assert found.flow.is_equal(isl.UnionMap("{ S0[i] -> S1[j] : 0 <= i, j < 4 }"))
+    assert found.anti.is_equal(isl.UnionMap("{ S1[i] -> S2[j] : 0 <= i, j < 4 }"))
+
+
+def test_another_operator_between_two_updates_keeps_them_apart() -> None:
+    found = chain("a[0] += b[i]", "a[0] *= b[i]", "a[0] += b[i]").dependences()
+    both = found.flow.intersect(found.output)
+    assert both.is_equal(isl.UnionMap("{ S0[i] -> S1[j] : 0 <= i, j < 4; S1[i] -> S2[j] : 0 <= i, j < 4 }"))
+
+
+def test_an_update_whose_value_reads_the_target_waits_for_the_other() -> None:
+    found = chain("a[0] += b[i]", "a[i] += a[0]").dependences()
+    assert found.flow.is_equal(
+        isl.UnionMap("{ S0[i] -> S1[j] : 0 <= i, j < 4; S1[i] -> S1[j] : i = 0 and 0 < j < 4 }")
+    )
 
 
 def test_the_text_names_each_kind_once() -> None:

@@ -1,0 +1,72 @@
+"""Loop nests inside a kernel: which loop walks along memory, and the nest with that loop innermost."""
+
+from __future__ import annotations
+
+from polyfuse.analysis.bands import open_at
+from polyfuse.ir.tree import Leaf, Loop, Sequence, parts, statements
+from polyfuse.strategy.counts import dims_of
+from polyfuse.strategy.draft import Draft
+from polyfuse.strategy.moves import far_and_near
+
+
+def loop_along_memory(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Loop | None:
+    """The band's loop that walks along memory; None if the band ends before the innermost loops do."""
+    if not band or any(isinstance(part, Loop) for part in parts(band[-1].body)):
+        return None
+
+    walked = {id(loop): (0, 0) for loop in band}
+    for name in names:
+        weight = 10 ** len(draft.nest.statement(name).dims)  # the work is in the deepest statements
+        for loop, dims in zip(band, _stepped(band, name), strict=True):
+            far, near = far_and_near(draft.nest, name, dims)
+            before = walked[id(loop)]
+            walked[id(loop)] = before[0] + weight * far, before[1] + weight * near
+    return min(reversed(band), key=lambda loop: walked[id(loop)])
+
+
+def _stepped(band: tuple[Loop, ...], name: str) -> list[frozenset[int]]:
+    """For each loop of a band the dimensions of a statement that change when it alone takes a step.
+
+    t, t + i, 2t + i + j: a step of the last changes j; one of the second i, and j to keep the last; one of t all.
+    """
+    every = [dims_of(loop.date(name)) for loop in band]
+    known: frozenset[int] = frozenset()
+    new: list[frozenset[int]] = []
+    for dims in every:
+        new.append(dims - known)
+        known |= dims
+    found: list[frozenset[int]] = []
+    for position in range(len(band)):
+        moved = new[position]
+        for later in range(position + 1, len(band)):
+            moved |= new[later] if every[later] & moved else frozenset()
+        found.append(moved)
+    return found
+
+
+def reordered(draft: Draft, statement: str, order: list[str]) -> Draft:
+    """A statement's loops in this order; the draft itself if they are."""
+    now = [loop.name for loop in draft.loops(statement) if loop.name in order]
+    return draft if now == order else draft.do("reorder", statement, *order)
+
+
+def parted(draft: Draft, names: tuple[str, ...]) -> Draft:
+    """for j: { S; R }  ->  for j: S; for j: R, innermost loops, where no dependence runs back from R to S."""
+    done: set[str] = set()
+    for name in names:
+        inner = draft.loops(name)[-1:]
+        if name in done or not inner or not isinstance(inner[0].body, Sequence):
+            continue
+        done |= set(statements(inner[0]))
+        if all(isinstance(part, Leaf) for part in inner[0].body.children) and separable(draft, inner[0]):
+            draft = draft.do("distribute", name, inner[0].name)
+    return draft
+
+
+def separable(draft: Draft, loop: Loop) -> bool:
+    """Whether a loop has several parts, and no dependence open there orders a later one before an earlier one."""
+    if not isinstance(loop.body, Sequence):
+        return False
+    place = {name: at for at, child in enumerate(loop.body.children) for name in statements(child)}
+    ordered = (p for p in open_at(draft.nest, draft.tree, loop) if p.kind != "reduction")
+    return all(place[p.source] <= place[p.sink] for p in ordered)
