@@ -12,15 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
 
 import islpy as isl
 
 from polyfuse.analysis.legality import Broken
+from polyfuse.analysis.stages import home, touching
 from polyfuse.analysis.storage import BLOCKS, ON_THREADS, buffers_of, prefix_of, same_value, thread_ids
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, parts, path_to, statements, with_children
+from polyfuse.ir.statement import Statement
+from polyfuse.ir.tree import (
+    Buffer,
+    Leaf,
+    Loop,
+    Sequence,
+    Tree,
+    loops,
+    parts,
+    path_to,
+    statements,
+    with_children,
+)
 
 
 def has_threads(tree: Tree) -> bool:
@@ -61,27 +75,32 @@ def _reuse(nest: Nest, tree: Tree) -> Iterator[tuple[str, Pairs]]:
     for loop, buffer in buffers_of(tree):
         if buffer.memory != "shared":
             continue
-        inside = [
-            nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors
-        ]
-        for sink in inside:
+        users = touching(nest, loop, buffer.tensor)
+        for sink in users:
             if sink.write.tensor != buffer.tensor:
                 continue
-            for source in inside:
-                pairs = _later_iteration(tree, loop, source.name, sink.name)
+            for source in users:
+                pairs = _later_iteration(nest, tree, loop, buffer, source, sink)
                 here = pairs.intersect_domain(nest.domains[source.name]).intersect_range(
                     nest.domains[sink.name]
                 )
                 yield buffer.tensor, Pairs("reuse", source.name, sink.name, here)
 
 
-def _later_iteration(tree: Tree, loop: Loop, source: str, sink: str) -> isl.Map:
-    """{ source -> sink : the same block, and sink in a later iteration of the loops from the kernel's top to loop }."""
+def _later_iteration(
+    nest: Nest, tree: Tree, loop: Loop, buffer: Buffer, source: Statement, sink: Statement
+) -> isl.Map:
+    """{ source -> sink : the same block, and sink in a later iteration of the loops from the kernel's top to loop }.
+
+    With stages an iteration is later if what it writes has its home so many later: what it writes over is of no use.
+    """
     later = None
     equal = None
-    for outer in prefix_of(tree, loop, source):
-        first, second = outer.date(source), outer.date(sink)
+    for outer in prefix_of(tree, loop, source.name):
+        first, second = outer.date(source.name), outer.date(sink.name)
         same, less = first.eq_map(second), first.lt_map(second)
+        if outer is loop and buffer.stages > 1:
+            less = _given_away(nest, loop, buffer, source, sink)
         if outer.bind in BLOCKS:
             equal = same if equal is None else equal.intersect(same)
             continue
@@ -89,6 +108,15 @@ def _later_iteration(tree: Tree, loop: Loop, source: str, sink: str) -> isl.Map:
         later = step if later is None else later.union(step)
         equal = same if equal is None else equal.intersect(same)
     return later if later is not None else isl.Map.empty(first.lt_map(second).get_space())
+
+
+def _given_away(nest: Nest, loop: Loop, buffer: Buffer, source: Statement, sink: Statement) -> isl.Map:
+    """{ source -> sink : sink writes an element with its home a round or more after that of one source touches }."""
+    last, full = home(nest, loop, buffer.tensor), isl.Val(buffer.stages)
+    second = last.pullback_pw_multi_aff(sink.write.subscripts())
+    used = (a for a in source.accesses if a.tensor == buffer.tensor)
+    rounds = (last.pullback_pw_multi_aff(a.subscripts()).add_constant_val(full).le_map(second) for a in used)
+    return reduce(isl.Map.union, rounds)
 
 
 def unsynchronised(nest: Nest, tree: Tree) -> Broken | None:

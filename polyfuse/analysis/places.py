@@ -6,6 +6,7 @@ kernel ::= block*  rest          loops over blocks come first, around everything
 - no place twice on one path, and no cores beside a GPU's places
 - no shared buffer inside a loop over threads: the block has one, and every thread would fill it anew
 - no barrier inside a loop over threads: the others would not get there
+- no buffer of several stages at a loop whose values run at once: stages are of iterations in order
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ def _faults(tree: Tree, around: tuple[Loop, ...], outermost: bool) -> Iterator[s
             yield (
                 f"{shared[0]} is in memory that a block shares, refilled in each iteration of {tree.name}, but threads "
                 f"of {inside_threads[0]} run them at once; promote around {inside_threads[0]}, or to local memory"
+            )
+        staged = [buffer.tensor for buffer in tree.buffers if buffer.stages > 1]
+        if staged and tree.bind is not None:
+            yield (
+                f"{staged[0]} has a stage for each of several iterations of {tree.name} in a row, which is bound to "
+                f"{tree.bind}; promote it without stages, or at a loop that runs in order"
             )
         if tree.barrier and inside_threads:
             yield f"a barrier at the end of {tree.name} lies inside {inside_threads[0]}, which is bound to threads"

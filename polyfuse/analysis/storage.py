@@ -2,7 +2,7 @@
 
 A temporary T kept in a buffer of one iteration of loop L is safe iff every flow pair through T has both its ends
 in the same iteration of L (all dates from the root down to L agree), and, where each thread has a buffer of its
-own, in the same thread.
+own, in the same thread. A buffer of several stages may have them in neighbouring iterations (analysis/stages.py).
 
 for i: S[i]: t[i] = …;  R[i]: … t[i]      flow { S[i] -> R[i] } agrees on i: t may be one scalar
 for i: S[i]: t[i] = …;  R[i]: … t[i-1]    flow { S[i] -> R[i+1] } does not: refused
@@ -18,6 +18,7 @@ from math import prod
 import islpy as isl
 
 from polyfuse.analysis.legality import Broken
+from polyfuse.analysis.stages import crowded, home, near, touching
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import Pairs
@@ -52,8 +53,9 @@ PRIVATE = ("local", "register")
 class Geometry:
     """Where a buffer lies: element e of the tensor is at e - corner(where), inside `box`.
 
-    `where` are the values of the loops around the buffer's and, for a private memory, the thread; `prefix` gives them
-    for each statement's instances.
+    `where` are the values of the loops down to the buffer's and, for a private memory, the thread; `prefix` gives them
+    for each statement's instances. With stages, an element's `home` takes the place of the value of the buffer's loop,
+    which is the one at `depth`.
     """
 
     buffer: Buffer
@@ -61,18 +63,33 @@ class Geometry:
     box: tuple[int, ...]
     corner: tuple[isl.PwAff, ...]
     prefix: Mapping[str, isl.PwMultiAff]
+    home: isl.PwAff | None = None
+    depth: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The buffer's extents: the box's, those of its panels, or all elements of panels whose rows are spread."""
-        panel, spread = self.buffer.panel, self.buffer.spread
+        """The buffer's extents: the stages, then the box's extents or those of its panels; one if these are spread."""
+        stages = (self.buffer.stages,) if self.home is not None else ()
+        if self.buffer.spread is not None:
+            return (prod(stages) * self._stage_size,)
+        return (*stages, *self._one_stage)
+
+    @property
+    def _one_stage(self) -> tuple[int, ...]:
+        panel = self.buffer.panel
         if panel is None:
             return self.box
-        others = [extent for axis, extent in enumerate(self.box) if axis != panel.axis]
-        panels = -(-self.box[panel.axis] // panel.width)
-        if spread is not None:
-            return (panels * spread.size(prod(others), panel.width),)
-        return (panels, *others, panel.width)
+        others = (extent for axis, extent in enumerate(self.box) if axis != panel.axis)
+        return (-(-self.box[panel.axis] // panel.width), *others, panel.width)
+
+    @property
+    def _stage_size(self) -> int:
+        """The elements of one stage of spread panels."""
+        panel, spread = self.buffer.panel, self.buffer.spread
+        assert panel is not None
+        assert spread is not None
+        panels, *others, _ = self._one_stage
+        return panels * spread.size(prod(others), panel.width)
 
     def cell(self, statement: str, access: Access) -> tuple[isl.PwAff, ...]:
         """The buffer's cell that an access of a statement's instance touches, one function an axis of `shape`.
@@ -80,11 +97,21 @@ class Geometry:
         { mac[i, j, k] -> w[k, j] }, panels of 32 along axis 1, corner (0, 0)  ->  floor(j/32), k, j mod 32
         """
         element, where = access.subscripts(), self.prefix[statement]
-        inside = [
+        if self.home is None:
+            return self._laid_out(self._inside(element, where))
+        value = self.home.pullback_pw_multi_aff(element)
+        cell = self._laid_out(self._inside(element, where.set_pw_aff(self.depth, value)))
+        stage = value.mod_val(isl.Val(self.buffer.stages))
+        if self.buffer.spread is not None:
+            return (cell[0].add(stage.scale_val(isl.Val(self._stage_size))),)
+        return (stage, *cell)
+
+    def _inside(self, element: isl.PwMultiAff, where: isl.PwMultiAff) -> list[isl.PwAff]:
+        """An element's place in the box."""
+        return [
             element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where))
             for d, corner in enumerate(self.corner)
         ]
-        return self._laid_out(inside)
 
     def layout(self) -> isl.Map:
         """{ element of the box -> cell }: an element's place in the buffer, whoever touches it."""
@@ -160,6 +187,9 @@ def unsafe_buffer(nest: Nest, tree: Tree, proven: Tree | None = None) -> Broken 
             lost = _lost(nest, tree, loop, buffer, pair)
             if lost is not None:
                 return lost
+        lost = crowded(nest, loop, buffer)
+        if lost is not None:
+            return lost
     return None
 
 
@@ -182,7 +212,8 @@ def _standings(tree: Tree, around: tuple[Loop, ...] = ()) -> Iterator[tuple[Loop
 
 def _lost(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Broken | None:
     inside = statements(loop)
-    why = f"{buffer.tensor} is kept in a {buffer.memory} buffer for one iteration of {loop.name} only"
+    span = "one iteration" if buffer.stages == 1 else f"{buffer.stages} iterations"
+    why = f"{buffer.tensor} is kept in a {buffer.memory} buffer for {span} of {loop.name} only"
     remedy = f"promote {buffer.tensor} at a loop further out that holds both, or not at all"
     if pair.source not in inside or pair.sink not in inside:
         return Broken(pair.kind, pair.map, why, remedy)
@@ -190,7 +221,8 @@ def _lost(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Br
     around = path_to(tree, pair.source)
     for node in around[: _position(around, loop) + 1]:
         if isinstance(node, Loop):
-            kept = kept.intersect(node.date(pair.source).eq_map(node.date(pair.sink)))
+            stages = buffer.stages if node is loop else 1
+            kept = kept.intersect(near(node.date(pair.source), node.date(pair.sink), stages))
     if buffer.memory in PRIVATE:
         ends = nest.statement(pair.source), nest.statement(pair.sink)
         ids = (thread_ids(tree, s, buffer.tensor) for s in ends)
@@ -235,18 +267,17 @@ def prefix_of(tree: Tree, loop: Loop, statement: str) -> tuple[Loop, ...]:
 def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     """The bounding box of what one iteration of the loop touches of the tensor, as isl computes it.
 
-    The corner is a function of the loops' values; the shape holds for every iteration.
+    With stages it is the box of the elements with one home. The corner is a function of the loops' values; the shape
+    holds for every iteration.
     Raises InvalidSchedule if the box has no constant size.
     """
-    touching = [
-        nest.statement(name) for name in statements(loop) if buffer.tensor in nest.statement(name).tensors
-    ]
-    prefix = {s.name: _where(tree, loop, buffer, s, nest.domains[s.name]) for s in touching}
+    users = touching(nest, loop, buffer.tensor)
+    prefix = {s.name: _where(tree, loop, buffer, s, nest.domains[s.name]) for s in users}
+    last = home(nest, loop, buffer.tensor) if buffer.stages > 1 else None
+    depth = len(prefix_of(tree, loop, users[0].name)) - 1
     parts = [
-        access.map.intersect_domain(nest.domains[s.name]).apply_domain(
-            isl.Map.from_pw_multi_aff(prefix[s.name])
-        )
-        for s in touching
+        _touched(prefix[s.name], access, nest.domains[s.name], last, depth)
+        for s in users
         for access in s.accesses
         if access.tensor == buffer.tensor
     ]
@@ -262,7 +293,16 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
             )
         corner.append(low)
         shape.append(int(extent.to_python()) + 1)
-    return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix)
+    return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix, last, depth)
+
+
+def _touched(
+    where: isl.PwMultiAff, access: Access, domain: isl.Set, last: isl.PwAff | None, depth: int
+) -> isl.Map:
+    """{ values of the loops -> element }, an element's home in place of the value of the buffer's loop."""
+    if last is not None:
+        where = where.set_pw_aff(depth, last.pullback_pw_multi_aff(access.subscripts()))
+    return access.map.intersect_domain(domain).apply_domain(isl.Map.from_pw_multi_aff(where))
 
 
 def _where(tree: Tree, loop: Loop, buffer: Buffer, s: Statement, domain: isl.Set) -> isl.PwMultiAff:

@@ -33,6 +33,7 @@ from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.liveness import LiveRange, live_ranges
 from polyfuse.analysis.once import refusal
 from polyfuse.analysis.places import misplaced
+from polyfuse.analysis.stages import crowded, near
 from polyfuse.analysis.storage import BLOCKS, PRIVATE, Geometry, buffers_of, geometry, same_value, thread_ids
 from polyfuse.errors import BudgetExceeded, ValidationFailure
 from polyfuse.ir.dependences import Pairs
@@ -163,6 +164,9 @@ def _storage(nest: Nest, tree: Tree) -> None:
 
     for i: S[i]: t[i] = …;  R[i]: … t[i]      one place for S[i] and R[i], if i is the buffer's loop
     for i: S[i]: t[i] = …;  R[i]: … t[i-1]    R[i+1] is in another place than S[i]: lost
+
+    A buffer of several stages is one place for the iterations of its loop that are less than so many apart; that no
+    live element's cell is written there is the theorem of analysis/stages.py.
     """
     for loop, buffer in buffers_of(tree):
         role = nest.tensor(buffer.tensor).role
@@ -180,9 +184,13 @@ def _storage(nest: Nest, tree: Tree) -> None:
         place = {s.name: (*_functions(g.prefix[s.name]), *_owners(tree, g, s)) for s in touching}
         for pair in flow:
             kept = pair.map
-            for mine, other in zip(place[pair.source], place[pair.sink], strict=True):
-                kept = kept.intersect(same_value(mine, other, pair.map))
+            for depth, (mine, other) in enumerate(zip(place[pair.source], place[pair.sink], strict=True)):
+                if depth == g.depth and mine is not None and other is not None:
+                    kept = kept.intersect(near(mine, other, buffer.stages))
+                else:
+                    kept = kept.intersect(same_value(mine, other, pair.map))
             _lost(buffer.tensor, pair.map.subtract(kept))
+        _no("storage", crowded(nest, loop, buffer))
 
 
 def _functions(prefix: isl.PwMultiAff) -> tuple[isl.PwAff, ...]:

@@ -8,7 +8,7 @@ A barrier runs once for each value of the loops around it for which any statemen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import islpy as isl
@@ -19,13 +19,21 @@ from polyfuse.sets import SET, dimension
 Domains = Mapping[str, isl.Set]
 
 
-def with_barrier_statements(tree: Tree, domains: Domains) -> tuple[Tree, Domains]:
-    """The tree with a leaf for each barrier, and what these leaves' instances are: their domains, by name."""
-    found: dict[str, isl.Set] = {}
+@dataclass(frozen=True)
+class Barriers:
+    """The leaves that are barriers: their instances, and whose loop's iterations each one ends, if any's."""
+
+    domains: dict[str, isl.Set] = field(default_factory=dict)
+    ends: dict[str, Loop] = field(default_factory=dict)
+
+
+def with_barrier_statements(tree: Tree, domains: Domains) -> tuple[Tree, Barriers]:
+    """The tree with a leaf for each barrier, and what these leaves are."""
+    found = Barriers()
     return _explicit(tree, (), domains, found), found
 
 
-def _explicit(tree: Tree, around: tuple[Loop, ...], domains: Domains, found: dict[str, isl.Set]) -> Tree:
+def _explicit(tree: Tree, around: tuple[Loop, ...], domains: Domains, found: Barriers) -> Tree:
     match tree:
         case Leaf():
             return tree
@@ -33,9 +41,11 @@ def _explicit(tree: Tree, around: tuple[Loop, ...], domains: Domains, found: dic
             inside = (*around, tree)
             body = _explicit(tree.body, inside, domains, found)
             if tree.barrier:
-                body = sequence((body, _leaf(tree, inside, domains, found)))
-            added = [name for name in statements(body) if name in found]
-            dates = [(name, dimension(found[name], len(around))) for name in added]
+                leaf = _leaf(tree, inside, domains, found)
+                body = sequence((body, leaf))
+                found.ends[leaf.statement] = tree
+            added = [name for name in statements(body) if name in found.domains]
+            dates = [(name, dimension(found.domains[name], len(around))) for name in added]
             return replace(tree, body=body, dates=(*tree.dates, *dates), barrier=False)
         case Sequence():
             parts: list[Tree] = []
@@ -46,17 +56,17 @@ def _explicit(tree: Tree, around: tuple[Loop, ...], domains: Domains, found: dic
             return Sequence(tuple(parts))
 
 
-def _leaf(node: Tree, around: tuple[Loop, ...], domains: Domains, found: dict[str, isl.Set]) -> Leaf:
+def _leaf(node: Tree, around: tuple[Loop, ...], domains: Domains, found: Barriers) -> Leaf:
     """A new barrier under the loops `around`, for all that run in `node`."""
     runs = (
         date_map(domains[name], [loop.date(name) for loop in around]).range() for name in statements(node)
     )
     name = next(
         f"barrier{n}"
-        for n in range(len(found), len(found) + len(domains) + 1)
+        for n in range(len(found.domains), len(found.domains) + len(domains) + 1)
         if f"barrier{n}" not in domains
     )
     domain = reduce(isl.Set.union, runs).coalesce()
     assert domain.dim(SET) == len(around), "one dimension for each loop"
-    found[name] = domain.set_tuple_name(name)
+    found.domains[name] = domain.set_tuple_name(name)
     return Leaf(name)

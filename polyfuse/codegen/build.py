@@ -17,9 +17,10 @@ import islpy as isl
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
 from polyfuse.codegen.axes import AXES, LANES, axis_name, axis_of, check_warp
-from polyfuse.codegen.barriers import with_barrier_statements
+from polyfuse.codegen.barriers import Barriers, with_barrier_statements
 from polyfuse.codegen.chosen_rows import chosen, is_chosen
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
+from polyfuse.codegen.in_flight import in_flight
 from polyfuse.codegen.index import beside, binary, is_number, plus, substituted, to_python
 from polyfuse.codegen.looptree import (
     Allocate,
@@ -47,8 +48,6 @@ from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import body_text
 from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements, to_isl
 from polyfuse.sets import OUT, constant, dimension
-
-BARRIER = "barrier"
 
 
 def built(nest: Nest, part: Tree) -> Kernel:
@@ -97,8 +96,10 @@ class _Builder:
                     if tensor.name not in self.geometry:
                         self.arrays.setdefault(inner, tensor)
         on_gpu = any(bind in THREADS for bind in self.bounds)
-        self.operations = device_operations(nest, part, self.geometry) if on_gpu else {}
-        self.barriers: Mapping[str, isl.Set] = {}
+        self.in_flight = in_flight(nest, part) if on_gpu else ()
+        ahead = frozenset(name for each in self.in_flight for name in each.copies)
+        self.operations = device_operations(nest, part, self.geometry, ahead) if on_gpu else {}
+        self.barriers = Barriers()
         self.copies = Copies()
         self.leaves: dict[str, _Leaf] = {}
         self.loops: dict[str, Loop] = {}
@@ -109,9 +110,9 @@ class _Builder:
         """Generate the loops and read them back as a loop tree."""
         domains = {name: self.nest.domains[name] for name in self.names}
         tree, self.barriers = with_barrier_statements(self.part, domains)
-        domains = {**domains, **self.barriers}
+        domains = {**domains, **self.barriers.domains}
         tree = in_one_piece(tree, frozenset(self.operations))
-        tree, self.copies = with_full_tiles(tree, domains, self.barriers)
+        tree, self.copies = with_full_tiles(tree, domains, self.barriers.domains)
         full = full_steps(tree, domains, self.operations)
         schedule = to_isl(tree, {**domains, **self.copies.domains}, self._marks(tree), full)
         build, at_domain = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
@@ -161,8 +162,8 @@ class _Builder:
     def _at_domain(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
         """Called by isl at each statement: note its subscripts in terms of the loops generated so far."""
         name = node.user_get_expr().get_op_arg(0).get_id().get_name()
-        if name in self.barriers:
-            return node.set_annotation(isl.Id(BARRIER))
+        if name in self.barriers.domains:
+            return node.set_annotation(isl.Id(name))
         name = self.copies.originals.get(name, name)
         s = self.nest.statement(name)
         instances = isl.Map.from_union_map(build.get_schedule()).reverse()
@@ -294,8 +295,8 @@ class _Builder:
 
     def _user(self, node: isl.AstNode, here: _Here) -> Node:
         key = node.get_annotation().get_name()
-        if key == BARRIER:
-            return Barrier()
+        if key in self.barriers.domains:
+            return self._barrier(key)
         leaf = self.leaves[key]
         s = leaf.statement
 
@@ -325,6 +326,11 @@ class _Builder:
             only = to_python(leaf.places[bind], here.names) if bind in leaf.places else ast.Constant(0)
             checks.append(ast.Compare(self._axis_value(bind), [ast.Eq()], [only]))
         return guarded(checks, store)
+
+    def _barrier(self, name: str) -> Barrier:
+        """The barrier of that name: one that ends a loop's iterations waits for what they have asked for."""
+        loop = self.barriers.ends.get(name)
+        return Barrier(next((each.open for each in self.in_flight if each.loop is loop), None))
 
     # -- names, axes, buffers ------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.joined import along_two_axes
 from polyfuse.codegen.looptree import (
     Allocate,
+    Barrier,
     Block,
     Element,
     For,
@@ -260,7 +261,7 @@ class _Cpu(Emitter):
         """
         return value if not_negative(value, self.known) else ast.Call(ast.Name("uint64"), [value], [])
 
-    def barrier(self) -> str:
+    def barrier(self, node: Barrier) -> list[str]:
         raise AssertionError("a CPU kernel has no threads of a block")
 
 

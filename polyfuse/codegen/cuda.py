@@ -17,8 +17,17 @@ from polyfuse.codegen.device_calls import (
     shared_bytes,
 )
 from polyfuse.codegen.emit import Emitter, subscripted
-from polyfuse.codegen.index import beside, binary
-from polyfuse.codegen.looptree import Allocate, Axis, Element, For, Kernel, Lanes, Store
+from polyfuse.codegen.index import beside, binary, in_bits
+from polyfuse.codegen.looptree import (
+    Allocate,
+    Axis,
+    Barrier,
+    Element,
+    For,
+    Kernel,
+    Lanes,
+    Store,
+)
 from polyfuse.codegen.over_lanes import shuffled
 from polyfuse.codegen.register_tiles import VectorCopy
 from polyfuse.ir.tensor import Tensor
@@ -102,6 +111,7 @@ class _Cuda(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.wide = accessed_widely(kernel.body)
+        self.loops = 0
 
     def opening(self) -> list[str]:
         lines = []
@@ -122,12 +132,14 @@ class _Cuda(Emitter):
         return f"{node.buffer} = cuda.{memory}.array({node.shape}, {node.dtype}{wide})"
 
     def loop(self, node: For) -> list[str]:
-        call = device_call(node, self.place)
+        call = device_call(node, self.place, self.loops > 0)
         if call is not None:
             return call
         if node.bind == "unroll":
             return self._unrolled(node)
+        self.loops += 1
         lines = super().loop(node)
+        self.loops -= 1
         note = "# no tile in registers: the sums are elsewhere, or a factor is not in spread panels"
         return [note, *lines] if node.bind == "microkernel" else lines
 
@@ -160,8 +172,10 @@ class _Cuda(Emitter):
     def placed(self, element: Element) -> ast.expr:
         tensor = self.kernel.arrays.get(element.array)
         if tensor is None:
-            return subscripted(element.array, element.subscripts)
-        return subscripted(element.array, (flat_index(tensor, element.subscripts),))
+            return subscripted(element.array, tuple(map(in_bits, element.subscripts)))
+        return subscripted(element.array, (in_bits(flat_index(tensor, element.subscripts)),))
 
-    def barrier(self) -> str:
-        return "cuda.syncthreads()"
+    def barrier(self, node: Barrier) -> list[str]:
+        """A thread waits for its own copies; then all threads' copies are there for all."""
+        arrived = [] if node.open is None else [f"await_copies({node.open})"]
+        return [*arrived, "cuda.syncthreads()"]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from polyfuse.codegen.lockstep_subset import ARRAYS_OF
 from polyfuse.errors import PolyfuseError, TargetUnavailable
 
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
@@ -134,10 +135,11 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
     namespace: dict[str, Any] = {
         "cuda": cuda, "math": math, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
     }  # fmt: skip
-    if any(f"{operation}(" in source for operation in ("tile_fma", "copy_vector")):
-        from polyfuse.codegen.device_operations import copy_vector, tile_fma
+    called = [name for name in ARRAYS_OF if f"{name}(" in source]
+    if called:
+        from polyfuse.codegen import device_operations
 
-        namespace |= {"tile_fma": tile_fma, "copy_vector": copy_vector}
+        namespace |= {name: getattr(device_operations, name) for name in called}
     exec(compile(source, str(path or f"<kernel {name}>"), "exec"), namespace)
     function: Callable[..., None] = namespace[name]
     return function

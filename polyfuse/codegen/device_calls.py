@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
-from polyfuse.codegen.index import beside, is_number, substituted
-from polyfuse.codegen.looptree import Allocate, Element, For, Node, Store, below
+from polyfuse.codegen.index import beside, in_bits, is_number, mentions, substituted
+from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, Store, below
 from polyfuse.codegen.product_loops import numbers_in
 from polyfuse.codegen.register_tiles import Lines, TileProduct, VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE
@@ -17,25 +18,28 @@ Place = Callable[[Element], ast.expr]
 """How the target writes an element: a subscript."""
 
 
-def device_call(top: For, place: Place) -> list[str] | None:
+def device_call(top: For, place: Place, repeated: bool) -> list[str] | None:
     """The lines for the loops around a store that is an operation; None where they are none, or begin elsewhere.
 
     for k: for r: for c: y[r, c] += a[…] * b[…]   ->   tile_fma(8, 8, 16, y, a, 4 * ty, …, b, 4 * tx, …, min(16, n - k))
     for l in range(0, 4): shared[…] = x[…]         ->   copy_vector(4, shared, …, 1, x, …)
 
     A tile that is cut short computes all of its results: those it lacks are of elements that nobody wrote, and nobody
-    reads them. Steps that it lacks do not run.
+    reads them. Steps that it lacks do not run. Only a tile that is `repeated`, in a loop over tiles, has its steps
+    written out; one that runs once would keep more in registers than those, and thereby decide how many a thread gets.
     """
     if top.bind == "microkernel":
-        return _tile_fma(top)
-    match top:
+        return _tile_fma(top, repeated)
+    outside, guarded = _guarded(top)
+    match guarded:
         case For(bind="vector", body=Store(operation=VectorCopy() as copy) as store) if copy.count > 1:
             if is_number(top.low, 0) and is_number(top.high, copy.count) and top.step == 1:
-                return [copy_vector(store, copy, top.variable, place)]
+                return _under(outside, copy_vector(store, copy, top.variable, place))
     return None
 
 
-def _tile_fma(top: For) -> list[str] | None:
+def _tile_fma(top: For, repeated: bool) -> list[str] | None:
+    outside, top = _guarded(top)
     match top.body:
         case For(body=For(body=Store(operation=TileProduct() as tile) as store) as innermost) as inner:
             loops = (top, inner, innermost)
@@ -44,23 +48,43 @@ def _tile_fma(top: For) -> list[str] | None:
     variables = {loop.variable for loop in loops}
     if not all(is_number(loop.low, 0) and loop.step == 1 for loop in loops):
         return None
-    if any(isinstance(n, ast.Name) and n.id in variables for x in loops for n in ast.walk(x.high)):
+    if any(mentions(x.high, variable) for x in loops for variable in variables):
         return None
     first: dict[str, ast.expr] = {loop.variable: ast.Constant(0) for loop in loops}
-    arguments: list[ast.expr] = [ast.Constant(n) for n in (tile.rows, tile.columns, tile.steps)]
+    arguments: list[ast.expr] = [ast.Constant(n) for n in (tile.rows, tile.columns, repeated * tile.steps)]
     arguments.append(ast.Name(store.target.array))
     for lines in (tile.left, tile.right):
         element = store.reads[lines.position]
         (index,) = element.subscripts
-        arguments += [ast.Name(element.array), substituted(index, first), *_literals(lines)]
+        arguments += [ast.Name(element.array), in_bits(substituted(index, first)), *_literals(lines)]
     call = ast.unparse(ast.Call(ast.Name("tile_fma"), [*arguments, top.high], []))
-    cut = [loop.high for loop in (inner, innermost) if not isinstance(loop.high, ast.Constant)]
-    if not cut:
+    cut = (loop.high for loop in (inner, innermost) if not isinstance(loop.high, ast.Constant))
+    runs = (ast.Compare(ast.Constant(0), [ast.Lt()], [beside(high, "min", 1)]) for high in cut)
+    return _under((*outside, *runs), call)
+
+
+def _guarded(top: For) -> tuple[tuple[ast.expr, ...], For]:
+    """Conditions around the innermost statement that no loop changes, and the loops without them.
+
+    for k: for r: for c: if tz == 0: S      ->   tz == 0,  for k: for r: for c: S
+    """
+    match top.body:
+        case For() as inner:
+            found, body = _guarded(inner)
+        case Guard(condition, Store() as body, None):
+            found = (condition,)
+        case _:
+            return (), top
+    if any(mentions(condition, top.variable) for condition in found):
+        return (), top
+    return found, replace(top, body=body)
+
+
+def _under(conditions: tuple[ast.expr, ...], call: str) -> list[str]:
+    """The call where the conditions hold."""
+    if not conditions:
         return [call]
-    runs: list[ast.expr] = [
-        ast.Compare(ast.Constant(0), [ast.Lt()], [beside(high, "min", 1)]) for high in cut
-    ]
-    test = runs[0] if len(runs) == 1 else ast.BoolOp(ast.And(), runs)
+    test = conditions[0] if len(conditions) == 1 else ast.BoolOp(ast.And(), list(conditions))
     return [f"if {ast.unparse(test)}:", f"    {call}"]
 
 
@@ -77,12 +101,12 @@ def copy_vector(store: Store, copy: VectorCopy, variable: str | None, place: Pla
     arguments = [
         ast.Constant(copy.count),
         ast.Name(store.target.array),
-        substituted(to, first),
+        in_bits(substituted(to, first)),
         ast.Constant(copy.step),
         source.value,
         substituted(source.slice, first),
     ]
-    return ast.unparse(ast.Call(ast.Name("copy_vector"), arguments, []))
+    return ast.unparse(ast.Call(ast.Name("copy_ahead" if copy.ahead else "copy_vector"), arguments, []))
 
 
 def accessed_widely(node: Node) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
     tile_fma     a tile of results in registers times some steps of two factors in shared memory
     copy_vector  16 bytes from global to shared memory, in one access where they are neighbours
+    copy_ahead   the same, while the thread goes on; await_copies waits for all but the last groups of them
 
 numba's frontend takes time quadratic in the number of statements: 16 steps of 8 x 8 results written out are 1024 of
 them and took 9 s, as one intrinsic 0.4 s. Needs the extra `polyfuse[cuda]`.
@@ -18,6 +19,12 @@ from numba.cuda.extending import intrinsic
 
 INT = ir.IntType(64)
 
+ACCESS_BYTES = 16
+"""The widest access of one thread."""
+
+SHARED = 3
+"""LLVM's number for the address space of shared memory."""
+
 
 @intrinsic
 def tile_fma(
@@ -26,11 +33,11 @@ def tile_fma(
     b: Any, b_at: Any, b_line: Any, b_every: Any, b_skip: Any, b_part: Any, b_vector: Any,
     count: Any,
 ) -> Any:  # fmt: skip
-    """y[r, c] += a(k, r) * b(k, c) for the steps k < count <= most, one fused multiply-add each, in order.
+    """y[r, c] += a(k, r) * b(k, c) for the steps k < count, one fused multiply-add each, in order.
 
     y is an array of the thread's own. Element (k, r) of a factor lies k lines after its first one (some lines are
     `skip` further), the vectors of a line `part` apart. All but `y`, `a`, `b`, where they start and `count` are
-    literals; a full `most` steps are written out.
+    literals; a full `most` steps are written out, any other number of them is a loop.
     """
     literals = (
         rows,
@@ -106,6 +113,58 @@ def copy_vector(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sou
         return context.get_dummy_value()
 
     return types.void(count, target, types.int64, step, source, types.int64), codegen
+
+
+@intrinsic
+def copy_ahead(typingctx: Any, count: Any, target: Any, to: Any, step: Any, source: Any, at: Any) -> Any:
+    """What copy_vector does, begun and not waited for: PTX's cp.async, 16 bytes where step is 1, or each element.
+
+    The copies of a thread until its next `await_copies` are a group.
+    """
+    if not all(isinstance(value, types.IntegerLiteral) for value in (count, step)):
+        return None
+    lanes, apart = count.literal_value, step.literal_value
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = context.get_data_type(sig.args[1].dtype)
+        to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (2, 5))
+        data = context.make_array(sig.args[1])(context, builder, args[1]).data
+        place = builder.gep(data, [to])
+        shared = builder.addrspacecast(place, ir.PointerType(kind, addrspace=SHARED))
+        first = builder.gep(args[4], [at])
+        operands = [builder.ptrtoint(shared, ir.IntType(32)), builder.ptrtoint(first, INT)]
+        width = lanes if apart == 1 else 1
+        nbytes = _bytes(kind, width)
+        cached = "cg" if nbytes == ACCESS_BYTES else "ca"
+        for lane in range(0, lanes, width):
+            there, here = _bytes(kind, lane * apart), _bytes(kind, lane)
+            text = f"cp.async.{cached}.shared.global [$0+{there}], [$1+{here}], {nbytes};"
+            _assembly(builder, text, "r,l", operands)
+        return context.get_dummy_value()
+
+    return types.void(count, target, types.int64, step, source, types.int64), codegen
+
+
+@intrinsic
+def await_copies(typingctx: Any, still_open: Any) -> Any:
+    """Complete a group, and wait for all groups of this thread but the last `still_open`, a literal."""
+    if not isinstance(still_open, types.IntegerLiteral):
+        return None
+    groups = still_open.literal_value
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _assembly(builder, "cp.async.commit_group;", "", [])
+        _assembly(builder, f"cp.async.wait_group {groups};", "", [])
+        return context.get_dummy_value()
+
+    return types.void(still_open), codegen
+
+
+def _assembly(builder: Any, text: str, operands: str, values: list[Any]) -> None:
+    """PTX that reads and writes memory, so that nothing is moved across it."""
+    function = ir.FunctionType(ir.VoidType(), [value.type for value in values])
+    constraints = ",".join(part for part in (operands, "~{memory}") if part)
+    builder.asm(function, text, constraints, values, side_effect=True)
 
 
 def _bytes(kind: Any, count: int) -> int:

@@ -65,7 +65,7 @@ class Emitter(ABC):
             case Lanes():
                 return self.lanes(node)
             case Barrier():
-                return [self.barrier()]
+                return self.barrier(node)
 
     def lanes(self, node: Lanes) -> list[str]:
         """A reduction over a warp's lanes, which only a GPU has."""
@@ -100,8 +100,8 @@ class Emitter(ABC):
         """An element as an expression, whose subscripts are in the target's form."""
 
     @abstractmethod
-    def barrier(self) -> str:
-        """The line at which threads meet."""
+    def barrier(self, node: Barrier) -> list[str]:
+        """The lines at which threads meet."""
 
     @staticmethod
     def _indented(lines: list[str]) -> list[str]:

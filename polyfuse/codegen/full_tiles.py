@@ -10,8 +10,9 @@ k + 1 copies and not 2^k.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import islpy as isl
 
@@ -104,9 +105,10 @@ def full_steps(tree: Tree, domains: Mapping[str, isl.Set], operations: Container
 
     for k: { copy; for k_in < min(16, K - 16k): … }   ->   for k < K // 16: { copy; for k_in < 16: … };  the rest
 
-    Barriers lie inside, which all threads must meet at one place. They do: the loop's values are a block's.
+    Barriers lie inside, which all threads must meet at one place. They do: the loop's values are a block's. A loop with
+    buffers of several stages has its first and last iterations apart too, which use or copy nothing.
     """
-    found: dict[int, isl.Set] = {}
+    found = dict(_steady(tree, domains))
     for loop in loops(tree):
         names = statements(loop)
         if loop.bind != "microkernel" or len(names) != 1 or names[0] not in operations:
@@ -115,12 +117,43 @@ def full_steps(tree: Tree, domains: Mapping[str, isl.Set], operations: Container
         around = around[: next(depth for depth, x in enumerate(around) if x is loop)]
         serial = [depth for depth, x in enumerate(around) if x.bind is None]
         seen = tiles(domains, around, loop)
-        if not serial or not seen.differ:
+        if not serial or not seen.differ or id(around[serial[-1]]) in found:
             continue
         every, full = (_values_of(values, serial[-1]) for values in (seen.every, seen.full))
         if not every.is_subset(full) and full.n_basic_set() == 1:
             found[id(around[serial[-1]])] = full.insert_dims(SET, 0, serial[-1])
     return found
+
+
+def _steady(tree: Tree, domains: Mapping[str, isl.Set]) -> Iterator[tuple[int, isl.Set]]:
+    """For each loop with stages, by id(), the iterations that lack nothing of what any other one has.
+
+    for k = -1 … K - 1: { copy x[k + 1] if k < K - 1;  use x[k] if 0 <= k }      ->  0 <= k < K - 1
+    """
+    for loop in loops(tree):
+        if all(buffer.stages == 1 for buffer in loop.buffers):
+            continue
+        names = statements(loop)
+        depth = next(d for d, x in enumerate(loops_around(tree, names[0])) if x is loop)
+        inside = {name: loops_around(tree, name)[depth:] for name in names}
+        runs = {
+            name: date_map(domains[name], [x.date(name) for x in below]).range().coalesce()
+            for name, below in inside.items()
+        }
+        every = reduce(
+            isl.Set.union, (r.project_out(SET, 1, r.dim(SET) - 1) for r in runs.values())
+        ).coalesce()
+        full = reduce(isl.Set.subtract, (_lacking(every, r) for r in runs.values()), every).coalesce()
+        if full.n_basic_set() == 1 and not full.is_empty() and not every.is_subset(full):
+            yield id(loop), full.insert_dims(SET, 0, depth)
+
+
+def _lacking(every: isl.Set, runs: isl.Set) -> isl.Set:
+    """The first dimension's values that some vector of the others goes with, but not all that go with any value."""
+    width = runs.dim(SET) - 1
+    others = runs.project_out(SET, 0, 1).insert_dims(SET, 0, 1)
+    whole = every.insert_dims(SET, 1, width).intersect(others)
+    return whole.subtract(runs).project_out(SET, 1, width)
 
 
 def _values_of(values: isl.Set, depth: int) -> isl.Set:

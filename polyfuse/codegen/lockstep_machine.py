@@ -21,7 +21,7 @@ from polyfuse.codegen.lockstep_memory import (
     poison,
     report,
 )
-from polyfuse.codegen.lockstep_operations import perform
+from polyfuse.codegen.lockstep_operations import Asked, perform
 from polyfuse.codegen.lockstep_subset import (
     SHUFFLE,
     KernelSource,
@@ -75,6 +75,7 @@ class Machine:
         self.coordinates = _coordinates(team)
         self.lane = np.arange(team.size)
         self.counts_waits = counts_waits
+        self.groups: list[list[Asked]] = [[]]
         self.statements = self.loads = self.stores = self.waits = 0
 
     # -- statements
@@ -202,7 +203,10 @@ class Machine:
         return spread
 
     def store(self, node: ast.Subscript, indices: list[Any], value: Value, nbytes: int | None = None) -> None:
-        """What the active threads write; as a part of accesses of `nbytes` each, if that is given."""
+        """What the active threads write; as a part of accesses of `nbytes` each, if that is given.
+
+        0 stands for what a counted access does later.
+        """
         self.statements += self.active.count
         memory, at = self._locate(node, indices)
         at = np.broadcast_to(at, self.active.count)
@@ -215,7 +219,7 @@ class Machine:
 
     def _banks(self, memory: Memory, at: Integers, nbytes: int | None) -> None:
         """Count the turns that this access waits for banks; a part of a wider one counts where that begins."""
-        if not self.counts_waits or memory.space != "shared":
+        if not self.counts_waits or memory.space != "shared" or nbytes == 0:
             return
         itemsize = memory.data.dtype.itemsize
         width = nbytes or itemsize

@@ -6,11 +6,14 @@ Every element goes through the memories' checks, as the plain loops' would.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.codegen.lockstep_memory import poison
 from polyfuse.codegen.lockstep_values import Value
 
 Numbers = npt.NDArray[Any]
@@ -19,10 +22,24 @@ WIDE = 16
 """Bytes of one access to a vector."""
 
 
-class Threads(Protocol):
-    """What an operation needs of the machine that runs all threads."""
+@dataclass(frozen=True)
+class Asked:
+    """A copy on its way: what arrives where, for the threads that asked for it."""
 
     active: Any
+    target: ast.Subscript
+    indices: list[Any]
+    value: Value
+
+
+class Threads(Protocol):
+    """What an operation needs of the machine that runs all threads.
+
+    `groups` are the copies that have not been waited for, one list for each group; the last one is still open.
+    """
+
+    active: Any
+    groups: list[list[Asked]]
 
     def value(self, node: ast.expr) -> Value:
         """An expression's value."""
@@ -41,7 +58,7 @@ def distance(step: Any, along: int, line: int, every: int, skip: int, part: int,
 
 def perform(threads: Threads, name: str, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """One call of an operation by the active threads."""
-    (_tile_fma if name == "tile_fma" else _copy_vector)(threads, node, arguments)
+    _OPERATIONS[name](threads, node, arguments)
 
 
 def _element(node: ast.stmt, array: ast.expr) -> ast.Subscript:
@@ -54,14 +71,14 @@ def _numbers(arguments: list[ast.expr]) -> list[int]:
 
 
 def _tile_fma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    rows, columns, most = _numbers(arguments[:3])
+    rows, columns = _numbers(arguments[:2])
     y, a, b = (_element(node, arguments[p]) for p in (3, 4, 11))
     a_lines, b_lines = _numbers(arguments[6:11]), _numbers(arguments[13:18])
     a_at, b_at, count = (np.asarray(threads.value(arguments[p])) for p in (5, 12, 18))
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
     sums = [np.asarray(threads.load(y, place)) for place in places]
     outer = threads.active
-    for step in range(most):
+    for step in range(int(np.max(threads.active.pick(count)))):
         runs = np.asarray(step < count)
         threads.active = outer.where(np.broadcast_to(runs, np.shape(sums[0]))) if runs.ndim else outer
         if threads.active.count == 0 or (runs.ndim == 0 and not runs):
@@ -87,9 +104,46 @@ def _line(
 
 
 def _copy_vector(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    for target, place, value, width in _copied(threads, node, arguments):
+        threads.store(target, place, value, width)
+
+
+def _copy_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """Nobody may read what a copy is on its way to: it is poison until it has been waited for, and written then."""
+    for target, place, value, width in _copied(threads, node, arguments):
+        threads.store(target, place, poison(value.dtype.name), width)
+        threads.groups[-1].append(Asked(threads.active, target, place, value))
+
+
+def _copied(
+    threads: Threads, node: ast.stmt, arguments: list[ast.expr]
+) -> Iterator[tuple[ast.Subscript, list[Any], Value, int | None]]:
+    """(array, subscripts, value, bytes of the access) for each element of a copy."""
     (count,), (step,) = _numbers(arguments[:1]), _numbers(arguments[3:4])
     target, source = (_element(node, arguments[p]) for p in (1, 4))
     to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 5))
     for lane in range(count):
         value = threads.load(source, [at + lane])
-        threads.store(target, [to + step * lane], value, WIDE if step == 1 and count > 1 else None)
+        yield target, [to + step * lane], value, WIDE if step == 1 and count > 1 else None
+
+
+def _await_copies(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """The last group is complete; all groups but the last ones arrive."""
+    if threads.active.mask is not None:
+        raise TypeError("only some threads wait for their copies: the others' groups would not be counted")
+    (still_open,) = _numbers(arguments)
+    arrived = len(threads.groups) - still_open
+    everyone = threads.active
+    for asked in (each for group in threads.groups[: max(0, arrived)] for each in group):
+        threads.active = asked.active
+        threads.store(asked.target, asked.indices, asked.value, nbytes=0)
+    threads.active = everyone
+    threads.groups = [*threads.groups[max(0, arrived) :], []]
+
+
+_OPERATIONS = {
+    "tile_fma": _tile_fma,
+    "copy_vector": _copy_vector,
+    "copy_ahead": _copy_ahead,
+    "await_copies": _await_copies,
+}

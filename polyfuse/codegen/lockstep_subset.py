@@ -3,11 +3,11 @@
     kernel      ::= def name(param, ...): [docstring] statement*
     statement   ::= target = expr | target (+= | -= | *= | /=) expr | for | if | cuda.syncthreads() | pass
                   | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
-                  | (tile_fma | copy_vector)(expr, ...)                   (polyfuse.codegen.device_operations)
+                  | (tile_fma | copy_vector | copy_ahead | await_copies)(expr, ...)      (codegen.device_operations)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
-    expr        ::= int | float | name | name[expr, ...] | expr (+ | - | * | / | // | %) expr | -expr
+    expr        ::= int | float | name | name[expr, ...] | expr (+ | - | * | / | // | % | >> | &) expr | -expr
                   | expr (and | or) expr | not expr | expr (< | <= | > | >= | == | !=) expr
                   | expr if expr else expr
                   | cuda.(threadIdx | blockIdx | blockDim | gridDim).(x | y | z)
@@ -36,10 +36,10 @@ CONSTANTS = ("inf", "nan", "pi")
 SHUFFLE = "cuda.shfl_xor_sync"
 """Each lane of a warp gets the value of another one; the first argument says that all take part."""
 
-ARRAYS_OF = {"tile_fma": (3, 4, 11), "copy_vector": (1, 4)}
+ARRAYS_OF = {"tile_fma": (3, 4, 11), "copy_vector": (1, 4), "copy_ahead": (1, 4), "await_copies": ()}
 """The device operations, and which of their arguments name arrays; the first of these is written."""
 
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd)
 _AUGMENTED = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 

@@ -9,7 +9,6 @@
              | Let(variable, value)                        variable = value, an index
              | Lanes(partial, body, total)                     body by a warp's lanes, each into its partial; then total
              | Barrier
-             | Note(text)
 
 Index and value expressions are Python's own syntax trees (ast.expr) over loop variables, sizes and array names.
 """
@@ -106,7 +105,9 @@ class Let:
 
 @dataclass(frozen=True)
 class Barrier:
-    """All threads of the block meet."""
+    """All threads of the block meet, each once its copies have arrived but those of the last `open` groups."""
+
+    open: int | None = None
 
 
 @dataclass(frozen=True)

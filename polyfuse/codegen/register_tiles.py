@@ -2,6 +2,7 @@
 
     for k: for r: for c: y[r, c] += a[at(k, r)] * b[at(k, c)]     ->   tile_fma(rows, columns, y, a, …, b, …, count)
     for l: shared[to + step*l] = x[from + l]                      ->   copy_vector(4, shared, to, step, x, from)
+                                     or, waited for later on,     ->   copy_ahead(4, shared, to, step, x, from)
 
 An operation knows how far an element lies from the tile's first one. That holds iff the place of an element without
 that distance is the same for all instances that agree on the loops around:
@@ -55,18 +56,25 @@ class TileProduct:
 
 @dataclass(frozen=True)
 class VectorCopy:
-    """A copy of so many neighbours at once to places `step` elements apart; or of one element."""
+    """A copy of so many neighbours at once to places `step` elements apart; or of one element.
+
+    One that is `ahead` goes on while the thread does other things, until it waits for it (codegen/in_flight.py).
+    """
 
     count: int
     step: int
+    ahead: bool = False
 
 
 def device_operations(
-    nest: Nest, part: Tree, geometries: Mapping[str, Geometry]
+    nest: Nest, part: Tree, geometries: Mapping[str, Geometry], ahead: frozenset[str] = frozenset()
 ) -> dict[str, TileProduct | VectorCopy]:
-    """The statements of a kernel that are such an operation in their innermost loops, by name."""
+    """The statements of a kernel that are such an operation in their innermost loops, by name.
+
+    `ahead` are the copies that something waits for.
+    """
     singles = (name for name in statements(part) if _is_copy(nest.statement(name), geometries))
-    found: dict[str, TileProduct | VectorCopy] = {name: VectorCopy(1, 1) for name in singles}
+    found: dict[str, TileProduct | VectorCopy] = {n: VectorCopy(1, 1, n in ahead) for n in singles}
     for loop in loops(part):
         names = statements(loop)
         if len(names) != 1 or loop.bind not in ("microkernel", "vector"):
@@ -75,7 +83,7 @@ def device_operations(
         operation = (
             _tile_product(nest, part, loop, s, geometries)
             if loop.bind == "microkernel"
-            else _vector_copy(nest, part, loop, s, geometries)
+            else _vector_copy(nest, part, loop, s, geometries, s.name in ahead)
         )
         if operation is not None:
             found[s.name] = operation
@@ -161,7 +169,7 @@ def _is_copy(s: Statement, geometries: Mapping[str, Geometry]) -> bool:
 
 
 def _vector_copy(
-    nest: Nest, part: Tree, loop: Loop, s: Statement, geometries: Mapping[str, Geometry]
+    nest: Nest, part: Tree, loop: Loop, s: Statement, geometries: Mapping[str, Geometry], ahead: bool
 ) -> VectorCopy | None:
     """A copy of neighbours in a tensor, the first at a multiple of 16 bytes, to a shared buffer."""
     count, tensor = extent(nest, loop), nest.tensor(s.reads[0].tensor)
@@ -182,7 +190,7 @@ def _vector_copy(
     for step in _steps(held, count):
         there = place.sub(along.scale_val(isl.Val(step)))
         if _agrees(domain, outside, there) and (step != 1 or _multiple(domain, there, count)):
-            return VectorCopy(count, step)
+            return VectorCopy(count, step, ahead)
     return None
 
 

@@ -133,7 +133,13 @@ def _names() -> dict[str, Any]:
     constants = {c: getattr(np, c) for c in CONSTANTS}
     casts = {dtype: getattr(np, dtype) for dtype in ("float32", "float64", "int32", "int64")}
     extrema = {"min": partial(_extremum, np.fmin), "max": partial(_extremum, np.fmax)}
-    operations = {"tile_fma": _tile_fma, "copy_vector": _copy_vector}
+    copies = _Copies()
+    operations = {
+        "tile_fma": _tile_fma,
+        "copy_vector": _copy_vector,
+        "copy_ahead": copies.ask,
+        "await_copies": copies.wait,
+    }
     return {"math": SimpleNamespace(**functions, **constants), **casts, **extrema, **operations}
 
 
@@ -148,6 +154,28 @@ def _tile_fma(rows: int, columns: int, most: int, y: Any, a: Any, *rest: Any) ->
 def _copy_vector(count: int, target: Any, to: int, step: int, source: Any, at: int) -> None:
     for lane in range(count):
         target[to + step * lane] = source[at + lane]
+
+
+class _Copies:
+    """Copies that arrive as late as they may: when the thread that asked for them waits."""
+
+    def __init__(self) -> None:
+        self.groups: dict[Any, list[list[tuple[Any, ...]]]] = {}
+
+    def ask(self, count: int, target: Any, to: int, step: int, source: Any, at: int) -> None:
+        values = [source[at + lane] for lane in range(count)]
+        self._own()[-1].append((target, to, step, values))
+
+    def wait(self, still_open: int) -> None:
+        own = self._own()
+        while len(own) > still_open:
+            for target, to, step, arrived in own.pop(0):
+                for lane, value in enumerate(arrived):
+                    target[to + step * lane] = value
+        own.append([])
+
+    def _own(self) -> list[list[tuple[Any, ...]]]:
+        return self.groups.setdefault(_thread(), [[]])
 
 
 def _math(function: str, *arguments: Any) -> Any:

@@ -66,17 +66,21 @@ class Buffer:
 
     It lives for one iteration of that loop (the body below). `memory`: "local" (private to a core or a thread),
     "register" (private to a thread, one element each), "shared" (one per block). Without a `panel` the elements lie
-    in the order of the tensor's axes; a `spread` says how the rows of panels in shared memory lie.
+    in the order of the tensor's axes; a `spread` says how the rows of panels in shared memory lie. With `stages` it
+    holds what so many iterations in a row need.
     """
 
     tensor: str
     memory: str
     panel: Panel | None = None
     spread: Spread | None = None
+    stages: int = 1
 
     def __str__(self) -> str:
-        """What a dump says of it: "w in local", "w in local, panels of 32 along axis 1"."""
+        """What a dump says of it: "w in local", "w in local, 2 stages", "w in local, panels of 32 along axis 1"."""
         place = f"{self.tensor} in {self.memory}"
+        if self.stages > 1:
+            place = f"{place}, {self.stages} stages"
         if self.panel is None:
             return place
         place = f"{place}, panels of {self.panel.width} along axis {self.panel.axis}"

@@ -52,16 +52,22 @@ def promote(
     memory: str,
     panel: tuple[int, int] | None = None,
     spread: Spread | None = None,
+    stages: int = 1,
 ) -> Promoted:
     """for i: { S; T }  ->  for i: { buffer; copy in; S; T }, S and T touching the buffer instead of the tensor."""
     if memory not in MEMORIES:
         raise InvalidSchedule(f"promote: no memory {memory!r}; there are {', '.join(MEMORIES)}")
     _check_spread(memory, panel, spread)
+    _check_stages(memory, stages)
     loop = loop_named(tree, statement, at)
     if all(known.name != tensor for known in nest.tensors):
-        return _value_in(nest, tree, tensor, nest.statement(statement), loop, memory, panel, spread)
+        s = nest.statement(statement)
+        value = _value(s, tensor)
+        layout = None if panel is None else panel_of(tensor, len(value_dims(s, value)), panel)
+        return _value_in(nest, tree, value, s, loop, Buffer(tensor, memory, layout, spread, stages))
     known = nest.tensor(tensor)
-    buffer = Buffer(tensor, memory, None if panel is None else panel_of(tensor, known.rank, panel), spread)
+    layout = None if panel is None else panel_of(tensor, known.rank, panel)
+    buffer = Buffer(tensor, memory, layout, spread, stages)
     inside = [nest.statement(name) for name in statements(loop)]
     touching = [s for s in inside if tensor in s.tensors]
     if not touching:
@@ -90,6 +96,16 @@ def _check_spread(memory: str, panel: tuple[int, int] | None, spread: Spread | N
         raise InvalidSchedule(
             f"promote: {spread} does not fit panels of {panel[1]}; a panel is a whole number of tiles, "
             "a tile a whole number of vectors, and gaps are not negative"
+        )
+
+
+def _check_stages(memory: str, stages: int) -> None:
+    if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
+        raise InvalidSchedule(f"promote: stages are a number from 1 on, not {stages!r}")
+    if stages > 1 and memory == "register":
+        raise InvalidSchedule(
+            "promote: registers have no stages: which one is meant is known when the loop runs, and registers have no "
+            "addresses; promote to local or shared memory"
         )
 
 
@@ -156,23 +172,14 @@ def _redirected(s: Statement, tensor: str, buffer: str, prefix: tuple[Loop, ...]
 
 
 def _value_in(
-    nest: Nest,
-    tree: Tree,
-    text: str,
-    s: Statement,
-    loop: Loop,
-    memory: str,
-    panel: tuple[int, int] | None,
-    spread: Spread | None,
+    nest: Nest, tree: Tree, value: sympy.Basic, s: Statement, loop: Loop, place: Buffer
 ) -> Promoted:
     """for k: for j: y += (alpha * A[k]) * b[j]  ->  for k: t[k] = alpha * A[k];  for k: for j: y += t[k] * b[j]
 
     The buffer's axes are the dimensions that the value depends on. Operations keep their order, so that nothing rounds
     otherwise.
     """
-    value = _value(s, text)
-    dims = value_dims(s, value)
-    place = Buffer(text, memory, None if panel is None else panel_of(text, len(dims), panel), spread)
+    text, dims = place.tensor, value_dims(s, value)
     accesses = [s.reads[leaf.position] for leaf in reads_in(value)]
     dtypes = {nest.tensor(name).dtype for name in (s.write.tensor, *(a.tensor for a in accesses))}
     if len(dtypes) > 1:

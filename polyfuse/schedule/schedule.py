@@ -273,6 +273,7 @@ class Schedule:
         memory: str = "local",
         panel: tuple[int, int] | None = None,
         spread: tuple[int, int, int, int, int] | None = None,
+        stages: int = 1,
     ) -> Schedule:
         """Keep what one iteration of a loop touches of a tensor in a memory of its own.
 
@@ -285,12 +286,13 @@ class Schedule:
         (axis, width) lays the buffer out in panels of `width` elements along one of the tensor's axes, which are then
         neighbours: t[k, j], panels of 32 along axis 1  ->  buffer[j // 32, k, j % 32] (Goto & van de Geijn 2008).
         The rows of a shared buffer's panels may be `spread` for a GPU's banks: (tile, vector, gap, every, skip), see
-        polyfuse.ir.tree.Spread.
+        polyfuse.ir.tree.Spread. A buffer of several `stages` holds what so many iterations in a row need, so that its
+        copies can be shifted: for k: { copy x[k + 1]; … = x[k] }, tile k in stage k mod 2.
         """
         options: dict[str, object] = {"at": at, "memory": memory} | ({"panel": panel} if panel else {})
-        options |= {"spread": spread} if spread else {}
+        options |= ({"spread": spread} if spread else {}) | ({"stages": stages} if stages != 1 else {})
         layout = None if spread is None else Spread(*spread)
-        done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory, panel, layout)
+        done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory, panel, layout, stages)
         return self._checked("promote", (tensor, statement), options, done.nest, done.tree)
 
     def pack(self, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:

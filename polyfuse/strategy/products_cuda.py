@@ -4,6 +4,7 @@
     ->  for i (block.y): for j (block.x):                                    the sums in registers
           for i_z: for i_y: for j_x: for r: for c: zero                      i_z, i_y, j_x: threads
           for k (of 16): { copy a tile of a; of b;  for i_z: for i_y: for j_x: for k_in: for r: for c: mac }
+                           with stages, a tile of a later k
           for i_z: for i_y: for j_x: for r: for c: bias; relu
 
 Every statement maps the same results to the same thread, so that they never leave its registers. The factors' tiles lie
@@ -41,7 +42,7 @@ from polyfuse.strategy.moves import (
     users_in,
 )
 from polyfuse.strategy.packing import added
-from polyfuse.strategy.register_shapes import Extents, Shape, Side, shapes, spread_for
+from polyfuse.strategy.register_shapes import ACCESS_BYTES, Extents, Shape, Side, shapes, spread_for
 
 AXES = ("thread.z", "thread.y", "thread.x")
 
@@ -167,7 +168,7 @@ class _Tiles:
         axes = moved_axes(factor.access, rank) or {}
         last = schedule.nest.tensor(factor.access.tensor).rank - 1
         by_steps = axes.get(self.product.steps[0]) == last
-        wide = self._in_vectors(factor)
+        wide = in_vectors(schedule.nest, factor, self.shape.itemsize)
         spread = spread_for(self.shape, side, by_steps, wide)
         done = schedule.promote(
             factor.name,
@@ -176,17 +177,13 @@ class _Tiles:
             memory="shared",
             panel=(factor.axes[along], side.width),
             spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
+            stages=self.shape.stages,
         )
         (copy,) = added(schedule, done)
         own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
         step, element = own[factor.axes[self.product.steps[0]]], own[factor.axes[along]]
-        return self._copied(done, copy, step, element, by_steps, self.shape.vector if wide else 1)
-
-    def _in_vectors(self, factor: Factor) -> bool:
-        """Whether every row of a tensor begins at a multiple of 16 bytes; isl proves each copy when code is made."""
-        tensor = self.schedule.nest.tensor(factor.access.tensor)
-        size = tensor.shape[-1]
-        return not factor.computed and isinstance(size, int) and size % self.shape.vector == 0
+        done = self._copied(done, copy, step, element, by_steps, self.shape.vector if wide else 1)
+        return done if self.shape.stages == 1 else done.shift(copy, steps, 1 - self.shape.stages)
 
     def _copied(
         self, schedule: Schedule, copy: str, step: str, element: str, by_steps: bool, vector: int
@@ -263,8 +260,16 @@ def shapes_for(
     rows, columns = counts.extent(band[product.rows]), counts.extent(band[product.columns])
     count = prod(counts.extent(band[d]) for d in product.others)
     results = max(1, rows * columns * count)
-    extents = Extents(rows, columns, counts.work(s.name).instances // results, count)
-    return shapes(extents, schedule.nest.tensor(s.write.tensor).itemsize, machine, machine.gpu)
+    itemsize = schedule.nest.tensor(s.write.tensor).itemsize
+    wide = all(in_vectors(schedule.nest, factor, itemsize) for factor in (product.left, product.right))
+    extents = Extents(rows, columns, counts.work(s.name).instances // results, count, wide)
+    return shapes(extents, itemsize, machine, machine.gpu)
+
+
+def in_vectors(nest: Nest, factor: Factor, itemsize: int) -> bool:
+    """Whether every row of a tensor begins at a multiple of 16 bytes; isl proves each copy when code is made."""
+    size = nest.tensor(factor.access.tensor).shape[-1]
+    return not factor.computed and isinstance(size, int) and size * itemsize % ACCESS_BYTES == 0
 
 
 def band_by_dimension(kernel: Kernel, product: Product) -> dict[int, Loop] | str:

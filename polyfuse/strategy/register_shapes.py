@@ -1,6 +1,7 @@
 """Shapes of register tiles on a GPU: which there are, what the model expects of each, why one is chosen.
 
-    time = launch + waves × tiles × max(resident blocks × busy, busy + LATENCY) + what is written
+    time = launch + waves × tiles × max(resident blocks × busy, wait) + what is written
+    wait = busy + LATENCY, or LATENCY / (stages - 1) where tiles are asked for while others are used
     busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
            the SM's share of the bytes from L2 or DRAM
 
@@ -43,6 +44,9 @@ LATENCY = 700
 """Cycles from a tile's loads to its products that other work has to cover: global memory, a store, two barriers. The
 order of magnitude of published microbenchmarks, not measured here."""
 
+STAGES = (1, 2, 3)
+"""How many tiles of steps are in shared memory: those that are on their way beside the one that is multiplied."""
+
 EXPOSED = 0.25
 """The part of what does not decide a tile's time that is not hidden behind it; an assumption until it is measured."""
 
@@ -71,6 +75,7 @@ class Shape:
     columns: int
     steps: int
     itemsize: int
+    stages: int = 1
     seconds: float = field(default=0.0, compare=False)
     issuing: float = field(default=0.0, compare=False)
     moving: float = field(default=0.0, compare=False)
@@ -114,9 +119,10 @@ class Shape:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block, both factors spread as widely as any choice does."""
+        """Shared memory of a block, all stages of both factors, spread as widely as any choice does."""
         return (
-            sum(
+            self.stages
+            * sum(
                 max(spread_for(self, side, *way).size(self.steps, side.width) for way in WAYS)
                 for side in (self.left, self.right)
             )
@@ -132,7 +138,8 @@ class Shape:
         z, y, x = self.threads_z, self.threads_y, self.threads_x
         return (
             f"{statement} in register tiles: blocks of {self.block_rows} × {self.block_columns} results by "
-            f"{z} × {y} × {x} threads of {self.rows} × {self.columns}, {self.steps} steps in "
+            f"{z} × {y} × {x} threads of {self.rows} × {self.columns}, {self.steps} steps"
+            f"{f' in each of {self.stages} stages' if self.stages > 1 else ''} in "
             f"{self.shared_bytes} bytes of shared memory, {self.registers} registers planned"
             f"{'; ' + self.why if self.why else ''}",
         )
@@ -140,22 +147,29 @@ class Shape:
 
 @dataclass(frozen=True)
 class Extents:
-    """A product's size: rows, columns, steps, and how many there are of it."""
+    """A product's size: rows, columns, steps, and how many there are of it.
+
+    `wide` says that its factors are numbers in memory and can be copied 16 bytes at a time, while a thread does other
+    things. Single numbers could be too, but each is an instruction with a guard, which costs more than it hides: 60 %
+    of a tile's instructions are multiply-adds then, not 81.
+    """
 
     rows: int
     columns: int
     steps: int
     count: int
+    wide: bool = True
 
 
 def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
     """The shapes that fit a product and a machine, the cheapest first."""
-    found = [_costed(s, extents, machine, gpu) for s in _every(itemsize, gpu) if _fits(s, extents, gpu)]
+    every = (s for s in _every(itemsize) if s.stages == 1 or extents.wide)
+    found = [_costed(s, extents, machine, gpu) for s in every if _fits(s, extents, gpu)]
     return sorted(found, key=lambda s: s.seconds)
 
 
 def waiting_seconds(shape: Shape, machine: Machine) -> float:
-    """What threads with one result each wait for their tiles, which are as deep and not loaded ahead either."""
+    """What threads with one result each wait for their tiles, which are as deep and not loaded ahead."""
     return shape.tiles * LATENCY / _hertz(machine)
 
 
@@ -164,13 +178,13 @@ def _hertz(machine: Machine) -> float:
     return machine.flops32 / (2 * 128)
 
 
-def _every(itemsize: int, gpu: Gpu) -> Iterator[Shape]:
+def _every(itemsize: int) -> Iterator[Shape]:
     vector = ACCESS_BYTES // itemsize
     steps = 4 * vector
-    for (z, x), rows, columns in pairs(
-        ((4, 16), (2, 16), (2, 8), (1, 8)), (2 * vector, vector), (2 * vector, vector)
+    for (z, x), rows, columns, stages in pairs(
+        ((4, 16), (2, 16), (2, 8), (1, 8)), (2 * vector, vector), (2 * vector, vector), STAGES
     ):
-        yield Shape(z, 4, x, rows, columns, steps, itemsize)
+        yield Shape(z, 4, x, rows, columns, steps, itemsize, stages)
 
 
 def _fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
@@ -196,7 +210,8 @@ def _costed(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Shape:
     bytes_ = staged * s.itemsize * machine.units * cycles / machine.bandwidth(level, machine.units)
     longest = max(issue, shared, bytes_)
     busy = longest + EXPOSED * (issue + shared + bytes_ - longest)
-    tile = max(resident * busy, busy + LATENCY)
+    wait = busy + LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
+    tile = max(resident * busy, wait)
     waves = ceil(blocks / (machine.units * resident))
     tiles = ceil(extents.steps / s.steps)
     written = extents.count * extents.rows * extents.columns * s.itemsize
