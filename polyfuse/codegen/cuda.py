@@ -77,6 +77,12 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     )
 
 
+def _at_most(loop: For, times: int) -> bool:
+    """Whether a loop is known to run so few times."""
+    low, high = constant_bounds(loop)
+    return low is not None and high is not None and high - low <= times * loop.step
+
+
 def _extents(axes: tuple[Axis, ...], unit: str) -> tuple[ast.expr, ast.expr, ast.expr]:
     found = {axis.name: axis.extent for axis in axes}
     x, y, z = (found.get(f"{unit}.{d}", ast.Constant(1)) for d in "xyz")
@@ -137,9 +143,10 @@ class _Cuda(Emitter):
             return call
         if node.bind == "unroll":
             return self._unrolled(node)
-        self.loops += 1
+        often = not _at_most(node, 3)  # as the tiles at the end of a loop that copies ahead
+        self.loops += often
         lines = super().loop(node)
-        self.loops -= 1
+        self.loops -= often
         note = "# no tile in registers: the sums are elsewhere, or a factor is not in spread panels"
         return [note, *lines] if node.bind == "microkernel" else lines
 

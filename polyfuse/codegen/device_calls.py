@@ -26,7 +26,7 @@ def device_call(top: For, place: Place, repeated: bool) -> list[str] | None:
 
     A tile that is cut short computes all of its results: those it lacks are of elements that nobody wrote, and nobody
     reads them. Steps that it lacks do not run. Only a tile that is `repeated`, in a loop over tiles, has its steps
-    written out; one that runs once would keep more in registers than those, and thereby decide how many a thread gets.
+    written out; one that runs three times at most would keep more in registers, and decide how many a thread gets.
     """
     if top.bind == "microkernel":
         return _tile_fma(top, repeated)

@@ -133,7 +133,9 @@ def _steady(tree: Tree, domains: Mapping[str, isl.Set]) -> Iterator[tuple[int, i
     for loop in loops(tree):
         if all(buffer.stages == 1 for buffer in loop.buffers):
             continue
-        names = statements(loop)
+        names = [
+            name for name in statements(loop) if name in domains
+        ]  # a copy's instances are its original's
         depth = next(d for d, x in enumerate(loops_around(tree, names[0])) if x is loop)
         inside = {name: loops_around(tree, name)[depth:] for name in names}
         runs = {

@@ -44,8 +44,10 @@ LATENCY = 700
 """Cycles from a tile's loads to its products that other work has to cover: global memory, a store, two barriers. The
 order of magnitude of published microbenchmarks, not measured here."""
 
-STAGES = (1, 2, 3)
-"""How many tiles of steps are in shared memory: those that are on their way beside the one that is multiplied."""
+STAGES = {4: (1, 2, 4), 8: (1,)}
+"""How many tiles of steps are in shared memory, those on their way beside the one that is multiplied, by the bytes of a
+number. Three would need remainders that are no masks. For float64 numbers ptxas (CUDA 13) spills 8 to 48 bytes with any
+number of registers."""
 
 EXPOSED = 0.25
 """The part of what does not decide a tile's time that is not hidden behind it; an assumption until it is measured."""
@@ -182,7 +184,7 @@ def _every(itemsize: int) -> Iterator[Shape]:
     vector = ACCESS_BYTES // itemsize
     steps = 4 * vector
     for (z, x), rows, columns, stages in pairs(
-        ((4, 16), (2, 16), (2, 8), (1, 8)), (2 * vector, vector), (2 * vector, vector), STAGES
+        ((4, 16), (2, 16), (2, 8), (1, 8)), (2 * vector, vector), (2 * vector, vector), STAGES[itemsize]
     ):
         yield Shape(z, 4, x, rows, columns, steps, itemsize, stages)
 
