@@ -127,32 +127,44 @@ def _rows_outside(
 ) -> Schedule | None:
     """for t: { for i: S; for i: T }  ->  for i (parts, on cores): for t: for i_in: { S; T }.
 
-    Parts for all cores, where that pays; and so few rows that a step's values stay in L2. None where neither is wanted,
-    or where it is not legal.
+    Parts for all cores, where that pays; and so few rows that a step's values stay in L2. Batches go outside too, and
+    one that all cores have equal parts of is shared instead of the rows. None where neither is wanted, or where it is
+    not legal.
     """
-    own = schedule.loops(product.statement)
-    rows = next((x for x in own if dims_of(x.date(product.statement)) == {product.rows}), None)
+    name = product.statement
+    own = [loop for loop in schedule.loops(name) if all(loop.name != step.name for step in steps)]
+    rows = next((x for x in own if dims_of(x.date(name)) == {product.rows}), None)
     if rows is None:
         return None
-    cores = _cores_for(kernel, counts, counts.extent(rows), machine)
-    name = product.statement
+    batches = _batches(product, own[: own.index(rows)])
+    shared = next((x for x in batches if counts.extent(x) % machine.units == 0), rows)
+    cores = _cores_for(kernel, counts, counts.extent(shared), machine)
     if cores == 1 and _held(counts, schedule, name, steps) <= machine.levels[CACHED].size:
         return None
     try:
         for guest in kernel.names:
             if rows.name not in {x.name for x in common_loops(schedule, (name, guest))}:
                 schedule = schedule.fuse(name, guest, at=rows.name)
-        size = min(
-            ceil(counts.extent(rows) / cores), _rows_in_cache(schedule, counts, name, rows.name, machine)
-        )
-        if size >= counts.extent(rows):
+        part = counts.extent(rows) if shared is not rows else ceil(counts.extent(rows) / cores)
+        size = min(part, _rows_in_cache(schedule, counts, name, rows.name, machine))
+        outside = [batch.name for batch in batches]
+        if size < counts.extent(rows):
+            schedule = schedule.split(name, rows.name, size)
+            outside.append(rows.name)
+        elif not batches:
             return None
-        schedule = schedule.split(name, rows.name, size)
-        inner = inside(schedule, name, rows.name).name
-        schedule = schedule.reorder(name, rows.name, *(loop.name for loop in steps), inner)
-        return schedule.bind(name, **{rows.name: "cores"}) if cores > 1 else schedule
+        outside.sort(key=lambda loop: loop != shared.name)
+        last = inside(schedule, name, rows.name).name if rows.name in outside else rows.name
+        schedule = schedule.reorder(name, *outside, *(loop.name for loop in steps), last)
+        return schedule.bind(name, **{shared.name: "cores"}) if cores > 1 else schedule
     except (IllegalSchedule, InvalidSchedule):
         return None
+
+
+def _batches(product: Product, outer: list[Loop]) -> tuple[Loop, ...]:
+    """The loops outside of a product's rows, if these are over batches alone."""
+    wanted = [{d} for d in product.others]
+    return tuple(outer) if all(dims_of(loop.date(product.statement)) in wanted for loop in outer) else ()
 
 
 def _cores_for(kernel: Kernel, counts: Counts, rows: int, machine: Machine) -> int:

@@ -35,6 +35,20 @@ def test_attention_over_heads(target: str) -> None:
     np.testing.assert_allclose(net(*arrays), e / e.sum(-1, keepdims=True) @ arrays[2], atol=1e-5)
 
 
+def test_heads_run_in_one_pass_outside_of_the_loop_over_keys() -> None:
+    shape = (2, 3, 256, 16)
+    q, k, v = (nn.input(name, shape) for name in "qkv")
+    machine = pf.Machine.preset("zen5")
+    net = pf.compile(pf.lower(nn.softmax(q @ nn.transpose(k)) @ v), target="cpu", machine=machine)
+    assert "sums under a maximum run in one pass" in net.explain()
+    loops = [loop.name for loop in net.schedule.loops("mac0")]
+    assert loops.index("i") < loops.index("j") < loops.index("m_block")
+    assert net.schedule.loops("mac0")[0].bind == "cores"
+    arrays = [DRAW.standard_normal(shape, np.float32) for _ in "qkv"]
+    e = np.exp(arrays[0] @ arrays[1].swapaxes(-1, -2))
+    np.testing.assert_allclose(net(*arrays), e / e.sum(-1, keepdims=True) @ arrays[2], atol=1e-4)
+
+
 def test_what_does_not_fit() -> None:
     x = nn.input("x", (2, 4, 5))
     with pytest.raises(BadArgument, match=r"matmul: \(2, 4, 5\) and \(2, 4, 5\) do not fit: expected"):
