@@ -186,6 +186,8 @@ def substituted(node: ast.expr, values: Environment) -> ast.expr:
             return ast.BoolOp(op, [put(part) for part in parts])
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return ast.IfExp(put(test), put(body), put(orelse))
-        case ast.Subscript(value=array, slice=ast.Tuple(elts=places)):
-            return ast.Subscript(array, ast.Tuple([put(part) for part in places]))
+        case ast.Subscript(value=array, slice=place):
+            return ast.Subscript(array, put(place))
+        case ast.Tuple(elts=parts):
+            return ast.Tuple([put(part) for part in parts])
     raise NotImplementedError(f"index expression {ast.unparse(node)}")

@@ -107,6 +107,18 @@ def test_verbs_by_hand() -> None:
         Schedule(nest).reorder("mac0", "k", "i", "j").microkernel("mac0", "k")
 
 
+def test_rows_are_staged_in_shared_memory() -> None:
+    nest = pf.lower(2.0 * nn.embedding(nn.input("x", (32,), "int64"), W))
+    schedule = Schedule(pf.rewrite.compose_views(nest).nest).tile("mul0", i=8, j=8)
+    schedule = schedule.bind("mul0", i="block.x").bind("mul0", i_in="thread.x")
+    schedule = schedule.promote(
+        "w0_at_x", "mul0", at="j", memory="shared", panel=(0, 8), spread=(8, 4, 0, 1, 0)
+    )
+    net = pf.compile(schedule.source, target="cuda", machine="h200", device="lockstep", schedule=schedule)
+    x = DRAW.integers(0, 11, 32)
+    np.testing.assert_array_equal(net(x), 2 * W[x])
+
+
 def test_views_and_formulas_say_where_rows_lie() -> None:
     assert r"\mathit{w0}_{x_{i, j}, k}" in pf.show.latex(scaled())
     assert "float32[5, 7, 24] = w0[x]" in pf.show.html(scaled())
