@@ -13,18 +13,17 @@ does, runs in the innermost loop that holds all that it reads, and tiles are cut
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, prod
+from math import ceil
 
-from polyfuse.analysis.once import constant_tensors
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import loop_named
-from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, blockings
+from polyfuse.strategy.blocking import Blocking, Task, blockings
 from polyfuse.strategy.blocking_words import sentences
 from polyfuse.strategy.choice import Choose, cheapest
-from polyfuse.strategy.contraction import Factor, Product, moved_axes
+from polyfuse.strategy.contraction import Product
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.followers import belongs, block_of, columns_axes, columns_dim, needs_of
 from polyfuse.strategy.kernel import Kernel
@@ -44,6 +43,7 @@ from polyfuse.strategy.moves import (
     users_in,
 )
 from polyfuse.strategy.packing import apart, packed, packed_once
+from polyfuse.strategy.product_task import Question
 
 
 def blocked(
@@ -133,21 +133,21 @@ class _Blocks:
         self.names = kernel.names if names is None else names
         self.own = schedule.nest.statement(self.name).write.tensor
         self.around = around
-        self.fixed = constant_tensors(schedule.nest, schedule.tree)
+        self.question = Question(schedule, counts, product, machine, around)
         self.after = self.names[self.names.index(self.name) + 1 :]
         self.needs = needs_of(schedule.nest, self.name, self.after)
         self.axes = columns_axes(schedule.nest, product, self.after)
 
     def asked(self, parallel: bool) -> _Asked | str:
         """What the model says; or why there are no blocks."""
-        loops = self._loops()
+        loops = self.question.loops()
         if loops is None:
             outside = ", ".join(loop.name for loop in self.around)
             where = f"inside {outside}, around all statements, " if outside else ""
             return f"{where}{self.name} has not one loop for each of rows, columns and steps"
         if self.product.across and self.own not in internal(self.kernel):
             return f"the sums' neighbours in memory are not columns, and {self.own} is seen outside of the kernel"
-        task, cores = self._task(loops, parallel)
+        task, cores = self.question.task(loops, parallel)
         most, block = task.extents.rows, self._block(self.product.rows)
         choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= most]
         why = "a tile holds at least two rows and two columns of sums"
@@ -156,79 +156,6 @@ class _Blocks:
     def _block(self, dim: int) -> int:
         """The values of a dimension that what follows needs at once; inside other loops it stays outside of tiles."""
         return 1 if self.around else block_of(self.schedule.nest, self.product, dim, self.needs)
-
-    def _loops(self) -> dict[int, Loop] | None:
-        """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
-
-        None where a dimension has several, or another statement stands in a loop over rows, columns or steps.
-        """
-        found: dict[int, Loop] = {}
-        for loop in self.schedule.loops(self.name)[len(self.around) :]:
-            dims = dims_of(loop.date(self.name))
-            if len(dims) != 1 or dims & found.keys():
-                return None
-            found[next(iter(dims))] = loop
-        p = self.product
-        if not {p.rows, p.columns, *p.steps} <= found.keys():
-            return None
-        for loop in self.around:
-            for d in dims_of(loop.date(self.name)):
-                found.setdefault(d, loop)
-        return found if len(found) == len(p.others) + len(p.steps) + 2 else None
-
-    def _task(self, loops: dict[int, Loop], parallel: bool) -> tuple[Task, tuple[int, int] | None]:
-        """The product as one core does it, and the loop that is shared out: (dimension, values a core)."""
-        p, units = self.product, self.machine.units if parallel else 1
-        sizes = {d: self.counts.extent(loop) for d, loop in loops.items()}
-        whole = self._sized(sizes)
-        if units == 1:
-            return whole, None
-        shared = next((d for d in p.others if sizes[d] >= units), None)
-        if shared is not None:
-            return self._sized({**sizes, shared: 1}), (shared, 1)
-        found = []
-        for d in (p.rows, p.columns):
-            part = ceil(sizes[d] / units)
-            one = self._sized({**sizes, d: part})
-            choice = blocking(one)
-            if choice is not None:
-                tile = choice.rows if d == p.rows else choice.columns
-                found.append((choice.seconds, one, (d, ceil(part / tile) * tile)))
-        if not found:
-            return whole, None
-        _, one, cores = min(found, key=lambda each: each[0])
-        return one, cores
-
-    def _sized(self, sizes: dict[int, int]) -> Task:
-        p, nest = self.product, self.schedule.nest
-        first, *window = p.steps
-        extents = Extents(
-            sizes[p.rows],
-            sizes[p.columns],
-            sizes[first],
-            prod(sizes[d] for d in p.others),
-            prod(sizes[d] for d in window),
-            prod(sizes[d] for d in window if d in p.windowed),
-        )
-        left = self._operand(p.left, p.rows, first, packable=not (window or p.windowed))
-        right = self._operand(p.right, first, p.columns)
-        itemsize = nest.tensor(nest.statement(self.name).write.tensor).itemsize
-        held = 0 if self.around else self.counts.total_bytes  # the loops around read it all again and again
-        return Task(extents, left, right, itemsize, self.machine, p.across, held)
-
-    def _operand(self, factor: Factor, row: int, along: int, packable: bool = True) -> Operand:
-        """The factor with the dimension that its panel's rows count, and the dimension along a row."""
-        nest = self.schedule.nest
-        tensor = nest.tensor(factor.access.tensor)
-        axes = moved_axes(factor.access, len(nest.statement(self.name).dims)) or {}
-        bytes_of = [self.counts.tensor_bytes(tensor.name)]
-        for size in tensor.shape:
-            bytes_of.append(bytes_of[-1] // (size if isinstance(size, int) else self.counts.size(size)))
-        last = tensor.rank - 1
-        contiguous = axes[along] == last
-        stride = bytes_of[axes[row if contiguous else along] + 1]
-        # one that is computed, or is one of two forms of a tensor, has a name that no tensor has
-        return Operand(factor.name, stride, contiguous, factor.name in self.fixed, factor.computed, packable)
 
     def in_blocks(
         self,

@@ -1,0 +1,99 @@
+"""What a product asks the model of its blocks: its sizes as one core does it, and where its factors lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from polyfuse.analysis.once import constant_tensors
+from polyfuse.ir.tree import Loop
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.blocking import Extents, Operand, Task, blocking
+from polyfuse.strategy.contraction import Factor, Product, moved_axes
+from polyfuse.strategy.counts import Counts, dims_of
+
+
+@dataclass(frozen=True)
+class Question:
+    """A product in a schedule, inside the loops `around` its whole kernel, and the machine that it is to run on."""
+
+    schedule: Schedule
+    counts: Counts
+    product: Product
+    machine: Machine
+    around: tuple[Loop, ...]
+
+    def loops(self) -> dict[int, Loop] | None:
+        """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
+
+        None where a dimension has several, or another statement stands in a loop over rows, columns or steps.
+        """
+        found: dict[int, Loop] = {}
+        for loop in self.schedule.loops(self.product.statement)[len(self.around) :]:
+            dims = dims_of(loop.date(self.product.statement))
+            if len(dims) != 1 or dims & found.keys():
+                return None
+            found[next(iter(dims))] = loop
+        p = self.product
+        if not {p.rows, p.columns, *p.steps} <= found.keys():
+            return None
+        for loop in self.around:
+            for d in dims_of(loop.date(self.product.statement)):
+                found.setdefault(d, loop)
+        return found if len(found) == len(p.others) + len(p.steps) + 2 else None
+
+    def task(self, loops: dict[int, Loop], parallel: bool) -> tuple[Task, tuple[int, int] | None]:
+        """The product as one core does it, and the loop that is shared out: (dimension, values a core)."""
+        p, units = self.product, self.machine.units if parallel else 1
+        sizes = {d: self.counts.extent(loop) for d, loop in loops.items()}
+        whole = self._sized(sizes)
+        if units == 1:
+            return whole, None
+        shared = next((d for d in p.others if sizes[d] >= units), None)
+        if shared is not None:
+            return self._sized({**sizes, shared: 1}), (shared, 1)
+        found = []
+        for d in (p.rows, p.columns):
+            part = ceil(sizes[d] / units)
+            one = self._sized({**sizes, d: part})
+            choice = blocking(one)
+            if choice is not None:
+                tile = choice.rows if d == p.rows else choice.columns
+                found.append((choice.seconds, one, (d, ceil(part / tile) * tile)))
+        if not found:
+            return whole, None
+        _, one, cores = min(found, key=lambda each: each[0])
+        return one, cores
+
+    def _sized(self, sizes: dict[int, int]) -> Task:
+        p, nest = self.product, self.schedule.nest
+        first, *window = p.steps
+        extents = Extents(
+            sizes[p.rows],
+            sizes[p.columns],
+            sizes[first],
+            prod(sizes[d] for d in p.others),
+            prod(sizes[d] for d in window),
+            prod(sizes[d] for d in window if d in p.windowed),
+        )
+        left = self._operand(p.left, p.rows, first, packable=not (window or p.windowed))
+        right = self._operand(p.right, first, p.columns)
+        itemsize = nest.tensor(nest.statement(self.product.statement).write.tensor).itemsize
+        held = 0 if self.around else self.counts.total_bytes  # the loops around read it all again and again
+        return Task(extents, left, right, itemsize, self.machine, p.across, held)
+
+    def _operand(self, factor: Factor, row: int, along: int, packable: bool = True) -> Operand:
+        """The factor with the dimension that its panel's rows count, and the dimension along a row."""
+        nest = self.schedule.nest
+        tensor = nest.tensor(factor.access.tensor)
+        fixed = constant_tensors(nest, self.schedule.tree)
+        axes = moved_axes(factor.access, len(nest.statement(self.product.statement).dims)) or {}
+        bytes_of = [self.counts.tensor_bytes(tensor.name)]
+        for size in tensor.shape:
+            bytes_of.append(bytes_of[-1] // (size if isinstance(size, int) else self.counts.size(size)))
+        last = tensor.rank - 1
+        contiguous = axes[along] == last
+        stride = bytes_of[axes[row if contiguous else along] + 1]
+        # one that is computed, or is one of two forms of a tensor, has a name that no tensor has
+        return Operand(factor.name, stride, contiguous, factor.name in fixed, factor.computed, packable)
