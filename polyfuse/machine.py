@@ -25,13 +25,17 @@ UNBOUNDED = 2**62
 class Level:
     """One level of memory.
 
-    `size` is what one unit can use of it. `bandwidth` is per unit if the level is `private`, else of all together.
+    `size` is what one unit can use of it. `bandwidth` is per unit if the level is `private`, else of all together; then
+    it takes `drawn_by` units to draw all of it. It is for reads and writes together; reads alone get `reading` times
+    as much.
     """
 
     name: str
     size: int
     bandwidth: float
     private: bool
+    drawn_by: int = 1
+    reading: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -86,14 +90,11 @@ class Machine:
 
     def bandwidth(self, level: Level, units: float) -> float:
         """Bytes per second that `units` units together get from a level."""
-        return (
-            level.bandwidth * units if level.private else level.bandwidth * min(1.0, units / self._saturating)
-        )
+        return level.bandwidth * (units if level.private else min(1.0, units / level.drawn_by))
 
-    @property
-    def _saturating(self) -> int:
-        """How many units it takes to draw a shared level's full bandwidth: all of a GPU, one core of a CPU."""
-        return self.units if self.kind == "cuda" else 1
+    def reading(self, level: Level, units: float) -> float:
+        """The same where nothing is written back."""
+        return level.reading * self.bandwidth(level, units)
 
     def peak(self, itemsize: int, units: float) -> float:
         """Floating-point operations per second of `units` units for elements of 4 or 8 bytes."""
@@ -101,7 +102,7 @@ class Machine:
 
     @staticmethod
     def preset(name: str) -> Machine:
-        """A machine by name: "a100", "h100", "h200", "rtx4090", "zen5"; TargetUnavailable names those there are."""
+        """A machine by name: "a100", "h200", "rtx4090", "xeon", "zen5", …; TargetUnavailable names all there are."""
         found = PRESETS.get(name.lower())
         if found is None:
             raise TargetUnavailable(f"no machine {name!r}; there are {', '.join(sorted(PRESETS))}")
@@ -136,11 +137,29 @@ REGION_SECONDS = 10e-6
 """What a parallel loop adds to a call: the threads have to wake up. On two Zen 5 cores (numba 0.68 over OpenMP): 1.0 µs
 when calls follow at once, 4.4 µs a millisecond after the last one, 55 µs after twenty; this is in between."""
 
-BYTES_PER_CYCLE = (109.0, 61.0, 30.0)
-"""Read and write together, from L1, L2, L3: 446, 249 and 122 GB/s on a Zen 5 core at 4.1 GHz."""
 
-DRAM_BANDWIDTH = 38e9
-"""A copy, read and write together, of 256 MB by one Zen 5 core."""
+@dataclass(frozen=True)
+class Rates:
+    """What memory gives to a core, read and write together.
+
+    `near` are bytes a cycle from L1, L2 and L3 to each core. `dram` is in bytes per second, of all cores together;
+    `drawn_by` of them draw all of it. Reads alone get `reading` times as much from L1, L2 and L3.
+    """
+
+    near: tuple[float, float, float]
+    dram: float
+    drawn_by: int = 1
+    reading: tuple[float, float, float] = (1.0, 1.0, 1.0)
+
+
+ZEN = Rates((109.0, 61.0, 30.0), 38e9)
+"""A desktop's core, an L3 beside it: 446, 249, 122 and 38 GB/s by one Zen 5 core at 4.1 GHz. Reads alone were not
+measured."""
+
+MESH = Rates((120.0, 39.0, 12.0), 240e9, drawn_by=20, reading=(1.0, 1.6, 1.0))
+"""A server's core, an L3 behind a mesh of many, memory for all of them. By each of two Xeon cores at 2.6 GHz, alone or
+together: 312 GB/s from L1; copied and scaled in place 97 and 107 from L2, 26 and 36 from L3; 12 from DRAM; 160 read from
+L2. How many cores exhaust that memory is a guess."""
 
 DEFAULT_CACHES = (32 * KiB, 1 * MiB, 16 * MiB)
 DEFAULT_HERTZ = 3.0e9
@@ -152,7 +171,7 @@ def cpu(
     vector_bytes: int,
     caches: tuple[int, int, int],
     hertz: float,
-    dram: float = DRAM_BANDWIDTH,
+    rates: Rates = ZEN,
     registers: int | None = None,
 ) -> Machine:
     """A CPU from its data: two vector multiply-adds a cycle and core, L1 and L2 private, L3 shared.
@@ -160,15 +179,12 @@ def cpu(
     `caches` holds the bytes of L1 and L2 of one core, and of the whole L3; `hertz` the cycles per second. `registers`
     are the vector registers: by default AVX-512's 32 or AVX2's 16.
     """
-    rates = [per_cycle * hertz for per_cycle in BYTES_PER_CYCLE]
+    every = zip(("L1", "L2", "L3"), caches, rates.near, rates.reading, strict=True)
     levels = (
-        Level("L1", caches[0], rates[0], private=True),
-        Level("L2", caches[1], rates[1], private=True),
-        Level("L3", caches[2], rates[2], private=True),
-        Level("DRAM", UNBOUNDED, dram, private=False),
+        *(Level(name, size, near * hertz, True, reading=reading) for name, size, near, reading in every),
+        Level("DRAM", UNBOUNDED, rates.dram, private=False, drawn_by=rates.drawn_by),
     )
     flops32 = 2 * 2 * vector_bytes / 4 * hertz
-    named = registers or (32 if vector_bytes == 64 else 16)
     return Machine(
         name,
         "cpu",
@@ -179,7 +195,7 @@ def cpu(
         flops32 / 2,
         CALL_SECONDS,
         REGION_SECONDS,
-        vector_registers=named,
+        vector_registers=registers or (32 if vector_bytes == 64 else 16),
     )
 
 
@@ -193,14 +209,26 @@ def detect_cpu(sys: Path, cpuinfo: Path) -> Machine:
         hertz = DEFAULT_HERTZ
     fastest = _number(_read(sys / "cpu0/cpufreq/cpuinfo_max_freq"), 0.0) * 1e3
     registers = 32 if vector == 64 or "asimd" in flags else 16  # AVX-512, NEON of 64-bit ARM; AVX2, SSE
+    caches = _caches(sys)
     return cpu(
         info.get("model name", "cpu"),
         usable_cores(),
         vector,
-        _caches(sys),
+        caches,
         max(hertz, fastest),
-        registers=registers,
+        rates_of(info.get("vendor_id", ""), vector, caches[1]),
+        registers,
     )
+
+
+def rates_of(vendor: str, vector_bytes: int, l2: int) -> Rates:
+    """The rates of the measured machine that is most like this one: Intel's servers since Skylake have AVX-512, an L2
+    of 1 MiB or more, and a mesh. Taken from what does not change from run to run, so that plans do not either.
+
+    >>> rates_of("GenuineIntel", 64, 2 * MiB) is MESH, rates_of("AuthenticAMD", 64, 1 * MiB) is ZEN
+    (True, True)
+    """
+    return MESH if vendor == "GenuineIntel" and vector_bytes == 64 and l2 >= 1 * MiB else ZEN
 
 
 def usable_cores() -> int:
@@ -267,7 +295,10 @@ def gpu(
     gpu: Gpu,
 ) -> Machine:
     """A GPU from its data sheet: TFLOP/s in fp32 and fp64 without tensor cores; L2 and DRAM as (bytes, bytes/s)."""
-    levels = (Level("L2", l2[0], l2[1], private=False), Level("DRAM", dram[0], dram[1], private=False))
+    levels = (
+        Level("L2", *l2, private=False, drawn_by=sms),
+        Level("DRAM", *dram, private=False, drawn_by=sms),
+    )
     flops32, flops64 = (1e12 * value / sms for value in teraflops)
     return Machine(name, "cuda", sms, 128, levels, flops32, flops64, LAUNCH_SECONDS, 0.0, gpu)
 
@@ -307,10 +338,12 @@ PRESETS: Mapping[str, Machine] = {
         _limits((8, 9), 100 * KiB, 1536, 24),
     ),
     "zen5": cpu("zen5", 2, 64, (48 * KiB, 1 * MiB, 32 * MiB), 4.1e9),
+    "xeon": cpu("xeon", 2, 64, (48 * KiB, 2 * MiB, 480 * MiB), 2.6e9, MESH),
 }
 """Machines by name.
 
 GPUs: SXM boards; SMs, peak rates, DRAM and the size of L2 from NVIDIA's data sheets. The rate of L2 is on none of
 them: A100's is its white paper's 5120 bytes a cycle at 1.41 GHz, H100's and H200's assume as many at 1.76 GHz, the
-RTX 4090's assumes 2048 at 2.5 GHz. "zen5" is the two-core machine on which this file's CPU figures were measured.
+RTX 4090's assumes 2048 at 2.5 GHz. "zen5" and "xeon" are the machines of two cores on which `ZEN` and `MESH` were
+measured; CALL_SECONDS and REGION_SECONDS are from the first.
 """

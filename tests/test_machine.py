@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from polyfuse.errors import TargetUnavailable
-from polyfuse.machine import KiB, Machine, MiB, detect_cpu
+from polyfuse.machine import MESH, ZEN, KiB, Machine, MiB, detect_cpu
 
 
 @pytest.mark.parametrize("name", ["a100", "h100", "h200", "rtx4090"])
@@ -53,6 +53,31 @@ def test_linux_files_are_read(tmp_path: Path) -> None:
     assert (machine.name, machine.vector_bytes) == ("Some CPU", 32)
     assert [level.size for level in machine.levels[:3]] == [48 * KiB, 2 * MiB, 16 * MiB]
     assert machine.flops32 == 2 * 2 * 8 * 2.0e9
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "rates"),
+    [
+        ("GenuineIntel", "avx2 avx512f", MESH),
+        ("GenuineIntel", "avx2", ZEN),
+        ("AuthenticAMD", "avx2 avx512f", ZEN),
+    ],
+)
+def test_rates_are_those_of_the_machine_that_is_most_alike(
+    tmp_path: Path, vendor: str, flags: str, rates: object
+) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text(f"vendor_id\t: {vendor}\ncpu MHz\t\t: 2600.0\nflags\t\t: {flags}\n")
+    found = detect_cpu(tmp_path, info)  # caches by default: an L2 of 1 MiB
+    assert found.levels[1].bandwidth == (MESH if rates is MESH else ZEN).near[1] * 2.6e9
+
+
+def test_one_core_draws_a_part_of_a_servers_memory() -> None:
+    xeon = Machine.preset("xeon")
+    dram, l2 = xeon.levels[-1], xeon.levels[1]
+    assert xeon.bandwidth(dram, 1) == dram.bandwidth / 20
+    assert xeon.bandwidth(dram, 40) == dram.bandwidth
+    assert xeon.reading(l2, 2) > xeon.bandwidth(l2, 2) == 2 * l2.bandwidth
 
 
 def test_the_level_is_the_smallest_that_holds_it() -> None:

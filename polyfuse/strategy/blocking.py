@@ -36,10 +36,9 @@ STREAM_EXPOSED = 0.2
 """The part of the time to stream b's panels that multiply-adds do not hide: packed products of 1024 to 2048 ran at 91
 to 94 % of the peak of a Zen 4 core, whose panels take about a third of the arithmetic's time."""
 
-UNASKED = 3.5
+UNASKED = 1.25
 """How much longer panels take than their bandwidth says that come from behind L2 while tiles wait for them and that
-nobody has asked for: 8 layers of 64 x 512 x 512 took 1 ms more with 8 MiB of panels from an L3 that reads 29 GB/s (one
-core of a Xeon)."""
+nobody has asked for: 8 layers of 64 x 512 x 512 with 8 MiB of panels, from an L3 of 28 GB/s (one core of a Xeon)."""
 
 STRIDED = 3.0
 """How much longer rows in different places take, of a panel (4.5 ms for these 8 layers, 2.5 as panels) or of a copy."""
@@ -169,8 +168,12 @@ class Task:
         return one and b.pack_right and self.right.fixed and self.extents.window == 1
 
     def rate(self, size: float) -> float:
-        """Bytes per second from the level that holds `size` bytes."""
+        """Bytes per second, read and written, from the level that holds `size` bytes."""
         return self.machine.bandwidth(self.machine.level(size), 1.0)
+
+    def reading(self, size: float) -> float:
+        """The same where they are only read."""
+        return self.machine.reading(self.machine.level(size), 1.0)
 
 
 def blocking(task: Task) -> Blocking | None:
@@ -298,10 +301,10 @@ def streaming(task: Task, b: Blocking) -> float:
     e = task.extents
     size, block = (e.of_right(*part) * task.itemsize for part in ((e.steps, e.columns), (b.steps, b.width)))
     slower = 1.0 if b.pack_right else _scattered(task.right)
-    near = STREAM_EXPOSED * slower * size / task.rate(2 * block)  # half of a cache is for the rest
-    first = STREAM_EXPOSED * slower * size / task.rate(max(size, 2 * block))
+    near = STREAM_EXPOSED * slower * size / task.reading(2 * block)  # half of a cache is for the rest
+    first = STREAM_EXPOSED * slower * size / task.reading(max(size, 2 * block))
     if task.right.fixed and task.held > task.l2.size:
-        first = size / task.rate(task.held) * (STREAM_EXPOSED if task.asks(b) else UNASKED)
+        first = size / task.reading(task.held) * (STREAM_EXPOSED if task.asks(b) else UNASKED)
         first *= 1.0 if b.pack_right else max(STRIDED, slower)
     elif b.pack_right and not task.right.fixed:
         first = near
@@ -330,8 +333,8 @@ def reloading(task: Task, b: Blocking) -> float:
         return 0.0
     one = e.of_left(e.rows, e.steps) * task.itemsize
     size = e.batches * one
-    once = size * ceil(e.columns / b.width) / task.rate(one)
-    often = size * ceil(e.columns / b.columns) / task.machine.bandwidth(task.l2, 1.0)
+    once = size * ceil(e.columns / b.width) / task.reading(one)
+    often = size * ceil(e.columns / b.columns) / task.machine.reading(task.l2, 1.0)
     return max(once, often) if crowded(task, b) else STREAM_EXPOSED * _far(task.left) * once
 
 

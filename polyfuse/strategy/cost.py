@@ -1,7 +1,7 @@
 """What a kernel costs on a machine, and the tiling of its band that costs least.
 
     cost = launch + region + max(compute, memory) + exposed × min(compute, memory)
-    compute = operations / (peak × efficiency × utilisation)
+    compute = operations / (peak × efficiency × utilisation)      a CPU's exponential counts as many (arithmetic.py)
     memory  = compulsory bytes at the level that holds the whole program's data
             + bytes that tiles read again, at the level that still holds them when they are needed again
 
@@ -218,12 +218,12 @@ def on_cpu(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> K
     if tiling.parallel is not None:
         parallel = counts[tiling.parallel]
         units = parallel / math.ceil(parallel / machine.units)
-    compute = kernel.flops / (machine.peak(kernel.itemsize, units) * CPU_EFFICIENCY)
+    compute = kernel.effort / (machine.peak(kernel.itemsize, units) * CPU_EFFICIENCY)
     memory = kernel.compulsory / machine.bandwidth(machine.level(resident), units)
     again = 0.0
     for moved, held in rereads(kernel, tiling):
         again += moved
-        memory += moved / machine.bandwidth(machine.level(held), units)
+        memory += moved / machine.reading(machine.level(held), units)
     if resident > machine.levels[CACHED].size:
         memory += RESTART_SECONDS * segments(kernel, tiling) / units
     region = machine.region_seconds if tiling.parallel is not None else 0.0

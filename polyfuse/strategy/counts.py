@@ -17,6 +17,7 @@ from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Loop, Tree, statements
 from polyfuse.sets import IN, OUT, Box, bounding_box, bounding_count, constant
+from polyfuse.strategy.arithmetic import effort
 
 NOMINAL_SIZE = 256
 """What a symbolic size counts as."""
@@ -24,10 +25,11 @@ NOMINAL_SIZE = 256
 
 @dataclass(frozen=True)
 class Work:
-    """What one statement does in all: instances, and operations over all of them."""
+    """What one statement does in all: instances, operations over all of them, and as many as take a CPU so long."""
 
     instances: int
     flops: int
+    effort: float
 
 
 class Counts:
@@ -99,7 +101,10 @@ class Counts:
         if name not in self._work:
             s = self.nest.statement(name)
             instances = bounding_count(self.domains[name], {})
-            self._work[name] = Work(instances, instances * (operations(s.body) + s.is_reduction))
+            flops = instances * (operations(s.body) + s.is_reduction)
+            itemsize = max(self.nest.tensor(a.tensor).itemsize for a in s.accesses)
+            taking = instances * (effort(s.body, itemsize) + s.is_reduction)
+            self._work[name] = Work(instances, flops, taking)
         return self._work[name]
 
     def footprint(self, name: str, position: int) -> int:

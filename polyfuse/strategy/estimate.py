@@ -18,11 +18,11 @@ import islpy as isl
 
 from polyfuse.analysis.bands import is_parallel, open_at
 from polyfuse.ir import Access
-from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, loops_around, parts, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import Level, Machine
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import OUT, PARAM, SET
+from polyfuse.strategy.arithmetic import effort
 from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED
 from polyfuse.strategy.counts import Counts, dims_of, stride
 
@@ -37,9 +37,10 @@ NEXT_REGION = 0.25
 LOOP_SECONDS = 4e-9
 """What entering an innermost loop costs: bounds, a check for overlapping arrays, the first and last partial vector."""
 
-CACHE = 0.5
-"""The part of a cache that a loop can count on: the rest is other data, other programs', and lines not chosen well.
-jacobi-2d of 1300 × 1300 (27 MB) ran at the rate of DRAM beside an L3 of 32 MB (two Zen 5 cores)."""
+FIRST, CACHE = 0.75, 0.5
+"""The part of L1, and of another cache, that a loop can count on: the rest is other data, other programs', and lines
+not chosen well. jacobi-2d of 1300 × 1300 (27 MB) ran at the rate of DRAM beside an L3 of 32 MB (two Zen 5 cores);
+jacobi-1d of 2000 values (32 KB) at the rate of L1 beside one of 48 KB (one core of a Xeon)."""
 
 FEW = 8
 """Values of a loop inside an innermost one that LLVM writes out."""
@@ -49,6 +50,16 @@ ROW_READS = 3
 
 CHAINED = 4.0
 """How much longer a scalar operation takes that waits for the one before."""
+
+
+def usable(machine: Machine, level: Level) -> float:
+    """The bytes of a level that a loop can count on."""
+    return level.size * (FIRST if level is machine.levels[0] else CACHE)
+
+
+def holding(machine: Machine, size: float) -> Level:
+    """The smallest level that is sure to hold `size` bytes; the last one if none is."""
+    return next((level for level in machine.levels if size <= usable(machine, level)), machine.levels[-1])
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ class Estimator:
         filled = max(run.filled(name) for name in chains)
         memory, traffic = 0.0, 0.0
         for level, beyond in zip(self.machine.levels[:-1], self.machine.levels[1:], strict=True):
-            for moved, units in run.traffic(tree, 0, level.size * CACHE, 1.0):
+            for moved, units in run.traffic(tree, 0, usable(self.machine, level), 1.0):
                 memory += moved * filled / self.machine.bandwidth(beyond, units)
                 traffic = moved
         regions = run.regions(tree, 0)
@@ -207,7 +218,7 @@ class _Run:
         """Seconds of one instance: on vector lanes if the innermost loop is parallel and walks along memory."""
         statement = self.counts.nest.statement(name)
         itemsize = max(self.counts.nest.tensor(a.tensor).itemsize for a in statement.accesses)
-        work = operations(statement.body) + statement.is_reduction + self.moved(name, inner)
+        work = effort(statement.body, itemsize) + statement.is_reduction + self.moved(name, inner)
         seconds = work / (self.machine.peak(itemsize, 1.0) * CPU_EFFICIENCY) * self.filled(name)
         lanes = self.machine.vector_bytes / itemsize
         if inner is None:

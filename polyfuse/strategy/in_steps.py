@@ -42,6 +42,4 @@ def blocked_cost(model: Model, part: Tree) -> KernelCost:
         return cost
     same = sum(u.elements * u.itemsize for u in step.uses if u.read and u.ratios[0] == 1.0)
     again = (step.extents[0] - 1) * same
-    return replace(
-        cost, again=again, memory=cost.memory + again / machine.bandwidth(machine.level(held), 1.0)
-    )
+    return replace(cost, again=again, memory=cost.memory + again / machine.reading(machine.level(held), 1.0))

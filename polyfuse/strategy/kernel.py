@@ -49,13 +49,15 @@ class Use:
 class Share:
     """One statement's part: its operations, and how many instances may run at once for one value of the band.
 
-    `lanes` is how many threads of a GPU's warp may share a reduction that is in order otherwise.
+    `lanes` is how many threads of a GPU's warp may share a reduction that is in order otherwise. `effort`: operations
+    that take a CPU as long.
     """
 
     statement: str
     flops: int
     inner: int
     lanes: int = 1
+    effort: float = 0.0
 
     @property
     def at_once(self) -> int:
@@ -79,6 +81,11 @@ class Kernel:
     def flops(self) -> int:
         """Operations in all."""
         return sum(share.flops for share in self.shares)
+
+    @property
+    def effort(self) -> float:
+        """As many operations as take a CPU as long."""
+        return sum(share.effort for share in self.shares)
 
     @property
     def compulsory(self) -> int:
@@ -126,9 +133,8 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
         for loop in own:
             if loop.bind == LANE or known.setdefault(id(loop), counts.parallel(loop)):
                 inner *= counts.extent(loop)
-        shares.append(
-            Share(name, counts.work(name).flops, inner, _lanes(counts, name, own, inner, len(band)))
-        )
+        work, lanes = counts.work(name), _lanes(counts, name, own, inner, len(band))
+        shares.append(Share(name, work.flops, inner, lanes, work.effort))
         waits = waits or (inner == 1 and bool(own) and shares[-1].lanes == 1)
     if waits:  # lanes would leave its rows to the few threads beside them
         shares = [replace(share, lanes=1) for share in shares]

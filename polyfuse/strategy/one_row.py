@@ -68,7 +68,7 @@ class RowProduct:
         size = self.steps * self.columns * self.itemsize
         level = self.machine.level(size)
         apart = width < self.columns and not self.fixed and level not in self.machine.levels[:2]
-        return size * (4.0 if apart else 1.0) / self.machine.bandwidth(level, 1.0)
+        return size * (4.0 if apart else 1.0) / self.machine.reading(level, 1.0)
 
     def width(self) -> int | None:
         """The columns of a piece that take least; None where loops are faster, or no piece is whole vectors."""

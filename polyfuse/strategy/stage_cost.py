@@ -22,7 +22,7 @@ from polyfuse.ir.scalar import own_operations
 from polyfuse.machine import Machine
 from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED, KernelCost, Tiling
 from polyfuse.strategy.counts import Counts
-from polyfuse.strategy.estimate import CACHE, LOOP_SECONDS
+from polyfuse.strategy.estimate import LOOP_SECONDS, holding
 from polyfuse.strategy.stencils import Part, Parts
 
 
@@ -146,9 +146,9 @@ class StageModel:
         touched = sum(self._bytes(t, sizes) for t in outside)
         again = max(0, count * touched - once)
         row = touched * tiles[-1]
-        memory += again / self.machine.bandwidth(self.machine.level(row / CACHE), units)
+        memory += again / self.machine.reading(holding(self.machine, row), units)
         held = {t: self._bytes(t, sizes) for one in every for t in one.tensors}
-        level = self.machine.level(sum(held.values()) / CACHE)
+        level = holding(self.machine, sum(held.values()))
         if level is not self.machine.levels[0]:
             moved = count * sum(held[t] for one in every for t in one.tensors)
             memory += moved / self.machine.bandwidth(level, units)
@@ -166,7 +166,7 @@ class StageModel:
         rate = self.machine.peak(self.itemsize, units) * CPU_EFFICIENCY
         moved = sum(self.counts.tensor_bytes(t) for one in every for t in one.tensors)
         held = {t: self.counts.tensor_bytes(t) for one in every for t in one.tensors}
-        memory = moved / self.machine.bandwidth(self.machine.level(sum(held.values()) / CACHE), units)
+        memory = moved / self.machine.bandwidth(holding(self.machine, sum(held.values())), units)
         start = self.machine.launch_seconds + (self.machine.region_seconds if units > 1 else 0.0)
         compute = issued / rate + entered * LOOP_SECONDS / units
         used = units / self.machine.units

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -85,6 +86,14 @@ def test_a_statement_that_never_runs_keeps_the_written_order() -> None:
     nest = Nest.of(tensors, every, order=body, context="[N] -> { : N >= 1 }")
     assert "none for a statement" in str(found_by_isl(nest, nest.order))
     assert statements(plan_for(nest, CPU).schedule.tree) == ("S", "never", "T")
+
+
+@pytest.mark.parametrize("units", [1, 2])
+def test_jacobi_2d_is_tiled_in_time_where_l3_is_far(units: int) -> None:
+    kernel = KERNELS["jacobi-2d"]
+    machine = replace(Machine.preset("xeon"), units=units)
+    trace = plan_for(kernel.nest.with_sizes(kernel.large), machine).schedule.trace()
+    assert "s.tile('S0', _t=" in trace
 
 
 def test_each_draft_is_proven_once(monkeypatch: pytest.MonkeyPatch) -> None:
