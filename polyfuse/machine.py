@@ -158,8 +158,8 @@ measured."""
 
 MESH = Rates((120.0, 39.0, 12.0), 240e9, drawn_by=20, reading=(1.0, 1.6, 1.0))
 """A server's core, an L3 behind a mesh of many, memory for all of them. By each of two Xeon cores at 2.6 GHz, alone or
-together: 312 GB/s from L1; copied and scaled in place 97 and 107 from L2, 26 and 36 from L3; 12 from DRAM; 160 read from
-L2. How many cores exhaust that memory is a guess."""
+together: 312 GB/s from L1; copied and scaled in place 97 and 107 from L2, 26 and 36 from L3; 12 from DRAM; 160 read
+from L2. How many cores exhaust that memory is a guess."""
 
 DEFAULT_CACHES = (32 * KiB, 1 * MiB, 16 * MiB)
 DEFAULT_HERTZ = 3.0e9
