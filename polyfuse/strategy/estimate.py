@@ -228,7 +228,7 @@ class _Run:
         dims = dims_of(inner.date(name))
         near = all(stride(a, d) < 2 for a in statement.accesses for d in dims)
         if near and self.in_rows(name, inner):
-            longer = max(operations(statement.body), self.moved(name, inner))
+            longer = max(effort(statement.body, itemsize), self.moved(name, inner))
             return 2 * longer / self.machine.peak(itemsize, 1.0) * self.filled(name)
         return seconds if near else seconds * lanes
 
