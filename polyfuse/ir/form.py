@@ -86,7 +86,7 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
         case Sequence():
             yield f"{len(tree.children)} parts, barriers {tree.barriers}"
         case Loop():
-            buffers = [(numbers[b.tensor], b.memory, b.panel, b.spread) for b in tree.buffers]
+            buffers = [replace(b, tensor=f"#{numbers[b.tensor]}") for b in tree.buffers]
             fetches = [(numbers[f.tensor], steps.get(f.loop, f.loop)) for f in tree.fetches]
             yield f"loop {steps[tree.name]} {tree.bind} {tree.barrier} {tree.apart} {buffers} {fetches}"
             yield from (numbered(str(date), numbers) for _, date in tree.dates)

@@ -75,6 +75,12 @@ def test_what_is_computed_otherwise_is_another_form() -> None:
     assert form_of(nest, relu) != form_of(nest, tanh)
 
 
+def test_a_buffer_of_more_stages_is_another_form() -> None:
+    start = pf.Schedule(pf.lower(nn.Linear(24, 8), batch=4)).split("mac0", "k", 8)
+    one, two = (start.promote("x", "mac0", at="k", stages=n) for n in (1, 2))
+    assert form_of(one.nest, one.tree) != form_of(two.nest, two.tree)
+
+
 def test_equal_kernels_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made, built = [], printing.built
 
