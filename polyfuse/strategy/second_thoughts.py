@@ -4,8 +4,8 @@
 
 The search prices a group by its outermost parallel loops. Where fusing leaves none, what the group costs is known only
 once its loops have a shape: a pyramid's level of 1025² pixels was to take 0.9 ms fused and took 19, when loops inside
-others did not come apart. Such a group is taken apart, its parts are shaped, and both forms are priced by the same model
-of finished loops.
+others did not come apart. Such a group is taken apart, its parts are shaped, and both forms are priced by the same
+model of finished loops.
 """
 
 from __future__ import annotations
