@@ -110,7 +110,7 @@ def measured(name: str, pipeline: Pipeline, turns: int, halide: Mapping[str, Wor
     wrong = {label: error for label, error in errors.items() if error > BOUND}
     if wrong:
         raise SystemExit(f"{name}: wrong results {wrong}")
-    taken = in_turns(sides, turns)
+    taken = in_turns(sides, turns, halide.values())
     best = min((min(taken[a]) for a in AUTOSCHEDULERS if a in taken), default=None)
     return [_row(name, label, taken[label], errors[label], best) for label in sides]
 

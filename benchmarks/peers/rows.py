@@ -103,7 +103,8 @@ def built(workload: Workload, worker: Worker, expected: tuple[Any, ...]) -> Row:
 
 def timed(sides: Mapping[str, Worker], effort: Effort) -> dict[str, Row]:
     """Milliseconds and ratios."""
-    once = {label: min(worker.seconds() for _ in range(3)) for label, worker in sides.items()}
+    first = in_turns({label: worker.seconds for label, worker in sides.items()}, 3, sides.values())
+    once = {label: min(seconds) for label, seconds in first.items()}
     fastest = min(once.values(), default=0.0)
     left = {label for label in once if once[label] > BEHIND * fastest and label != OURS}
     calls = {label: max(1, round(TURN / once[label])) for label in sides}
@@ -114,6 +115,7 @@ def timed(sides: Mapping[str, Worker], effort: Effort) -> dict[str, Row]:
             if label not in left
         },
         effort.turns,
+        sides.values(),
         effort.seconds,
     )
     rows = {label: summed_up(seconds, taken.get(OURS, [])) for label, seconds in taken.items()}

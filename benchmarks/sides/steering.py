@@ -6,7 +6,7 @@ import json
 import select
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,15 @@ from benchmarks.fresh import with_threads
 from benchmarks.sides.environments import ROOT
 
 PAUSE = 0.02
-"""Seconds before a turn, so that the threads of the side before have gone to sleep."""
+"""Seconds before a turn, and again while a side's threads still take more than BUSY of a CPU.
+
+Those of onnxruntime go on looking for work for 20 to 25 ms after a call.
+"""
+
+BUSY = 0.02
+
+SETTLED = 2.0
+"""Seconds after which a turn begins all the same."""
 
 LIMIT = 600.0
 """Seconds after which a worker that does not answer is ended."""
@@ -56,6 +64,13 @@ class Worker:
     def seconds(self, calls: int = 1) -> float:
         """Of one call, of so many timed together after one that is not counted."""
         return float(self.ask(do="time", calls=calls)["seconds"])
+
+    def cpu_seconds(self) -> float:
+        """What all threads of the process have used of CPUs so far."""
+        if self._process is None:
+            return 0.0
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        return 1e-9 * sum(int(path.read_text().split()[0]) for path in threads)
 
     def memory(self) -> dict[str, int]:
         """Bytes of one call (sides/memory.py)."""
@@ -136,10 +151,26 @@ def hand_over(folder: Path, name: str, arrays: Mapping[str, Any]) -> None:
         np.save(folder / name / f"{label}.npy", array)
 
 
+def settle(workers: Iterable[Worker]) -> None:
+    """Wait until no thread of these processes is busy: it would take a CPU from the side whose turn is next."""
+    workers = list(workers)
+    end = time.perf_counter() + SETTLED
+    while time.perf_counter() < end:
+        before, start = sum(worker.cpu_seconds() for worker in workers), time.perf_counter()
+        time.sleep(PAUSE)
+        used = sum(worker.cpu_seconds() for worker in workers) - before
+        if used <= BUSY * (time.perf_counter() - start):
+            return
+
+
 def in_turns(
-    sides: Mapping[str, Timed], turns: int, most: float = float("inf"), least: int = 3
+    sides: Mapping[str, Timed],
+    turns: int,
+    workers: Iterable[Worker],
+    most: float = float("inf"),
+    least: int = 3,
 ) -> dict[str, list[float]]:
-    """The seconds of each turn of each side, by its own clock: A B C  A B C  …
+    """The seconds of each turn of each side, by its own clock: A B C  A B C  …; between turns these workers settle.
 
     Turns end early, but not before `least`, when all of them together took `most` seconds.
     """
@@ -149,6 +180,6 @@ def in_turns(
         if turn >= least and time.perf_counter() - start > most:
             break
         for label, call in sides.items():
-            time.sleep(PAUSE)
+            settle(workers)
             taken[label].append(call())
     return taken

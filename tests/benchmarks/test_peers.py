@@ -85,17 +85,19 @@ def test_a_peer_far_behind_is_timed_once_and_compared_with_our_first_timings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        rows_of, "in_turns", lambda sides, turns, most: {n: [s(), s()] for n, s in sides.items()}
+        rows_of,
+        "in_turns",
+        lambda sides, turns, *_: {n: [s() for _ in range(turns)] for n, s in sides.items()},
     )
     sides: dict[str, Any] = {
-        OURS: Clock(2.0, 1.0, 2.0, 4.0, 4.0),
-        "torch eager": Clock(3.0, 2.0, 9.0, 2.0, 2.0),
+        OURS: Clock(2.0, 1.0, 2.0, 4.0, 4.0, 4.0),
+        "torch eager": Clock(3.0, 2.0, 9.0, 2.0, 2.0, 2.0),
         "jax jit": Clock(9.0, 8.0, 8.0),
     }
     found = rows_of.timed(sides, ONCE)
     assert {side: (row["ratio"], row["turns"]) for side, row in found.items()} == {
-        OURS: (1.0, 2),
-        "torch eager": (0.5, 2),
+        OURS: (1.0, 3),
+        "torch eager": (0.5, 3),
         "jax jit": (8.0, 1),
     }
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.peers.references import error, reference
 from benchmarks.sides import memory, steering
 from benchmarks.sides.environments import ROOT, Environment, last_line
-from benchmarks.sides.steering import Missing, Refused, Worker, hand_over, in_turns
+from benchmarks.sides.steering import Missing, Refused, Worker, hand_over, in_turns, settle
 from tests.benchmarks.small import SMALL
 
 
@@ -93,9 +93,32 @@ def test_sides_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     def side(name: str, seconds: float) -> steering.Timed:
         return lambda: called.append(name) or seconds  # type: ignore[func-returns-value]
 
-    assert in_turns({"a": side("a", 1.0), "b": side("b", 2.0)}, turns=3) == {"a": [1.0] * 3, "b": [2.0] * 3}
+    assert in_turns({"a": side("a", 1.0), "b": side("b", 2.0)}, 3, ()) == {"a": [1.0] * 3, "b": [2.0] * 3}
     assert called == ["a", "b"] * 3
-    assert len(in_turns({"a": side("a", 1.0)}, turns=9, most=0.0, least=2)["a"]) == 2
+    assert len(in_turns({"a": side("a", 1.0)}, 9, (), most=0.0, least=2)["a"]) == 2
+
+
+def test_a_turn_begins_when_threads_of_the_turn_before_are_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steering, "SETTLED", 60.0)
+    busy = tmp_path / "python"
+    busy.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{SPINNING}" "$@"\n')
+    busy.chmod(0o755)
+    with Worker("numpy", "expressions", 1, busy, tmp_path) as worker:
+        worker.start()
+        settle([worker])
+        assert worker.cpu_seconds() > SPUN
+    assert worker.cpu_seconds() == 0.0
+
+
+SPUN = 0.4
+
+SPINNING = (
+    "import json, sys, time; print(json.dumps({'versions': {}}), flush=True)\n"
+    f"while time.process_time() < {SPUN}: pass\n"
+    "sys.stdin.readline()"
+)
 
 
 @pytest.mark.skipif(not (memory.PROCESS / "clear_refs").exists(), reason="this system counts no pages")
