@@ -40,7 +40,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Gpu:
-    """What only a GPU has. `shared_static` is what a block gets without asking the driver for more."""
+    """What only a GPU has. A block gets `shared_static`, and `shared_per_block` where its launch asks for it."""
 
     compute_capability: tuple[int, int]
     registers_per_sm: int

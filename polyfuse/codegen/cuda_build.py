@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF
 from polyfuse.errors import PolyfuseError, TargetUnavailable
 
@@ -38,7 +39,10 @@ class Cubin:
     registers: int  # per thread
     spill_stores: int  # bytes per thread
     spill_loads: int  # bytes per thread
-    shared_bytes: int  # static, per block, as declared; the hardware may reserve more
+    shared_bytes: int  # per block, as declared; the hardware may reserve more
+    dynamic_bytes: (
+        int  # of these, what a launch has to ask for: all of them where a kernel may not declare so many
+    )
     code: bytes = field(repr=False)
     ptx: str = field(repr=False)
 
@@ -70,6 +74,8 @@ def build(
         function = _function(source, name, path)
         with global_compiler_lock:  # numba's compiler is not safe in several threads at once
             ptx = _ptx(function, name, signature, cc, launch_bounds, max_registers)
+        sizes = declared_shared(ptx)
+        ptx, dynamic = with_dynamic_shared(ptx)
         options = LinkerOptions(arch=arch, verbose=True, max_register_count=max_registers)
         linker = Linker(ObjectCode.from_ptx(ptx.encode(), name=name), options=options)
         code = bytes(linker.link("cubin").code)
@@ -77,7 +83,7 @@ def build(
     except Exception as error:  # whatever numba, NVVM or nvJitLink raise: each has a family of its own
         where = f" ({path})" if path else ""
         raise BuildFailure(f"kernel {name!r}{where} does not compile for {arch}: {error}") from error
-    return _cubin(name, arch, code, ptx, log)
+    return _cubin(name, arch, code, ptx, log, dynamic or sum(sizes.values()), dynamic)
 
 
 def sass(cubin: Cubin) -> str:
@@ -189,10 +195,11 @@ def _type(text: str) -> Any:
     return types.CPointer(kind) if text.endswith("*") else kind
 
 
-def _cubin(entry: str, arch: str, code: bytes, ptx: str, log: str) -> Cubin:
+def _cubin(
+    entry: str, arch: str, code: bytes, ptx: str, log: str, shared_bytes: int, dynamic_bytes: int
+) -> Cubin:
     registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
     spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
-    shared = re.findall(r"\.shared \.align \d+ \.b8 \w+\[(\d+)\]", ptx)
     if not registers or not spills:
         raise BuildFailure(f"the linker's report on {entry!r} names no registers or spills: {log!r}")
     return Cubin(
@@ -201,7 +208,8 @@ def _cubin(entry: str, arch: str, code: bytes, ptx: str, log: str) -> Cubin:
         registers=max(registers),
         spill_stores=sum(int(stores) for stores, _ in spills),
         spill_loads=sum(int(loads) for _, loads in spills),
-        shared_bytes=sum(int(size) for size in shared),
+        shared_bytes=shared_bytes,
+        dynamic_bytes=dynamic_bytes,
         code=code,
         ptx=ptx,
     )

@@ -167,7 +167,7 @@ class Gpu:
     def _launch_on(self, stream: Any, step: Launch) -> None:
         from cuda.core import LaunchConfig, launch
 
-        config = LaunchConfig(grid=step.grid, block=step.block)
+        config = LaunchConfig(grid=step.grid, block=step.block, shmem_size=step.kernel.dynamic_bytes)
         launch(stream, config, self._load(step.kernel), *(_argument(a) for a in step.args))
 
     def _load(self, cubin: Cubin) -> Any:
@@ -175,8 +175,27 @@ class Gpu:
 
         key = cubin.entry, cubin.code
         if key not in self._kernels:
-            self._kernels[key] = ObjectCode.from_cubin(cubin.code, name=cubin.entry).get_kernel(cubin.entry)
+            kernel = ObjectCode.from_cubin(cubin.code, name=cubin.entry).get_kernel(cubin.entry)
+            if cubin.dynamic_bytes:
+                self._allow(kernel, cubin)
+            self._kernels[key] = kernel
         return self._kernels[key]
+
+    def _allow(self, kernel: Any, cubin: Cubin) -> None:
+        """Let a kernel's launches ask for as much dynamic shared memory as it needs: more than 48 KiB by default.
+
+        cuda.core's view of a kernel's attributes is for reading only.
+        """
+        from cuda.bindings import driver
+
+        which = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        device = driver.CUdevice(self.ordinal)
+        (status,) = driver.cuKernelSetAttribute(which, cubin.dynamic_bytes, kernel.handle, device)
+        if status != 0:
+            raise RuntimeError(
+                f"kernel {cubin.entry!r} needs {cubin.dynamic_bytes} bytes of shared memory for a block, which "
+                f"{self.info.name} does not give: {status!r}"
+            )
 
     def _copy(
         self, function: Any, destination: int, source: int, nbytes: int, stream: int | None = None

@@ -192,7 +192,7 @@ def _every(itemsize: int) -> Iterator[Shape]:
 def _fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
     """Whether a thread has all its rows and columns somewhere, and a block fits into an SM."""
     enough = extents.rows >= s.rows and extents.columns >= s.columns and extents.steps >= s.vector
-    return enough and s.shared_bytes <= gpu.shared_static and s.resident(gpu) >= 1
+    return enough and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1
 
 
 def _costed(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Shape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.runtime import cuda_driver
 from polyfuse.runtime.cuda_driver import Gpu, Launch, address, available, missing
 
-CUBIN = Cubin("k", "sm_90", 8, 0, 0, 0, b"code", "ptx")
+CUBIN = Cubin("k", "sm_90", 8, 0, 0, 0, 0, b"code", "ptx")
 
 
 def test_asking_never_raises() -> None:
@@ -47,6 +48,12 @@ def test_a_driver_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     assert missing() == "target 'cuda' needs an NVIDIA GPU; the driver reports 0 (status 100)"
 
 
+class Loaded(str):
+    """A kernel by its name."""
+
+    handle = 11
+
+
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """A `cuda.core` that writes down what it is asked."""
@@ -64,12 +71,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         allocate=lambda size, stream: SimpleNamespace(handle=4096, size=size),
         compute_capability=(9, 0),
         name="a GPU",
+        device_id=0,
         properties=SimpleNamespace(multiprocessor_count=132),
     )
 
     def load(code: bytes, name: str) -> Any:
         made.append(("load", name))
-        return SimpleNamespace(get_kernel=lambda entry: entry)
+        return SimpleNamespace(get_kernel=lambda entry: Loaded(entry))
 
     def launch(on: Any, config: Any, kernel: str, *args: Any) -> None:
         made.append(("launch", "graph" if on is builder else "stream", config, kernel, *args))
@@ -77,7 +85,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     core = ModuleType("cuda.core")
     core.__dict__.update(
         Device=lambda ordinal: device,
-        LaunchConfig=lambda grid, block: (grid, block),
+        LaunchConfig=lambda grid, block, shmem_size: (grid, block, shmem_size),
         ObjectCode=SimpleNamespace(from_cubin=load),
         launch=launch,
     )
@@ -91,9 +99,32 @@ def test_launches_load_once_and_do_not_wait(calls: list[tuple[Any, ...]]) -> Non
     Gpu().launch([step, step])
     assert [c[0] for c in calls] == ["load", "launch", "launch"]
     _, on, config, kernel, *args = calls[1]
-    assert (on, config, kernel) == ("stream", ((2, 1, 1), (32, 1, 1)), "k")
+    assert (on, config, kernel) == ("stream", ((2, 1, 1), (32, 1, 1), 0), "k")
     assert [type(a) for a in args] == [ctypes.c_int64, ctypes.c_int64, ctypes.c_float, ctypes.c_double]
     assert [a.value for a in args] == [4096, 7, 0.5, 0.25]
+
+
+def test_a_launch_asks_for_the_dynamic_shared_memory(
+    calls: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    answers = [(driver.CUresult.CUDA_SUCCESS,), (driver.CUresult.CUDA_ERROR_INVALID_VALUE,)]
+
+    def allow(which: Any, nbytes: int, kernel: int, device: Any) -> tuple[Any]:
+        calls.append(("allow", which.name, nbytes, kernel, int(device)))
+        return answers.pop(0)
+
+    monkeypatch.setattr(driver, "cuKernelSetAttribute", allow)
+    step = Launch(replace(CUBIN, shared_bytes=65536, dynamic_bytes=65536), (1, 1, 1), (32, 1, 1), ())
+    Gpu().launch([step, step])
+    allowed = ("allow", "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 65536, 11, 0)
+    assert [c[0] for c in calls] == ["load", "allow", "launch", "launch"]
+    assert calls[1] == allowed
+    assert [c[2][2] for c in calls[2:]] == [65536, 65536]
+    with pytest.raises(
+        RuntimeError, match=r"'k' needs 65536 bytes of shared memory for a block, which a GPU"
+    ):
+        Gpu().launch([step])
 
 
 def test_a_capture_loads_before_it_begins(calls: list[tuple[Any, ...]]) -> None:

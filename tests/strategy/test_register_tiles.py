@@ -133,7 +133,7 @@ def test_a_shape_fits_its_machine_and_says_why(preset: str) -> None:
     best = found[0]
     assert [s.seconds for s in found] == sorted(s.seconds for s in found)
     assert best.rows * best.columns >= 32
-    assert best.shared_bytes <= machine.gpu.shared_static
+    assert best.shared_bytes <= machine.gpu.shared_per_block
     assert "registers planned" in best.sentences("mac")[0]
     for side in (best.left, best.right):
         assert spread_for(best, side, True, True).tile == side.tile
