@@ -1,7 +1,7 @@
 """Products on a GPU with a tile of results in each thread's registers, in public verbs.
 
-    for i: for j: { zero; for k: mac; bias; relu }
-    ->  for i (block.y): for j (block.x):                                    the sums in registers
+    for b: for i: for j: { zero; for k: mac; bias; relu }
+    ->  for b (block.z): for i (block.y): for j (block.x):                   the sums in registers
           for i_z: for i_y: for j_x: for r: for c: zero                      i_z, i_y, j_x: threads
           for k (of 16): { copy a tile of a; of b;  for i_z: for i_y: for j_x: for k_in: for r: for c: mac }
                            with stages, a tile of a later k
@@ -92,10 +92,10 @@ class _Tiles:
             return band
         p, names = self.product, self.kernel.names
         others = tuple(band[d].name for d in p.others)
-        schedule, tile = self._cut(self.schedule, band, others)
-        keep = len(others) + 2
+        schedule, tile, batch = self._cut(self.schedule, band, others)
+        keep = len(batch) + 2
         schedule = rejoined(separated(schedule, names, keep), names, keep)
-        blocks = (*others, band[p.rows].name, band[p.columns].name)
+        blocks = (*batch, band[p.rows].name, band[p.columns].name)
         schedule = schedule.bind(
             names[0], **dict(zip(blocks, ("block.z", "block.y", "block.x")[3 - keep :], strict=True))
         )
@@ -120,8 +120,11 @@ class _Tiles:
 
     def _cut(
         self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]
-    ) -> tuple[Schedule, _Names]:
-        """for i: for j  ->  for i: for j: for i_z: for i_y: for j_x: for r: for c."""
+    ) -> tuple[Schedule, _Names, tuple[str, ...]]:
+        """for n: for h: for i: for j  ->  for n_h: for i: for j: for i_z: for i_y: for j_x: for r: for c.
+
+        A grid has one axis for the batch: its dimensions are one loop, which is named last.
+        """
         first, s = self.kernel.names[0], self.shape
 
         def split(schedule: Schedule, loop: str, size: int) -> tuple[Schedule, str]:
@@ -135,7 +138,12 @@ class _Tiles:
         schedule, x = split(schedule, j, s.block_columns)
         schedule, columns = split(schedule, x, s.columns)
         tile = _Names((z, y, x), rows, columns)
-        return reordered(schedule, first, (*others, i, j, *tile.all)), tile
+        schedule = reordered(schedule, first, (*others, i, j, *tile.all))
+        for _ in others[1:]:
+            outer, inner = schedule.loops(first)[:2]
+            schedule = schedule.collapse(first, outer.name, inner.name)
+        batch = tuple(loop.name for loop in schedule.loops(first)[: min(1, len(others))])
+        return schedule, tile, batch
 
     def _stepped(self, schedule: Schedule, tile: _Names, keep: int) -> tuple[Schedule, str]:
         """for i_z …: for r: for c: for k  ->  for k (of 16): for i_z …: for k_in: for r: for c."""
@@ -283,6 +291,4 @@ def band_by_dimension(kernel: Kernel, product: Product) -> dict[int, Loop] | str
     wanted = {product.rows, product.columns, *product.others}
     if found.keys() != wanted:
         return f"not all results of {product.statement} are independent in this kernel"
-    if len(product.others) > 1:
-        return f"{product.statement} has {len(product.others)} batch dimensions, and a grid one axis for them"
     return found

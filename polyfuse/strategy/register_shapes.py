@@ -44,6 +44,9 @@ LATENCY = 700
 """Cycles from a tile's loads to its products that other work has to cover: global memory, a store, two barriers. The
 order of magnitude of published microbenchmarks, not measured here."""
 
+GRID = 65535
+"""The most blocks along a grid's second and third axis: tiles of rows, and products of a batch."""
+
 STAGES = {4: (1, 2, 4), 8: (1,)}
 """How many tiles of steps are in shared memory, those on their way beside the one that is multiplied, by the bytes of a
 number. Three would need remainders that are no masks. For float64 numbers ptxas (CUDA 13) spills 8 to 48 bytes with any
@@ -192,6 +195,7 @@ def _every(itemsize: int) -> Iterator[Shape]:
 def _fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
     """Whether a thread has all its rows and columns somewhere, and a block fits into an SM."""
     enough = extents.rows >= s.rows and extents.columns >= s.columns and extents.steps >= s.vector
+    enough = enough and max(extents.count, ceil(extents.rows / s.block_rows)) <= GRID
     return enough and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1
 
 

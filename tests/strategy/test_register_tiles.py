@@ -59,6 +59,9 @@ NESTS = {
     "@pf.nest gemm": lambda: expand(gemm).nest,
     "@pf.nest transposed, in place": lambda: expand(transposed).nest,
     "@pf.nest batched": lambda: expand(batched).nest,
+    "heads of a batch": lambda: nn.lower(
+        nn.relu(nn.input("a", (3, 5, 19, 16)) @ nn.input("b", (5, 16, 21)) + 1)
+    ),
 }
 every_nest = pytest.mark.parametrize("name", NESTS)
 
@@ -137,6 +140,13 @@ def test_a_shape_fits_its_machine_and_says_why(preset: str) -> None:
     assert "registers planned" in best.sentences("mac")[0]
     for side in (best.left, best.right):
         assert spread_for(best, side, True, True).tile == side.tile
+
+
+def test_a_grid_has_so_many_blocks_along_the_batch() -> None:
+    machine = Machine.preset("h200")
+    assert machine.gpu is not None
+    assert shapes(Extents(64, 64, 64, 65535), 4, machine, machine.gpu)
+    assert not shapes(Extents(64, 64, 64, 65536), 4, machine, machine.gpu)
 
 
 def test_a_spread_needs_panels_in_shared_memory() -> None:
