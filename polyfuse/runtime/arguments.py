@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.same_array import meeting
 from polyfuse.errors import BadArgument
 from polyfuse.ir.gather import check_indices
 from polyfuse.ir.nest import Nest
@@ -63,26 +64,42 @@ def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) 
             array = np.array(array, order="C")
             copied.append(tensor.name)
         arrays[tensor.name] = array
-    if written:
-        check_written(written, theirs)
+    for name, array in written.items():
+        check_writeable(name, array)
     sizes = solve_sizes(nest, arrays)
     for tensor in nest.inputs:
         check_shape(tensor, arrays[tensor.name].shape, sizes)
+    for name, other in ((n, o) for n in written for o in theirs if o != n):
+        if _share_memory(written[name], theirs[other]):
+            check_shared(nest, name, other, _are_one(written[name], theirs[other]), sizes)
+            arrays[other] = np.array(arrays[other])  # machine code is told that arrays do not overlap
+            copied.append(other)
     check_indices(nest, arrays, sizes)
     return Bound(arrays, sizes, tuple(copied), foreign_module(given.values()))
 
 
-def check_written(written: Mapping[str, Array], every: Mapping[str, Array]) -> None:
-    """BadArgument for an array that is changed in place, but is read-only or shares memory with another argument."""
-    for name, array in written.items():
-        if not array.flags.writeable:
-            raise BadArgument(f"{name} is changed in place, and the array given for it is read-only")
-        for other, value in every.items():
-            if other != name and _share_memory(array, value):
-                raise BadArgument(
-                    f"{name} and {other} share memory, and {name} is changed in place: the result would depend on the "
-                    "order of reads and writes; pass a copy of one of them"
-                )
+def check_writeable(name: str, array: Array) -> None:
+    """BadArgument for an array that is changed in place, but is read-only."""
+    if not array.flags.writeable:
+        raise BadArgument(f"{name} is changed in place, and the array given for it is read-only")
+
+
+def check_shared(nest: Nest, written: str, other: str, one: bool, sizes: Mapping[str, int]) -> None:
+    """BadArgument for two tensors in the same memory, of which one is written: unless it is `one` array and legal.
+
+    Legal is what analysis/same_array.py says: no instance reads through one what another writes through the other.
+    """
+    start = f"{written} and {other} share memory, and {written} is changed in place: "
+    if not one:
+        raise BadArgument(f"{start}they are not the same elements of one array; pass a copy of one of them")
+    if nest.tensor(other).role == "inout":
+        raise BadArgument(f"{start}so is {other}; pass a copy of one of them")
+    found = meeting(nest, written, other, sizes)
+    if found is not None:
+        raise BadArgument(
+            f"{start}{found[0]} writes through {written} what {found[1]} reads through {other}, so that the result "
+            "would depend on their order; pass a copy of one of them"
+        )
 
 
 def _share_memory(a: Array, b: Array) -> bool:
@@ -92,6 +109,12 @@ def _share_memory(a: Array, b: Array) -> bool:
     if a.flags.c_contiguous and b.flags.c_contiguous:
         return True
     return np.shares_memory(a, b)
+
+
+def _are_one(a: Array, b: Array) -> bool:
+    """Whether two arrays are the same elements at the same places."""
+    layouts = ((x.ctypes.data, x.shape, x.strides, x.dtype) for x in (a, b))
+    return next(layouts) == next(layouts)
 
 
 def matched(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:

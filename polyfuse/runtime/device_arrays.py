@@ -14,7 +14,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir.gather import no_row, rows_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Tensor
-from polyfuse.runtime.arguments import Array, check_shape, foreign_module, solve_sizes
+from polyfuse.runtime.arguments import Array, check_shape, check_shared, foreign_module, solve_sizes
 from polyfuse.runtime.cuda import CudaProgram
 from polyfuse.runtime.cuda_driver import address
 from polyfuse.runtime.memory import shape_of
@@ -97,7 +97,7 @@ def call_in_place(
     sizes = solve_sizes(nest, inputs)
     for tensor in nest.inputs:
         check_shape(tensor, inputs[tensor.name].shape, sizes)
-    check_overlaps(nest, inputs)
+    check_overlaps(nest, inputs, sizes)
     check_rows(nest, given, sizes)
     module = foreign_module(given.values())
     if module is None:
@@ -133,16 +133,15 @@ def current_stream(arrays: Iterable[Any]) -> int | None:
     return None
 
 
-def check_overlaps(nest: Nest, inputs: Mapping[str, DeviceArray]) -> None:
-    """BadArgument for an array that is changed in place and shares memory with another argument."""
+def check_overlaps(nest: Nest, inputs: Mapping[str, DeviceArray], sizes: Sizes) -> None:
+    """BadArgument for an array that is changed in place and shares memory with another argument, unless it is legal."""
     spans = {t.name: (inputs[t.name].address, prod(inputs[t.name].shape) * t.itemsize) for t in nest.inputs}
+    kinds = {t.name: (*spans[t.name], inputs[t.name].shape, t.dtype) for t in nest.inputs}
     for name in (t.name for t in nest.inputs if t.role == "inout"):
         start, size = spans[name]
         for other, (begin, length) in spans.items():
             if other != name and start < begin + length and begin < start + size:
-                raise BadArgument(
-                    f"{name} and {other} share memory, and {name} is changed in place; pass a copy"
-                )
+                check_shared(nest, name, other, kinds[name] == kinds[other], sizes)
 
 
 def check_rows(nest: Nest, given: Mapping[str, Any], sizes: Sizes) -> None:
