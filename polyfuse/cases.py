@@ -97,6 +97,12 @@ def gates() -> Nest:
     return nn.lower(nn.concat([nn.sigmoid(i) * nn.tanh(g) + nn.sigmoid(f), nn.flip(o, 0)], 1))
 
 
+def heads() -> Nest:
+    """Products of rows and columns for each head of each sequence of a batch."""
+    q, k = nn.input("q", (2, 3, 17, 24)), nn.input("k", (2, 3, 24, 20))
+    return nn.lower(nn.relu(q @ k))
+
+
 def padded_windows() -> Nest:
     """A weighted sum over 3 × 3 windows of a padded image, transposed."""
     image = nn.pad(nn.input("x", (13, 17)), (1, 1))
@@ -164,8 +170,10 @@ CASES: tuple[Case, ...] = (
     Case("embedding and a product", lambda: nn.lower(words(), batch=(6, 9))),
     Case("product in register tiles, odd", lambda: dense(131, 65, batch=33), kernels=1),
     Case("product in register tiles, no bias", lambda: nn.lower(nn.Linear(128, 64, bias=False), batch=32)),
+    Case("product of heads", heads),
     Case("dense 1024 × 1024 × 1024", lambda: dense(1024, 1024, batch=1024), kernels=1, small=False),
     Case("dense 1000 × 1023 × 514", lambda: dense(514, 1023, batch=1000), kernels=1, small=False),
+    Case("dense 64 × 64 × 65536, in two passes", lambda: dense(65536, 64, batch=64), kernels=2, small=False),
     Case("dense 512 × 512 × 512, float64", lambda: dense(512, 512, batch=512, dtype="float64"), small=False),
     Case("4 dense layers of 512, batch 64", lambda: dense(*[512] * 5, batch=64), kernels=4, small=False),
     Case("2 dense layers of 1024, batch 100", lambda: dense(*[1024] * 3, batch=100), small=False),

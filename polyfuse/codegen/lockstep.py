@@ -27,7 +27,13 @@ from polyfuse.codegen.lockstep_memory import (
     Team,
     pointers,
 )
-from polyfuse.codegen.lockstep_subset import DTYPES, KernelSource, UnsupportedKernel, parse
+from polyfuse.codegen.lockstep_subset import (
+    DTYPES,
+    KernelSource,
+    UnsupportedKernel,
+    parse,
+    waits_by_block,
+)
 from polyfuse.codegen.lockstep_values import Value
 from polyfuse.errors import BadArgument
 
@@ -119,6 +125,9 @@ def _bind(kernel: KernelSource, args: Sequence[Any]) -> tuple[dict[str, npt.NDAr
 
 
 def _blocks_at_once(kernel: KernelSource, grid: Grid, limit: int) -> int:
+    """One where some blocks wait for their copies more often: a team has one list of what is on its way."""
+    if waits_by_block(kernel):
+        return 1
     scratch = 64 * 8 * grid.per_block  # private scalars and the temporaries of one expression, generously
     for array in kernel.arrays:
         item = np.dtype(array.dtype).itemsize

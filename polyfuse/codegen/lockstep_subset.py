@@ -277,6 +277,24 @@ class _Check:
                 self.refuse(node, type(node).__name__)
 
 
+def waits_by_block(kernel: KernelSource) -> bool:
+    """Whether a loop or a condition around `await_copies` depends on the block."""
+    by_block = {ast.unparse(target) for s in kernel.body if isinstance(s, ast.Assign)
+                for target in s.targets if "cuda.blockIdx" in ast.unparse(s.value)}  # fmt: skip
+    return any(_waits_under(s, by_block) for s in kernel.body)
+
+
+def _waits_under(node: ast.stmt, names: set[str]) -> bool:
+    condition = node.iter if isinstance(node, ast.For) else node.test if isinstance(node, ast.If) else None
+    if condition is None:
+        return False
+    if any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(condition)):
+        calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
+        return any(isinstance(func, ast.Name) and func.id == "await_copies" for func in calls)
+    inner = [*node.body, *node.orelse] if isinstance(node, ast.For | ast.If) else []
+    return any(_waits_under(each, names) for each in inner)
+
+
 def is_barrier(node: ast.expr) -> bool:
     """Is this `cuda.syncthreads()`?"""
     match node:

@@ -8,6 +8,8 @@ A temporary can be kept in registers, what the caller sees cannot. The theorem: 
 touches C, and let it assign every element that any statement writes. Then no later access sees what the caller put
 there, and C_sum in place of C in all of them but F's own reads changes no value. Where F adds up instead, C_sum begins
 as a copy of C. Nothing else touches C, so that storing it last is storing its last values.
+
+A temporary that later loops read is stored after the loops that write it: C's partial results, summed in registers.
 """
 
 from __future__ import annotations
@@ -27,12 +29,16 @@ from polyfuse.sets import IN, OUT, SET, dim_names
 
 
 def accumulate(nest: Nest, tensor: str) -> Nest | None:
-    """C += …  ->  C_sum = 0 (or C); C_sum += …; C = C_sum, for an output; None where the theorem does not hold."""
+    """C += …  ->  C_sum = 0 (or C); C_sum += …; C = C_sum, if others see C; None where the theorem does not hold."""
     known = nest.tensor(tensor)
     touching = [nest.statement(n) for n in statements(nest.order) if tensor in nest.statement(n).tensors]
     writers = [s for s in touching if s.write.tensor == tensor]
-    if known.role not in ("output", "inout") or not writers:
+    if known.role not in ("output", "inout", "temporary") or not writers:
         return None
+    if known.role == "temporary":
+        touching = _until_written(nest, touching, writers[-1])
+        if not touching:
+            return None
     first = touching[0]
     if any(p.source == p.sink == first.name and p.kind == "flow" for p in nest.dependences().pairs):
         return None
@@ -63,6 +69,15 @@ def accumulate(nest: Nest, tensor: str) -> Nest | None:
     every = (*begin, *(changed.get(s.name, s) for s in nest.statements), store)
     temporary = Tensor(total, known.shape, known.dtype, "temporary")
     return replace(nest, tensors=(*nest.tensors, temporary), statements=every, order=order)
+
+
+def _until_written(nest: Nest, touching: list[Statement], writer: Statement) -> list[Statement]:
+    """What touches a temporary up to the loops of its last writer; nothing where no later loops do."""
+    ordered = statements(nest.order)
+    loops = next(part for part in parts(nest.order) if writer.name in statements(part))
+    last = max(ordered.index(name) for name in statements(loops))
+    until = [s for s in touching if ordered.index(s.name) <= last]
+    return until if len(until) < len(touching) else []
 
 
 def _elements(nest: Nest, s: Statement) -> isl.Set:

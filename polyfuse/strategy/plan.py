@@ -48,6 +48,7 @@ from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
 from polyfuse.strategy.repeats import Repeats
 from polyfuse.strategy.second_thoughts import Doubt, Doubted, doubts_of, reconsidered
+from polyfuse.strategy.split_products import in_parts
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
 
@@ -67,12 +68,25 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     read, turned = with_readers(members, machine) if fuse else (members, ())
     halved, told = in_two_passes(read, machine) if fuse else (read, ())
     said = (*said, *shown, *turned, *told)
-    summed = summed_apart(halved) if fuse and machine.kind == "cuda" else None
-    if summed is not None:
-        plan = _planned(summed.nest, said, machine, fuse, choose)
-        if all(in_tiles(plan.schedule, name) for name in summed.products):
-            return plan
+    tiles = _in_tiles(halved, said, machine, choose) if fuse and machine.kind == "cuda" else None
+    if tiles is not None:
+        return tiles
     return _cheaper(halved, said, machine, choose) if fuse else _planned(halved, said, machine, fuse, choose)
+
+
+def _in_tiles(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan | None:
+    """The plan for a nest whose products are rewritten for tiles on a GPU: in parts, or summed apart; None without."""
+    parted = in_parts(nest, machine)
+    for split in (parted, None) if parted is not None else (None,):
+        start, products, told = (nest, (), ()) if split is None else (split.nest, split.products, split.said)
+        summed = summed_apart(start)
+        if summed is not None:
+            start, products = summed.nest, (*products, *summed.products)
+        if products:
+            plan = _planned(start, (*said, *told), machine, True, choose)
+            if all(in_tiles(plan.schedule, name) for name in products):
+                return plan
+    return None
 
 
 def _cheaper(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from polyfuse.analysis.storage import geometry
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop
@@ -187,11 +188,23 @@ class _Tiles:
             spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
             stages=self.shape.stages,
         )
+        self._check_fits(done, steps)
         (copy,) = added(schedule, done)
         own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
         step, element = own[factor.axes[self.product.steps[0]]], own[factor.axes[along]]
         done = self._copied(done, copy, step, element, by_steps, self.shape.vector if wide else 1)
         return done if self.shape.stages == 1 else done.shift(copy, steps, 1 - self.shape.stages)
+
+    def _check_fits(self, schedule: Schedule, steps: str) -> None:
+        """Raises InvalidSchedule where a tile takes more than the plan says: its elements lie apart, as in x[8 * k]."""
+        (loop,) = (loop for loop in schedule.loops(self.name) if loop.name == steps)
+        for buffer in loop.buffers:
+            held = geometry(schedule.nest, schedule.tree, loop, buffer)
+            size = prod(held.shape) * schedule.nest.tensor(buffer.tensor).itemsize
+            if size > self.shape.shared_bytes:
+                raise InvalidSchedule(
+                    f"a tile of {buffer.tensor} takes {size} bytes of shared memory, not {self.shape.shared_bytes}"
+                )
 
     def _copied(
         self, schedule: Schedule, copy: str, step: str, element: str, by_steps: bool, vector: int

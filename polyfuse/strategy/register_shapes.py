@@ -175,7 +175,12 @@ def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[
 
 def waiting_seconds(shape: Shape, machine: Machine) -> float:
     """What threads with one result each wait for their tiles, which are as deep and not loaded ahead."""
-    return shape.tiles * LATENCY / _hertz(machine)
+    return shape.tiles * seconds_of_wait(machine)
+
+
+def seconds_of_wait(machine: Machine) -> float:
+    """What one load from global memory takes where nothing hides it."""
+    return LATENCY / _hertz(machine)
 
 
 def _hertz(machine: Machine) -> float:

@@ -24,6 +24,7 @@ from polyfuse.sets import IN, OUT, bounding_count, dimension
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.priced import price
+from polyfuse.strategy.split_products import fills_tiles
 
 LONG = 4096
 """Values of one result, from which on a second pass can pay; and of one part on a CPU: 16 KiB of float32."""
@@ -73,6 +74,8 @@ def _candidates(nest: Nest, machine: Machine) -> tuple[str, ...]:
         name = statements(part)[-1]
         if not nest.statement(name).is_reduction or not _only_makes(nest, statements(part)[:-1], name):
             continue
+        if fills_tiles(nest, name, machine):
+            continue  # strategy/split_products.py
         results = max(1, counts.footprint(name, 0))
         if counts.work(name).instances >= LONG * results and (results == 1 or EACH * results <= most):
             found.append(name)

@@ -1,0 +1,139 @@
+"""Products with few results and many steps, summed in parts at once: what is left idle otherwise is most of a GPU.
+
+    for i: for j: { y = 0; for k: y += a[i, k] * b[k, j]; z = y + c }
+    ->  for p: for i: for j: { s = 0; for k (of p): s += a[i, k] * b[k, j]; y_parts[p, i, j] = s }
+        for i: for j: { y = 0; for p: y += y_parts[p, i, j]; z = y + c }
+
+A part takes consecutive steps, so that its tiles are copied as those of the whole product are; parts are a dimension of
+a batch. Their results lie in memory that is planned ahead, and the kernel that reads them adds them in order, so that
+equal calls give equal bits: no atomics. Only the declared reduction is reassociated. The number of parts is what the
+model of register tiles expects to be fastest (`register_shapes.py`), against the product in one piece.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, prod
+
+from polyfuse.ir import Nest
+from polyfuse.ir.scalar import read
+from polyfuse.machine import Machine
+from polyfuse.rewrite import accumulate
+from polyfuse.rewrite.reduce import split_reduction, why_not_split_reduction
+from polyfuse.sets import bounding_count, dimension
+from polyfuse.strategy.contraction import Product, products_of
+from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.products_cuda import in_vectors, of_one_step
+from polyfuse.strategy.register_shapes import Extents, seconds_of_wait, shapes
+
+MOST_PARTS = 256
+"""More parts than this are more than a thread adds up one after the other while others wait."""
+
+LEAST_STEPS = 64
+"""Steps of a part: four tiles."""
+
+IN_FLIGHT = 4
+"""Partial results that a thread asks for before it adds them; an assumption, as the compiler unrolls such loops."""
+
+
+@dataclass(frozen=True)
+class Parted:
+    """A nest some of whose products are summed in parts, the statements that sum one part, and the reasons."""
+
+    nest: Nest
+    products: tuple[str, ...]
+    said: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """How many steps a part takes, how many parts there are, and what the model expects."""
+
+    size: int
+    parts: int
+    seconds: float
+
+
+def in_parts(nest: Nest, machine: Machine) -> Parted | None:
+    """The nest with the products split whose parts are expected to be faster; None where there are none."""
+    if nest.params or machine.gpu is None:
+        return None
+    done, products, said = nest, list[str](), list[str]()
+    for name in [s.name for s in nest.statements]:
+        product = of_one_step(products_of(nest, name))
+        if product is None:
+            continue
+        if _is_in_parts(nest, name):
+            done = accumulate(done, nest.statement(name).write.tensor) or done
+            products.append(name)
+            continue
+        whole, *split = _choices(nest, product, machine)
+        best = min(split, key=lambda choice: choice.seconds, default=whole)
+        if best.seconds >= whole.seconds:
+            continue
+        dim = nest.statement(name).dims[product.steps[0]]
+        if why_not_split_reduction(done, name, dim, size=best.size) is not None:
+            continue
+        made = split_reduction(done, name, dim, size=best.size)
+        done = accumulate(made.nest, made.tensor) or made.nest
+        products.append(made.partial)
+        said.append(
+            f"{made}, {best.size} steps of {dim} each: {microseconds(best.seconds)}, "
+            f"{microseconds(whole.seconds)} in one piece."
+        )
+    return Parted(done, tuple(products), tuple(said)) if products else None
+
+
+def _is_in_parts(nest: Nest, name: str) -> bool:
+    """Whether a product's sums are only there to be added up by others, as `split_reduction` leaves them."""
+    sums = nest.statement(name).write.tensor
+    readers = [s for s in nest.statements if any(access.tensor == sums for access in s.reads)]
+    added = all(s.op == "+=" and s.body == read(0) for s in readers)
+    return bool(readers) and added and nest.tensor(sums).role == "temporary"
+
+
+def fills_tiles(nest: Nest, name: str, machine: Machine) -> bool:
+    """Whether a statement is a product with results for a tile: its parts are these, not neighbouring steps."""
+    product = of_one_step(products_of(nest, name)) if machine.gpu is not None else None
+    return product is not None and _choices(nest, product, machine)[0].seconds < float("inf")
+
+
+def _choices(nest: Nest, product: Product, machine: Machine) -> list[_Choice]:
+    """The product in one piece, infinitely slow where no tile fits; then in 2, 4, … parts."""
+    assert machine.gpu is not None
+    extents = _extents(nest, product)
+    itemsize = nest.tensor(nest.statement(product.statement).write.tensor).itemsize
+    results = extents.rows * extents.columns * extents.count * itemsize
+
+    def seconds(size: int, parts: int) -> float:
+        assert machine.gpu is not None
+        part = replace(extents, steps=size, count=extents.count * parts)
+        best = next(iter(shapes(part, itemsize, machine, machine.gpu)), None)
+        return float("inf") if best is None else best.seconds
+
+    found = [_Choice(extents.steps, 1, seconds(extents.steps, 1))]
+    parts = 2
+    while parts <= MOST_PARTS and extents.steps >= LEAST_STEPS * parts and results:
+        size = ceil(extents.steps / parts / LEAST_STEPS) * LEAST_STEPS
+        real = ceil(extents.steps / size)
+        level = machine.level(real * results)
+        adding = real * results / machine.bandwidth(level, machine.units)
+        adding += machine.launch_seconds + real / IN_FLIGHT * seconds_of_wait(machine)
+        found.append(_Choice(size, real, seconds(size, real) + adding))
+        parts *= 2
+    return found
+
+
+def _extents(nest: Nest, product: Product) -> Extents:
+    """A product's size."""
+    s = nest.statement(product.statement)
+
+    def extent(d: int) -> int:
+        values = dimension(s.domain, d).intersect_domain(nest.domains[s.name])
+        return bounding_count(values.as_map().range(), {})
+
+    itemsize = nest.tensor(s.write.tensor).itemsize
+    wide = all(in_vectors(nest, factor, itemsize) for factor in (product.left, product.right))
+    (steps,) = product.steps
+    count = prod(extent(d) for d in product.others)
+    return Extents(extent(product.rows), extent(product.columns), extent(steps), count, wide)
