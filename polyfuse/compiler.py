@@ -146,7 +146,7 @@ def _finished(
     _check_places(schedule, goal)
     schedule = schedule.synchronised()
     times.append(time.perf_counter())
-    early = once(schedule.nest, schedule.tree) if goal == "cpu" else None
+    early = once(schedule.nest, schedule.tree)
     validation = validate(
         schedule.source, schedule.nest, schedule.tree, _arenas(schedule, early), early, operations
     )
@@ -176,7 +176,7 @@ def _expanded(nest: Nest) -> tuple[Nest, tuple[Expansion, ...]]:
 
 def _as_wanted(nest: Nest, model: Machine, wanted: Wanted, fuse: bool) -> Fast:
     """The nest after the rewrites that round otherwise, and what was decided about each."""
-    folded, said = with_scales_folded(nest, model) if wanted.fold and fuse else (nest, ())
+    folded, said = with_scales_folded(nest) if wanted.fold and fuse else (nest, ())
     fast = with_fast_products(folded, model, wanted)
     return replace(fast, reasons=(*said, *fast.reasons))
 

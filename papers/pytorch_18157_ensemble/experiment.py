@@ -108,8 +108,9 @@ def timed(ensemble: Ensemble, where: Place, small: bool, about: Row) -> list[Row
     for call in calls.values():
         check(ensemble, call)
     sides = {side: partial(seconds, call, x) for side, call in calls.items()}
-    with torch_sides(ensemble, small, about) as theirs:
-        taken = in_turns({**sides, **theirs}, 3 if small else TURNS)
+    with torch_sides(ensemble, small, about) as workers:
+        theirs = {side: partial(asked, worker) for side, worker in workers.items()}
+        taken = in_turns({**sides, **theirs}, 3 if small else TURNS, workers.values())
     ours = taken["polyfuse"]
     return [
         {
@@ -137,8 +138,8 @@ def seconds(call: Callable[[Array], Any], x: Array) -> float:
 
 
 @contextmanager
-def torch_sides(ensemble: Ensemble, small: bool, about: Row) -> Iterator[dict[str, Callable[[], float]]]:
-    """torch in processes of its own, if its environment is installed: each side's timing, by its own clock."""
+def torch_sides(ensemble: Ensemble, small: bool, about: Row) -> Iterator[dict[str, Worker]]:
+    """torch in processes of its own, built and checked, if its environment is installed."""
     environment = ENVIRONMENTS["torch"]
     if small or not environment.ready():
         yield {}
@@ -153,13 +154,14 @@ def torch_sides(ensemble: Ensemble, small: bool, about: Row) -> Iterator[dict[st
                 (found,) = worker.results("ensemble")
                 np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
                 about["versions"] |= worker.versions
-            yield {side: partial(asked, worker) for side, worker in workers.items()}
+            yield workers
         finally:
             for worker in workers.values():
                 worker.end()
 
 
 def asked(worker: Worker) -> float:
+    """A turn, by the side's own clock."""
     return worker.seconds(max(1, round(TURN / worker.seconds())))
 
 

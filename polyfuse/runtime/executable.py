@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from polyfuse.codegen.program import Launch, Program
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tensor import Role, Tensor
 from polyfuse.runtime.arenas import Arenas, at_least_1d
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
 from polyfuse.runtime.cpu import CpuProgram, in_lines
@@ -21,6 +21,7 @@ from polyfuse.runtime.cuda_driver import Gpu, missing
 from polyfuse.runtime.device_arrays import call_in_place, is_on_gpu
 from polyfuse.runtime.emulated import EmulatedProgram
 from polyfuse.runtime.interface import Phases
+from polyfuse.runtime.kept import Kept, Runner, once_and_calls
 from polyfuse.runtime.kernel_times import kernel_times
 from polyfuse.runtime.memory import MemoryPlan, shape_of
 from polyfuse.runtime.native import MachineCode, machine_code
@@ -31,13 +32,6 @@ from polyfuse.strategy.tuned import Tuning
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]
-
-
-class Runner(Protocol):
-    """What runs a program on arrays, by tensor name."""
-
-    def run(self, arrays: Mapping[str, Array], sizes: Sizes) -> None:
-        """Run every launch in order."""
 
 
 class Executable:
@@ -65,6 +59,7 @@ class Executable:
         self._constants = {n: _constant_array(a) for n, a in nest.constants.items()}
         start = time.perf_counter()
         self._runner = self._new_runner(code)
+        self._kept = self._new_kept()
         self._seconds = {**seconds, "loading": time.perf_counter() - start}
         self._cache = cache
         self.tuning = tuning
@@ -136,7 +131,7 @@ class Executable:
             return
         with self._arenas.lent(sizes) as temporaries:
             every = {n: at_least_1d(array) for n, array in {**self._constants, **arrays}.items()}
-            runner.run({**every, **temporaries}, sizes)
+            runner.run({**every, **self._kept.values(sizes), **temporaries}, sizes)
 
     def replace_constants(self, values: Mapping[str, Array]) -> None:
         """Give constants (weights) new values of the same shape and dtype; calls that run now finish with the old.
@@ -151,6 +146,7 @@ class Executable:
         self._constants = {name: _constant_array(array) for name, array in constants.items()}
         if isinstance(self._runner, CpuProgram):
             self._runner.hold(self._constants)
+        self._kept = self._new_kept()
         self._direct = self._new_direct()
 
     @property
@@ -265,7 +261,7 @@ class Executable:
         with self._arenas.lent(
             sizes
         ) as temporaries:  # only their layout is used, so others may have them too
-            return {**self._constants, **temporaries}
+            return {**self._constants, **self._kept.values(sizes), **temporaries}
 
     def _write_back(
         self,
@@ -285,11 +281,25 @@ class Executable:
         if code is not None:
             phases = Phases.of(self._nest, self.program, self._product.memory)
             return CpuProgram(code, phases, self._constants)
+        return self._on_device(once_and_calls(self.program)[1], "constant")
+
+    def _new_kept(self) -> Kept:
+        def runner() -> Runner:
+            found = self._on_device(once_and_calls(self.program)[0], "output")
+            assert found is not None, "there is a runner for the calls"
+            return found
+
+        return Kept(self._product.memory, self._constants, runner)
+
+    def _on_device(self, program: Program, kept: Role) -> Runner | None:
+        """A runner on the GPU or the stand-in; what runs once leaves is an "output" of it, a "constant" of calls."""
         if self._device == "gpu":
-            tensors = (*self._nest.tensors, *self._product.memory.calls.tensors)
-            return CudaProgram(self.program, Gpu(), {tensor.name: tensor.role for tensor in tensors})
+            memory = self._product.memory
+            tensors = (*self._nest.tensors, *memory.calls.tensors, *memory.once.tensors)
+            roles = {tensor.name: tensor.role for tensor in tensors}
+            return CudaProgram(program, Gpu(), {**roles, **{tensor.name: kept for tensor in memory.kept}})
         if self._device in ("lockstep", "simulator"):
-            return EmulatedProgram(self.program, self._device)
+            return EmulatedProgram(program, self._device)
         return None
 
     def _new_direct(self) -> Callable[..., Any] | None:

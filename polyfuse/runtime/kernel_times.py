@@ -52,10 +52,12 @@ class KernelTime:
 def kernel_times(
     program: Program, machine: GpuCosts | None, sizes: Mapping[str, int]
 ) -> Iterator[KernelTime]:
-    """The launches of a program for given sizes, in order; none on a CPU."""
+    """The launches of a call for given sizes, in order; none on a CPU."""
     if machine is None:
         return
     for launch, cost in zip(program.launches, machine.costs, strict=True):
+        if launch.once:
+            continue
         blocks, threads = map(prod, launch.extents(sizes))
         code = launch.code
         held = occupancy(machine.limits, max(1, threads), code.registers, code.shared_bytes)

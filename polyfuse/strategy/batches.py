@@ -1,7 +1,7 @@
 """Members of an ensemble in batches: where products that differ in their tensors alone are in the nest, and it pays.
 
 Batched, K products are one kernel, and what follows them joins it for all members at once. Stacks of constants are made
-once for all calls on a CPU, and in every call on a GPU, which counts. What would need copies of inputs is not batched.
+once for all calls. What would need copies of inputs is not batched.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def in_batches(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
 
 def _unfused(nest: Nest, machine: Machine) -> float:
     """Seconds of a call with a kernel for each statement: what is fused later, is so for one member as for all."""
-    model, early = Model(Counts(nest), machine), early_statements(nest, nest.order, machine)
+    model, early = Model(Counts(nest), machine), early_statements(nest, nest.order)
     calls = (part for part in parts(nest.order) if early.isdisjoint(statements(part)))
     return sum(model.cost(part).total for part in calls)
 

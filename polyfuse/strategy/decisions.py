@@ -71,8 +71,6 @@ class Plan:
     @cached_property
     def once(self) -> tuple[bool, ...]:
         """For each kernel whether it runs once for all calls."""
-        if self.machine.kind == "cuda":  # a call replays all launches as one graph
-            return (False,) * len(self.groups)
         return once(self.schedule.nest, self.schedule.tree)
 
     @property

@@ -1,25 +1,21 @@
-"""Which constant scales join weights: all that can, where kernels of constants run once for all calls.
+"""Which constant scales join weights: all that can, as kernels of constants run once for all calls.
 
-A batch norm after a convolution, or a number after a Linear, then costs a call nothing; its offset joins the bias. On a
-GPU every kernel runs in every call, and the scale is applied where the results are at hand.
+A batch norm after a convolution, or a number after a Linear, then costs a call nothing; its offset joins the bias.
 """
 
 from __future__ import annotations
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
-from polyfuse.machine import Machine
 from polyfuse.rewrite.fold import fold, why_not_fold
 
 
-def with_scales_folded(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+def with_scales_folded(nest: Nest) -> tuple[Nest, tuple[str, ...]]:
     """The nest with constant scales in constant factors, and a sentence on each; the same nest where there are none.
 
     From the last statement to the first: a chain of scales is one factor.
     """
     said: list[str] = []
-    if machine.kind != "cpu":
-        return nest, ()
     for name in reversed(statements(nest.order)):
         known = {s.name for s in nest.statements}
         if name in known and why_not_fold(nest, name) is None:

@@ -113,7 +113,7 @@ def search(
     calls it would run in each.
     """
     nest = start.nest
-    early = early_statements(nest, start.tree, model.machine)
+    early = early_statements(nest, start.tree)
     inits = inits_of(nest)
     state = with_inits(Search(start, {}, refused), model, inits)
     if not fuse:
@@ -158,10 +158,8 @@ def shared_loops(schedule: Schedule, first: str, second: str) -> tuple[Loop, ...
     return tuple(a for a, b in around if a is b)
 
 
-def early_statements(nest: Nest, tree: Tree, machine: Machine) -> frozenset[str]:
-    """The statements whose kernels run once for all calls: those of constants alone, on a CPU."""
-    if machine.kind != "cpu":
-        return frozenset()
+def early_statements(nest: Nest, tree: Tree) -> frozenset[str]:
+    """The statements whose kernels run once for all calls: those of constants alone."""
     found = zip(parts(tree), once(nest, tree), strict=True)
     return frozenset(name for part, early in found if early for name in statements(part))
 

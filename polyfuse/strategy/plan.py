@@ -235,7 +235,7 @@ def grouped(
     these loops taken apart. The cheaper result counts. Kernels of statements that are `done` stay as they are, and what
     runs once for all calls keeps the loops that it was written with. No kernel is made of a `refused` group.
     """
-    early = early_statements(start.nest, start.tree, model.machine)
+    early = early_statements(start.nest, start.tree)
     open_ = tuple(name for name in statements(start.nest.order) if name not in done | early)
     if not open_:
         return start, (), frozenset()

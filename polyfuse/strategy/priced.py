@@ -18,6 +18,6 @@ def price(nest: Nest, machine: Machine) -> float:
     """
     model = Model(Counts(nest), machine)
     schedule, _ = search(Schedule(nest), model, fuse=True)
-    early = early_statements(nest, nest.order, machine)
+    early = early_statements(nest, nest.order)
     calls = (part for part in parts(schedule.tree) if early.isdisjoint(statements(part)))
     return sum(model.cost(part).total for part in calls)

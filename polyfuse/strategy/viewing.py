@@ -23,7 +23,7 @@ def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]
     alone = {statements(part)[0] for part in parts(nest.order) if len(statements(part)) == 1}
     if not any(is_view(s) and s.reads and s.name in alone for s in nest.statements):
         return nest, ()
-    early = early_statements(nest, nest.order, machine)
+    early = early_statements(nest, nest.order)
     filled = [s.write.tensor for s in nest.statements]
     keep = {
         s.name: f"{s.write.tensor} is put together once for all calls"

@@ -146,6 +146,7 @@ def test_a_sum_that_grows_after_it_was_read_is_left_alone() -> None:
     assert refusal.instances
 
 
-def test_a_gpu_scales_its_results() -> None:
+def test_scales_join_the_weights_on_a_gpu_too() -> None:
     net = pf.compile(dense(), machine="h200", device="none")
-    assert not any("folded" in t.name for t in net.schedule.nest.tensors)
+    assert any("folded" in t.name for t in net.schedule.nest.tensors)
+    assert any(launch.once for launch in net.kernels)

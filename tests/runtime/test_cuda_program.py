@@ -3,12 +3,15 @@ addresses a graph is captured with, and that a replay gives the oracle's result.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
 from polyfuse.errors import TargetUnavailable
+from polyfuse.runtime import executable
 from polyfuse.runtime.cuda import CudaProgram
 from polyfuse.runtime.cuda_driver import Gpu, available
 from polyfuse.runtime.host_gpu import HostGpu
@@ -100,3 +103,27 @@ def test_an_empty_batch_launches_nothing_and_returns() -> None:
 def test_without_a_gpu_it_is_refused() -> None:
     with pytest.raises(TargetUnavailable, match="target 'cuda' needs"):
         Gpu()
+
+
+def test_what_depends_on_constants_alone_runs_once_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = nn.constant(np.arange(24, dtype=np.float32).reshape(4, 6))
+    nest = nn.lower(nn.matmul(nn.input("x", (3, 4)), nn.softmax(w)))
+    made = pf.compile(nest, target="cuda", machine="h200", device="none", fuse=False)
+    assert [launch.once for launch in made.kernels].count(False) < len(made.kernels)
+    gpus: list[HostGpu] = []
+
+    def gpu() -> HostGpu:
+        gpus.append(HostGpu(made.program))
+        return gpus[-1]
+
+    monkeypatch.setattr(executable, "Gpu", gpu)
+    net = pf.Executable.of(replace(made.compiled, device="gpu"))
+    (name,) = nest.constants
+    for value in (nest.constants[name], np.ones((4, 6), np.float32)):
+        net.replace_constants({name: value})
+        for seed in range(2):
+            given = np.random.default_rng(seed).standard_normal((3, 4)).astype(np.float32)
+            expected = pf.interpret(nest.with_constants({name: value}), {"x": given})
+            np.testing.assert_allclose(net(given), next(iter(expected.values())), rtol=1e-5)
+    calls, *once = gpus
+    assert (calls.replays, [gpu.replays for gpu in once]) == (4, [1, 1])
