@@ -48,7 +48,7 @@ class Report:
                 f"temporaries       {self.arena_bytes:,} bytes in one arena, "
                 f"{self.arena_bytes_before:,} with one allocation each",
                 f"made once         {self.kept_bytes:,} bytes from constants alone, beside them for all calls",
-                f"inputs copied     {copied} (not contiguous, in calls so far)",
+                f"inputs copied     {copied} (not contiguous, or given twice and written, in calls so far)",
                 f"compile time      {spent}",
                 f"cache             {self.cache}",
                 *([f"tuning            {self.tuning}"] if self.tuning is not None else []),

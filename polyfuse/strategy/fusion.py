@@ -16,7 +16,6 @@ from polyfuse.analysis.once import once
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest, Violation
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, statements
-from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN, OUT
 from polyfuse.strategy.cost import Model
