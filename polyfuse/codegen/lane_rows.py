@@ -1,16 +1,18 @@
 """One statement along a row as one operation: whole vectors from where the row's results are aligned in memory.
 
     for k: b[k] = 0.5 * (a[k - 1] + a[k + 1])
-    ->  row_of_lanes(float64, "0.5 * (r0 + r1)", count, address(b, …), (address(a, …), address(a, …)), ())
+    ->  row_of_lanes(float64, "0.5 * (r0[-1] + r0[1])", count, place, address(b, …), (address(a, (k,)),), ())
 
         |. . b b b b b b|b b b b b b b b|b b b b . . . .|     lines of cache, and b's elements in them
           masked lanes    whole vectors   masked lanes
 
 A vector that straddles two lines of cache takes two loads or stores. LLVM's own vectors begin where the row begins: all
 loads of a row's elements and of those above and below them may then straddle, and its stores. From an aligned element
-on only the shifted loads do. LLVM also runs what is left of a row one element at a time, at the price of a vector each:
-six of 118, and more behind elements left out for alignment. Rows of 118 numbers of heat-3d in L1 took 0.52 ns an
-element in vectors from the row's first element on and 0.31 in these (one core of a Xeon, vectors of 64 bytes).
+on only elements beside them would, and those are not loaded: r0[1] is taken from two vectors of r0, each of which is
+loaded once. LLVM also runs what is left of a row one element at a time, at the price of a vector each: six of 118, and
+more behind elements left out for alignment. Rows of 118 numbers of heat-3d in L1 took 0.52 ns an element in LLVM's
+vectors, 0.25 in whole ones, and 0.23 without the loads beside; in time tiles, where rows come from L2, the last two
+took 630 and 570 ms (one core of a Xeon, vectors of 64 bytes; the last two as loops in C).
 
 Each element is computed once, by the operations that the loop would take, in their order.
 """
@@ -18,7 +20,7 @@ Each element is computed once, by the operations that the loop would take, in th
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +66,8 @@ def row_of_lanes(
 
     kind: float32 or float64, of all elements and numbers.
     whole: the element that goes with the first result of those whose lines of cache the vectors are not to straddle.
-    value: a literal expression in r0, r1, … and n0, n1, …: with numbers, + - * / and sqrt.
+    value: a literal expression in r0, r1, … and n0, n1, …: with numbers, + - * / and sqrt. r0[-1] and r0[1] are the
+    elements before and behind r0.
     rows: the addresses of the elements r0, r1, … that go with the first result; the next ones go with the next ones.
     numbers: n0, n1, …, the same for all of the row.
     """
@@ -78,10 +81,21 @@ def row_of_lanes(
         tree = ast.parse(value.literal_value, mode="eval").body
         read = [builder.extract_value(args[5], p) for p in range(len(rows))]
         spread = [lanes.broadcast(builder.extract_value(args[6], p)) for p in range(len(numbers))]
-        _Row(lanes, tree, args[4], read, spread).emit(args[2], args[3])
+        _Row(lanes, tree, args[4], read, spans(tree, len(read)), spread).emit(args[2], args[3])
         return context.get_dummy_value()
 
     return types.void(kind, value, types.int64, types.int64, types.int64, rows, numbers), code
+
+
+def spans(value: ast.expr, rows: int) -> list[tuple[int, int]]:
+    """The least and the largest distance at which each of the rows is read: "r0[-1] + r0" has (-1, 0)."""
+    found: dict[str, set[int]] = {}
+    for node in ast.walk(value):
+        match node:
+            case ast.Subscript(ast.Name(id=name), by):
+                found.setdefault(name, {0}).add(ast.literal_eval(by))
+    every = (found.get(f"r{p}", {0}) for p in range(rows))
+    return [(min(distances), max(distances)) for distances in every]
 
 
 @dataclass(frozen=True)
@@ -111,12 +125,24 @@ class _Lanes:
         first = ir.Constant(ir.VectorType(ir.IntType(32), self.count), None)
         return self.builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), first)
 
-    def between(self, low: Any, high: Any) -> Any:
-        """A mask of the lanes from `low` to before `high`."""
+    def between(self, low: Any | None, high: Any) -> Any:
+        """A mask of the lanes from `low`, if that is given, to before `high`."""
         kind = ir.VectorType(WORD, self.count)
         lane = ir.Constant(kind, list(range(self.count)))
         below = self.builder.icmp_signed("<", lane, self.broadcast(high))
+        if low is None:
+            return below
         return self.builder.and_(self.builder.icmp_signed(">=", lane, self.broadcast(low)), below)
+
+    def shifted(self, blocks: Sequence[Any], at: int, by: int) -> Any:
+        """The vector that begins so many elements behind the first one of the block `at`."""
+        if not by:
+            return blocks[at]
+        first = at if by > 0 else at - 1
+        lanes = ir.Constant(
+            ir.VectorType(ir.IntType(32), self.count), [by % self.count + n for n in range(self.count)]
+        )
+        return self.builder.shuffle_vector(blocks[first], blocks[first + 1], lanes)
 
     def load(self, place: Any, mask: Any | None) -> Any:
         """A vector from an address; zero where the mask is not, and nothing is read there."""
@@ -152,60 +178,112 @@ class _Lanes:
 
 
 @dataclass(frozen=True)
+class _State:
+    """Where a step begins, and the vectors that the one before has loaded for it."""
+
+    at: Any
+    held: tuple[Any, ...]
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """All of it."""
+        return self.at, *self.held
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """How many results a row has; whether a step may begin before the first one."""
+
+    count: Any
+    begins: bool = False
+
+
+@dataclass(frozen=True)
 class _Row:
-    """A statement's value, where the row's first result and what it reads lie, and the numbers that all of it reads."""
+    """A statement's value, where the row's first result and what it reads lie, and the numbers that all of it reads.
+
+    `spans` has the least and the largest distance at which each row is read, from 0 on both ways.
+    """
 
     lanes: _Lanes
     value: ast.expr
     target: Any
     rows: list[Any]
+    spans: list[tuple[int, int]]
     numbers: list[Any]
 
     def emit(self, count: Any, whole: Any) -> None:
-        """The lanes up to the first whole vector, the whole ones, and those that are left."""
+        """The lanes up to the first whole vector, the whole ones, and those that are left: one vector or two."""
         builder, lanes = self.lanes.builder, self.lanes.count
-        zero, width = ir.Constant(WORD, 0), ir.Constant(WORD, lanes)
         skipped = builder.udiv(
             builder.and_(whole, ir.Constant(WORD, VECTOR_BYTES - 1)),
             ir.Constant(WORD, self.lanes.itemsize),
         )
-        some, partial = builder.icmp_signed(">", count, zero), builder.icmp_signed("!=", skipped, zero)
-        start = builder.neg(skipped)  # so many elements before the row's first one a vector begins
-        with builder.if_then(builder.and_(some, partial)):
-            self._vector(start, self.lanes.between(skipped, builder.add(skipped, count)))
-        first = builder.select(partial, builder.add(start, width), zero)
-        last = self._whole(first, builder.sub(count, width))
-        with builder.if_then(builder.icmp_signed("<", last, count)):
-            self._vector(last, self.lanes.between(zero, builder.sub(count, last)))
+        ahead = [high - lanes for _, high in self.spans if high]
+        most = builder.add(count, ir.Constant(WORD, min(ahead, default=0) - lanes))
+        with builder.if_then(builder.icmp_signed(">", count, ir.Constant(WORD, 0))):
+            start = builder.neg(skipped)  # so many elements before the row's first one a vector begins
+            state = self._first(start, count)
+            state = self._while(state, "<=", most, lambda now: self._step(now, None))
+            self._while(state, "<", count, lambda now: self._step(now, _Bounds(count)))
 
-    def _whole(self, first: Any, most: Any) -> Any:
-        """Whole vectors from an element on as long as they begin at `most` or before it; where they end."""
+    def _first(self, start: Any, count: Any) -> _State:
+        bounds = _Bounds(count, begins=True)
+        held: list[Any] = []
+        for p, (low, high) in enumerate(self.spans):
+            held += [self._block(p, start, -1, bounds)] if low else []
+            held += [self._block(p, start, 0, bounds)] if high else []
+        return self._step(_State(start, tuple(held)), bounds)
+
+    def _while(self, state: _State, comparison: str, limit: Any, step: Callable[[_State], _State]) -> _State:
+        """Steps as long as they begin where the comparison with the limit holds; the state after them."""
         builder = self.lanes.builder
         entry = builder.block
-        loop, done = builder.append_basic_block("vectors"), builder.append_basic_block("whole")
-        builder.cbranch(builder.icmp_signed("<=", first, most), loop, done)
+        loop, done = builder.append_basic_block("vectors"), builder.append_basic_block("done")
+        builder.cbranch(builder.icmp_signed(comparison, state.at, limit), loop, done)
         builder.position_at_end(loop)
-        at = builder.phi(WORD)
-        self._vector(at, None)
-        after = builder.add(at, ir.Constant(WORD, self.lanes.count))
-        builder.cbranch(builder.icmp_signed("<=", after, most), loop, done)
-        at.add_incoming(first, entry)
-        at.add_incoming(after, loop)
+        inside = [builder.phi(value.type) for value in state.values]
+        after = step(_State(inside[0], tuple(inside[1:])))
+        end = builder.block
+        builder.cbranch(builder.icmp_signed(comparison, after.at, limit), loop, done)
         builder.position_at_end(done)
-        last = builder.phi(WORD)
-        last.add_incoming(first, entry)
-        last.add_incoming(after, loop)
-        return last
+        last = [builder.phi(value.type) for value in state.values]
+        for phi, out, before, now in zip(inside, last, state.values, after.values, strict=True):
+            for one in (phi, out):
+                one.add_incoming(before, entry)
+                one.add_incoming(now, end)
+        return _State(last[0], tuple(last[1:]))
 
-    def _vector(self, at: Any, mask: Any | None) -> None:
-        """One vector of results, from the element `at` on."""
-        builder = self.lanes.builder
-        moved = builder.mul(at, ir.Constant(WORD, self.lanes.itemsize))
+    def _step(self, state: _State, bounds: _Bounds | None) -> _State:
+        """One vector of results, and what the next one needs of what was loaded; without bounds all of it is inside."""
+        builder, at = self.lanes.builder, state.at
         names = {f"n{p}": value for p, value in enumerate(self.numbers)}
-        for p, place in enumerate(self.rows):
-            names[f"r{p}"] = self.lanes.load(self._at(place, moved), mask)
+        held, after = list(state.held), []
+        for p, (low, high) in enumerate(self.spans):
+            blocks = [held.pop(0) for _ in range(bool(low) + bool(high))]
+            blocks.append(self._block(p, at, bool(high), bounds))
+            after += blocks[1:]
+            for by in range(low, high + 1):
+                names[f"r{p}[{by}]"] = self.lanes.shifted(blocks, bool(low), by)
         value = self._evaluated(self.value, names)
-        self.lanes.store(value, self._at(self.target, moved), mask)
+        mask = None if bounds is None else self._inside(at, bounds, (0, 0))
+        self.lanes.store(value, self._at(self.target, self._bytes(at)), mask)
+        return _State(builder.add(at, ir.Constant(WORD, self.lanes.count)), tuple(after))
+
+    def _block(self, row: int, at: Any, ahead: int, bounds: _Bounds | None) -> Any:
+        """A vector of a row, so many vectors further than the element `at`; of what no result needs nothing is read."""
+        first = self.lanes.builder.add(at, ir.Constant(WORD, ahead * self.lanes.count))
+        mask = None if bounds is None else self._inside(first, bounds, self.spans[row])
+        return self.lanes.load(self._at(self.rows[row], self._bytes(first)), mask)
+
+    def _inside(self, at: Any, bounds: _Bounds, span: tuple[int, int]) -> Any:
+        """The lanes of a vector that results need, when they need elements at these distances."""
+        builder, (low, high) = self.lanes.builder, span
+        after = builder.sub(builder.add(bounds.count, ir.Constant(WORD, high)), at)
+        return self.lanes.between(builder.sub(ir.Constant(WORD, low), at) if bounds.begins else None, after)
+
+    def _bytes(self, at: Any) -> Any:
+        return self.lanes.builder.mul(at, ir.Constant(WORD, self.lanes.itemsize))
 
     def _at(self, place: Any, moved: Any) -> Any:
         builder = self.lanes.builder
@@ -215,7 +293,9 @@ class _Row:
         builder = self.lanes.builder
         match node:
             case ast.Name(id=name):
-                return names[name]
+                return names[name] if name in names else names[f"{name}[0]"]
+            case ast.Subscript(ast.Name(id=name), by):
+                return names[f"{name}[{ast.literal_eval(by)}]"]
             case ast.Constant(value=float(number)):
                 return ir.Constant(self.lanes.kind, [number] * self.lanes.count)
             case ast.UnaryOp(ast.USub(), operand):

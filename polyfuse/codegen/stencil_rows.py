@@ -1,8 +1,8 @@
 """A vector loop around one statement that reads several elements near its result, as one line of source.
 
     for k in range(1, n - 1): b[i, k] = 0.5 * (a[i, k - 1] + a[i, k + 1]) + a[i - 1, k]
-    ->  k = 1
-        row_of_lanes(float64, '0.5 * (r0 + r1) + r2', n - 1 - k, address(b, (i, k)), (address(a, (i, k - 1)), …), ())
+    ->  k = 1; k_a = address(a, (i, k - 1))
+        row_of_lanes(float64, '0.5 * (r1 + r1[2]) + r0', n - 1 - k, beside(k_a, …), address(b, (i, k)), (…, k_a), ())
 
 Only what reads several elements along the row: it takes longer to load than to store, from caches at least, and LLVM's
 loop is as good for the others.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sympy
 
@@ -26,6 +26,10 @@ ROW_OPERATIONS = ("row_of_lanes", "address", "beside")
 
 SEVERAL = 3
 """Elements along the row that a statement reads at least."""
+
+
+NEAR = 8
+"""Elements from one that is loaded up to which another is taken from the same vectors; no vector has fewer."""
 
 
 class _NotOnLanes(Exception):
@@ -45,28 +49,27 @@ def stencil_row(
     dtype = store.target.dtype
     if dtype not in ("float32", "float64") or any(read.dtype != dtype for read in store.reads):
         return None
-    operands = _Operands(loop, store.reads)
+    operands = _operands(loop, store.reads)
+    if operands is None or not _is_along(store.target, loop):
+        return None
     try:
         value = to_ast(store.body, Dialect(operands.leaf, _number, _function))
     except _NotOnLanes:
         return None
-    if len(operands.rows) < SEVERAL or not _is_along(store.target, loop):
-        return None
     count = binary(ast.Sub(), loop.high, ast.Name(loop.variable))
     first = {
         array: (unused(f"{loop.variable}_{array}"), element)
-        for array, element in _first_of_arrays(operands.rows.values()).items()
+        for array, element in _first_of_arrays(operands.rows).items()
     }
-    rows = [_place(element, first[element.array]) for element in operands.rows.values()]
-    most = _most_alike(tuple(operands.rows.values()))
-    numbers = [place(element) for element in operands.numbers.values()]
+    rows = [_place(element, first[element.array]) for element in operands.rows]
+    numbers = [place(element) for element in operands.numbers]
     line = call(
         "row_of_lanes",
         [
             ast.Name(dtype),
             ast.Constant(ast.unparse(value)),
             count,
-            _place(most, first[most.array]),
+            _place(operands.whole, first[operands.whole.array]),
             _address(store.target),
             ast.Tuple(rows),
             ast.Tuple(numbers),
@@ -76,28 +79,55 @@ def stencil_row(
     return [f"{loop.variable} = {ast.unparse(loop.low)}", *at, ast.unparse(line)]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Operands:
-    """What a body's leaves are called in a row's expression: r0, r1, … along the row, n0, … the same for all of it."""
+    """What a body's leaves are called in a row's expression: r0, r0[1], r1, … along the row, n0, … the same all along.
 
-    loop: For
-    reads: tuple[Element, ...]
-    rows: dict[str, Element] = field(default_factory=dict)
-    numbers: dict[str, Element] = field(default_factory=dict)
+    `rows` are the elements r0, r1, …, `whole` is the one whose lines the vectors are not to straddle.
+    """
+
+    rows: tuple[Element, ...]
+    numbers: tuple[Element, ...]
+    whole: Element
+    named: tuple[ast.expr, ...]
 
     def leaf(self, symbol: sympy.Symbol) -> ast.expr:
         if not isinstance(symbol, Read):
             raise _NotOnLanes
-        element = self.reads[symbol.position]
-        if _is_along(element, self.loop):
-            known, letter = self.rows, "r"
-        elif movement(element, self.loop) == (0,) * len(element.subscripts):
-            known, letter = self.numbers, "n"
-        else:
-            raise _NotOnLanes
-        text = f"{element.array}[{', '.join(map(ast.unparse, element.subscripts))}]"
-        known.setdefault(text, element)
-        return ast.Name(f"{letter}{list(known).index(text)}")
+        return self.named[symbol.position]
+
+
+def _operands(loop: For, reads: tuple[Element, ...]) -> _Operands | None:
+    """The names of what a statement reads; None where that is not several elements along the row, and else numbers."""
+    along = {_text(read): read for read in reads if _is_along(read, loop)}
+    still = {_text(read): read for read in reads if movement(read, loop) == (0,) * len(read.subscripts)}
+    if len(along) < SEVERAL or any(_text(read) not in along | still for read in reads):
+        return None
+    whole = _most_alike(tuple(along.values()))
+    rows: list[Element] = []
+    for element in sorted(along.values(), key=lambda element: _column(element) != _column(whole)):
+        if all(_beside(element, row) is None for row in rows):
+            rows.append(element)
+    named: list[ast.expr] = []
+    for read in reads:
+        if _text(read) in still:
+            named.append(ast.Name(f"n{list(still).index(_text(read))}"))
+            continue
+        row, by = next((p, by) for p, row in enumerate(rows) if (by := _beside(read, row)) is not None)
+        named.append(ast.Subscript(ast.Name(f"r{row}"), ast.Constant(by)) if by else ast.Name(f"r{row}"))
+    return _Operands(tuple(rows), tuple(still.values()), whole, tuple(named))
+
+
+def _text(element: Element) -> str:
+    return f"{element.array}[{', '.join(map(ast.unparse, element.subscripts))}]"
+
+
+def _beside(element: Element, row: Element) -> int | None:
+    """How far behind another element of its row one lies, if so near that both are in one vector or in neighbours."""
+    if element.array != row.array:
+        return None
+    *across, along = (_distance(a, b) for a, b in zip(element.subscripts, row.subscripts, strict=True))
+    return None if any(d != 0 for d in across) or along is None or abs(along) >= NEAR else along
 
 
 def _is_along(element: Element, loop: For) -> bool:
@@ -127,12 +157,12 @@ def _address(element: Element) -> ast.expr:
 
 def _most_alike(elements: tuple[Element, ...]) -> Element:
     """One of the most elements of one array in the same column: where rows are whole lines, all of them are aligned."""
+    columns = [_column(element) for element in elements]
+    return max(elements, key=lambda element: columns.count(_column(element)))
 
-    def column(element: Element) -> tuple[str, str]:
-        return element.array, ast.unparse(element.subscripts[-1])
 
-    columns = [column(element) for element in elements]
-    return max(elements, key=lambda element: columns.count(column(element)))
+def _column(element: Element) -> tuple[str, str]:
+    return element.array, ast.unparse(element.subscripts[-1])
 
 
 def _first_of_arrays(elements: Iterable[Element]) -> dict[str, Element]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyfuse.analysis.bands import open_at
+from polyfuse.ir import Nest
 from polyfuse.ir.tree import Leaf, Loop, Sequence, parts, statements
 from polyfuse.strategy.counts import dims_of
 from polyfuse.strategy.draft import Draft
@@ -22,6 +23,22 @@ def loop_along_memory(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ..
             before = walked[id(loop)]
             walked[id(loop)] = before[0] + weight * far, before[1] + weight * near
     return min(reversed(band), key=lambda loop: walked[id(loop)])
+
+
+def row_length(nest: Nest, band: tuple[Loop, ...], names: tuple[str, ...]) -> int | None:
+    """The most values that the last loop of a band takes while the others stay; None if that depends on sizes.
+
+    for t < 500: for 2t <= k < 2t + 118: S   ->   118
+    """
+    longest = 0
+    for name in names:
+        domain, (*_, dims) = nest.domains[name], _stepped(band, name)
+        for d in dims:
+            low, high = domain.dim_min_val(d), domain.dim_max_val(d)
+            if not (low.is_int() and high.is_int()):
+                return None
+            longest = max(longest, int(high.to_python()) - int(low.to_python()) + 1)
+    return longest
 
 
 def _stepped(band: tuple[Loop, ...], name: str) -> list[frozenset[int]]:

@@ -23,7 +23,7 @@ from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion import part_of
 from polyfuse.strategy.inner import STEPS, interleaved, jammed, outermost, turned
 from polyfuse.strategy.moves import far_and_near
-from polyfuse.strategy.nests import loop_along_memory, parted, reordered
+from polyfuse.strategy.nests import loop_along_memory, parted, reordered, row_length
 
 OUTER_SIZES = (8, 16, 32)
 """Values of a tiled loop that is not the innermost."""
@@ -73,7 +73,7 @@ def shapes(draft: Draft, names: tuple[str, ...], cores: int) -> Iterator[Draft]:
         return
     yield from _behind_one(draft, names, band, along)
     if len(band) > 1 and along is not None:
-        for sizes in _sizes(draft, band, along):
+        for sizes in _sizes(draft, names, band, along):
             tiled = _tiled(draft, names, band, along, sizes)
             yield vectorized(tiled, names)
             if cores > 1:
@@ -166,19 +166,25 @@ def _behind_one(
         yield vectorized(done, names).noted(f"{free[0].name} is parallel inside {first.name}")
 
 
-def _sizes(draft: Draft, band: tuple[Loop, ...], along: Loop) -> Iterator[dict[str, int]]:
+def _sizes(
+    draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop
+) -> Iterator[dict[str, int]]:
     """Tile sizes to price: one for all outer loops, another for the outermost, one for the loop along memory.
 
     Of three outer loops or more the last may have a narrow one too: what a tile shares with the next one along it is
-    still in the cache, and the less a tile needs of the others' borders.
+    still in the cache, and the less a tile needs of the others' borders. Rows that are no longer than a tile stay
+    whole: tiles would cut them where skewing moves them to, at no gain.
     """
     seen: set[tuple[int, ...]] = set()
     others = [loop for loop in band if loop is not along]
     narrow = ({}, {others[-1].name: NARROW}) if len(others) > 2 else ({},)
-    for first, other, inner, last in product(OUTER_SIZES, OUTER_SIZES, INNER_SIZES, narrow):
+    row = row_length(draft.nest, band, names)
+    short = len(others) > 1 and along is band[-1] and row is not None and row <= INNER_SIZES[0]
+    rows = ({},) if short else tuple({along.name: size} for size in INNER_SIZES)
+    for first, other, inner, last in product(OUTER_SIZES, OUTER_SIZES, rows, narrow):
         if first > other:
             continue
-        wanted = {loop.name: other for loop in others} | {others[0].name: first, along.name: inner} | last
+        wanted = {loop.name: other for loop in others} | {others[0].name: first} | inner | last
         capped = {name: min(size, _extent(draft, band, name) or size) for name, size in wanted.items()}
         if tuple(capped.values()) not in seen:
             seen.add(tuple(capped.values()))
@@ -192,14 +198,18 @@ def _extent(draft: Draft, band: tuple[Loop, ...], name: str) -> int | None:
 def _tiled(
     draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...], along: Loop, sizes: dict[str, int]
 ) -> Draft:
-    """for t: for i: for j  ->  for t, i, j (tiles): for t_in: for i_in: for j_in, the one along memory innermost."""
-    ordered = {loop.name: sizes[loop.name] for loop in band}
+    """for t: for i: for j  ->  for t, i, j (tiles): for t_in: for i_in: for j_in, the one along memory innermost.
+
+    A loop without a size is the last one of the band, and stays whole.
+    """
+    ordered = {loop.name: sizes[loop.name] for loop in band if loop.name in sizes}
     done = draft.do("tile", names[0], **ordered)
-    points = done.loops(names[0])[len(band) : 2 * len(band)]
+    points = done.loops(names[0])[len(ordered) : len(ordered) + len(band)]
     at = next(p for p, loop in enumerate(band) if loop is along)
     order = [x.name for p, x in enumerate(points) if p != at] + [points[at].name]
     text = ", ".join(f"{name} by {size}" for name, size in ordered.items())
-    return parted(reordered(done, names[0], order), names).noted(f"tiled: {text}")
+    whole = "" if along.name in ordered else f", rows of {along.name} whole"
+    return parted(reordered(done, names[0], order), names).noted(f"tiled: {text}{whole}")
 
 
 def _staggered(

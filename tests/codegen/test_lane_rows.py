@@ -1,7 +1,9 @@
 """Rows of stencils in whole vectors: each beginning and length, what is not touched, which loops become such rows."""
 
 # ruff: noqa: F821  (sizes are names in annotations)
+import ctypes
 import math
+import mmap
 
 import numba
 import numpy as np
@@ -13,27 +15,29 @@ from polyfuse.codegen.lane_rows import address, beside, row_of_lanes
 ROOM = 64
 
 
-def rows_of(kind):
+def rows_of(kind, value):
     """A row of a stencil, of float32 or float64 numbers."""
 
     @numba.njit(error_model="numpy")
     def row(b, a, first, count, by):
         at = address(a, (first,))
         row_of_lanes(
-            kind,
-            "n0 * (r0 - 2.0 * r1 + r2) / -4.0 + sqrt(r1)",
-            count,
-            at,
-            address(b, (first + by,)),
-            (beside(at, a, (-1,)), at, beside(at, a, (1,))),
-            (a[0],),
-        )
+            kind, value, count, at, address(b, (first + by,)), (at, beside(at, a, (1,))), (a[0],)
+        )  # fmt: skip
 
     return row
 
 
+CENTRED = "n0 * (r0[-1] - 2.0 * r0 + r1) / -4.0 + sqrt(r0)"
+BEHIND, BEFORE = "n0 * r0[7] + r1[2]", "n0 * r0[-7] - r1[-2]"
+
+
 @pytest.mark.parametrize(
-    ("row", "dtype"), [(rows_of(numba.float64), np.float64), (rows_of(numba.float32), np.float32)]
+    ("row", "dtype"),
+    [
+        (rows_of(numba.float64, CENTRED), np.float64),
+        (rows_of(numba.float32, CENTRED), np.float32),
+    ],
 )
 def test_every_beginning_and_length_writes_its_elements_and_no_others(row, dtype) -> None:
     a = np.random.default_rng(0).random(ROOM + 2).astype(dtype)
@@ -50,6 +54,34 @@ def test_every_beginning_and_length_writes_its_elements_and_no_others(row, dtype
                 ) / -4 + np.sqrt(middle)
                 np.testing.assert_allclose(b, expected, rtol=16 * np.finfo(dtype).eps, atol=0)
                 assert (b == 7).sum() >= b.size - max(0, count)
+
+
+def test_elements_beside_are_read_from_vectors_and_none_outside_of_the_row() -> None:
+    """The array ends where a page ends, or begins where one begins; a load past it would end the process."""
+    behind, before = rows_of(numba.float64, BEHIND), rows_of(numba.float64, BEFORE)
+    pages, per_page = guarded(), mmap.PAGESIZE // 8
+    pages[:] = np.random.default_rng(1).random(per_page)
+    for size in range(16, 45):
+        count = size - 7
+        for a, row, first, near, far in (
+            (pages[-size:], behind, 0, 3, 7),
+            (pages[:size], before, 7, -1, -7),
+        ):
+            b = np.zeros(size)
+            row(b, a, first, count, 0)
+            expected = a[0] * a[first + far :][:count] + np.sign(far) * a[first + near :][:count]
+            np.testing.assert_allclose(b[first : first + count], expected, rtol=1e-15)
+
+
+def guarded() -> np.ndarray:
+    """A page of numbers between two that must not be touched."""
+    room = mmap.mmap(-1, 3 * mmap.PAGESIZE)
+    every = np.frombuffer(room, np.uint8)
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    for page in (0, 2):
+        place = ctypes.c_void_p(every.ctypes.data + page * mmap.PAGESIZE)
+        assert protect(place, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    return every[mmap.PAGESIZE : 2 * mmap.PAGESIZE].view(np.float64)
 
 
 @pf.nest
