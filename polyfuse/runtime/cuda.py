@@ -25,7 +25,7 @@ REGISTERS = 65536
 """Registers of an SM, on every GPU from sm_50 on."""
 
 CAPTURED = 64
-"""Sets of a caller's addresses whose launches are kept as graphs; calls with others launch kernel by kernel."""
+"""Sets of a caller's addresses that are known at a time, the ones used last; a set that comes again gets a graph."""
 
 
 def build_kernels(program: Program, capability: tuple[int, int]) -> dict[str, Cubin]:
@@ -67,7 +67,8 @@ def _threads(program: Program, code: Code) -> int:
 class _Buffers:
     """Device memory for one set of sizes (and one of the caller's streams), and which constants lie there.
 
-    `graph` is captured over its addresses alone; `graphs` over these and a caller's, None after their first call.
+    `graph` is captured over its addresses alone; `graphs` over these and a caller's, those used last at the end, None
+    after their first call; `spare` are graphs of addresses that are known no more.
     """
 
     memory: list[Any] = field(default_factory=list)
@@ -75,6 +76,7 @@ class _Buffers:
     constants: dict[str, Array] = field(default_factory=dict)
     graph: Any = None
     graphs: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    spare: list[Any] = field(default_factory=list)
 
 
 class CudaProgram:
@@ -142,16 +144,29 @@ class CudaProgram:
     def _launch_or_replay(
         self, held: _Buffers, given: Mapping[str, int], sizes: Mapping[str, int], stream: int | None
     ) -> None:
-        """Addresses are captured when they come for the second time: many come only once."""
+        """Addresses get a graph when they come for the second time, as many come only once: a new one, or that of
+        addresses that have not come for long, updated in place.
+        """
         key = tuple(given.values())
         if key not in held.graphs:
+            if len(held.graphs) == CAPTURED:
+                left = held.graphs.pop(next(iter(held.graphs)))
+                held.spare += [left] if left is not None else []
+            held.graphs[key] = None
             self._gpu.launch(self.launches({**held.addresses, **given}, sizes), stream)
-            if len(held.graphs) < CAPTURED:
-                held.graphs[key] = None
             return
-        if held.graphs[key] is None:
-            held.graphs[key] = self._gpu.capture(self.launches({**held.addresses, **given}, sizes))
-        self._gpu.replay(held.graphs[key], stream)
+        graph = held.graphs.pop(key)
+        if graph is None:
+            graph = self._graph(held, self.launches({**held.addresses, **given}, sizes))
+        held.graphs[key] = graph
+        self._gpu.replay(graph, stream)
+
+    def _graph(self, held: _Buffers, launches: list[Launch]) -> Any:
+        if not held.spare:
+            return self._gpu.capture(launches)
+        graph = held.spare.pop()
+        self._gpu.update(graph, launches)
+        return graph
 
     @property
     def gpu(self) -> Gpu:

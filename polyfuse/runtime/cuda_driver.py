@@ -133,7 +133,16 @@ class Gpu:
             self._launch_on(self._on(stream), step)
 
     def capture(self, launches: Sequence[Launch]) -> Any:
-        """The launches as one `cuda.core.graph.Graph`, for `replay`. The addresses are fixed with it."""
+        """The launches as one `cuda.core.graph.Graph`, for `replay`. The addresses are fixed until it is updated."""
+        graph = self._captured(launches).complete()
+        graph.upload(self._stream)
+        return graph
+
+    def update(self, graph: Any, launches: Sequence[Launch]) -> None:
+        """The same kernels on other addresses, in a graph that was captured before; replays under way keep theirs."""
+        graph.update(self._captured(launches))
+
+    def _captured(self, launches: Sequence[Launch]) -> Any:
         self._device.set_current()
         for step in launches:  # loading a module is no stream operation and is best not captured
             self._load(step.kernel)
@@ -141,9 +150,7 @@ class Gpu:
         builder.begin_building()
         for step in launches:
             self._launch_on(builder, step)
-        graph = builder.end_building().complete()
-        graph.upload(self._stream)
-        return graph
+        return builder.end_building()
 
     def replay(self, graph: Any, stream: int | None = None) -> None:
         """Launches a captured graph and returns at once."""

@@ -44,6 +44,7 @@ class HostGpu:
     uploads: list[int] = field(default_factory=list)
     downloads: list[int] = field(default_factory=list)
     captures: int = 0
+    updates: int = 0
     replays: int = 0
     submissions: int = 0
     waits: int = 0
@@ -68,10 +69,17 @@ class HostGpu:
         self.waits += 1
         array.reshape(-1).view(np.uint8)[:] = self.at(address, np.dtype(np.uint8))[: array.nbytes]
 
-    def capture(self, launches: Sequence[Launch]) -> Sequence[Launch]:
+    def capture(self, launches: Sequence[Launch]) -> list[Launch]:
         """The launches, for `replay`."""
         self.captures += 1
-        return tuple(launches)
+        return list(launches)
+
+    def update(self, graph: list[Launch], launches: Sequence[Launch]) -> None:
+        """Other addresses for the same kernels."""
+        self.updates += 1
+        kernels = [(one.kernel.entry, one.grid, one.block) for one in graph]
+        assert kernels == [(one.kernel.entry, one.grid, one.block) for one in launches], "another graph"
+        graph[:] = launches
 
     def replay(self, graph: Sequence[Launch], stream: int | None = None) -> None:
         """Runs what was captured."""

@@ -113,18 +113,29 @@ def test_on_the_callers_stream_nothing_waits_and_addresses_that_come_again_are_r
     assert uploaded == [4, 4, 4, 8]  # the weights once for each stream, which has temporaries of its own too
 
 
-def test_graphs_of_addresses_are_bounded(net: tuple[pf.Executable, HostGpu]) -> None:
+def test_graphs_are_of_the_addresses_used_last_and_updated_in_place(
+    net: tuple[pf.Executable, HostGpu],
+) -> None:
     compiled, gpu = net
     runner = compiled._runner
     assert isinstance(runner, CudaProgram)
-    launched: list[int] = []
-    gpu.launch = lambda launches, stream=None: launched.append(len(launches))  # type: ignore[method-assign]
-    gpu.replay = lambda graph, stream=None: None  # type: ignore[method-assign]
-    for _ in range(2):
-        for address in range(CAPTURED + 3):
-            runner.run_in_place({"x": 16 * address, "out": 0}, compiled._host_arrays({}), {}, 1)
-    assert gpu.captures == CAPTURED
-    assert len(launched) == CAPTURED + 6
+    addresses: list[int] = []
+    x = compiled.kernels[0].tensors.index("x")
+    gpu.launch = lambda launches, stream=None: addresses.append(-launches[0].args[x])  # type: ignore[method-assign]
+    gpu.replay = lambda graph, stream=None: addresses.append(graph[0].args[x])  # type: ignore[method-assign]
+
+    def call(address: int) -> int:
+        runner.run_in_place({"x": 16 * address, "out": 0}, compiled._host_arrays({}), {}, 1)
+        return int(addresses.pop() / 16)
+
+    for address in range(1, CAPTURED + 1):
+        assert [call(address), call(address)] == [-address, address]
+    assert (gpu.captures, gpu.updates) == (CAPTURED, 0)
+    assert call(1) == 1
+    new = CAPTURED + 1
+    assert [call(new), call(new)] == [-new, new]
+    assert (gpu.captures, gpu.updates) == (CAPTURED, 1)
+    assert [call(1), call(3), call(2), call(2)] == [1, 3, -2, 2], "2 was not used for longest"
 
 
 def test_rows_are_checked_on_the_gpu() -> None:
