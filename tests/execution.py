@@ -82,6 +82,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac_ahead": plain_tile_ahead,
         "tile_mac_cut": plain_cut_tile,
         "tile_mac_windows": plain_windows,
+        "on_heap": full_of_nan,
         "on_stack": full_of_nan,
         "joined": lambda array, axis: array.reshape((*array.shape[:axis], -1, *array.shape[axis + 2 :])),
         "float64": float,

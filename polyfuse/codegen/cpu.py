@@ -46,12 +46,14 @@ from numba import float32, float64, int32, int64, prange, uint64
 """
 
 ON_STACK = "on_stack"
+ON_HEAP = "on_heap"
 FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
 OPERATIONS = {
     **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
     **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
     **dict.fromkeys(ROW_OPERATIONS, "polyfuse.codegen.lane_rows"),
     ON_STACK: "polyfuse.codegen.stack",
+    ON_HEAP: "polyfuse.codegen.stack",
     "joined": "polyfuse.codegen.joined",
     FETCH: "polyfuse.codegen.fetching",
     FETCH_TO_WRITE: "polyfuse.codegen.fetching",
@@ -228,7 +230,7 @@ class _Cpu(Emitter):
         nbytes = prod(node.shape) * ITEMSIZE[node.dtype]
         fits = not self.on_heap and self.stacked + nbytes <= STACK_BYTES
         self.stacked += nbytes if fits else 0
-        return f"{node.buffer} = {ON_STACK if fits else 'np.empty'}({node.shape}, np.{node.dtype})"
+        return f"{node.buffer} = {ON_STACK if fits else ON_HEAP}({node.shape}, np.{node.dtype})"
 
     def placed(self, element: Element) -> ast.expr:
         known = self.kernel.arrays.get(element.array)

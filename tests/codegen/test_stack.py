@@ -1,15 +1,16 @@
-"""Buffers on the stack: what they hold, where they lie, when they are not used."""
+"""Buffers on the stack and the heap: what they hold, where they lie, when they are not used, who frees them."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 import pytest
+from numba.core.runtime import _nrt_python, rtsys
 
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen import cpu
-from polyfuse.codegen.stack import ALIGNMENT, on_stack
+from polyfuse.codegen.stack import ALIGNMENT, on_heap, on_stack
 
 
 @numba.njit
@@ -32,6 +33,28 @@ def test_buffers_hold_what_was_stored_and_are_aligned() -> None:
     assert sums(x) == (3 * x.sum() + 8 * (0 + 1 + 2), 0)
 
 
+@numba.njit
+def remainders(turns: int) -> int:
+    found = 0
+    for turn in range(turns):
+        y = on_heap((4, 3), np.float32)
+        y[3, 2] = turn
+        found += y.ctypes.data % ALIGNMENT + int(y[3, 2]) - turn
+    return found
+
+
+def test_buffers_on_the_heap_begin_cache_lines_and_are_freed() -> None:
+    assert remainders(1) == 0
+    _nrt_python.memsys_enable_stats()
+    try:
+        before = rtsys.get_allocation_stats()
+        assert remainders(50) == 0
+        after = rtsys.get_allocation_stats()
+    finally:
+        _nrt_python.memsys_disable_stats()
+    assert (after.mi_alloc - before.mi_alloc, after.mi_free - before.mi_free) == (50, 50)
+
+
 def test_a_shape_that_is_not_constant_is_refused() -> None:
     @numba.njit
     def grow(n: int) -> float:
@@ -52,6 +75,6 @@ def test_what_is_too_much_for_the_stack_lies_on_the_heap(
 ) -> None:
     monkeypatch.setattr(cpu, "STACK_BYTES", 2 * 64 * 4)
     net = pf.compile(narrow, target="cpu", machine="zen5")
-    assert (net.source.count("= on_stack("), net.source.count("= np.empty(")) == (2, 3)
+    assert (net.source.count("= on_stack("), net.source.count("= on_heap(")) == (2, 3)
     x = np.ones((1, 64), np.float32)
     np.testing.assert_allclose(net(x), pf.interpret(narrow, [x])["out"], rtol=1e-5, atol=1e-6)
