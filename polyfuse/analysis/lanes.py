@@ -1,10 +1,12 @@
-"""Can the lanes of a warp combine a reduction's values? The theorem, then its check.
+"""Can the lanes of a warp, or all threads of a block, combine a reduction's values? The theorem, then its check.
 
     for l (lane): for j: s[i] += x[i, 32 j + l]   ->   each lane adds up its own values; the warp adds up its 32 sums
 
 A loop over lanes is right iff below it stands one statement, a reduction that does not read its own target, whose
 instances in one iteration of the loops around all accumulate on one element: { loops around -> element } is a function.
-Then its values may be combined in any order, as the nest declares them, and lane 0 alone touches the element.
+Then its values may be combined in any order, as the nest declares them, and lane 0 alone touches the element. A loop
+with more values than a warp has lanes is a block's: its warps combine what each of them has, and meet for that, so that
+no loop of the kernel may give the block other threads beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ from collections.abc import Iterator
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import LANE
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Loop, Tree, date_map, loops, path_to, statements
+from polyfuse.ir.tree import Loop, Tree, date_map, loops, parts, path_to, statements
+
+MOST_LANES = 1024
+"""Threads of a block."""
+
+BESIDE = ("thread.y", "thread.z")
 
 
 def unfit_lanes(nest: Nest, tree: Tree) -> str | None:
@@ -49,5 +56,21 @@ def _faults(nest: Nest, tree: Tree, loop: Loop) -> Iterator[str]:
             )
         values = domain.apply(loop.date(s.name).as_map())
         low, high = values.dim_min_val(0), values.dim_max_val(0)
-        if not values.is_empty() and (low < 0 or high >= WARP):
-            yield f"{loop.name} has values outside 0…{WARP - 1}, the lanes of a warp; split it by {WARP} first"
+        if not values.is_empty() and (low < 0 or high >= MOST_LANES):
+            yield (
+                f"{loop.name} has values outside 0…{MOST_LANES - 1}, the threads of a block; split it by {WARP} for "
+                "the lanes of a warp first, or by more for a block's"
+            )
+        elif not values.is_empty() and high >= WARP:
+            yield from _beside(tree, loop)
+
+
+def _beside(tree: Tree, loop: Loop) -> Iterator[str]:
+    """What gives a block threads that would not come where the warps of a row meet."""
+    (kernel,) = (part for part in parts(tree) if any(x is loop for x in loops(part)))
+    others = [x for x in loops(kernel) if x.bind in BESIDE]
+    if others:
+        yield (
+            f"{loop.name} has more values than a warp has lanes, so that all threads of a block are one row's, but "
+            f"{others[0].name} is bound to {others[0].bind}; split {loop.name} by {WARP}, or give rows to blocks alone"
+        )

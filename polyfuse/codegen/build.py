@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
-from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
-from polyfuse.codegen.axes import AXES, LANES, axis_name, axis_of, check_warp
+from polyfuse.codegen.axes import AXES, LANES, axis_name, axis_of, lanes_along
 from polyfuse.codegen.barriers import Barriers, with_barrier_statements
 from polyfuse.codegen.chosen_rows import chosen, is_chosen
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
@@ -291,7 +290,14 @@ class _Builder:
         """What the lanes do, and what combines it."""
         dtype = self.nest.tensor(self.nest.statement(statements(loop)[0]).write.tensor).dtype
         partial = Element(self._variable("partial", here), (), dtype)
-        return over_lanes(body, partial, axis_name(LANES))
+        return over_lanes(body, partial, axis_name(LANES), self._lanes())
+
+    def _lanes(self) -> int:
+        """How many threads share a reduction: all along the axis of lanes."""
+        _, most = self.bounds[LANES]
+        assert isinstance(most, ast.Constant), "whole warps"
+        assert isinstance(most.value, int), "whole warps"
+        return most.value
 
     def _user(self, node: isl.AstNode, here: _Here) -> Node:
         key = node.get_annotation().get_name()
@@ -373,8 +379,7 @@ class _Builder:
             return ast.Constant(0), ast.Constant(0)
         largest = high.max_val()
         if any(loop.bind == LANE for loop in bound):
-            check_warp(bound, low.min_val(), largest)
-            return ast.Constant(0), ast.Constant(WARP)
+            return ast.Constant(0), ast.Constant(lanes_along(self.nest, bound, low.min_val(), largest))
         if bind in THREADS and largest.is_int():
             # a block's shape is fixed when the kernel is compiled; smaller sizes are guarded
             high = isl.PwAff.val_on_domain(isl.Set.universe(high.get_domain_space()), largest)

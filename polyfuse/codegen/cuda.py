@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
+from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.axes import LANES, axis_name
 from polyfuse.codegen.build import guarded
 from polyfuse.codegen.device_calls import (
@@ -28,9 +29,9 @@ from polyfuse.codegen.looptree import (
     Lanes,
     Store,
 )
-from polyfuse.codegen.over_lanes import shuffled
+from polyfuse.codegen.over_lanes import shuffled, warps_of
 from polyfuse.codegen.register_tiles import VectorCopy
-from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tensor import ITEMSIZE, Tensor
 
 HEADER = """\
 import math
@@ -72,7 +73,8 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         _extents(kernel.axes, "block"),
         _extents(kernel.axes, "thread"),
         planned_registers(kernel.body),
-        shared_bytes(kernel.body),
+        shared_bytes(kernel.body)
+        + sum(count * ITEMSIZE[dtype] for count, dtype in warps_of(kernel.body).values()),
         tuple(position for position, name in enumerate(kernel.arrays) if name in wide),
     )
 
@@ -118,12 +120,16 @@ class _Cuda(Emitter):
         super().__init__(kernel)
         self.wide = accessed_widely(kernel.body)
         self.loops = 0
+        self.depth = 0  # loops around
+        self.met = 0  # places at which the warps of a row have met
 
     def opening(self) -> list[str]:
         lines = []
         for axis in self.kernel.axes:
             unit, d = axis.name.split(".")
             lines.append(f"{axis_name(axis.name)} = cuda.{AXIS_OF[unit]}.{d}")
+        for name, (count, dtype) in warps_of(self.kernel.body).items():
+            lines.append(f"{name} = cuda.shared.array(({count},), {dtype})")
         return lines
 
     def allocation(self, node: Allocate) -> str:
@@ -141,8 +147,12 @@ class _Cuda(Emitter):
         call = device_call(node, self.place, self.loops > 0)
         if call is not None:
             return call
-        if node.bind == "unroll":
-            return self._unrolled(node)
+        self.depth += 1
+        lines = self._unrolled(node) if node.bind == "unroll" else self._in_order(node)
+        self.depth -= 1
+        return lines
+
+    def _in_order(self, node: For) -> list[str]:
         often = not _at_most(node, 3)  # as the tiles at the end of a loop that copies ahead
         self.loops += often
         lines = super().loop(node)
@@ -157,7 +167,9 @@ class _Cuda(Emitter):
         return super().store(node)
 
     def lanes(self, node: Lanes) -> list[str]:
-        return shuffled(node, self.lines(node.body), self.place, axis_name(LANES))
+        again = bool(self.met or self.depth)
+        self.met += node.threads > WARP
+        return shuffled(node, self.lines(node.body), self.place, axis_name(LANES), again)
 
     def _unrolled(self, node: For) -> list[str]:
         """for c in range(0, min(8, n)): S  ->  for c in range(0, 8): if c < n: S.

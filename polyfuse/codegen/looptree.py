@@ -112,14 +112,16 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Lanes:
-    """A reduction over the lanes of a warp: in `body` each lane's values go to `partial`, a scalar variable of its own.
+    """A reduction over `threads` of a row: in `body` each one's values go to `partial`, a scalar variable of its own.
 
-    Then the warp combines the partial results, and lane 0 runs `total`, which reads `partial`.
+    Then warps combine their partial results, a block its warps' where there are several, and thread 0 runs `total`,
+    which reads `partial`.
     """
 
     partial: Element
     body: Node
     total: Store
+    threads: int
 
 
 Node = Block | For | Guard | Allocate | Store | Let | Lanes | Barrier

@@ -1,12 +1,18 @@
-"""A reduction whose values come from the lanes of a warp: partial results, combined by shuffles.
+"""A reduction whose values come from the lanes of a warp, or of a block's warps: partial results, combined by shuffles.
 
     for l (lane): for j: s += x[32 * j + l]   ->   partial = 0
                                                    for j: partial += x[32 * j + tx]
                                                    other = shfl_xor(partial, 16); partial += other      and 8, 4, 2, 1
                                                    if tx == 0: s += partial
 
-After the last exchange every lane has the sum of all. All 32 lanes come here together: the axis of lanes is one warp
-long, so no condition around the loop tells them apart; those inside it end before the first exchange.
+After the last exchange every lane has the sum of all. All 32 lanes come here together: the axis of lanes is whole warps
+long, so no condition around the loop tells them apart; those inside it end before the first exchange. Where it is
+several warps long, each leaves what it has in shared memory, they meet, and each warp combines what all have:
+
+    if tx & 31 == 0: warps[tx >> 5] = partial
+    syncthreads()
+    partial = 0;  if tx & 31 < 8: partial = warps[tx & 31]
+    other = shfl_xor(partial, 4); partial += other                                                    and 2, 1
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ FULL_MASK = -1
 READ = Read("read0")
 
 
-def over_lanes(body: Node, partial: Element, lane: str) -> Lanes:
+def over_lanes(body: Node, partial: Element, lane: str, threads: int) -> Lanes:
     """The stores of a loop over lanes made to go to `partial`, and the one that lane 0 runs when all are done."""
     found = list(_stores(body))
     (target,) = {ast.dump(_as_tuple(store)): store.target for store in found}.values()
@@ -37,7 +43,7 @@ def over_lanes(body: Node, partial: Element, lane: str) -> Lanes:
     used = {n.id for index in target.subscripts for n in ast.walk(index) if isinstance(n, ast.Name)}
     assert not inside & used, f"{target.array} is one element for all lanes"
     total = Store(found[0].statement, target, found[0].op, READ, (partial,))
-    return Lanes(partial, _redirected(body, partial), total)
+    return Lanes(partial, _redirected(body, partial), total, threads)
 
 
 def _as_tuple(store: Store) -> ast.expr:
@@ -72,16 +78,43 @@ def _redirected(node: Node, partial: Element) -> Node:
     raise AssertionError(f"a loop over lanes holds a {type(node).__name__}")
 
 
-def shuffled(node: Lanes, body: list[str], place: Place, lane: str) -> list[str]:
-    """The lines: the neutral value, the body, five exchanges, and what lane 0 does."""
+def warps_of(node: Node) -> dict[str, tuple[int, str]]:
+    """The shared arrays by which a block's warps combine what they have: how many there are, and of which numbers."""
+    if isinstance(node, Lanes) and node.threads > WARP:
+        return {_warps(node): (node.threads // WARP, node.partial.dtype)}
+    return {name: array for part in below(node) for name, array in warps_of(part).items()}
+
+
+def _warps(node: Lanes) -> str:
+    return f"warps_of_{node.partial.dtype}"
+
+
+def shuffled(node: Lanes, body: list[str], place: Place, lane: str, again: bool) -> list[str]:
+    """The lines: the neutral value, the body, five exchanges, and what lane 0 does.
+
+    With several warps they meet in between, and before that where they did so `again`: others may still read.
+    """
     partial, op = node.partial, node.total.op
-    other = replace(partial, array=f"{partial.array}_other")
     neutral = REDUCTIONS[op][1]
-    start = Store("", partial, "=", sympy.Float(neutral) if abs(neutral) <= 1 else sympy.sympify(neutral), ())
-    lines = [*Values(start, place).lines(), *body]
-    offset = WARP // 2
+    value = sympy.Float(neutral) if abs(neutral) <= 1 else sympy.sympify(neutral)
+    start = Values(Store("", partial, "=", value, ()), place).lines()
+    lines = [*start, *body, *_exchanges(partial, op, WARP, place)]
+    if node.threads > WARP:
+        warps, count, own = _warps(node), node.threads // WARP, f"{lane} & {WARP - 1}"
+        lines += ["cuda.syncthreads()"] if again else []
+        lines += [f"if {own} == 0:", f"{INDENT}{warps}[{lane} // {WARP}] = {partial.array}"]
+        lines += ["cuda.syncthreads()", *start, f"if {own} < {count}:"]
+        lines += [f"{INDENT}{partial.array} = {warps}[{own}]"]
+        lines += _exchanges(partial, op, 1 << (count - 1).bit_length(), place)
+    return [*lines, f"if {lane} == 0:", *(INDENT + line for line in Values(node.total, place).lines())]
+
+
+def _exchanges(partial: Element, op: str, among: int, place: Place) -> list[str]:
+    """Each of so many neighbouring lanes, a power of two, gets what all of them have together."""
+    other = replace(partial, array=f"{partial.array}_other")
+    lines, offset = list[str](), among // 2
     while offset:
         lines.append(f"{other.array} = cuda.shfl_xor_sync({FULL_MASK}, {partial.array}, {offset})")
         lines += Values(Store("", partial, op, READ, (other,)), place).lines()
         offset //= 2
-    return [*lines, f"if {lane} == 0:", *(INDENT + line for line in Values(node.total, place).lines())]
+    return lines

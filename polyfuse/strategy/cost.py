@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from polyfuse.analysis.banks import WARP
 from polyfuse.ir.tree import Tree
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.counts import Counts
@@ -292,7 +293,10 @@ def on_cuda(kernel: Kernel, machine: Machine, gpu: Gpu, resident: int, tiling: T
     blocks, points = math.prod(counts), math.prod(tiling.sizes)
     per_sm = math.ceil(blocks / machine.units)
     spread = blocks / (machine.units * per_sm)
-    threads = [min(points * share.at_once, gpu.max_threads_per_block) for share in kernel.shares]
+    # several rows share a block by warps, if a row alone would have all of it
+    by_warps = points > 1 and any(share.lanes > WARP for share in kernel.shares)
+    at_once = [min(share.at_once, WARP) if by_warps else share.at_once for share in kernel.shares]
+    threads = [min(points * each, gpu.max_threads_per_block) for each in at_once]
     resident = min(per_sm, gpu.max_threads_per_sm // max(threads, default=1))
     compute, busy = 0.0, 0.0
     for share, working in zip(kernel.shares, threads, strict=True):

@@ -20,7 +20,7 @@ from polyfuse.ir.tree import Loop
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
-from polyfuse.strategy.across_lanes import by_lanes, within_a_warp
+from polyfuse.strategy.across_lanes import by_lanes, within
 from polyfuse.strategy.cost import Tiling
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.kernel import Kernel
@@ -40,6 +40,7 @@ from polyfuse.strategy.moves import (
     units,
     users_in,
 )
+from polyfuse.strategy.occupancy import SYSTEM_SHARED
 
 BLOCKS = ("block.x", "block.y", "block.z")
 THREADS = ("thread.x", "thread.y", "thread.z")
@@ -54,7 +55,7 @@ class Threads:
 
     `points` says which axis each loop inside a tile runs on. `across` is the axis left for a statement's own parallel
     loop (None if the points use them all), and `limit` the most threads along it. With
-    `lanes` the axis is a warp, whose lanes share reductions along rows.
+    `lanes` the axis is a row's: the lanes of a warp, or all threads of a block, share reductions along it.
     """
 
     points: tuple[tuple[str, str], ...]
@@ -81,10 +82,18 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
         schedule, step = _unit(schedule, counts, unit, keep, threads)
         if step is not None:
             steps[unit[0]] = step
-    schedule, room = _temporaries(schedule, kernel, machine.gpu.shared_static)
+    schedule, room = _temporaries(schedule, kernel, _room(threads, machine.gpu))
     for name, step in steps.items():
         schedule, room = _operands(schedule, kernel, name, step, room)
     return schedule
+
+
+def _room(threads: Threads, gpu: Gpu) -> int:
+    """Shared memory for a block's temporaries: for a long row its part of what an SM has that is full of threads."""
+    if not threads.lanes or threads.limit == WARP:
+        return gpu.shared_static
+    share = gpu.shared_per_sm // (gpu.max_threads_per_sm // threads.limit) - SYSTEM_SHARED
+    return min(gpu.shared_per_block, max(gpu.shared_static, share))
 
 
 def threads_of(kernel: Kernel, tiling: Tiling, points: tuple[str, ...], gpu: Gpu) -> Threads:
@@ -95,7 +104,8 @@ def threads_of(kernel: Kernel, tiling: Tiling, points: tuple[str, ...], gpu: Gpu
     own = any(share.inner > 1 for share in kernel.shares) and len(points) < 2
     axes = THREADS[1:] if own or lanes else THREADS
     placed = tuple(zip(reversed(points[-len(axes) :]), axes, strict=False))
-    return Threads(placed, THREADS[0] if own or lanes else None, WARP if lanes else limit, lanes)
+    row = WARP if points else min(limit, max((share.lanes for share in kernel.shares), default=WARP))
+    return Threads(placed, THREADS[0] if own or lanes else None, row if lanes else limit, lanes)
 
 
 def _unit(
@@ -114,14 +124,14 @@ def _unit(
         own = tuple(loop for loop in loops if loop.name not in placed and counts.parallel(loop))
         if own:
             across = contiguous(counts, schedule, unit, own)
-            if threads.lanes and not within_a_warp(schedule, name, across):
-                schedule = schedule.split(name, across.name, WARP)
+            if threads.lanes and not within(schedule, name, across, threads.limit):
+                schedule = schedule.split(name, across.name, threads.limit)
                 across = inside(schedule, name, across.name)
             schedule, across_name = _at_most(schedule, name, across, threads.limit)
             placed[across_name] = threads.across
         elif threads.lanes and len(unit) == 1:
             inner = tuple(loop for loop in loops if loop.name not in placed)
-            schedule = by_lanes(schedule, counts, name, inner)
+            schedule = by_lanes(schedule, counts, name, inner, threads.limit)
     around = {loop.name for loop in schedule.loops(name)[keep:]}
     places = {loop: place for loop, place in placed.items() if loop in around}
     return (schedule.bind(name, **places) if places else schedule), step

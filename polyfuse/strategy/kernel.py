@@ -16,7 +16,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around, statements
 from polyfuse.sets import Box, around, volume
 from polyfuse.strategy.counts import Counts, dims_of, stride
-from polyfuse.strategy.lanes import lane_loop
+from polyfuse.strategy.lanes import lane_loop, row_threads
 
 ROW_THREADS = 256
 """Threads of a block that one row is likely to have."""
@@ -49,8 +49,8 @@ class Use:
 class Share:
     """One statement's part: its operations, and how many instances may run at once for one value of the band.
 
-    `lanes` is how many threads of a GPU's warp may share a reduction that is in order otherwise. `effort`: operations
-    that take a CPU as long.
+    `lanes` is how many threads of a GPU may share a reduction that is in order otherwise: a warp's, or a block's where
+    rows are long. `effort`: operations that take a CPU as long.
     """
 
     statement: str
@@ -142,15 +142,16 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
 
 
 def _lanes(counts: Counts, name: str, own: tuple[Loop, ...], inner: int, band: int) -> int:
-    """A warp for a reduction along a row, if it is the only one in its loop."""
-    if band != 1 or inner != 1 or lane_loop(counts, name, own) is None:
+    """A warp for a reduction along a row, or a block for a long one, if it is the only one in its loop."""
+    loop = lane_loop(counts, name, own) if band == 1 and inner == 1 else None
+    if loop is None:
         return 1
     sums = [other for other in statements(own[-1]) if counts.nest.statement(other).is_reduction]
-    return WARP if len(sums) == 1 else 1
+    return row_threads(counts.extent(loop)) if len(sums) == 1 else 1
 
 
 def where_lanes_pay(shares: tuple[Share, ...]) -> tuple[Share, ...]:
-    """Lanes for reductions, unless a row takes longer then: with them no statement has more threads for it than a warp.
+    """Lanes for reductions, unless a row takes longer then: with them no statement has more threads for it than these.
 
     >>> softmax = Share("exp", 2000, 1000), Share("rowsum", 1000, 1, 32)
     >>> where_lanes_pay(softmax) == softmax
@@ -159,7 +160,8 @@ def where_lanes_pay(shares: tuple[Share, ...]) -> tuple[Share, ...]:
     1
     """
     apart = sum(share.flops / min(share.inner, ROW_THREADS) for share in shares)
-    together = sum(share.flops / min(share.at_once, WARP) for share in shares)
+    most = max((WARP, *(share.lanes for share in shares)))
+    together = sum(share.flops / min(share.at_once, most) for share in shares)
     return shares if together <= apart else tuple(replace(share, lanes=1) for share in shares)
 
 

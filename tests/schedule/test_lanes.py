@@ -93,6 +93,50 @@ def test_rows_are_a_warps_by_default_and_what_a_lane_wrote_itself_needs_no_barri
     assert str(trace["s"]) == str(net.schedule)
 
 
+@pytest.mark.parametrize(("op", "size", "threads"), [("+=", 500, 96), ("max=", 701, 160), ("*=", 300, 256)])
+def test_all_warps_of_a_block_combine_what_the_oracle_does(op: str, size: int, threads: int) -> None:
+    nest = rows(op, size)
+    s = pf.Schedule(nest).split("take", "j", threads).reorder("take", "j_in", "j")
+    s = s.bind("take", i="block.x", j_in="lane").bind("start", i="thread.x")
+    x = np.random.default_rng(3).uniform(0.99, 1.01, (5, size)).astype(np.float32)
+    x[3, size - 1] = np.nan
+    expected = pf.interpret(nest, [x])["out"]
+    for device in ("lockstep", "simulator") if threads == 96 else ("lockstep",):
+        net = pf.compile(nest, target="cuda", machine="h200", device=device, schedule=s)
+        np.testing.assert_allclose(net(x), expected, rtol=1e-5)
+        assert net.program.source.count("cuda.syncthreads()") == 1
+        assert net.program.source.count("shfl_xor_sync") == 5 + (threads // 32 - 1).bit_length()
+
+
+@cache
+def long_softmax() -> pf.Executable:
+    return pf.compile(
+        cases.pointwise(nn.Softmax(), 3, 4100), target="cuda", machine="h200", device="lockstep"
+    )
+
+
+def test_a_long_row_has_a_block_by_default() -> None:
+    net = long_softmax()
+    (launch,) = net.program.launches
+    assert launch.extents({}) == ((3, 1, 1), (512, 1, 1))
+    # two for each reduction's warps and one before the second's, and as many as with a warp for what lane 0 has
+    assert launch.source.count("cuda.syncthreads()") == 2 + 1 + 2
+    inputs, outputs = cases.draw(net.nest, np.random.default_rng(4)), cases.poisoned(net.nest)
+    net(**inputs, out=outputs)
+    assert cases.error(net.nest, inputs, {"out": outputs[0]}) <= cases.TOLERANCE
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+def test_a_long_row_is_machine_code_without_spills(capability: tuple[int, int]) -> None:
+    long = pf.compile(
+        cases.pointwise(nn.Softmax(), 4096, 16384), target="cuda", machine="h200", device="none"
+    )
+    (cubin,) = build_kernels(long.program, capability).values()
+    assert cubin.registers <= 64, "two blocks of 1024 threads on an SM"
+    assert cubin.spill_stores + cubin.spill_loads == 0
+    assert cubin.dynamic_bytes >= 4 * 16384, "a row of exponentials in shared memory"
+
+
 def test_columns_stay_with_a_thread_each() -> None:
     net = pf.compile(
         cases.reduction(lambda x: nn.sum(x, 0), 64, 40), target="cuda", machine="h200", device="none"
@@ -108,10 +152,13 @@ def test_what_is_no_reduction_on_one_element_of_a_warp_is_refused() -> None:
         InvalidSchedule, match=r"take accumulates on several elements of out in one iteration"
     ):
         s.split("take", "i", 4).bind("take", i_in="lane")
+    long = pf.Schedule(rows("+=", 1025))
     with pytest.raises(
-        InvalidSchedule, match=r"j has values outside 0…31, the lanes of a warp; split it by 32"
+        InvalidSchedule, match=r"j has values outside 0…1023, the threads of a block; split it by 32"
     ):
-        s.bind("take", j="lane")
+        long.bind("take", j="lane")
+    with pytest.raises(InvalidSchedule, match=r"all threads of a block are one row's, but i is bound to"):
+        s.bind("take", i="thread.y", j="lane")
     with pytest.raises(InvalidSchedule, match=r"lanes run along thread\.x too"):
         s.split("take", "j", 32).bind("take", i="thread.x", j_in="lane")
     whole = rows("+=", dtype="int32")
