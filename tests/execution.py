@@ -73,6 +73,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "prange": shuffled,
         "int64": int,
         "uint64": int,
+        "whole_registers": lambda: None,
         "add_any_order": operator.add,
         "multiply_any_order": operator.mul,
         "max_any_order": np.maximum,

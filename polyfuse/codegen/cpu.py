@@ -27,6 +27,7 @@ from polyfuse.codegen.looptree import (
     variables,
 )
 from polyfuse.codegen.microkernel import tile_product
+from polyfuse.codegen.product_loops import movement
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, stencil_row
@@ -47,6 +48,7 @@ from numba import float32, float64, int32, int64, prange, uint64
 
 ON_STACK = "on_stack"
 ON_HEAP = "on_heap"
+WHOLE = "whole_registers"
 FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
 OPERATIONS = {
     **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
@@ -54,6 +56,7 @@ OPERATIONS = {
     **dict.fromkeys(ROW_OPERATIONS, "polyfuse.codegen.lane_rows"),
     ON_STACK: "polyfuse.codegen.stack",
     ON_HEAP: "polyfuse.codegen.stack",
+    WHOLE: "polyfuse.codegen.lanes",
     "joined": "polyfuse.codegen.joined",
     FETCH: "polyfuse.codegen.fetching",
     FETCH_TO_WRITE: "polyfuse.codegen.fetching",
@@ -159,6 +162,8 @@ class _Cpu(Emitter):
         row = stencil_row(node, self.place, self._unused) if node.bind == "vector" else None
         if row is not None:
             return row
+        if node.bind == "vector" and _lies_apart(node):
+            return [f"{WHOLE}()", *self._ahead(node)]
         if node.bind != "cores":
             return self._ahead(node)
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
@@ -265,6 +270,14 @@ class _Cpu(Emitter):
 
     def barrier(self, node: Barrier) -> list[str]:
         raise AssertionError("a CPU kernel has no threads of a block")
+
+
+def _lies_apart(loop: For) -> bool:
+    """Whether one store is all there is in a loop, to elements that are not beside each other in memory."""
+    if not isinstance(loop.body, Store) or loop.body.op != "=":
+        return False
+    *outer, _ = movement(loop.body.target, loop) or (0,)
+    return any(outer)
 
 
 def _divides(loop: For, numbers: int) -> bool:

@@ -5,13 +5,22 @@
 LLVM takes half a register where it knows a processor's model as one that whole ones slow down: softmax of 4096 × 1024
 took 2.0 ms in the vectors of AVX2 and 1.6 in those of AVX-512 (one core of a Xeon that has both). The width is an upper
 bound: shorter registers are whole before.
+
+Not every loop gains: a vector of a whole register that lies in memory straddles two lines wherever it is not aligned.
+PolyBench's trmm and deriche took 1.1 and 1.05 times as long in them as in halves, fdtd-2d 0.96 times (the same core).
+Elements that lie apart are gathered one by one, straddle nothing, and need half as many gathers for the same results:
+seidel-2d's rows, side by side, took 3.3 s for 4.0. Loops over such elements ask for whole registers in their source:
+
+    for j: { whole_registers(); for i (vector): A[i, j - 2 * i] = … }
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 
 WHOLE_REGISTERS = '"prefer-vector-width"="512"'
 
@@ -26,3 +35,14 @@ def in_whole_registers(function: ir.Function) -> None:
     """Let LLVM fill whole registers in a function that is being written, and in what is inlined into it."""
     if WHOLE_REGISTERS not in function.attributes:
         function.attributes = _Attributes([*function.attributes, WHOLE_REGISTERS])
+
+
+@intrinsic
+def whole_registers(typingctx: Any) -> Any:
+    """Fill whole registers in the function around; runs nothing."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        in_whole_registers(builder.function)
+        return context.get_dummy_value()
+
+    return types.void(), code

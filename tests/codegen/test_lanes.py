@@ -6,7 +6,8 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from polyfuse.codegen.lanes import in_whole_registers
+import polyfuse as pf
+from polyfuse.codegen.lanes import in_whole_registers, whole_registers
 from polyfuse.codegen.sums import add_any_order
 from polyfuse.machine import Machine
 
@@ -29,3 +30,32 @@ def test_what_else_a_function_is_stays() -> None:
     function.attributes.add("noinline")
     in_whole_registers(function)
     assert {"noinline", '"prefer-vector-width"="512"'} <= set(str(function).split())
+
+
+@pf.nest
+def down(A: f64[N, M]):  # type: ignore[no-untyped-def]  # noqa: F821
+    for j in range(1, M):  # type: ignore[name-defined]  # noqa: F821
+        for i in range(N):  # type: ignore[name-defined]  # noqa: F821
+            A[i, j] = A[i, j - 1] + 1
+
+
+def test_a_loop_over_elements_that_lie_apart_asks_for_whole_registers() -> None:
+    made = pf.Schedule(down).vectorize("S0", "i")
+    net = pf.compile(down, schedule=made, target="cpu")
+    before, _, after = net.source.partition("for i in")
+    assert before.rstrip().endswith("whole_registers()")
+    assert "whole_registers" not in after
+    given = np.arange(36.0).reshape(4, 9)
+    expected = given[:, :1] + np.arange(9)
+    net(given)
+    np.testing.assert_array_equal(given, expected)
+
+
+def test_asking_for_whole_registers_is_an_attribute_of_the_function() -> None:
+    @numba.njit
+    def nothing() -> None:
+        whole_registers()
+
+    nothing()
+    (code,) = nothing.inspect_llvm().values()
+    assert '"prefer-vector-width"="512"' in code
