@@ -22,6 +22,7 @@ _HOME = {
     "IllegalRewrite": "polyfuse.errors",
     "IllegalSchedule": "polyfuse.errors",
     "InvalidAlgorithm": "polyfuse.errors",
+    "InvalidMath": "polyfuse.errors",
     "InvalidNest": "polyfuse.errors",
     "InvalidSchedule": "polyfuse.errors",
     "InvalidTuning": "polyfuse.errors",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from polyfuse.errors import IllegalRewrite as IllegalRewrite
     from polyfuse.errors import IllegalSchedule as IllegalSchedule
     from polyfuse.errors import InvalidAlgorithm as InvalidAlgorithm
+    from polyfuse.errors import InvalidMath as InvalidMath
     from polyfuse.errors import InvalidNest as InvalidNest
     from polyfuse.errors import InvalidSchedule as InvalidSchedule
     from polyfuse.errors import InvalidTuning as InvalidTuning

@@ -14,8 +14,9 @@ from polyfuse.analysis.validation import OPERATIONS, Spans, validate
 from polyfuse.bilinear import Algorithm
 from polyfuse.codegen.block_memory import check_shared
 from polyfuse.codegen.program import Target, program
-from polyfuse.errors import BudgetExceeded, InvalidSchedule, InvalidTuning, TargetUnavailable
+from polyfuse.errors import BudgetExceeded, InvalidMath, InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.precision import MATHS, Math
 from polyfuse.ir.tree import loops
 from polyfuse.machine import Machine
 from polyfuse.rewrite.expand import Expansion, expand
@@ -52,6 +53,7 @@ def compile(
     fast_matmul: str | Algorithm | None = None,
     accuracy: float = 10.0,
     fold: bool = True,
+    math: Math = "ieee",
 ) -> Executable:
     """Compile a nest to an executable.
 
@@ -69,14 +71,18 @@ def compile(
     executable's `tuning` says what was measured. `fast_matmul` computes contractions by bilinear algorithms, which
     round differently: one by name ("strassen") or as it is, or "auto" for one where the cost model expects it to pay
     clearly and its error bound is at most `accuracy` times the classical product's. `fold` lets constant
-    scales of a sum (a batch norm's) join its weights once for all calls, which rounds otherwise too.
+    scales of a sum (a batch norm's) join its weights once for all calls, which rounds otherwise too. `math` lets a
+    GPU's tensor cores multiply: "tf32", "bf16" or "f16" round the factors of float32 products to that format and sum up
+    in float32 (polyfuse.ir.precision says how far results then lie off); a product of too few rows or columns for a
+    warp keeps "ieee".
 
     Raises TargetUnavailable if the target is not there, InvalidSchedule if the schedule is another nest's or binds
     loops the target does not have, InvalidTuning for a search that cannot be made, InvalidAlgorithm for a name that no
-    algorithm has, ValidationFailure if the compiler made a mistake, BudgetExceeded if a schedule by hand is too much to
-    prove.
+    algorithm has, InvalidMath for a `math` that the target or the nest cannot have, ValidationFailure if the compiler
+    made a mistake, BudgetExceeded if a schedule by hand is too much to prove.
     """
     goal, place, model = _placement(target, machine, device, schedule)
+    model = _with_math(nest, model, schedule, math)
     nest = nest.with_sizes(sizes) if sizes else nest
     wanted = Wanted.of(fast_matmul, accuracy, fold)
     if wanted.candidates and schedule is not None:
@@ -123,7 +129,7 @@ def decided(
     nest, expansions = _expanded(nest)
     fast = _as_wanted(nest, model, wanted, fuse)
     plan = plan_for(fast.nest, model, fuse=fuse, choose=Picked(picks) if picks else cheapest)
-    plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed))
+    plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed, *_unused(plan, model)))
     try:
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
     except BudgetExceeded as error:
@@ -250,6 +256,41 @@ def _placement(
     return "cuda", place, model or Machine.preset("h200")  # type: ignore[return-value]
 
 
+def _with_math(nest: Nest, model: Machine, schedule: Schedule | None, math: Math) -> Machine:
+    """The machine with what products may be rounded to."""
+    if math == "ieee":
+        return model
+    if math not in MATHS:
+        raise InvalidMath(f"no math {math!r}; there are {', '.join(MATHS)}")
+    if schedule is not None:
+        raise InvalidMath(
+            f"math={math!r} is for the strategy, and schedule= is one made by hand: it says so itself, with "
+            f"microkernel(…, math={math!r})"
+        )
+    if model.kind != "cuda":
+        raise InvalidMath(
+            f"math={math!r} is for a GPU's tensor cores, and the target is cpu, whose products are float32's: leave it "
+            "out, or compile with target='cuda'"
+        )
+    if math not in dict(model.tensor):
+        raise InvalidMath(f"machine {model.name} has no tensor cores for {math}: leave math= out")
+    if all(tensor.dtype != "float32" for tensor in nest.tensors):
+        raise InvalidMath(
+            f"math={math!r} rounds float32 factors, and nest {nest.name!r} has none: leave it out"
+        )
+    return replace(model, math=math)
+
+
+def _unused(plan: Plan, model: Machine) -> tuple[str, ...]:
+    """A sentence if no product of a plan runs on tensor cores, though it might have."""
+    if model.math == "ieee" or any(loop.math != "ieee" for loop in loops(plan.schedule.tree)):
+        return ()
+    return (
+        f"math={model.math!r} is not used: no float32 product that is alone in its kernel has a warp's 32 x 32 "
+        "results, or is cheaper in tiles than without.",
+    )
+
+
 def _automatic(model: Machine | None, device: str | None, schedule: Schedule | None) -> Target:
     if model is not None:
         return model.kind
@@ -270,6 +311,11 @@ def _check_places(schedule: Schedule, target: Target) -> None:
         if (on_gpu and target == "cpu") or (loop.bind == "cores" and target == "cuda"):
             raise InvalidSchedule(
                 f"loop {loop.name} is bound to {loop.bind}, which target {target} does not have"
+            )
+        if loop.math != "ieee" and target == "cpu":
+            raise InvalidSchedule(
+                f"loop {loop.name} is a microkernel of {loop.math} factors, which are a GPU's: leave math= out for "
+                "target cpu"
             )
         for buffer in loop.buffers:
             if buffer.memory == "shared" and target == "cpu":

@@ -54,6 +54,10 @@ class InvalidTuning(PolyfuseError):
     """A search for a schedule was asked for that cannot be made: of no trials, for a target or sizes it has not."""
 
 
+class InvalidMath(PolyfuseError):
+    """Factors were to be rounded to a format that is none, or that the target or the nest cannot have."""
+
+
 class InvalidAlgorithm(PolyfuseError):
     """A bilinear algorithm that is none: other shapes, a file that cannot be read, an identity that is false."""
 

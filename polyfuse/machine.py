@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from polyfuse.errors import TargetUnavailable
+from polyfuse.ir.precision import Math
 
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
@@ -59,7 +60,8 @@ class Machine:
 
     `flops32` and `flops64` are the peak of one unit (multiply and add count two). `launch_seconds` is one kernel call,
     `region_seconds` what a parallel loop adds to it (a GPU's launch holds that already). `vector_registers` of
-    `vector_bytes` each are what one of a CPU's threads can name.
+    `vector_bytes` each are what one of a CPU's threads can name. `tensor` has the peak of one unit's tensor cores by
+    the format of the factors, and `math` is what float32 factors may be rounded to (compile's `math=`).
     """
 
     name: str
@@ -73,6 +75,8 @@ class Machine:
     region_seconds: float = 0.0
     gpu: Gpu | None = None
     vector_registers: int = 16
+    tensor: tuple[tuple[str, float], ...] = ()
+    math: Math = "ieee"
 
     @property
     def cores(self) -> int:
@@ -96,8 +100,10 @@ class Machine:
         """The same where nothing is written back."""
         return level.reading * self.bandwidth(level, units)
 
-    def peak(self, itemsize: int, units: float) -> float:
-        """Floating-point operations per second of `units` units for elements of 4 or 8 bytes."""
+    def peak(self, itemsize: int, units: float, math: Math = "ieee") -> float:
+        """Floating-point operations per second of `units` units for elements of 4 or 8 bytes, or of a format."""
+        if math != "ieee":
+            return dict(self.tensor)[math] * units
         return (self.flops64 if itemsize > 4 else self.flops32) * units
 
     @staticmethod
@@ -293,14 +299,20 @@ def gpu(
     l2: tuple[int, float],
     dram: tuple[int, float],
     gpu: Gpu,
+    tensor: tuple[float, float],
 ) -> Machine:
-    """A GPU from its data sheet: TFLOP/s in fp32 and fp64 without tensor cores; L2 and DRAM as (bytes, bytes/s)."""
+    """A GPU from its data sheet: TFLOP/s in fp32 and fp64 without tensor cores; L2 and DRAM as (bytes, bytes/s).
+
+    `tensor` is the TFLOP/s of its tensor cores for tf32, and for bf16 and f16, of dense matrices.
+    """
     levels = (
         Level("L2", *l2, private=False, drawn_by=sms),
         Level("DRAM", *dram, private=False, drawn_by=sms),
     )
     flops32, flops64 = (1e12 * value / sms for value in teraflops)
-    return Machine(name, "cuda", sms, 128, levels, flops32, flops64, LAUNCH_SECONDS, 0.0, gpu)
+    by_format = dict(zip(("tf32", "bf16", "f16"), (tensor[0], tensor[1], tensor[1]), strict=True))
+    rates = tuple((name, 1e12 * value / sms) for name, value in by_format.items())
+    return Machine(name, "cuda", sms, 128, levels, flops32, flops64, LAUNCH_SECONDS, 0.0, gpu, tensor=rates)
 
 
 def _limits(
@@ -321,13 +333,31 @@ def _limits(
 
 PRESETS: Mapping[str, Machine] = {
     "a100": gpu(
-        "a100", 108, (19.5, 9.7), (40 * MiB, 7.2e12), (80 * GiB, 2.04e12), _limits((8, 0), 164 * KiB)
+        "a100",
+        108,
+        (19.5, 9.7),
+        (40 * MiB, 7.2e12),
+        (80 * GiB, 2.04e12),
+        _limits((8, 0), 164 * KiB),
+        (156.0, 312.0),
     ),
     "h100": gpu(
-        "h100", 132, (67.0, 34.0), (50 * MiB, 9.0e12), (80 * GiB, 3.35e12), _limits((9, 0), 228 * KiB)
+        "h100",
+        132,
+        (67.0, 34.0),
+        (50 * MiB, 9.0e12),
+        (80 * GiB, 3.35e12),
+        _limits((9, 0), 228 * KiB),
+        (494.5, 989.5),
     ),
     "h200": gpu(
-        "h200", 132, (67.0, 34.0), (50 * MiB, 9.0e12), (141 * GiB, 4.8e12), _limits((9, 0), 228 * KiB)
+        "h200",
+        132,
+        (67.0, 34.0),
+        (50 * MiB, 9.0e12),
+        (141 * GiB, 4.8e12),
+        _limits((9, 0), 228 * KiB),
+        (494.5, 989.5),
     ),
     "rtx4090": gpu(
         "rtx4090",
@@ -336,14 +366,15 @@ PRESETS: Mapping[str, Machine] = {
         (72 * MiB, 5.0e12),
         (24 * GiB, 1.01e12),
         _limits((8, 9), 100 * KiB, 1536, 24),
+        (82.6, 165.2),
     ),
     "zen5": cpu("zen5", 2, 64, (48 * KiB, 1 * MiB, 32 * MiB), 4.1e9),
     "xeon": cpu("xeon", 2, 64, (48 * KiB, 2 * MiB, 480 * MiB), 2.6e9, MESH),
 }
 """Machines by name.
 
-GPUs: SXM boards; SMs, peak rates, DRAM and the size of L2 from NVIDIA's data sheets. The rate of L2 is on none of
-them: A100's is its white paper's 5120 bytes a cycle at 1.41 GHz, H100's and H200's assume as many at 1.76 GHz, the
-RTX 4090's assumes 2048 at 2.5 GHz. "zen5" and "xeon" are the machines of two cores on which `ZEN` and `MESH` were
-measured; CALL_SECONDS and REGION_SECONDS are from the first.
+GPUs: SXM boards; SMs, peak rates (tensor cores' for dense matrices and sums in float32), DRAM and the size of L2 from
+NVIDIA's data sheets. The rate of L2 is on none of them: A100's is its white paper's 5120 bytes a cycle at 1.41 GHz,
+H100's and H200's assume as many at 1.76 GHz, the RTX 4090's assumes 2048 at 2.5 GHz. "zen5" and "xeon" are the machines
+of two cores on which `ZEN` and `MESH` were measured; CALL_SECONDS and REGION_SECONDS are from the first.
 """

@@ -97,7 +97,10 @@ class _Builder:
         on_gpu = any(bind in THREADS for bind in self.bounds)
         self.in_flight = in_flight(nest, part) if on_gpu else ()
         ahead = frozenset(name for each in self.in_flight for name in each.copies)
-        self.operations = device_operations(nest, part, self.geometry, ahead) if on_gpu else {}
+        for_tensor_cores = any(loop.math != "ieee" for loop in loops(part))
+        self.operations = (
+            device_operations(nest, part, self.geometry, ahead) if on_gpu or for_tensor_cores else {}
+        )
         self.barriers = Barriers()
         self.copies = Copies()
         self.leaves: dict[str, _Leaf] = {}
@@ -213,6 +216,9 @@ class _Builder:
         name, inner = node.mark_get_id().get_name(), node.mark_get_node()
         loop = self.loops[name]
         body = self._node(inner, replace(here, loop=loop))
+        if loop.math != "ieee" and inner.get_type() != isl.ast_node_type.for_:
+            # a tile of one step, which isl makes no loop of, is one operation like the others
+            body = For(loop.name, ast.Constant(0), ast.Constant(1), 1, loop.bind, body)
         if loop.bind == "cores":
             # every core has its own buffers; isl leaves out a loop of one value, and may make several loops of one
             body = per_core(body, self._allocations({b.tensor for _, b in buffers_of(loop)}))

@@ -18,6 +18,7 @@ from polyfuse.codegen.device_calls import (
     shared_bytes,
 )
 from polyfuse.codegen.emit import Emitter, subscripted
+from polyfuse.codegen.fragments import for_whole_warps
 from polyfuse.codegen.index import beside, binary, in_bits
 from polyfuse.codegen.looptree import (
     Allocate,
@@ -65,6 +66,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     signature = tuple(f"{tensor.dtype}*" for tensor in kernel.arrays.values()) + ("int64",) * len(
         kernel.sizes
     )
+    kernel = for_whole_warps(kernel)
     wide = read_widely(kernel.body)
     return CudaKernel(
         kernel.name,

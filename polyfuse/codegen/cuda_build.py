@@ -107,7 +107,7 @@ def opcodes(cubin: Cubin) -> tuple[str, ...]:
 
 
 def main_loop(cubin: Cubin) -> tuple[str, ...]:
-    """The instructions of the innermost loop that has most fused multiply-adds; none where there is no loop."""
+    """The instructions of the innermost loop that has most multiply-adds, tensor cores' too; none without a loop."""
     lines = sass(cubin).splitlines()
     labels = {found[1]: n for n, line in enumerate(lines) if (found := re.match(r"\s*(\.L_x_\d+):", line))}
     best: tuple[str, ...] = ()
@@ -116,13 +116,15 @@ def main_loop(cubin: Cubin) -> tuple[str, ...]:
         if jump is None or labels.get(jump[1], number) >= number:
             continue
         inside = tuple(_INSTRUCTION.findall("\n".join(lines[labels[jump[1]] : number + 1])))
-        if _fused(inside) > _fused(best) or (_fused(inside) == _fused(best) and len(inside) < len(best)):
+        if _products(inside) > _products(
+            best
+        ):  # of equals the first, which is inside the others or before them
             best = inside
     return best
 
 
-def _fused(instructions: tuple[str, ...]) -> int:
-    return sum(name in ("FFMA", "DFMA") for name in instructions)
+def _products(instructions: tuple[str, ...]) -> int:
+    return sum(name.startswith(("FFMA", "DFMA", "HMMA")) for name in instructions)
 
 
 @contextmanager
@@ -143,9 +145,10 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
     }  # fmt: skip
     called = [name for name in ARRAYS_OF if f"{name}(" in source]
     if called:
-        from polyfuse.codegen import device_operations
+        from polyfuse.codegen import device_operations, tensor_operations
 
-        namespace |= {name: getattr(device_operations, name) for name in called}
+        known = {**vars(tensor_operations), **vars(device_operations)}
+        namespace |= {name: known[name] for name in called}
     exec(compile(source, str(path or f"<kernel {name}>"), "exec"), namespace)
     function: Callable[..., None] = namespace[name]
     return function

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
+from polyfuse.codegen.fragments import literals, mma_call
 from polyfuse.codegen.index import beside, in_bits, is_number, mentions, substituted
 from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, Store, below
 from polyfuse.codegen.product_loops import numbers_in
-from polyfuse.codegen.register_tiles import Lines, TileProduct, VectorCopy
+from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.schedule.microkernel import registers_for
 
@@ -29,7 +30,7 @@ def device_call(top: For, place: Place, repeated: bool) -> list[str] | None:
     written out; one that runs three times at most would keep more in registers, and decide how many a thread gets.
     """
     if top.bind == "microkernel":
-        return _tile_fma(top, repeated)
+        return mma_call(top, repeated) or _tile_fma(top, repeated)
     outside, guarded = _guarded(top)
     match guarded:
         case For(bind="vector", body=Store(operation=VectorCopy() as copy) as store) if copy.count > 1:
@@ -56,7 +57,7 @@ def _tile_fma(top: For, repeated: bool) -> list[str] | None:
     for lines in (tile.left, tile.right):
         element = store.reads[lines.position]
         (index,) = element.subscripts
-        arguments += [ast.Name(element.array), in_bits(substituted(index, first)), *_literals(lines)]
+        arguments += [ast.Name(element.array), in_bits(substituted(index, first)), *literals(lines)]
     call = ast.unparse(ast.Call(ast.Name("tile_fma"), [*arguments, top.high], []))
     cut = (loop.high for loop in (inner, innermost) if not isinstance(loop.high, ast.Constant))
     runs = (ast.Compare(ast.Constant(0), [ast.Lt()], [beside(high, "min", 1)]) for high in cut)
@@ -86,10 +87,6 @@ def _under(conditions: tuple[ast.expr, ...], call: str) -> list[str]:
         return [call]
     test = conditions[0] if len(conditions) == 1 else ast.BoolOp(ast.And(), list(conditions))
     return [f"if {ast.unparse(test)}:", f"    {call}"]
-
-
-def _literals(lines: Lines) -> list[ast.expr]:
-    return [ast.Constant(n) for n in (lines.line, lines.every, lines.skip, lines.part, lines.vector)]
 
 
 def copy_vector(store: Store, copy: VectorCopy, variable: str | None, place: Place) -> str:
@@ -130,8 +127,8 @@ def read_widely(node: Node) -> frozenset[str]:
 def planned_registers(node: Node) -> int | None:
     """The registers that a thread is given for its largest tile of results; None where it has none."""
     match node:
-        case Store(operation=TileProduct(rows, columns)):
-            return registers_for(rows, columns, ITEMSIZE[node.target.dtype])
+        case Store(operation=TileProduct(rows, columns) as tile):
+            return registers_for(rows, columns, ITEMSIZE[node.target.dtype], tile.math)
     planned = [registers for part in below(node) if (registers := planned_registers(part)) is not None]
     return max(planned, default=None)
 

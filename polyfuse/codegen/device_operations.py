@@ -10,7 +10,7 @@ them and took 9 s, as one intrinsic 0.4 s. Needs the extra `polyfuse[cuda]`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llvmlite import ir
@@ -69,8 +69,8 @@ def tile_fma(
         def index(position: int) -> Any:
             return context.cast(builder, args[position], sig.args[position], types.int64)
 
-        left = _Factor(builder, element, start(4, index(5)), *numbers[3:8])
-        right = _Factor(builder, element, start(11, index(12)), *numbers[8:13])
+        left = Factor(builder, element, start(4, index(5)), *numbers[3:8])
+        right = Factor(builder, element, start(11, index(12)), *numbers[8:13])
         sums = start(3, INT(0))
         tile = _Tile(builder, sums, left, right, numbers[0], numbers[1])
         steps = index(18)
@@ -101,7 +101,7 @@ def copy_vector(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sou
         kind = context.get_data_type(sig.args[1].dtype)
         to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (2, 5))
         data = context.make_array(sig.args[1])(context, builder, args[1]).data
-        loaded = _vector(builder, builder.gep(args[4], [at]), kind, lanes)
+        loaded = vector_at(builder, builder.gep(args[4], [at]), kind, lanes)
         place = builder.gep(data, [to])
         if apart == 1:
             into = builder.bitcast(place, loaded.type.as_pointer())
@@ -171,7 +171,7 @@ def _bytes(kind: Any, count: int) -> int:
     return count * (4 if isinstance(kind, ir.FloatType) else 8)
 
 
-def _vector(builder: Any, place: Any, kind: Any, count: int) -> Any:
+def vector_at(builder: Any, place: Any, kind: Any, count: int) -> Any:
     """So many neighbours, in one access."""
     pointer = builder.bitcast(place, ir.VectorType(kind, count).as_pointer())
     loaded = builder.load(pointer)
@@ -180,7 +180,7 @@ def _vector(builder: Any, place: Any, kind: Any, count: int) -> Any:
 
 
 @dataclass(frozen=True)
-class _Factor:
+class Factor:
     """One side of a product in shared memory, from the tile's first element on."""
 
     builder: Any
@@ -194,21 +194,28 @@ class _Factor:
 
     def at(self, step: Any, count: int) -> list[Any]:
         """The elements of a step, a number or a value, in vectors."""
+        line = self._line(step)
+        found = []
+        for part in range(count // self.vector):
+            place = self.builder.gep(line, [INT(part * self.part)])
+            loaded = vector_at(self.builder, place, self.kind, self.vector)
+            found += [
+                self.builder.extract_element(loaded, ir.IntType(32)(lane)) for lane in range(self.vector)
+            ]
+        return found
+
+    def from_line(self, step: Any) -> Factor:
+        """The factor from one of its lines on; the next ones asked for are whole groups of `every` further."""
+        return replace(self, first=self._line(step))
+
+    def _line(self, step: Any) -> Any:
         if isinstance(step, int):
             offset = INT(step * self.line + step // self.every * self.skip)
         else:
             offset = self.builder.mul(step, INT(self.line))
             skipped = self.builder.udiv(step, INT(self.every))
             offset = self.builder.add(offset, self.builder.mul(skipped, INT(self.skip)))
-        line = self.builder.gep(self.first, [offset])
-        found = []
-        for part in range(count // self.vector):
-            place = self.builder.gep(line, [INT(part * self.part)])
-            loaded = _vector(self.builder, place, self.kind, self.vector)
-            found += [
-                self.builder.extract_element(loaded, ir.IntType(32)(lane)) for lane in range(self.vector)
-            ]
-        return found
+        return self.builder.gep(self.first, [offset])
 
 
 @dataclass(frozen=True)
@@ -217,8 +224,8 @@ class _Tile:
 
     builder: Any
     sums: Any
-    left: _Factor
-    right: _Factor
+    left: Factor
+    right: Factor
     rows: int
     columns: int
 

@@ -217,6 +217,10 @@ class Machine:
             self._check(memory, at, node, wrote=True)
         memory.data[at] = self.active.pick(value)
 
+    def together(self, node: ast.stmt) -> None:
+        """Raises BarrierError if only some lanes of a warp are here."""
+        self.team.together(self.active.mask, self.kernel.line(node.lineno))
+
     def _banks(self, memory: Memory, at: Integers, nbytes: int | None) -> None:
         """Count the turns that this access waits for banks; a part of a wider one counts where that begins."""
         if not self.counts_waits or memory.space != "shared" or nbytes == 0:

@@ -6,15 +6,18 @@ Every element goes through the memories' checks, as the plain loops' would.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.codegen.lockstep_fragments import multiplied, rounded
 from polyfuse.codegen.lockstep_memory import poison
 from polyfuse.codegen.lockstep_values import Value
+from polyfuse.ir.precision import PRECISIONS
 
 Numbers = npt.NDArray[Any]
 
@@ -43,6 +46,9 @@ class Threads(Protocol):
 
     def value(self, node: ast.expr) -> Value:
         """An expression's value."""
+
+    def together(self, node: ast.stmt) -> None:
+        """Raises BarrierError if only some lanes of a warp are here."""
 
     def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
         """Elements of an array."""
@@ -93,7 +99,7 @@ def _tile_fma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> No
 
 
 def _line(
-    threads: Threads, factor: ast.Subscript, at: Numbers, count: int, step: int, lines: list[int]
+    threads: Threads, factor: ast.Subscript, at: Numbers, count: int, step: int | Numbers, lines: list[int]
 ) -> list[Numbers]:
     """A factor's elements of one step; the access of a vector is counted with its first element."""
     vector = lines[-1]
@@ -101,6 +107,59 @@ def _line(
         np.asarray(threads.load(factor, [at + distance(step, p, *lines)], WIDE if vector > 1 else None))
         for p in range(count)
     ]
+
+
+def _tile_mma(math: str, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """All lanes of a warp together: what each reads, rounded, and then the instructions on what all of them hold."""
+    threads.together(node)
+    rows, columns = _numbers(arguments[:2])
+    y, a, b = (_element(node, arguments[p]) for p in (3, 4, 11))
+    a_lines, b_lines = _numbers(arguments[6:11]), _numbers(arguments[13:18])
+    a_at, b_at, count, t, g = (np.asarray(threads.value(arguments[p])) for p in (5, 12, 18, 19, 20))
+    if count.ndim:
+        raise TypeError("the lanes of a warp take different numbers of steps")
+    half, depth = columns // 2, PRECISIONS[math].steps
+    places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
+    sums = [np.asarray(threads.load(y, place)) for place in places]
+    for first in range(0, int(count), depth):
+        left, right = (
+            [
+                _fragment(threads, factor, at, width, first + line + t, int(count), lines, math)
+                for line in range(0, depth, 4)
+            ]
+            for factor, at, width, lines in (
+                (a, a_at, rows, a_lines),
+                (b, b_at + g * b_lines[-1], half, b_lines),
+            )
+        )
+        for m in range(0, rows, 2):
+            for n in range(half):
+                held = [r * columns + c for r in (m, m + 1) for c in (n, n + half)]
+                new = multiplied(
+                    [[line[r] for line in left] for r in (m, m + 1)],
+                    [line[n] for line in right],
+                    [sums[p] for p in held],
+                )
+                for position, value in zip(held, new, strict=True):
+                    sums[position] = value
+    for total, place in zip(sums, places, strict=True):
+        threads.store(y, place, total)
+
+
+def _fragment(
+    threads: Threads,
+    factor: ast.Subscript,
+    at: Numbers,
+    width: int,
+    step: Numbers,
+    count: int,
+    lines: list[int],
+    math: str,
+) -> list[Numbers]:
+    """A lane's elements of its line, rounded; zeros beyond the last one."""
+    there = step < count
+    found = _line(threads, factor, at, width, np.where(there, step, count - 1), lines)
+    return [rounded(math, np.where(there, value, 0)) for value in found]
 
 
 def _copy_vector(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
@@ -141,8 +200,9 @@ def _await_copies(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -
     threads.groups = [*threads.groups[max(0, arrived) :], []]
 
 
-_OPERATIONS = {
+_OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "tile_fma": _tile_fma,
+    **{f"tile_mma_{math}": partial(_tile_mma, math) for math in PRECISIONS},
     "copy_vector": _copy_vector,
     "copy_ahead": _copy_ahead,
     "await_copies": _await_copies,

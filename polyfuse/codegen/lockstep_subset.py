@@ -4,6 +4,7 @@
     statement   ::= target = expr | target (+= | -= | *= | /=) expr | for | if | cuda.syncthreads() | pass
                   | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
                   | (tile_fma | copy_vector | copy_ahead | await_copies)(expr, ...)      (codegen.device_operations)
+                  | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16)(expr, ...)            (codegen.tensor_operations)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
@@ -36,7 +37,15 @@ CONSTANTS = ("inf", "nan", "pi")
 SHUFFLE = "cuda.shfl_xor_sync"
 """Each lane of a warp gets the value of another one; the first argument says that all take part."""
 
-ARRAYS_OF = {"tile_fma": (3, 4, 11), "copy_vector": (1, 4), "copy_ahead": (1, 4), "await_copies": ()}
+ARRAYS_OF = {
+    "tile_fma": (3, 4, 11),
+    "tile_mma_tf32": (3, 4, 11),
+    "tile_mma_bf16": (3, 4, 11),
+    "tile_mma_f16": (3, 4, 11),
+    "copy_vector": (1, 4),
+    "copy_ahead": (1, 4),
+    "await_copies": (),
+}
 """The device operations, and which of their arguments name arrays; the first of these is written."""
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd)

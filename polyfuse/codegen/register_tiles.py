@@ -1,12 +1,18 @@
 """What isl proves of a GPU's tiles of results in registers and of its 128-bit copies, before they become one operation.
 
     for k: for r: for c: y[r, c] += a[at(k, r)] * b[at(k, c)]     ->   tile_fma(rows, columns, y, a, …, b, …, count)
+                                     or, by a warp together,      ->   tile_mma_tf32(rows, columns, y, a, …, b, …)
     for l: shared[to + step*l] = x[from + l]                      ->   copy_vector(4, shared, to, step, x, from)
                                      or, waited for later on,     ->   copy_ahead(4, shared, to, step, x, from)
 
 An operation knows how far an element lies from the tile's first one. That holds iff the place of an element without
 that distance is the same for all instances that agree on the loops around:
 { [loops around] -> place(k, r) - distance(k, r) } is single-valued. The first element is at a multiple of the vector.
+
+Tensor cores multiply what the lanes of a warp hold together (codegen/tensor_operations.py). Lane 4 * g + t, the thread
+with thread.x = t and thread.y = g modulo 8, reads rows of its own, whatever t is; its columns are those of the thread
+with thread.x = g // 2, the first or the second half of them. So columns are counted from those of thread.x = 0 on, in
+tiles of half a thread's. And a warp's lanes run the same steps: { results } x { steps } are all instances there are.
 """
 
 from __future__ import annotations
@@ -21,11 +27,12 @@ from polyfuse.analysis.storage import Geometry, floored
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.precision import Math
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Loop, Tree, date_map, loops, loops_around, replace_node, statements
 from polyfuse.schedule.binding import extent
-from polyfuse.schedule.microkernel import roles_of
+from polyfuse.schedule.microkernel import Roles, roles_of
 
 ACCESS_BYTES = 16
 """The widest access of one thread."""
@@ -52,6 +59,7 @@ class TileProduct:
     steps: int
     left: Lines
     right: Lines
+    math: Math = "ieee"
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,8 @@ def device_operations(
 ) -> dict[str, TileProduct | VectorCopy]:
     """The statements of a kernel that are such an operation in their innermost loops, by name.
 
-    `ahead` are the copies that something waits for.
+    `ahead` are the copies that something waits for. Raises InvalidSchedule where a microkernel is for tensor cores and
+    its threads are no warps of theirs.
     """
     singles = (name for name in statements(part) if _is_copy(nest.statement(name), geometries))
     found: dict[str, TileProduct | VectorCopy] = {n: VectorCopy(1, 1, n in ahead) for n in singles}
@@ -87,6 +96,8 @@ def device_operations(
         )
         if operation is not None:
             found[s.name] = operation
+        elif loop.math != "ieee":
+            raise InvalidSchedule(_lacking(loop.math, s.name))
     return found
 
 
@@ -120,6 +131,9 @@ def _tile_product(
     outside = around[: len(around) - 3]
     k, r, c = (loop.date(s.name) for loop in (by_step, roles.rows, roles.columns))
     domain = nest.domains[s.name]
+    if top.math != "ieee":
+        left, right = _fragments(nest, part, s, roles, geometries)
+        return TileProduct(rows, columns, steps, left, right, top.math) if left and right else None
     left = _lines(domain, s, roles.left, outside, (k, r), rows, geometries)
     right = _lines(domain, s, roles.right, outside, (k, c), columns, geometries)
     if left is None or right is None:
@@ -136,6 +150,7 @@ def _lines(
     most: int,
     geometries: Mapping[str, Geometry],
 ) -> Lines | None:
+    """Where a factor's elements lie, in tiles of `most`, if the first one's place is a function of `outside`."""
     access = s.reads[position]
     held = geometries.get(access.tensor)
     if held is None or held.buffer.spread is None or held.buffer.panel is None:
@@ -146,12 +161,15 @@ def _lines(
     lines = Lines(position, spread.row(width), spread.every, spread.skip, spread.part(width), spread.vector)
     (place,) = held.cell(s.name, access)
     step, along = inner
+    tile = floored(along, most)
+    along = along.sub(tile.scale_val(isl.Val(most)))
     part = floored(along, lines.vector)
     distance = reduce(
         isl.PwAff.add,
         (
             step.scale_val(isl.Val(lines.line)),
             floored(step, lines.every).scale_val(isl.Val(lines.skip)),
+            tile.scale_val(isl.Val(lines.vector)),
             part.scale_val(isl.Val(lines.part)),
             along.sub(part.scale_val(isl.Val(lines.vector))),
         ),
@@ -159,6 +177,60 @@ def _lines(
     first = place.sub(distance)
     proven = _agrees(domain, outside, first) and _multiple(domain, first, lines.vector)
     return lines if proven else None
+
+
+def _fragments(
+    nest: Nest, part: Tree, s: Statement, roles: Roles, geometries: Mapping[str, Geometry]
+) -> tuple[Lines | None, Lines | None]:
+    """Where the factors of a warp's lanes lie; None for one that does not lie as they read it."""
+    assert roles.rows is not None, "the verb has asked for rows"
+    around = [x for x in loops_around(part, s.name) if x not in (*roles.steps, roles.rows, roles.columns)]
+    places = {x.bind: x.date(s.name) for x in around}
+    domain, (step,) = nest.domains[s.name], roles.steps
+    if not {"thread.x", "thread.y"} <= places.keys() or _least_and_most(domain, places["thread.x"]) != (0, 3):
+        return None, None
+    serial = [x.date(s.name) for x in around if x.bind is None]
+    k, r, c = (loop.date(s.name) for loop in (step, roles.rows, roles.columns))
+    rows, columns = extent(nest, roles.rows), extent(nest, roles.columns)
+    if rows is None or columns is None or not _all_steps(domain, s, [*serial, k]):
+        return None, None
+    by_lane = [x.date(s.name) for x in around if x.bind != "thread.x"]
+    by_warp = [x.date(s.name) for x in around if x.bind not in ("thread.x", "thread.y")]
+    along = c.add(places["thread.x"].scale_val(isl.Val(columns)))
+    left = _lines(domain, s, roles.left, by_lane, (k, r), rows, geometries)
+    right = _lines(domain, s, roles.right, by_warp, (k, along), columns // 2, geometries)
+    even = all(lines is not None and 4 % lines.every == 0 for lines in (left, right))
+    return (left, right) if even else (None, None)
+
+
+def _all_steps(domain: isl.Set, s: Statement, steps: list[isl.PwAff]) -> bool:
+    """Whether every result takes the same steps, each tile's from 0 on.
+
+    { [result, step] }  is  { [result] } x { [step] }
+    """
+    element = s.write.subscripts()
+    subscripts = [element.get_pw_aff(axis) for axis in range(element.dim(isl.dim_type.out))]
+    both = date_map(domain, [*subscripts, *steps]).range()
+    results = both.project_out(isl.dim_type.set, len(subscripts), len(steps))
+    taken = both.project_out(isl.dim_type.set, 0, len(subscripts))
+    last = len(steps) - 1
+    first = taken.fix_val(isl.dim_type.set, last, isl.Val(0)).project_out(isl.dim_type.set, last, 1)
+    from_zero = taken.project_out(isl.dim_type.set, last, 1).is_subset(first)
+    return bool(from_zero and results.flat_product(taken).is_subset(both))
+
+
+def _least_and_most(domain: isl.Set, value: isl.PwAff) -> tuple[int, int] | None:
+    """The numbers between which a date lies; None if they depend on sizes."""
+    least, most = value.intersect_domain(domain).min_val(), value.intersect_domain(domain).max_val()
+    return (int(least.to_python()), int(most.to_python())) if least.is_int() and most.is_int() else None
+
+
+def _lacking(math: str, statement: str) -> str:
+    return (
+        f"microkernel: math={math!r} needs the sums of {statement} in registers and its factors in spread panels in "
+        "shared memory, 4 threads on thread.x along the columns in tiles of half a thread's columns, a multiple of 8 "
+        "on thread.y along the rows in tiles of a thread's rows, and the same steps for every result"
+    )
 
 
 def _is_copy(s: Statement, geometries: Mapping[str, Geometry]) -> bool:

@@ -24,8 +24,9 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.codegen import lockstep_values as values
 from polyfuse.codegen.lockstep_memory import BarrierError, poison
 from polyfuse.codegen.lockstep_operations import distance
-from polyfuse.codegen.lockstep_subset import CONSTANTS, UNARY_MATH
+from polyfuse.codegen.lockstep_subset import CONSTANTS, UNARY_MATH, UnsupportedKernel
 from polyfuse.errors import TargetUnavailable
+from polyfuse.ir.precision import PRECISIONS
 
 MOST_WAIT = 60.0
 """Seconds after which lanes that do not come are missing, not late."""
@@ -139,6 +140,7 @@ def _names() -> dict[str, Any]:
         "copy_vector": _copy_vector,
         "copy_ahead": copies.ask,
         "await_copies": copies.wait,
+        **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in PRECISIONS},
     }
     return {"math": SimpleNamespace(**functions, **constants), **casts, **extrema, **operations}
 
@@ -149,6 +151,12 @@ def _tile_fma(rows: int, columns: int, most: int, y: Any, a: Any, *rest: Any) ->
         left = [a[a_at + distance(k, r, *a_lines)] for r in range(rows)]
         right = [b[b_at + distance(k, c, line, every, skip, part, vector)] for c in range(columns)]
         y += np.multiply.outer(left, right).astype(y.dtype)
+
+
+def _no_tensor_cores(math: str, *arguments: Any) -> None:
+    raise UnsupportedKernel(
+        f"32 threads together multiply {math} factors, and the simulator runs one at a time: device='lockstep' has them"
+    )
 
 
 def _copy_vector(count: int, target: Any, to: int, step: int, source: Any, at: int) -> None:

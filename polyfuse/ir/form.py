@@ -88,7 +88,7 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
         case Loop():
             buffers = [replace(b, tensor=f"#{numbers[b.tensor]}") for b in tree.buffers]
             fetches = [(numbers[f.tensor], steps.get(f.loop, f.loop)) for f in tree.fetches]
-            yield f"loop {steps[tree.name]} {tree.bind} {tree.barrier} {tree.apart} {buffers} {fetches}"
+            yield f"loop {steps[tree.name]} {tree.bind} {tree.barrier} {tree.apart} {tree.math} {buffers} {fetches}"
             yield from (numbered(str(date), numbers) for _, date in tree.dates)
     for child in children(tree):
         yield from _tree(child, numbers, steps)

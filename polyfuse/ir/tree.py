@@ -17,6 +17,7 @@ from functools import cached_property
 
 import islpy as isl
 
+from polyfuse.ir.precision import Math
 from polyfuse.sets import IN, OUT, SET, union_set
 
 
@@ -128,6 +129,7 @@ class Loop:
     `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "lane", "vector", "unroll".
     `barrier` asks for a barrier of the block's threads at the end of each iteration. `apart` asks for code of its own
     for the full tiles of the loops around it, `fetches` for lines of memory ahead of time; both change no order.
+    `math` says what a microkernel may round a product's factors to.
     """
 
     name: str
@@ -138,6 +140,7 @@ class Loop:
     barrier: bool = False
     apart: bool = False
     fetches: tuple[Fetch, ...] = ()
+    math: Math = "ieee"
 
     @property
     def names(self) -> tuple[str, ...]:

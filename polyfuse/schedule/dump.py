@@ -22,6 +22,7 @@ def _lines(nest: Nest, tree: Tree, depth: int) -> list[str]:
         case Loop():
             dates = "; ".join(_date_text(date) for _, date in tree.dates)
             bound = f"  @ {tree.bind}" if tree.bind else ""
+            bound += f" of {tree.math} factors" if tree.math != "ieee" else ""
             bound += "  full tiles apart" if tree.apart else ""
             held = "".join(f"  [{b}]" for b in (*tree.buffers, *tree.fetches))
             body = _lines(nest, tree.body, depth + 1)

@@ -3,6 +3,7 @@
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of sums
     for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of sums
     for c: for s: for q: for f: y[q, f] += x[c, 2*q + s] * w[c, s, f]   ->   the same, over two loops of steps
+    with math="tf32": for k: for r: for c: y[r, c] += tf32(a[r, k]) * tf32(b[k, c])   ->   a GPU's tensor cores
 
 It changes no order (every sum is added up over k as before), so nothing can be illegal; what it needs is the shape, and
 a refusal says what the shape lacks.
@@ -20,6 +21,7 @@ from polyfuse.analysis.storage import buffers_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.precision import MATHS, Math
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Leaf, Loop, Tree, loops_around, replace_node
@@ -38,6 +40,10 @@ OTHER_REGISTERS = 48
 """Registers of a GPU's thread for addresses, counters and what is being copied, beside results and factors."""
 
 
+MOST_REGISTERS = 255
+"""Registers that a GPU's thread can name."""
+
+
 @dataclass(frozen=True)
 class Roles:
     """Which loops of a product do what, and which of the two reads is the one whose rows are broadcast.
@@ -52,14 +58,38 @@ class Roles:
     right: int
 
 
-def microkernel(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
+def microkernel(nest: Nest, tree: Tree, statement: str, loop: str, math: Math = "ieee") -> Tree:
     """for k: for r: for c: y += a * b  ->  a tile of r x c sums in registers, all steps of k.
 
     There may be several loops of steps: channels and the elements of a window.
     """
     found = loop_named(tree, statement, loop)
-    roles_of(nest, tree, statement, found)
-    return replace_node(tree, found, replace(found, bind="microkernel", apart=True))
+    roles = roles_of(nest, tree, statement, found)
+    if math != "ieee":
+        _check_fragments(nest, statement, roles, math)
+    return replace_node(tree, found, replace(found, bind="microkernel", apart=True, math=math))
+
+
+def _check_fragments(nest: Nest, statement: str, roles: Roles, math: str) -> None:
+    """Raises InvalidSchedule unless a tile of results is some of the tensor cores' 16 x 8, a 32nd of each."""
+
+    def refuse(why: str) -> InvalidSchedule:
+        return InvalidSchedule(
+            f"microkernel: math={math!r} {why}, at loop {roles.steps[0].name} around {statement}"
+        )
+
+    if math not in MATHS:
+        raise refuse(f"is none of {', '.join(MATHS)}")
+    dtypes = {nest.tensor(access.tensor).dtype for access in nest.statement(statement).accesses}
+    if dtypes != {"float32"}:
+        raise refuse(
+            f"rounds factors of float32 sums, and these are {', '.join(sorted(dtypes))}: leave it out"
+        )
+    if roles.rows is None or len(roles.steps) != 1:
+        raise refuse("needs perfectly nested loops (steps, rows, columns), one of each")
+    rows, columns = (extent(nest, loop) for loop in (roles.rows, roles.columns))
+    if not rows or not columns or rows % 2 or columns % 2:
+        raise refuse(f"needs an even number of rows and of columns in each thread, not {rows} x {columns}")
 
 
 def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
@@ -161,8 +191,14 @@ def padded(columns: int, itemsize: int) -> int:
     return -(-columns * itemsize // 64) * 64 // itemsize
 
 
-def registers_for(rows: int, columns: int, itemsize: int) -> int:
-    """The registers that a GPU's thread is given for a tile of results: these, a row, a column, and others."""
+def registers_for(rows: int, columns: int, itemsize: int, math: Math = "ieee") -> int:
+    """The registers that a GPU's thread is given for a tile of results: these, a row, a column, and others.
+
+    For tensor cores 16 steps of the rows and of half the columns are four lines each, which are read ahead, and the
+    copies' places are not given up for that while a thread can have more.
+    """
+    if math != "ieee":
+        return min(MOST_REGISTERS, rows * columns + 4 * (rows + columns // 2) + 64)
     return itemsize // 4 * (rows * columns + rows + columns) + OTHER_REGISTERS
 
 

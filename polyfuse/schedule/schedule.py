@@ -19,6 +19,7 @@ from polyfuse.analysis.places import misplaced
 from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Loop, Spread, Tree, loops_around
 from polyfuse.ir.violation import Violation
 from polyfuse.schedule import (
@@ -246,7 +247,7 @@ class Schedule:
             lambda: prefetching.prefetch(self.nest, self.tree, statement, tensor, loop),
         )
 
-    def microkernel(self, statement: str, loop: str) -> Schedule:
+    def microkernel(self, statement: str, loop: str, math: Math = "ieee") -> Schedule:
         """Keep a product's sums in registers while the contraction's loop runs.
 
         for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of r x c sums
@@ -257,12 +258,17 @@ class Schedule:
         of columns; its sums are added up in several parts where they are few. In a GPU's threads it is one operation,
         in the order as written, if the sums are promoted to registers and the factors to shared memory, in spread
         panels; else the loops stay loops.
+
+        With a `math` of "tf32", "bf16" or "f16" a GPU's tensor cores multiply: factors are rounded to that format, the
+        products summed up in float32, 8 or 16 steps at a time in an order of the hardware's. Threads are on
+        thread.x, 4 of them along the columns, and thread.y, a multiple of 8 along the rows. How far results may lie
+        off is said in polyfuse.ir.precision.
         """
         return self._do(
             "microkernel",
             (statement, loop),
-            {},
-            lambda: microkernel.microkernel(self.nest, self.tree, statement, loop),
+            {"math": math} if math != "ieee" else {},
+            lambda: microkernel.microkernel(self.nest, self.tree, statement, loop, math),
         )
 
     def promote(

@@ -311,7 +311,7 @@ def _tiled_cost(plain: KernelCost, shape: Shape, kernel: Kernel, machine: Machin
         compute=shape.issuing,
         memory=shape.moving,
         again=0,
-        utilisation=plain.flops / (machine.peak(kernel.itemsize, machine.units) * shape.issuing),
+        utilisation=plain.flops / (machine.peak(kernel.itemsize, machine.units, shape.math) * shape.issuing),
         exposed=EXPOSED,
     )
     return replace(cost, waiting=shape.seconds - cost.total)

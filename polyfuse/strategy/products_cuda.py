@@ -43,7 +43,8 @@ from polyfuse.strategy.moves import (
     users_in,
 )
 from polyfuse.strategy.packing import added
-from polyfuse.strategy.register_shapes import ACCESS_BYTES, Extents, Shape, Side, shapes, spread_for
+from polyfuse.strategy.register_shapes import ACCESS_BYTES, Extents, Shape, Side, spread_for
+from polyfuse.strategy.tensor_shapes import tiles_for
 
 AXES = ("thread.z", "thread.y", "thread.x")
 
@@ -116,7 +117,7 @@ class _Tiles:
         schedule = self._staged(schedule, p.left, p.rows, steps, self.shape.left)
         schedule = self._staged(schedule, p.right, p.columns, steps, self.shape.right)
         loops = [loop.name for loop in schedule.loops(self.name)]
-        schedule = schedule.microkernel(self.name, loops[-3])
+        schedule = schedule.microkernel(self.name, loops[-3], self.shape.math)
         return Planned(schedule, self.shape.sentences(self.name))
 
     def _cut(
@@ -128,21 +129,21 @@ class _Tiles:
         """
         first, s = self.kernel.names[0], self.shape
 
-        def split(schedule: Schedule, loop: str, size: int) -> tuple[Schedule, str]:
-            schedule = schedule.split(first, loop, size)
-            return schedule, inside(schedule, first, loop).name
-
         i, j = band[self.product.rows].name, band[self.product.columns].name
-        schedule, z = split(schedule, i, s.block_rows)
-        schedule, y = split(schedule, z, s.rows * s.threads_y)
-        schedule, rows = split(schedule, y, s.rows)
-        schedule, x = split(schedule, j, s.block_columns)
-        schedule, columns = split(schedule, x, s.columns)
-        tile = _Names((z, y, x), rows, columns)
+        threads, own = dict[str, str](), list[str]()
+        for outer, axes, block in zip((i, j), s.over, (s.block_rows, s.block_columns), strict=True):
+            loop, size = outer, block
+            for axis in axes:
+                schedule = schedule.split(first, loop, size)
+                loop = threads[axis] = inside(schedule, first, loop).name
+                size //= s.on(axis)
+            schedule = schedule.split(first, loop, size)
+            own.append(inside(schedule, first, loop).name)
+        tile = _Names((threads["z"], threads["y"], threads["x"]), *own)
         schedule = reordered(schedule, first, (*others, i, j, *tile.all))
         for _ in others[1:]:
-            outer, inner = schedule.loops(first)[:2]
-            schedule = schedule.collapse(first, outer.name, inner.name)
+            two = schedule.loops(first)[:2]
+            schedule = schedule.collapse(first, two[0].name, two[1].name)
         batch = tuple(loop.name for loop in schedule.loops(first)[: min(1, len(others))])
         return schedule, tile, batch
 
@@ -212,25 +213,21 @@ class _Tiles:
         """A copy's loops over threads: neighbours in memory over y (steps) or x, the other ones over the others."""
         s, places = self.shape, dict[str, str]()
 
-        def over(schedule: Schedule, loop: str, axis: str, limit: int) -> tuple[Schedule, str]:
+        def over(schedule: Schedule, loop: str, axis: str, limit: int) -> Schedule:
             """The loop's innermost `limit` values on an axis; what is left outside."""
             schedule = schedule.split(copy, loop, limit)
             places[inside(schedule, copy, loop).name] = axis
-            return schedule, loop
+            return schedule
 
         lanes: tuple[str, ...] = ()
         if vector > 1:
             fine = step if by_steps else element
             schedule = schedule.split(copy, fine, vector)
             lanes = (inside(schedule, copy, fine).name,)
-        if by_steps:
-            schedule, step = over(schedule, step, "thread.y", s.threads_y)
-            schedule, element = over(schedule, element, "thread.x", s.threads_x)
-            schedule, element = over(schedule, element, "thread.z", s.threads_z)
-        else:
-            schedule, element = over(schedule, element, "thread.x", s.threads_x)
-            schedule, step = over(schedule, step, "thread.y", s.threads_y)
-            schedule, step = over(schedule, step, "thread.z", s.threads_z)
+        steps, elements = s.copying(by_steps)
+        for axes, along in ((steps, step), (elements, element))[:: 1 if by_steps else -1]:
+            for axis in axes:
+                schedule = over(schedule, along, f"thread.{axis}", s.on(axis))
         own = [loop.name for loop in schedule.loops(copy) if len(loop.dates) == 1]
         serial = [loop for loop in own if loop not in places and loop not in lanes]
         schedule = schedule.reorder(copy, *serial, *places, *lanes).bind(copy, **places)
@@ -284,7 +281,7 @@ def shapes_for(
     itemsize = schedule.nest.tensor(s.write.tensor).itemsize
     wide = all(in_vectors(schedule.nest, factor, itemsize) for factor in (product.left, product.right))
     extents = Extents(rows, columns, counts.work(s.name).instances // results, count, wide)
-    return shapes(extents, itemsize, machine, machine.gpu)
+    return tiles_for(extents, itemsize, machine, machine.gpu)
 
 
 def in_vectors(nest: Nest, factor: Factor, itemsize: int) -> bool:

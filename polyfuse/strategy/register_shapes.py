@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product as pairs
 from math import ceil
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP, waits
+from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import registers_for
@@ -118,9 +120,67 @@ class Shape:
         return Side(self.block_columns, self.columns, True)
 
     @property
+    def math(self) -> Math:
+        """What factors are rounded to."""
+        return "ieee"
+
+    @property
+    def over(self) -> tuple[str, str]:
+        """The axes that a block's rows are on, the outer ones first, and those of its columns."""
+        return "zy", "x"
+
+    def copying(self, by_steps: bool) -> tuple[str, str]:
+        """The axes on which a copy has its steps, and those of its other elements, the inner ones first.
+
+        `by_steps` says that steps are neighbours in memory: those of one row of threads are one line of it then.
+        """
+        return ("y", "xz") if by_steps else ("yz", "x")
+
+    def on(self, axis: str) -> int:
+        """Threads along an axis."""
+        return {"z": self.threads_z, "y": self.threads_y, "x": self.threads_x}[axis]
+
+    def reads(self, side: Side) -> tuple[Integers, Integers]:
+        """The step and the first element that each thread reads of a factor, in one access."""
+        z, y, x = threads_of(self)
+        first = (x if side.along_x else z * self.threads_y + y) * side.tile
+        return 0 * first, first
+
+    def spreads(self, side: Side) -> list[Spread]:
+        """The layouts to choose from for a factor."""
+        v = self.vector
+        gaps = (0,) if side.tile == v else tuple(range(0, WARP, v))
+        return [
+            Spread(side.tile, v, gap, every, skip)
+            for gap in gaps
+            for every, skip in ((1, 0), *((e, n) for e in (1, v) for n in range(v, WARP + 1, v)))
+        ]
+
+    def demands(self, machine: Machine) -> tuple[float, float]:
+        """Cycles of an SM in which one tile's products are issued, with all that belongs to them; and in which its
+        shared memory delivers their factors.
+        """
+        warps = self.threads // WARP
+        rate = machine.flops32 / (machine.flops64 if self.itemsize > 4 else machine.flops32)
+        fma = self.rows * self.columns * self.steps * warps
+        loads = (self.rows + self.columns) // self.vector * self.steps * warps
+        issue = (fma * rate + loads + self.copies + 20 * warps) / SCHEDULERS
+        return issue, self.steps * warps * (_delivered(self, self.left) + _delivered(self, self.right))
+
+    @property
+    def staged(self) -> int:
+        """Elements of a tile of steps, of both factors."""
+        return (self.block_rows + self.block_columns) * self.steps
+
+    @property
+    def copies(self) -> int:
+        """Instructions of all warps that copy a tile of steps."""
+        return ceil(self.staged / self.vector / WARP) * (2 + self.vector)
+
+    @property
     def registers(self) -> int:
         """Registers a thread needs at most: the plan that machine code is held to."""
-        return registers_for(self.rows, self.columns, self.itemsize)
+        return registers_for(self.rows, self.columns, self.itemsize, self.math)
 
     @property
     def shared_bytes(self) -> int:
@@ -143,11 +203,15 @@ class Shape:
         z, y, x = self.threads_z, self.threads_y, self.threads_x
         return (
             f"{statement} in register tiles: blocks of {self.block_rows} × {self.block_columns} results by "
-            f"{z} × {y} × {x} threads of {self.rows} × {self.columns}, {self.steps} steps"
+            f"{z} × {y} × {x} threads of {self.rows} × {self.columns}"
+            f"{f' by tensor cores on {self.math} factors' if self.math != 'ieee' else ''}, {self.steps} steps"
             f"{f' in each of {self.stages} stages' if self.stages > 1 else ''} in "
             f"{self.shared_bytes} bytes of shared memory, {self.registers} registers planned"
             f"{'; ' + self.why if self.why else ''}",
         )
+
+
+AnyShape = TypeVar("AnyShape", bound=Shape)
 
 
 @dataclass(frozen=True)
@@ -169,7 +233,7 @@ class Extents:
 def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
     """The shapes that fit a product and a machine, the cheapest first."""
     every = (s for s in _every(itemsize) if s.stages == 1 or extents.wide)
-    found = [_costed(s, extents, machine, gpu) for s in every if _fits(s, extents, gpu)]
+    found = [costed(s, extents, machine, gpu) for s in every if _fits(s, extents, gpu)]
     return sorted(found, key=lambda s: s.seconds)
 
 
@@ -204,21 +268,15 @@ def _fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
     return enough and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1
 
 
-def _costed(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Shape:
-    word = s.itemsize // 4
-    warps = s.threads // WARP
+def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShape:
+    """A shape with what the model expects of it."""
     cycles = _hertz(machine)
-    rate = machine.flops32 / (machine.flops64 if s.itemsize > 4 else machine.flops32)
     blocks = ceil(extents.rows / s.block_rows) * ceil(extents.columns / s.block_columns) * extents.count
     resident = min(s.resident(gpu), ceil(blocks / machine.units))
-    staged = (s.block_rows + s.block_columns) * s.steps
-    fma = s.rows * s.columns * s.steps * warps
-    loads = (s.rows + s.columns) // s.vector * s.steps * warps
-    copies = ceil(staged / s.vector / WARP) * (2 + s.vector)
-    issue = (fma * rate + loads + copies + 20 * warps) / SCHEDULERS
-    shared = s.steps * warps * (_delivered(s, s.left) + _delivered(s, s.right)) + copies * word
+    issue, delivered = s.demands(machine)
+    shared = delivered + s.copies * (s.itemsize // 4)
     level = machine.level(extents.count * (extents.rows + extents.columns) * extents.steps * s.itemsize)
-    bytes_ = staged * s.itemsize * machine.units * cycles / machine.bandwidth(level, machine.units)
+    bytes_ = s.staged * s.itemsize * machine.units * cycles / machine.bandwidth(level, machine.units)
     longest = max(issue, shared, bytes_)
     busy = longest + EXPOSED * (issue + shared + bytes_ - longest)
     wait = busy + LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
@@ -241,12 +299,13 @@ def _costed(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Shape:
 
 def _delivered(s: Shape, side: Side) -> float:
     """Cycles of shared memory in which one warp's factors of one step are delivered."""
-    z, y, x = _threads(s)
+    z, y, x = threads_of(s)
     starts = np.unique((x if side.along_x else z * s.threads_y + y)[:WARP])
     return max(1.0, len(starts) * s.vector * s.itemsize / SHARED_BYTES) * (side.tile // s.vector)
 
 
-def _threads(s: Shape) -> tuple[Integers, ...]:
+def threads_of(s: Shape) -> tuple[Integers, ...]:
+    """(z, y, x) of every thread of a block, in the order of its warps."""
     z, y, x = np.indices((s.threads_z, s.threads_y, s.threads_x))
     return z.ravel(), y.ravel(), x.ravel()
 
@@ -261,14 +320,7 @@ def spread_for(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
     `by_steps` says that a factor's steps are neighbours in global memory: a copy then turns 4 steps of one row into
     elements of 4 lines. `wide` says that it loads 16 bytes at a time.
     """
-    v = s.vector
-    gaps = (0,) if side.tile == v else tuple(range(0, WARP, v))
-    options = [
-        Spread(side.tile, v, gap, every, skip)
-        for gap in gaps
-        for every, skip in ((1, 0), *((e, n) for e in (1, v) for n in range(v, WARP + 1, v)))
-    ]
-    options.sort(key=lambda o: o.size(s.steps, side.width))
+    options = sorted(s.spreads(side), key=lambda o: o.size(s.steps, side.width))
     least, best = None, options[0]
     for option in options:
         found = _waits(s, side, by_steps, wide, option)
@@ -288,16 +340,23 @@ def _positions(spread: Spread, rows: Integers, along: Integers, width: int) -> I
 
 def _waits(s: Shape, side: Side, by_steps: bool, wide: bool, spread: Spread) -> int:
     """The turns that reads of a step and the copy's stores wait for banks."""
-    z, y, x = _threads(s)
+    axes = dict(zip("zyx", threads_of(s), strict=True))
+
+    def counted(names: str) -> Integers:
+        """A thread's number along some axes, the inner ones first."""
+        found = 0 * axes["x"]
+        for axis in reversed(names):
+            found = found * s.on(axis) + axes[axis]
+        return found
 
     def turns(rows: Integers, along: Integers, nbytes: int) -> int:
         found = _positions(spread, rows, along, side.width) * s.itemsize
         found[(along >= side.width) | (rows >= s.steps)] = -1
         return waits(found.reshape(-1, WARP), nbytes)
 
-    first = (x if side.along_x else z * s.threads_y + y) * side.tile
-    total = turns(0 * first, first, ACCESS_BYTES)
+    total = turns(*s.reads(side), ACCESS_BYTES)
     vector = s.vector if wide else 1
+    steps, elements = map(counted, s.copying(by_steps))
     if by_steps:
-        return total + turns(y * vector, z * s.threads_x + x, s.itemsize)
-    return total + turns(z * s.threads_y + y, x * vector, vector * s.itemsize)
+        return total + turns(steps * vector, elements, s.itemsize)
+    return total + turns(steps, elements * vector, vector * s.itemsize)

@@ -24,7 +24,8 @@ from polyfuse.sets import bounding_count, dimension
 from polyfuse.strategy.contraction import Product, products_of
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.products_cuda import in_vectors, of_one_step
-from polyfuse.strategy.register_shapes import Extents, seconds_of_wait, shapes
+from polyfuse.strategy.register_shapes import Extents, seconds_of_wait
+from polyfuse.strategy.tensor_shapes import tiles_for
 
 MOST_PARTS = 256
 """More parts than this are more than a thread adds up one after the other while others wait."""
@@ -108,7 +109,7 @@ def _choices(nest: Nest, product: Product, machine: Machine) -> list[_Choice]:
     def seconds(size: int, parts: int) -> float:
         assert machine.gpu is not None
         part = replace(extents, steps=size, count=extents.count * parts)
-        best = next(iter(shapes(part, itemsize, machine, machine.gpu)), None)
+        best = next(iter(tiles_for(part, itemsize, machine, machine.gpu)), None)
         return float("inf") if best is None else best.seconds
 
     found = [_Choice(extents.steps, 1, seconds(extents.steps, 1))]

@@ -1,0 +1,60 @@
+"""What factors may be rounded to before a GPU's tensor cores multiply them, and how far results lie off then.
+
+    y[i, j] += a[i, k] * b[k, j]   ->   y[i, j] += round(a[i, k]) * round(b[k, j])      summed up in float32
+
+`ieee` rounds nothing. A factor rounded to the nearest number of p digits is off by at most u = 2^-p of itself, so a
+product by 2u + u^2 of itself. A product of two rounded factors is exact in float32 (2 x 11 digits are 22 of 24). The
+tensor cores add such products to the float32 sum in an order of their own, and may cut off where float32 rounds
+(Fasi, Higham, Mikaitis & Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 2021, sections 3
+and 4): each of n additions is off by at most 2^-22 of the partial sums' absolute values here, four units of rounding,
+which leaves room for the digits that are lost when several products are aligned and cut off at once. Together
+
+    |y - exact y| <= (2u + u^2 + n * 2^-22 * (1 + u)^2) * sum over k of |a[i, k]| * |b[k, j]|
+
+while nothing overflows or is denormal (Blanchard, Higham, Lopez, Mary & Pranesh, "Mixed precision block fused
+multiply-add: error analysis and application to GPU tensor cores", SIAM J. Sci. Comput. 42(3), 2020, theorem 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Math = Literal["ieee", "tf32", "bf16", "f16"]
+
+ADDING = 2.0**-22
+"""What one addition inside the tensor cores is off by at most, relative to the absolute values it adds."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A format of factors: its digits in base two with the leading one, and the steps that one instruction takes."""
+
+    digits: int
+    steps: int
+
+    @property
+    def unit(self) -> float:
+        """The unit of rounding: what a number rounded to nearest is off by at most, relative to itself."""
+        return 2.0**-self.digits
+
+    def bound(self, steps: int) -> float:
+        """How far a sum of so many products lies off at most, relative to the sum of their absolute values.
+
+        >>> f"{PRECISIONS['tf32'].bound(1024):.1e} {PRECISIONS['bf16'].bound(1024):.1e}"
+        '1.2e-03 8.1e-03'
+        """
+        u = self.unit
+        return 2 * u + u * u + steps * ADDING * (1 + u) ** 2
+
+
+PRECISIONS: Mapping[str, Precision] = {
+    "tf32": Precision(11, 8),
+    "bf16": Precision(8, 16),
+    "f16": Precision(11, 16),
+}
+"""The formats of factors (PTX ISA, section "Alternate Floating-Point Data Formats"; f16 is IEEE's, up to 65504)."""
+
+MATHS = ("ieee", *PRECISIONS)
+"""What `math=` may be."""

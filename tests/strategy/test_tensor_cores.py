@@ -1,0 +1,240 @@
+"""Products on a GPU's tensor cores: within the stated bound of the oracle, no bank conflict, lean machine code."""
+
+# ruff: noqa: F821
+
+from dataclasses import replace
+from functools import cache
+from itertools import product as pairs
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import cases, nn
+from polyfuse.codegen import lockstep
+from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.lockstep_fragments import multiplied, rounded
+from polyfuse.errors import InvalidMath, InvalidSchedule
+from polyfuse.ir.precision import PRECISIONS
+from polyfuse.machine import Machine
+from polyfuse.rewrite import expand
+from polyfuse.runtime.cuda import build_kernels
+from polyfuse.strategy.plan import plan_for
+from polyfuse.strategy.register_shapes import WAYS, Extents, Shape, _waits, spread_for
+from polyfuse.strategy.tensor_shapes import TensorShape, tensor_shapes
+
+H200 = Machine.preset("h200")
+MATHS = tuple(PRECISIONS)
+
+
+@pf.nest
+def transposed(A: "f32[44, 36]", B: "f32[48, 44]", C: "f32[36, 48]"):
+    for i in range(36):
+        for j in range(48):
+            for k in range(44):
+                C[i, j] += A[k, i] * B[j, k]
+
+
+def matmul(rows: int, steps: int, columns: int, batch: tuple[int, ...] = ()) -> pf.Nest:
+    """max(x @ y, 0)."""
+    x, y = nn.input("x", (*batch, rows, steps)), nn.input("y", (*batch, steps, columns))
+    return nn.lower(nn.relu(nn.matmul(x, y)))
+
+
+NESTS = {
+    "odd": (lambda: matmul(79, 41, 70), 41),
+    "one step too many": (lambda: matmul(37, 33, 41), 33),
+    "fewer steps than an instruction's": (lambda: matmul(33, 5, 34), 5),
+    "in stages": (lambda: matmul(68, 84, 36), 84),
+    "several warps": (lambda: matmul(131, 20, 260), 20),
+    "batched": (lambda: matmul(40, 19, 35, (3,)), 19),
+    "transposed, in place": (lambda: expand(transposed).nest, 44),
+}
+every_nest = pytest.mark.parametrize("name", NESTS)
+every_math = pytest.mark.parametrize("math", MATHS)
+
+
+@cache
+def net_of(name: str, math: Any) -> pf.Executable:
+    """The plan with tensor cores, whether the model finds them the faster form at these sizes or not."""
+    nest = NESTS[name][0]()
+    for n in (0, 1):
+        plan = plan_for(nest, replace(H200, math=math), choose=lambda _, what, __, n=n: n * (what == "form"))
+        if "factors" in str(plan.schedule):
+            schedule = plan.schedule
+            return pf.compile(
+                schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep"
+            )
+    raise AssertionError(str(plan))
+
+
+@every_math
+@every_nest
+def test_in_lock_step_it_is_within_the_bound(name: str, math: Any) -> None:
+    net, (make, steps) = net_of(name, math), NESTS[name]
+    nest = make()
+    assert f"tile_mma_{math}(" in net.program.source
+    inputs = cases.draw(nest, np.random.default_rng(5))
+    given = {k: v.copy() for k, v in inputs.items()}
+    outputs = cases.poisoned(nest)
+    net(**given, **({"out": outputs} if outputs else {}))
+    found = outputs[0] if outputs else given["C"]
+    exact, magnitude = (
+        np.asarray(*pf.interpret(nest, {k: f(v) for k, v in inputs.items()}).values())
+        for f in (np.copy, np.abs)
+    )
+    bound = (
+        PRECISIONS[math].bound(steps) * magnitude + steps * 2.0**-23 * magnitude
+    )  # the oracle's own sums, too
+    assert (np.abs(exact - found) <= bound).all()
+    assert np.abs(exact - found).max() > 2.0**-3 * PRECISIONS[math].unit, "nothing was rounded"
+
+
+@pytest.mark.parametrize("name", ["odd", "in stages", "several warps", "transposed, in place"])
+def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
+    """As enumerated by the run itself: every address of every warp, copies and factors alike."""
+    net = net_of(name, "tf32")
+    nest = net.schedule.source
+    (launch,) = net.program.launches
+    generator = np.random.default_rng(1)
+    shapes_of = {t.name: (t.shape, t.dtype) for t in nest.tensors}
+    arrays = [
+        generator.standard_normal(int(np.prod(shapes_of[t][0], dtype=int))).astype(shapes_of[t][1])
+        for t in launch.tensors
+    ]
+    report = lockstep.run(launch.source, launch.name, *launch.extents({}), arrays, counts_waits=True)
+    assert report.barriers > 0
+    assert report.waits == 0
+
+
+def test_stages_are_copied_while_the_warp_multiplies() -> None:
+    assert "copy_ahead(" in net_of("in stages", "tf32").program.source
+
+
+@every_math
+def test_an_instruction_is_a_product_of_matrices(math: str) -> None:
+    """A[16, k], B[k, 8] and C[16, 8] handed out to lanes as the PTX ISA says, and put together again."""
+    depth = PRECISIONS[math].steps
+    rng = np.random.default_rng(2)
+    a, b, c = (rounded(math, rng.standard_normal(s)) for s in ((16, depth), (depth, 8), (16, 8)))
+    g, t = np.arange(32) // 4, np.arange(32) % 4
+    steps = (t, t + 4) if depth == 8 else (2 * t, 2 * t + 1, 2 * t + 8, 2 * t + 9)
+    corners = ((g, 2 * t), (g, 2 * t + 1), (g + 8, 2 * t), (g + 8, 2 * t + 1))
+    found = multiplied(
+        [[a[row, k] for k in steps] for row in (g, g + 8)],
+        [b[k, g] for k in steps],
+        [c[at] for at in corners],
+    )
+    expected = (a.astype(float) @ b + c).astype(np.float32)
+    for at, values in zip(corners, found, strict=True):
+        assert np.array_equal(expected[at], values)
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)], ids=["sm_80", "sm_90"])
+@every_math
+def test_machine_code_is_tensor_cores_in_planned_registers(capability: tuple[int, int], math: Any) -> None:
+    pytest.importorskip("cuda.core")
+    nest = matmul(1024, 1024, 1024)
+    net = pf.compile(nest, target="cuda", machine="h200", device="none", math=math)
+    (code,) = net.program.codes
+    (cubin,) = build_kernels(net.program, capability).values()
+    assert code.registers is not None
+    assert cubin.registers <= code.registers
+    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+    assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
+    loop = main_loop(cubin)
+    products = sum(name.startswith("HMMA") for name in loop)
+    least = (
+        0.1 if math == "tf32" else 0.14
+    )  # rounding to tf32 is four instructions, and 16 steps are two products
+    assert products >= least * len(loop)
+    assert {"LDS.128", "LDGSTS.E.BYPASS.128"} <= set(loop), "the next tile is on its way"
+    assert "FFMA" not in loop
+
+
+def test_ieee_is_the_default_and_what_it_was() -> None:
+    nest = cases.dense(64, 64, batch=64)
+    plain, said = (
+        pf.compile(nest, target="cuda", machine="h200", device="none", **options)
+        for options in ({}, {"math": "ieee"})
+    )
+    assert plain.program.source == said.program.source
+    assert "tile_mma" not in plain.program.source
+
+
+@pytest.mark.parametrize("preset", ["a100", "h100", "h200", "rtx4090"])
+def test_a_shape_fits_its_machine_and_is_faster_than_without(preset: str) -> None:
+    machine = Machine.preset(preset)
+    assert machine.gpu is not None
+    found = {
+        math: tensor_shapes(Extents(4096, 4096, 4096, 1), 4, replace(machine, math=math), machine.gpu)
+        for math in MATHS
+    }
+    for math, shapes in found.items():
+        assert [s.seconds for s in shapes] == sorted(s.seconds for s in shapes)
+        assert f"by tensor cores on {math} factors" in shapes[0].sentences("mac")[0]
+        assert shapes[0].registers <= 255
+    assert found["bf16"][0].seconds <= found["tf32"][0].seconds
+
+
+def test_every_shape_has_a_layout_in_which_reads_meet_no_bank_twice() -> None:
+    every: list[Shape] = [
+        TensorShape(z, y, 4, rows, columns, 16, 4)
+        for (z, y), (rows, columns) in pairs(((1, 8), (4, 16)), ((4, 8), (8, 16)))
+    ]
+    for shape in every:
+        for side, way in pairs((shape.left, shape.right), WAYS):
+            assert _waits(shape, side, *way, spread_for(shape, side, *way)) == 0, (shape, side, way)
+
+
+def test_what_math_cannot_be_is_said() -> None:
+    nest = matmul(64, 64, 64)
+    with pytest.raises(InvalidMath, match="no math 'fp8'; there are ieee, tf32, bf16, f16"):
+        pf.compile(nest, target="cuda", machine="h200", device="none", math="fp8")  # type: ignore[arg-type]
+    with pytest.raises(InvalidMath, match="the target is cpu, whose products are float32's: leave it out"):
+        pf.compile(nest, target="cpu", math="tf32")
+    with pytest.raises(InvalidMath, match=r"microkernel\(…, math='tf32'\)"):
+        pf.compile(
+            nest, target="cuda", machine="h200", device="none", schedule=pf.Schedule(nest), math="tf32"
+        )
+    double = cases.dense(64, 64, batch=64, dtype="float64")
+    with pytest.raises(InvalidMath, match=r"rounds float32 factors, and nest .* has none"):
+        pf.compile(double, target="cuda", machine="h200", device="none", math="tf32")
+    small = pf.compile(matmul(8, 8, 8), target="cuda", machine="h200", device="none", math="tf32")
+    assert "math='tf32' is not used: no float32 product" in str(small.explain())
+
+
+def test_the_verb_says_what_it_needs() -> None:
+    nest = matmul(64, 64, 64)
+    s = pf.Schedule(nest).split("mac0", "i", 4).split("mac0", "j", 8).split("mac0", "k", 16)
+    s = s.reorder("mac0", "i", "j", "k", "k_in", "i_in", "j_in")
+    with pytest.raises(InvalidSchedule, match="math='fp8' is none of ieee, tf32, bf16, f16"):
+        s.microkernel("mac0", "k_in", math="fp8")  # type: ignore[arg-type]
+    done = s.microkernel("mac0", "k_in", math="bf16")
+    assert "@ microkernel of bf16 factors  full tiles apart" in str(done)
+    assert "microkernel('mac0', 'k_in', math='bf16')" in str(done.steps[-1])
+    with pytest.raises(
+        InvalidSchedule, match="needs the sums of mac0 in registers and its factors in spread panels"
+    ):
+        pf.compile(nest, schedule=done, target="cuda", machine="h200", device="none")
+    with pytest.raises(InvalidSchedule, match="of bf16 factors, which are a GPU's"):
+        pf.compile(nest, schedule=done, target="cpu")
+    odd = (
+        pf.Schedule(nest)
+        .split("mac0", "i", 3)
+        .split("mac0", "j", 8)
+        .reorder("mac0", "i", "j", "k", "i_in", "j_in")
+    )
+    with pytest.raises(
+        InvalidSchedule, match="an even number of rows and of columns in each thread, not 3 x 8"
+    ):
+        odd.microkernel("mac0", "k", math="tf32")
+    s = (
+        pf.Schedule(cases.dense(64, 64, batch=64, dtype="float64"))
+        .split("mac0", "i", 4)
+        .split("mac0", "j", 8)
+    )
+    s = s.reorder("mac0", "i", "j", "k", "i_in", "j_in")
+    with pytest.raises(InvalidSchedule, match="rounds factors of float32 sums, and these are float64"):
+        s.microkernel("mac0", "k", math="tf32")
