@@ -17,6 +17,7 @@ from polyfuse import nn
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
 from polyfuse.ir.gather import rows_of
+from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.runtime.samples import drawn, roundings
 
 Array = np.ndarray[Any, Any]
@@ -29,13 +30,15 @@ to 1024 terms in another order."""
 @dataclass(frozen=True)
 class Case:
     """A nest to compile for CUDA and check. `kernels` is how many the strategy is expected to make of it, if that
-    is part of what is promised; `small` says that a stand-in runs it in a second or so.
+    is part of what is promised; `small` says that a stand-in runs it in a second or so. `math` is what it is compiled
+    with; other than "ieee" it is of nests that `product` makes.
     """
 
     name: str
     make: Callable[[], Nest]
     kernels: int | None = None
     small: bool = True
+    math: Math = "ieee"
 
     def nest(self) -> Nest:
         """The nest, with its own seeded weights."""
@@ -54,6 +57,12 @@ def dense(
     for number, (size, after) in enumerate(pairwise(sizes)):
         layers += [nn.Linear(size, after, bias=bias, seed=number, dtype=dtype), activation()]
     return nn.lower(nn.Sequential(*layers), batch=batch)
+
+
+def product(rows: int, steps: int, columns: int) -> Nest:
+    """max(x @ y, 0) of two inputs."""
+    x, y = nn.input("x", (rows, steps)), nn.input("y", (steps, columns))
+    return nn.lower(nn.relu(nn.matmul(x, y)))
 
 
 def words() -> nn.Module:
@@ -171,6 +180,12 @@ CASES: tuple[Case, ...] = (
     Case("product in register tiles, odd", lambda: dense(131, 65, batch=33), kernels=1),
     Case("product in register tiles, no bias", lambda: nn.lower(nn.Linear(128, 64, bias=False), batch=32)),
     Case("product of heads", heads),
+    Case("product of tf32 factors, odd", lambda: product(79, 131, 70), 1, math="tf32"),
+    Case("product of tf32 factors in stages", lambda: product(96, 192, 160), 1, math="tf32"),
+    Case("product of bf16 factors", lambda: product(96, 192, 160), 1, math="bf16"),
+    Case("product of f16 factors", lambda: product(96, 192, 160), 1, math="f16"),
+    Case("1024 × 1000 × 1032 of tf32 factors", lambda: product(1024, 1000, 1032), 1, False, "tf32"),
+    Case("1000 × 514 × 1023 of bf16 factors", lambda: product(1000, 514, 1023), small=False, math="bf16"),
     Case("dense 1024 × 1024 × 1024", lambda: dense(1024, 1024, batch=1024), kernels=1, small=False),
     Case("dense 1000 × 1023 × 514", lambda: dense(514, 1023, batch=1000), kernels=1, small=False),
     Case("dense 64 × 64 × 65536, in two passes", lambda: dense(65536, 64, batch=64), kernels=2, small=False),
@@ -193,6 +208,21 @@ def poisoned(nest: Nest) -> tuple[Array, ...]:
     return tuple(np.full(shape, np.nan, dtype) for shape, dtype in shapes)
 
 
-def error(nest: Nest, inputs: Mapping[str, Array], results: Mapping[str, Array]) -> float:
-    """The largest difference from the oracle, in units of rounding; see `roundings`."""
-    return roundings(interpret(nest, inputs), results)
+def error(
+    nest: Nest, inputs: Mapping[str, Array], results: Mapping[str, Array], math: Math = "ieee"
+) -> float:
+    """The largest difference from the oracle, in units of rounding; see `roundings`.
+
+    Where factors are rounded it is counted in parts of each element's own bound, of which TOLERANCE are all of it: the
+    sum of the absolute values of its products (`product` of absolute values) times what polyfuse.ir.precision says.
+    """
+    exact = interpret(nest, inputs)
+    if math == "ieee":
+        return roundings(exact, results)
+    magnitude = interpret(nest, {name: np.abs(array) for name, array in inputs.items()})
+    steps = int(nest.inputs[0].shape[-1])
+    parts = (
+        np.abs(exact[name] - found) / (PRECISIONS[math].bound(steps) * magnitude[name])
+        for name, found in results.items()
+    )
+    return TOLERANCE * max(float(np.nan_to_num(part, nan=np.inf).max()) for part in parts)

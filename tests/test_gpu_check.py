@@ -32,7 +32,7 @@ fused_or_not = pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unf
 @cache
 def compiled(case: Case, fuse: bool) -> pf.Executable:
     device: Any = "lockstep" if case.small else "none"
-    return pf.compile(case.nest(), target="cuda", machine="h200", device=device, fuse=fuse)
+    return pf.compile(case.nest(), target="cuda", machine="h200", device=device, fuse=fuse, math=case.math)
 
 
 @cache
@@ -48,7 +48,9 @@ def test_in_lock_step_it_is_what_the_oracle_says(case: Case, fuse: bool) -> None
         inputs, outputs = cases.draw(net.nest, np.random.default_rng(seed)), cases.poisoned(net.nest)
         net(**inputs, out=outputs)
         names = [tensor.name for tensor in net.nest.with_role("output")]
-        assert cases.error(net.nest, inputs, dict(zip(names, outputs, strict=True))) <= TOLERANCE
+        found = dict(zip(names, outputs, strict=True))
+        assert cases.error(net.nest, inputs, found, case.math) <= TOLERANCE
+        assert case.math == "ieee" or not fuse or f"tile_mma_{case.math}(" in net.program.source
 
 
 @every_case

@@ -106,6 +106,23 @@ def gemm(x: Any, w: Any) -> Any:
     return (x @ w,)
 
 
+def gemm_tf32(x: Any, w: Any) -> Any:
+    """cuBLAS rounds float32 factors to tf32; others stay as they are."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        return (x @ w,)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def gemm_bf16(x: Any, w: Any) -> Any:
+    """float32 factors rounded to bf16 for cuBLAS, which sums in float32 and rounds the results; others as they are."""
+    if x.dtype != torch.float32:
+        return (x @ w,)
+    return ((x.bfloat16() @ w.bfloat16()).float(),)
+
+
 def normalised(x: Any) -> Any:
     return (x / x.sum(),)
 
@@ -125,7 +142,8 @@ NETWORKS: Mapping[str, Callable[..., Any]] = {
     f.__name__: f for f in (by_torch.mlp, by_torch.ensemble, by_torch.conv, by_torch.layer_norm)
 }
 EXPRESSIONS: Mapping[str, Callable[..., Any]] = {
-    f.__name__: f for f in (gemm, normalised, pointwise, by_torch.softmax, by_torch.chain)
+    f.__name__: f
+    for f in (gemm, gemm_tf32, gemm_bf16, normalised, pointwise, by_torch.softmax, by_torch.chain)
 }
 
 

@@ -3,6 +3,7 @@
 | kind | arrays | result |
 |---|---|---|
 | gemm | x [m, k], w [k, n], both new in every call | x w |
+| gemm_tf32, gemm_bf16 | the same | x w, of factors rounded to these formats |
 | normalised | x [n] | x / sum(x) |
 | pointwise | x [n] | max(1.1 x + 0.3, 0) x / (1 + abs(x)) |
 """
@@ -45,10 +46,10 @@ def normalised(arrays: Arrays) -> pf.Nest:
     return pf.lower(x / nn.sum(x))
 
 
-LOOPS = {"gemm": gemm, "pointwise": pointwise}
+LOOPS = {"gemm": gemm, "gemm_tf32": gemm, "gemm_bf16": gemm, "pointwise": pointwise}
 
 FORMULAS: Mapping[str, Callable[[Arrays], Any]] = {
-    "gemm": lambda a: a["x"] @ a["w"],
+    **dict.fromkeys(("gemm", "gemm_tf32", "gemm_bf16"), lambda a: a["x"] @ a["w"]),
     "normalised": lambda a: a["x"] / a["x"].sum(),
     "pointwise": lambda a: np.maximum(a["x"] * 1.1 + 0.3, 0) * a["x"] / (1 + np.abs(a["x"])),
 }

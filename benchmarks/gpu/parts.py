@@ -62,6 +62,19 @@ def dense(layers: int, batch: int, width: int) -> Subject:
     return Subject(Workload(made.name, made.kind, made.make, 1e-4), 2 * layers * batch * width**2)
 
 
+def tensor(small: bool) -> list[Subject]:
+    """Products of rounded factors, beside cuBLAS with the same rounding; float32 arrays in and out."""
+    return [
+        Subject(
+            Workload(f"{kind}-{n}", kind, partial(of.normal, x=(n, n), w=(n, n)), bound),
+            2 * n**3,
+            ways={OURS: {"math": math}},
+        )
+        for n in ((96,) if small else (4096, 8192))
+        for math, kind, bound in (("tf32", "gemm_tf32", 2e-3), ("bf16", "gemm_bf16", 2e-2))
+    ]
+
+
 def strassen(small: bool) -> list[Subject]:
     """One level and two, beside our own classical product and cuBLAS."""
     one = pf.bilinear.strassen
@@ -159,6 +172,7 @@ PARTS: Mapping[str, Part] = {
     for part in (
         Part("calls", "host at most 5 µs a call; compile at most 6 s for 8 layers of 1024", calls),
         Part("gemm", "peer/ours at least 0.95 alone, 1.05 with bias and ReLU", gemm),
+        Part("tensor", "peer/ours, beside cuBLAS with the same factors", tensor),
         Part("memory", "at least 0.90 of a copy's bytes a second", memory),
         Part("conv", "beside cuDNN", convolutions),
         Part("lstm", "beside cuDNN", lstm),

@@ -12,7 +12,7 @@ that distance is the same for all instances that agree on the loops around:
 Tensor cores multiply what the lanes of a warp hold together (codegen/tensor_operations.py). Lane 4 * g + t, the thread
 with thread.x = t and thread.y = g modulo 8, reads rows of its own, whatever t is; its columns are those of the thread
 with thread.x = g // 2, the first or the second half of them. So columns are counted from those of thread.x = 0 on, in
-tiles of half a thread's. And a warp's lanes run the same steps: { results } x { steps } are all instances there are.
+tiles of half a thread's. And a warp's lanes run the same steps: { results } x { steps } are all of a block's instances.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import reduce
 
 import islpy as isl
 
-from polyfuse.analysis.storage import Geometry, floored
+from polyfuse.analysis.storage import BLOCKS, Geometry, floored
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
@@ -33,6 +33,7 @@ from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Loop, Tree, date_map, loops, loops_around, replace_node, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.microkernel import Roles, roles_of
+from polyfuse.sets import SET
 
 ACCESS_BYTES = 16
 """The widest access of one thread."""
@@ -190,9 +191,10 @@ def _fragments(
     if not {"thread.x", "thread.y"} <= places.keys() or _least_and_most(domain, places["thread.x"]) != (0, 3):
         return None, None
     serial = [x.date(s.name) for x in around if x.bind is None]
+    blocks = [x.date(s.name) for x in around if x.bind in BLOCKS]
     k, r, c = (loop.date(s.name) for loop in (step, roles.rows, roles.columns))
     rows, columns = extent(nest, roles.rows), extent(nest, roles.columns)
-    if rows is None or columns is None or not _all_steps(domain, s, [*serial, k]):
+    if rows is None or columns is None or not _all_steps(domain, s, blocks, [*serial, k]):
         return None, None
     by_lane = [x.date(s.name) for x in around if x.bind != "thread.x"]
     by_warp = [x.date(s.name) for x in around if x.bind not in ("thread.x", "thread.y")]
@@ -203,20 +205,21 @@ def _fragments(
     return (left, right) if even else (None, None)
 
 
-def _all_steps(domain: isl.Set, s: Statement, steps: list[isl.PwAff]) -> bool:
-    """Whether every result takes the same steps, each tile's from 0 on.
+def _all_steps(domain: isl.Set, s: Statement, blocks: list[isl.PwAff], steps: list[isl.PwAff]) -> bool:
+    """Whether every result of a block takes the same steps, each tile's from 0 on.
 
-    { [result, step] }  is  { [result] } x { [step] }
+    { [block, result, step] }  is  { [block, result] } x { [step] } for each block
     """
     element = s.write.subscripts()
     subscripts = [element.get_pw_aff(axis) for axis in range(element.dim(isl.dim_type.out))]
-    both = date_map(domain, [*subscripts, *steps]).range()
-    results = both.project_out(isl.dim_type.set, len(subscripts), len(steps))
-    taken = both.project_out(isl.dim_type.set, 0, len(subscripts))
-    last = len(steps) - 1
-    first = taken.fix_val(isl.dim_type.set, last, isl.Val(0)).project_out(isl.dim_type.set, last, 1)
-    from_zero = taken.project_out(isl.dim_type.set, last, 1).is_subset(first)
-    return bool(from_zero and results.flat_product(taken).is_subset(both))
+    every = date_map(domain, [*blocks, *subscripts, *steps]).range()
+    held, count = len(blocks), len(subscripts)
+    results = every.project_out(SET, held + count, len(steps)).insert_dims(SET, held + count, len(steps))
+    taken = every.project_out(SET, held, count)
+    last = held + len(steps) - 1
+    first = taken.fix_val(SET, last, isl.Val(0)).project_out(SET, last, 1)
+    from_zero = taken.project_out(SET, last, 1).is_subset(first)
+    return bool(from_zero and results.intersect(taken.insert_dims(SET, held, count)).is_subset(every))
 
 
 def _least_and_most(domain: isl.Set, value: isl.PwAff) -> tuple[int, int] | None:

@@ -93,6 +93,9 @@ class _Tiles:
         if isinstance(band, str):
             return band
         p, names = self.product, self.kernel.names
+        sums = self.schedule.nest.statement(self.name).write.tensor
+        if self.shape.math != "ieee" and sums not in internal(self.kernel):
+            return f"{sums} is not in registers, where tensor cores add up: another kernel reads it"
         others = tuple(band[d].name for d in p.others)
         schedule, tile, batch = self._cut(self.schedule, band, others)
         keep = len(batch) + 2
