@@ -11,6 +11,7 @@ tests measure it. A square root needs nothing: LLVM has a vector instruction for
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from llvmlite import ir
@@ -27,6 +28,12 @@ VECTOR_FUNCTIONS = {name: f"vector_{name}" for name in ("exp", "log", "tanh", "e
 """What a body's functions are called here."""
 
 
+def _scales(context: Any) -> bool:
+    """Whether the processor that code is made for multiplies vectors by powers of two in one instruction."""
+    _, _, features = context.codegen().magic_tuple()
+    return "+avx512f" in features.split(",")
+
+
 def _typed(formula: Callable[..., Real], *arguments: Any) -> Any:
     """A signature, in the widest of the arguments' types, and the code: what an intrinsic returns."""
     if not all(isinstance(argument, types.Number) for argument in arguments):
@@ -36,7 +43,8 @@ def _typed(formula: Callable[..., Real], *arguments: Any) -> Any:
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> Any:
         in_whole_registers(builder.function)
-        return formula(*(Real(builder, format, value) for value in values)).value
+        here = replace(format, scales=_scales(context))
+        return formula(*(Real(builder, here, value) for value in values)).value
 
     return kind(*[kind] * len(arguments)), code
 

@@ -16,14 +16,10 @@ TANH_ONE_FROM = 20.0
 
 
 def exp(x: Real, low: Real | float = 0.0) -> Real:
-    """e to the power of x + low: 2 ** k times that of r.
-
-    The power of two is in two factors, so that a tiny result is rounded once.
-    """
+    """e to the power of x + low: 2 ** k times that of r; a tiny result is rounded once."""
     tables = TABLES[x.format]
     above, k = _expm1_of_rest(x.at_least(tables.zero_below).at_most(tables.inf_above), low)
-    half = k >> 1
-    return (above + 1.0) * half.power_of_two() * (k - half).power_of_two()
+    return (above + 1.0).times_two_to(k)
 
 
 def log(x: Real) -> Real:

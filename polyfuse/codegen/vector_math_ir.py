@@ -9,11 +9,12 @@ Nothing is contracted or reordered afterwards: where a product and a sum are one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 from llvmlite import ir
+from numba.core import cgutils
 
 ALONE = ("arcp",)
 """Flags of a sum or product. numba gives instructions without flags its own, of which `contract` would fuse a product
@@ -26,6 +27,8 @@ class Format:
 
     bits: int
     fraction: int
+    scales: bool = field(default=False, compare=False)
+    """Whether the machine multiplies vectors by any power of two in one instruction, as AVX-512 does."""
 
     @property
     def kind(self) -> ir.Type:
@@ -122,6 +125,19 @@ class Real:
 
     def __truediv__(self, other: Real | float) -> Real:
         return self._real(self.builder.fdiv(self.value, self._value(other)))
+
+    def times_two_to(self, k: Whole) -> Real:
+        """self * 2 ** k, rounded once: without `scales` in two factors, whose exponents are those of normal numbers."""
+        if not self.format.scales:
+            half = k >> 1
+            return self * half.power_of_two() * (k - half).power_of_two()
+        word = ir.IntType(32)
+        exponent = k.value if self.format.bits == 32 else self.builder.trunc(k.value, word)
+        name, kind = f"llvm.ldexp.f{self.format.bits}.i32", self.format.kind
+        function = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(kind, [kind, word]), name
+        )
+        return self._real(self.builder.call(function, [self.value, exponent]))
 
     def __neg__(self) -> Real:
         return self._real(self.builder.fneg(self.value))

@@ -121,6 +121,23 @@ def test_errors_are_within_what_the_guide_states(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+def test_powers_of_two_in_two_factors_give_the_same_bits(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (x,) = samples("exp", dtype)
+    monkeypatch.setattr(vector_math, "_scales", lambda context: False)
+    function = vector_math.intrinsic(lambda typingctx, x: vector_math._typed(vector_math.functions.exp, x))
+
+    @numba.njit(error_model="numpy", fastmath=FASTMATH)
+    def loop(x: Array, out: Array) -> None:
+        for i in range(x.size):
+            out[i] = function(x[i])
+
+    by_factors = np.empty_like(x)
+    loop(x, by_factors)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(computed("exp", x), by_factors)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", UNARY)
 def test_special_values_are_numpys(name: str, dtype: str) -> None:
     limits = np.finfo(dtype)
