@@ -56,10 +56,6 @@ SUMS_EXPOSED = 0.5
 TRANSPOSING = 4.0
 """How much longer packing takes where the panel's neighbours are not the tensor's. An estimate, like `STRIDED`."""
 
-LOADED = 0.05
-"""What a load costs as a part of a multiply-add: a step of 16 x 1 vectors loads 17 times for 16 multiply-adds and ran
-at 87 % of a Zen 4 core's peak, one of 8 x 2 loads 10 times and ran at 91 %, one of 4 x 4 at 92 % (all sides 2048)."""
-
 ROWS = 8
 FOLLOWED = 0.006
 """Each row of a that is contiguous is a stream of its own to the prefetchers; what one more than ROWS costs:
@@ -136,8 +132,8 @@ class Task:
     """A product on one core of a machine.
 
     `across`: the sums' neighbours in memory are no columns. Then all steps are in one block, the sums in a buffer where
-    columns are neighbours, and they are turned when they leave it. `held` are the bytes that a call goes through: what
-    it reads once a call was last used that long ago.
+    columns are neighbours, and they are turned when they leave it. `held` are the bytes that go by before the same
+    numbers are read again: those of a call, or of a step of a loop around all of the product.
     """
 
     extents: Extents
@@ -163,8 +159,8 @@ class Task:
         return max(1, b.columns * self.itemsize // self.machine.vector_bytes)
 
     def asks(self, b: Blocking) -> bool:
-        """Whether a block of b is one panel, whose tiles ask for the next one: what calls find packed."""
-        one = b.width == b.columns < self.extents.columns
+        """Whether a block of b is one panel, whose tiles ask for the next one: what calls find packed, behind L2."""
+        one = b.width == b.columns < self.extents.columns and self.held > self.l2.size
         return one and b.pack_right and self.right.fixed and self.extents.window == 1
 
     def rate(self, size: float) -> float:
@@ -277,7 +273,7 @@ def arithmetic(task: Task, b: Blocking) -> float:
     lanes = vectors * task.machine.vector_bytes // task.itemsize
     sums = ceil(e.rows / b.rows) * b.rows * ceil(e.columns / b.columns) * lanes
     held = b.rows * vectors
-    slower = max(1.0, LATENCY / held) * (1.0 + LOADED * (b.rows + vectors) / held)
+    slower = max(1.0, LATENCY / held) * (1.0 + task.machine.loading * (b.rows + vectors) / held)
     if task.left.contiguous:
         slower *= 1.0 + FOLLOWED * max(0, b.rows - ROWS)
     return slower * 2.0 * e.batches * sums * e.steps * e.window / task.machine.peak(task.itemsize, 1.0)

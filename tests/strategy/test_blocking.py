@@ -62,6 +62,20 @@ def test_the_choice_is_the_cheapest(sides: tuple[int, int, int], machine: Machin
     assert chosen(t).seconds == pytest.approx(min(seconds(t, b) for b in choices(t)), rel=1e-9)
 
 
+def test_where_loads_are_dear_a_row_of_a_tile_has_more_vectors() -> None:
+    rows, columns, steps = (
+        50,
+        512,
+        128,
+    )  # 12 loads for 20 multiply-adds in tiles of 10 x 2 vectors, 9 in 5 x 4
+    tiles = [
+        (b.rows, b.columns)
+        for loading in (0.05, 0.5)
+        if (b := chosen(task(rows, columns, steps, replace(AVX512, loading=loading))))
+    ]
+    assert tiles[1] == (5, 64) != tiles[0]
+
+
 def test_columns_below_a_vector_are_one_vector_or_half_of_one() -> None:
     assert [chosen(task(64, columns, 64)).columns for columns in (15, 8, 3)] == [16, 8, 4]
     assert blocking(task(64, 1, 64)) is None
