@@ -1,6 +1,7 @@
 """Recurrent cells, one step of them and whole sequences: the loop over time is in the nest.
 
-    z[t, b, :] = x[t, b, :] @ w.T + bias            one product over all times, for all gates
+    z[t, b, :] = bias                               what a sum begins with
+    z[t, b, :] += x[t, b, :] @ w.T                  one product over all times, for all gates
     for t:  z[t, b, :] += h[t, b, :] @ u.T          the step's product, for all gates
             h[t + 1, b, :] = …  of z[t, b, :]       the gates, element by element
 
@@ -252,9 +253,9 @@ class Recurrence(Operation):
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """The product with x as a Linear's; then the state before the first step, and the step."""
+        """The product with x; then the state before the first step, and the step."""
         start = ("start", "startcell") if self.cell.states == 2 else ("start",)
-        return ("zero", "mac", "biases", "bias", *start, "stepzero", "step", *self.cell.stems)
+        return ("biases", "first", "mac", *start, "stepzero", "step", *self.cell.stems)
 
     @property
     def result(self) -> str:
@@ -323,17 +324,17 @@ class Recurrence(Operation):
         return total
 
     def _given(self, to: Emitter, n: int, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-        """What the gates get from the input, over the whole sequence: x @ w.T + bias."""
+        """What the gates get from the input, over the whole sequence: bias + x @ w.T.
+
+        The bias is where the sum begins, not what is added to it, so that the step's product adds to the same numbers.
+        """
         *every, m, k = to.dims(x.rank + 1)
         domain = dict(zip((*every, m), (*extents(x)[:-1], extents(w)[0]), strict=True))
-        y = to.temporary("y", n, tuple(domain.values()), x.dtype)
-        product = f"{element(x, [*every, k])} * {element(w, [m, k])}"
-        to.assign(f"zero{n}", domain, f"{element(y, domain)} = 0.0")
-        to.assign(f"mac{n}", {**domain, k: extents(w)[1]}, f"{element(y, domain)} += {product}")
-        if bias is None:
-            return y
         z = to.temporary("z", n, tuple(domain.values()), x.dtype)
-        to.assign(f"bias{n}", domain, f"{element(z, domain)} = {element(y, domain)} + {element(bias, [m])}")
+        product = f"{element(x, [*every, k])} * {element(w, [m, k])}"
+        first = "0.0" if bias is None else element(bias, [m])
+        to.assign(f"first{n}", domain, f"{element(z, domain)} = {first}")
+        to.assign(f"mac{n}", {**domain, k: extents(w)[1]}, f"{element(z, domain)} += {product}")
         return z
 
     def _before(self, to: Emitter, n: int, given: Sequence[Tensor], states: Sequence[Tensor]) -> list[Tensor]:

@@ -16,13 +16,17 @@ from polyfuse.strategy.counts import Counts, dims_of
 
 @dataclass(frozen=True)
 class Question:
-    """A product in a schedule, inside the loops `around` its whole kernel, and the machine that it is to run on."""
+    """A product in a schedule, inside the loops `around` its whole kernel, and the machine that it is to run on.
+
+    `held` are the bytes that go by before it reads the same numbers again: a call's, or those of a step of these loops.
+    """
 
     schedule: Schedule
     counts: Counts
     product: Product
     machine: Machine
     around: tuple[Loop, ...]
+    held: int
 
     def loops(self) -> dict[int, Loop] | None:
         """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
@@ -80,8 +84,7 @@ class Question:
         left = self._operand(p.left, p.rows, first, packable=not (window or p.windowed))
         right = self._operand(p.right, first, p.columns)
         itemsize = nest.tensor(nest.statement(self.product.statement).write.tensor).itemsize
-        held = 0 if self.around else self.counts.total_bytes  # the loops around read it all again and again
-        return Task(extents, left, right, itemsize, self.machine, p.across, held)
+        return Task(extents, left, right, itemsize, self.machine, p.across, self.held)
 
     def _operand(self, factor: Factor, row: int, along: int, packable: bool = True) -> Operand:
         """The factor with the dimension that its panel's rows count, and the dimension along a row."""

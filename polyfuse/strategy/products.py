@@ -89,13 +89,16 @@ def blocked_inside(
     machine: Machine,
     names: tuple[str, ...],
     around: tuple[Loop, ...],
+    held: int,
     choose: Choose = cheapest,
 ) -> Planned | str:
     """One product of a kernel with the statements `names`, in blocks inside the loops around the whole kernel.
 
+    `held` are the bytes that one step of these loops touches.
+
     Raises IllegalSchedule or InvalidSchedule where a verb is refused.
     """
-    asked = _Blocks(schedule, counts, kernel, product, machine, names, around).asked(False)
+    asked = _Blocks(schedule, counts, kernel, product, machine, names, around, held).asked(False)
     return asked if isinstance(asked, str) else asked.made(choose)
 
 
@@ -127,13 +130,15 @@ class _Blocks:
         machine: Machine,
         names: tuple[str, ...] | None = None,
         around: tuple[Loop, ...] = (),
+        held: int | None = None,
     ) -> None:
         self.schedule, self.counts, self.kernel = schedule, counts, kernel
         self.product, self.machine, self.name = product, machine, product.statement
         self.names = kernel.names if names is None else names
         self.own = schedule.nest.statement(self.name).write.tensor
         self.around = around
-        self.question = Question(schedule, counts, product, machine, around)
+        held = counts.total_bytes if held is None else held
+        self.question = Question(schedule, counts, product, machine, around, held)
         self.after = self.names[self.names.index(self.name) + 1 :]
         self.needs = needs_of(schedule.nest, self.name, self.after)
         self.axes = columns_axes(schedule.nest, product, self.after)
@@ -288,9 +293,13 @@ class _Blocks:
 
     def _in_every(self, schedule: Schedule, guest: str, at: str) -> bool:
         """Whether a guest has instances in each of the product's tiles, not only where the last of its operands is."""
-        tiles = loop_named(schedule.tree, self.name, at)
-        own, whole = (replace(tiles, dates=((n, tiles.date(n)),)) for n in (guest, self.name))
-        return self.counts.extent(own) == self.counts.extent(whole)
+        loops = schedule.loops(self.name)[len(self.around) :]
+        tiles = loops[: [loop.name for loop in loops].index(at) + 1]
+        return all(
+            self.counts.extent(replace(loop, dates=((guest, loop.date(guest)),)))
+            == self.counts.extent(replace(loop, dates=((self.name, loop.date(self.name)),)))
+            for loop in tiles
+        )
 
     def _joined(self, schedule: Schedule, guest: str, at: str) -> Schedule:
         """The guest in the product's tiles. Raises InvalidSchedule where it would only share their loops' numbers."""

@@ -63,8 +63,9 @@ def stepped(
         if shared is not None:
             schedule = _each_alone(shared, names)
         around = common_loops(schedule, names)
+        held = int(_held(counts, schedule, names[0], around))
         for product, group in _grouped(schedule, names, products):
-            done = blocked_inside(schedule, counts, kernel, product, machine, group, around, choose)
+            done = blocked_inside(schedule, counts, kernel, product, machine, group, around, held, choose)
             if isinstance(done, str):
                 return done
             schedule, notes = done.schedule, [*notes, *done.notes]
@@ -101,6 +102,7 @@ def _grouped(
     """Each product with what may stand in its tiles: its sums' first values, and the statements up to the next one."""
     found: list[tuple[Product, tuple[str, ...]]] = []
     targets = {p.statement: schedule.nest.statement(p.statement).write.tensor for p in products}
+    sums = set(targets.values())
     for position, product in enumerate(products):
         at = names.index(product.statement)
         before = names.index(products[position - 1].statement) if position else -1
@@ -108,7 +110,7 @@ def _grouped(
 
         def writes(name: str, of: str) -> bool:
             s = schedule.nest.statement(name)
-            return s.write.tensor == targets[of] and not s.reads
+            return s.write.tensor == targets[of] and s.op == "=" and not {r.tensor for r in s.reads} & sums
 
         first = [n for n in names[before + 1 : at] if writes(n, product.statement)]
         others = [p.statement for p in products[position + 1 :]]

@@ -65,13 +65,27 @@ def test_gates_of_several_columns_follow_the_product() -> None:
     assert len({loop.name for loop in cell}) == len(cell) == 3
 
 
+def test_a_steps_weights_that_do_not_stay_in_l2_are_asked_for() -> None:
+    nest = sequence("lstm", 12, 40, 48, 48)
+    roomy = cpu("roomy", 1, 32, (4 * KiB, 1024 * KiB, 4096 * KiB), 3.0e9)
+    for machine, expected in ((ONE, True), (roomy, False)):
+        step = around(plan_for(nest, machine), "step0")
+        assert any(loop.fetches for loop in step) == expected
+
+
+def test_a_sum_begins_with_its_bias_in_the_products_tile() -> None:
+    plan = plan_for(sequence("lstm", 12, 40, 48, 48), ONE)
+    first, mac = around(plan, "first0"), around(plan, "mac0")
+    assert [a is b for a, b in zip(first, mac, strict=False)][:4] == [True] * 4
+
+
 def test_a_product_over_all_times_is_apart_where_both_weights_do_not_stay_in_l2() -> None:
     nest = sequence("lstm", 12, 4, 48, 48)
     roomy = cpu("roomy", 1, 32, (32 * KiB, 1024 * KiB, 4096 * KiB), 3.0e9)
     for machine, shared in ((ONE, False), (roomy, True)):
         plan = plan_for(nest, machine)
         assert (around(plan, "mac0")[0] is around(plan, "step0")[0]) == shared
-        (decision,) = (d for d in plan.decisions if (d.producer, d.consumer) == ("bias0", "step0"))
+        (decision,) = (d for d in plan.decisions if (d.producer, d.consumer) == ("mac0", "step0"))
         assert decision.taken == shared
         assert shared or "would be read again" in decision.sentence
 
