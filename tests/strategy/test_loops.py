@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from papers.polybench import KERNELS
+from polyfuse.analysis.bands import among, permutable
 from polyfuse.analysis.barriers import place_barriers
 from polyfuse.analysis.validation import validate
 from polyfuse.interpret import interpret
@@ -23,6 +25,9 @@ from polyfuse.strategy import loops, plan_for
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.inner import innermost
 from polyfuse.strategy.isl_order import found_by_isl
+from polyfuse.strategy.nests import row_length
+from polyfuse.strategy.shapes import shapes
+from polyfuse.strategy.shifts import shifted_order
 from tests.execution import memory, run_lockstep, run_plain
 from tests.strategy.models import CPU, CUDA
 from tests.strategy.programs import PROGRAMS
@@ -115,3 +120,22 @@ def test_only_the_last_loop_of_a_perfect_nest_is_innermost() -> None:
     assert [loop.name for loop in innermost(nest.order)] == ["j", "j"]
     assert [loop.name for loop in innermost(KERNELS["syrk"].nest.order)] == ["j", "j"]
     assert [loop.name for loop in innermost(KERNELS["floyd-warshall"].nest.order)] == ["j"]
+
+
+def test_short_rows_stay_whole_in_time_tiles() -> None:
+    kernel, sizes = KERNELS["heat-3d"], {"T": 4, "N": 9}
+    nest = kernel.nest.with_sizes(sizes)
+    names = statements(nest.order)
+    dates = shifted_order(nest, nest.order)
+    assert dates is not None
+    arranged = Draft(nest, nest.order).do("affine", **dates)
+    tiled = next(draft for draft in shapes(arranged, names, 2) if "rows of k whole" in "".join(draft.notes))
+    assert row_length(nest, permutable(arranged.tree, among(nest, arranged.tree)), names) == 7
+    first = kernel.inputs(sizes, np.random.default_rng(0))
+    found, expected = ({name: np.array(value) for name, value in first.items()} for _ in range(2))
+    pf.compile(nest, schedule=tiled.taken(Schedule(nest)), target="cpu")(**found)
+    kernel.nest.python(**{name: value if value.ndim else int(value) for name, value in expected.items()})
+    np.testing.assert_allclose(found["A"], expected["A"], rtol=1e-14)
+    large = KERNELS["heat-3d"].nest.with_sizes({"T": 40, "N": 400})
+    wide = Draft(large, large.order).do("affine", **dates)
+    assert all("whole" not in "".join(draft.notes) for draft in shapes(wide, names, 2))
