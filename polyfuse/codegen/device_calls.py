@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 
@@ -126,11 +126,22 @@ def read_widely(node: Node) -> frozenset[str]:
 
 def planned_registers(node: Node) -> int | None:
     """The registers that a thread is given for its largest tile of results; None where it has none."""
+    return max(_planned(node, _copies_ahead(node)), default=None)
+
+
+def _planned(node: Node, ahead: bool) -> Iterator[int]:
     match node:
         case Store(operation=TileProduct(rows, columns) as tile):
-            return registers_for(rows, columns, ITEMSIZE[node.target.dtype], tile.math)
-    planned = [registers for part in below(node) if (registers := planned_registers(part)) is not None]
-    return max(planned, default=None)
+            yield registers_for(rows, columns, ITEMSIZE[node.target.dtype], tile.math, ahead)
+    for part in below(node):
+        yield from _planned(part, ahead)
+
+
+def _copies_ahead(node: Node) -> bool:
+    match node:
+        case Store(operation=VectorCopy(ahead=True)):
+            return True
+    return any(map(_copies_ahead, below(node)))
 
 
 def shared_bytes(node: Node) -> int:

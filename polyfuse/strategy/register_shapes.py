@@ -49,10 +49,10 @@ order of magnitude of published microbenchmarks, not measured here."""
 GRID = 65535
 """The most blocks along a grid's second and third axis: tiles of rows, and products of a batch."""
 
-STAGES = {4: (1, 2, 4), 8: (1,)}
-"""How many tiles of steps are in shared memory, those on their way beside the one that is multiplied, by the bytes of a
-number. Three would need remainders that are no masks. For float64 numbers ptxas (CUDA 13) spills 8 to 48 bytes with any
-number of registers."""
+STAGES = (1, 2, 4)
+"""How many tiles of steps are in shared memory, those on their way beside the one that is multiplied. Three would need
+remainders that are no masks. Of float64 numbers only the largest tiles have stages: with smaller ones ptxas (CUDA 13)
+spills 8 to 44 bytes with any number of registers."""
 
 EXPOSED = 0.25
 """The part of what does not decide a tile's time that is not hidden behind it; an assumption until it is measured."""
@@ -180,7 +180,7 @@ class Shape:
     @property
     def registers(self) -> int:
         """Registers a thread needs at most: the plan that machine code is held to."""
-        return registers_for(self.rows, self.columns, self.itemsize, self.math)
+        return registers_for(self.rows, self.columns, self.itemsize, self.math, self.stages > 1)
 
     @property
     def shared_bytes(self) -> int:
@@ -256,9 +256,10 @@ def _every(itemsize: int) -> Iterator[Shape]:
     vector = ACCESS_BYTES // itemsize
     steps = 4 * vector
     for (z, x), rows, columns, stages in pairs(
-        ((4, 16), (2, 16), (2, 8), (1, 8)), (2 * vector, vector), (2 * vector, vector), STAGES[itemsize]
+        ((4, 16), (2, 16), (2, 8), (1, 8)), (2 * vector, vector), (2 * vector, vector), STAGES
     ):
-        yield Shape(z, 4, x, rows, columns, steps, itemsize, stages)
+        if stages == 1 or itemsize == 4 or rows == columns == 2 * vector:
+            yield Shape(z, 4, x, rows, columns, steps, itemsize, stages)
 
 
 def _fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:

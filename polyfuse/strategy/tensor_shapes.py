@@ -127,7 +127,7 @@ def tensor_shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -
 
 def _every(format: Math) -> Iterator[TensorShape]:
     for (warps_down, warps_across), (rows, columns), stages in pairs(
-        ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2)), ((4, 8), (8, 8), (8, 16)), STAGES[ITEMSIZE]
+        ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2)), ((4, 8), (8, 8), (8, 16)), STAGES
     ):
         yield TensorShape(warps_across, 8 * warps_down, 4, rows, columns, 16, ITEMSIZE, stages, format=format)
 

@@ -54,6 +54,7 @@ NESTS = {
     "linear + ReLU, odd": lambda: cases.dense(37, 41, batch=29),
     "linear + ReLU, one step too many": lambda: cases.dense(33, 65, batch=17),
     "linear + tanh, float64": lambda: cases.dense(19, 22, batch=13, dtype="float64", activation=nn.Tanh),
+    "linear + ReLU, float64, in stages": lambda: cases.dense(64, 40, batch=24, dtype="float64"),
     "linear, no bias": lambda: nn.lower(nn.Linear(20, 24, bias=False), batch=21),
     "residual": lambda: nn.lower(nn.Residual(nn.Linear(24, 24)), batch=19),
     "@pf.nest gemm": lambda: expand(gemm).nest,
@@ -140,6 +141,14 @@ def test_a_shape_fits_its_machine_and_says_why(preset: str) -> None:
     assert "registers planned" in best.sentences("mac")[0]
     for side in (best.left, best.right):
         assert spread_for(best, side, True, True).tile == side.tile
+
+
+def test_only_the_largest_tiles_of_float64_numbers_have_stages() -> None:
+    machine = Machine.preset("h200")
+    assert machine.gpu is not None
+    found = [s for s in shapes(Extents(512, 512, 512, 1), 8, machine, machine.gpu) if s.stages > 1]
+    assert {(s.rows, s.columns, s.registers) for s in found} == {(4, 4, 128)}
+    assert "await_copies(" in program("linear + ReLU, float64, in stages").program.source
 
 
 def test_a_grid_has_so_many_blocks_along_the_batch() -> None:
