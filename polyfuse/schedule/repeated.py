@@ -10,7 +10,7 @@ the part as it was. Nothing depends on this being right: every compile validates
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -139,8 +139,8 @@ class Done:
             each.members & part.members and not each.members <= part.members for each in parts(nest.order)
         ):
             return None
-        every = _in_place(nest.statements, lambda s: s.name in part.members, new)
-        written = _in_place(parts(nest.order), lambda each: bool(each.members & part.members), order)
+        every = _in_place(nest.statements, lambda s: {s.name} & part.members, new)
+        written = _in_place(parts(nest.order), lambda each: each.members & part.members, order)
         if every is None or written is None:
             return None
         tensors = (*nest.tensors, *(replace(t, name=renaming(t.name)) for t in buffers))
@@ -148,12 +148,24 @@ class Done:
         return nest.rewritten(tensors, every, sequence(written), touched)
 
 
-def _in_place(run: Sequence[T], own: Callable[[T], bool], new: Sequence[T]) -> tuple[T, ...] | None:
-    """A run with what is one's own in it, neighbours all, replaced; None where it is scattered."""
-    places = [p for p, each in enumerate(run) if own(each)]
-    if places != list(range(places[0], places[-1] + 1)):
+def _in_place(
+    run: Sequence[T], own: Callable[[T], Collection[str]], new: Sequence[T]
+) -> tuple[T, ...] | None:
+    """A run with the elements that have names of one's own replaced by the new ones that have these; what has none of
+    them stays before what it was before in `new`. None where names are together in one and apart in the other.
+    """
+    chunks: dict[frozenset[str], list[T]] = {}
+    chunk: list[T] = []
+    for each in new:
+        chunk = [*chunk, each]
+        if own(each):
+            chunks[frozenset(own(each))], chunk = chunk, []
+    if chunk:
+        last = next(reversed(chunks))
+        chunks[last] = [*chunks[last], *chunk]
+    if [frozenset(own(each)) for each in run if own(each) and frozenset(own(each)) not in chunks]:
         return None
-    return (*run[: places[0]], *new, *run[places[-1] + 1 :])
+    return tuple(one for each in run for one in (chunks.get(frozenset(own(each)), (each,))))
 
 
 def _touched(before: Nest, after: Nest, inside: frozenset[str]) -> frozenset[str]:

@@ -274,7 +274,7 @@ def in_tiles(schedule: Schedule, name: str) -> bool:
 
 def shapes_for(
     schedule: Schedule, counts: Counts, product: Product, band: Mapping[int, Loop], machine: Machine
-) -> list[Shape]:
+) -> tuple[Shape, ...]:
     """The shapes that fit a product's sizes and a machine, the cheapest first."""
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     s = schedule.nest.statement(product.statement)

@@ -314,13 +314,17 @@ def threads_of(s: Shape) -> tuple[Integers, ...]:
 # -- shared memory -----------------------------------------------------------------------------------------------------
 
 
-@cache
 def spread_for(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
     """The layout in which reads and copies wait least, by enumeration; of equals the smallest.
 
     `by_steps` says that a factor's steps are neighbours in global memory: a copy then turns 4 steps of one row into
     elements of 4 lines. `wide` says that it loads 16 bytes at a time.
     """
+    return _least_waiting(replace(s, stages=1), side, by_steps, wide)  # stages are laid out alike
+
+
+@cache
+def _least_waiting(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
     options = sorted(s.spreads(side), key=lambda o: o.size(s.steps, side.width))
     least, best = None, options[0]
     for option in options:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product as pairs
 from math import ceil
 
@@ -110,9 +111,14 @@ class TensorShape(Shape):
         return max(issue, flops / (rate * reached)), delivered
 
 
-def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
-    """The shapes that a product may take, the cheapest first: tensor cores' where the machine's `math` has some."""
-    return [*tensor_shapes(extents, itemsize, machine, gpu)] or shapes(extents, itemsize, machine, gpu)
+@lru_cache(maxsize=64)
+def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> tuple[Shape, ...]:
+    """The shapes that a product may take, the cheapest first: tensor cores' where the machine's `math` has some.
+
+    Kept, since a network's layers ask the same.
+    """
+    found = tensor_shapes(extents, itemsize, machine, gpu) or shapes(extents, itemsize, machine, gpu)
+    return tuple(found)
 
 
 def tensor_shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[TensorShape]:
