@@ -29,6 +29,7 @@ from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, as_written, plan_for, schedule_costs
 from polyfuse.strategy.choice import Choose, Picked, cheapest
+from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.fast_products import Fast, Wanted, with_fast_products
 from polyfuse.strategy.folding import with_scales_folded
 from polyfuse.strategy.tuned import Tuning
@@ -129,11 +130,12 @@ def decided(
     nest, expansions = _expanded(nest)
     fast = _as_wanted(nest, model, wanted, fuse)
     plan = plan_for(fast.nest, model, fuse=fuse, choose=Picked(picks) if picks else cheapest)
-    plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed, *_unused(plan, model)))
+    plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed, *_unused(plan.schedule, model)))
     try:
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
     except BudgetExceeded as error:
         kept = as_written(fast.nest, model, (*fast.reasons, str(error)))
+        kept = replace(kept, recomputed=(*kept.recomputed, *_unused(kept.schedule, model)))
         done = _finished(kept.schedule, kept, goal, place, model, start, 0)
     return replace(done, expansions=expansions)
 
@@ -281,14 +283,24 @@ def _with_math(nest: Nest, model: Machine, schedule: Schedule | None, math: Math
     return replace(model, math=math)
 
 
-def _unused(plan: Plan, model: Machine) -> tuple[str, ...]:
-    """A sentence if no product of a plan runs on tensor cores, though it might have."""
-    if model.math == "ieee" or any(loop.math != "ieee" for loop in loops(plan.schedule.tree)):
+def _unused(schedule: Schedule, model: Machine) -> tuple[str, ...]:
+    """A sentence if not all products of a schedule run on tensor cores, though they might have."""
+    if model.math == "ieee":
         return ()
-    return (
-        f"math={model.math!r} is not used: no float32 product that is alone in its kernel has a warp's 32 x 32 "
-        "results, or is cheaper in tiles than without.",
-    )
+    rounded = {name for loop in loops(schedule.tree) if loop.math != "ieee" for name in loop.names}
+    if not rounded:
+        return (
+            f"math={model.math!r} is not used: no float32 product that is alone in its kernel has a warp's 32 x 32 "
+            "results, or is cheaper in tiles than without.",
+        )
+    left = [name for name in _float_products(schedule.source) if name not in rounded]
+    return (f"math={model.math!r} is not used for {', '.join(left)}: float32 as written.",) if left else ()
+
+
+def _float_products(nest: Nest) -> list[str]:
+    """The statements that sum products of float32 factors."""
+    floats = (s.name for s in nest.statements if nest.tensor(s.write.tensor).dtype == "float32")
+    return [name for name in floats if products_of(nest, name)]
 
 
 def _automatic(model: Machine | None, device: str | None, schedule: Schedule | None) -> Target:

@@ -72,7 +72,7 @@ def tile_fma(
         left = Factor(builder, element, start(4, index(5)), *numbers[3:8])
         right = Factor(builder, element, start(11, index(12)), *numbers[8:13])
         sums = start(3, INT(0))
-        tile = _Tile(builder, sums, left, right, numbers[0], numbers[1])
+        tile = Tile(builder, sums, left, right, numbers[0], numbers[1])
         steps = index(18)
         with builder.if_else(builder.icmp_signed("==", steps, INT(numbers[2]))) as (full, cut):
             with full:
@@ -219,8 +219,8 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class _Tile:
-    """The results of one thread, and the code that multiplies into them."""
+class Tile:
+    """The results of one thread, and the code that multiplies into them, `depth` steps at a time."""
 
     builder: Any
     sums: Any
@@ -229,10 +229,15 @@ class _Tile:
     rows: int
     columns: int
 
+    @property
+    def depth(self) -> int:
+        """The steps that are taken together."""
+        return 1
+
     def whole(self, steps: int) -> None:
-        """All steps, written out."""
+        """All steps, a multiple of those taken together, written out."""
         held = self._loaded()
-        for step in range(steps):
+        for step in range(0, steps, self.depth):
             held = self._stepped(held, step)
         self._stored(held)
 
@@ -245,14 +250,18 @@ class _Tile:
         builder.cbranch(builder.icmp_signed(">", count, INT(0)), loop, done)
         builder.position_at_end(loop)
         step, *held = [builder.phi(INT), *(builder.phi(value.type) for value in start)]
-        new = self._stepped(held, step)
+        new = self._last(held, step, count)
         self._stored(new)
-        after = builder.add(step, INT(1))
+        after = builder.add(step, INT(self.depth))
         for phi, first, following in zip((step, *held), (INT(0), *start), (after, *new), strict=True):
             phi.add_incoming(first, entry)
             phi.add_incoming(following, loop)
         builder.cbranch(builder.icmp_signed("<", after, count), loop, done)
         builder.position_at_end(done)
+
+    def _last(self, held: list[Any], step: Any, count: Any) -> list[Any]:
+        """The results after steps from one on, of which those below `count` are there."""
+        return self._stepped(held, step)
 
     def _stepped(self, held: list[Any], step: Any) -> list[Any]:
         a, b = self.left.at(step, self.rows), self.right.at(step, self.columns)

@@ -5,9 +5,9 @@
 
 The kernel of an 8-layer network of width 64 has 15 buffers: on numba's heap they cost it 15 allocations a call. Large
 ones are on that heap, but not as np.empty would have them, whose first number is at a multiple of 32 bytes: every
-vector of 64 bytes then lies in two cache lines, and loads count double. That took 7 to 12 of the 75 to 87 % of the peak
-at which tiles of 8 x 32 and 6 x 64 floats go through packed panels (512 and 1024, one core of a Xeon), in every
-second process or so.
+vector of 64 bytes then lies in two cache lines where that is no multiple of 64, and loads count double. That took 7 to
+12 points off the 75 to 87 % of the peak at which tiles of 8 x 32 and 6 x 64 floats go through packed panels (512 and
+1024, one core of a Xeon); of seven buffers of one process three began so.
 """
 
 from __future__ import annotations

@@ -20,15 +20,18 @@ while the warp multiplies. Needs the extra `polyfuse[cuda]`, and a GPU from sm_8
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llvmlite import ir
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
-from polyfuse.codegen.device_operations import INT, Factor
+from polyfuse.codegen.device_operations import INT, Factor, Tile
 from polyfuse.ir.precision import PRECISIONS
+
+LINES = 4
+"""Lanes of a row, which have a line of steps each."""
 
 WORD, FLOAT = ir.IntType(32), ir.FloatType()
 
@@ -71,7 +74,7 @@ def _operation(math: str) -> Any:
             half = builder.mul(g, INT(numbers[12]))  # the tiles of half a thread's columns are side by side
             left = Factor(builder, FLOAT, start(4, index(5)), *numbers[3:8])
             right = Factor(builder, FLOAT, start(11, builder.add(index(12), half)), *numbers[8:13])
-            tile = _Tile(builder, math, start(3, INT(0)), left, right, numbers[0], numbers[1], t)
+            tile = _Tile(builder, start(3, INT(0)), left, right, numbers[0], numbers[1], math, t)
             steps = index(18)
             whole = numbers[2] if numbers[2] % tile.depth == 0 else 0
             with builder.if_else(builder.icmp_signed("==", steps, INT(whole))) as (full, cut):
@@ -93,16 +96,10 @@ tile_mma_tf32, tile_mma_bf16, tile_mma_f16 = map(_operation, PRECISIONS)
 
 
 @dataclass(frozen=True)
-class _Tile:
+class _Tile(Tile):
     """The results of one lane, and the code by which its warp multiplies into them."""
 
-    builder: Any
     math: str
-    sums: Any
-    left: Factor
-    right: Factor
-    rows: int
-    columns: int
     t: Any
 
     @property
@@ -111,36 +108,23 @@ class _Tile:
         return PRECISIONS[self.math].steps
 
     def whole(self, steps: int) -> None:
-        """All steps, a multiple of an instruction's, written out."""
-        held = self._loaded()
-        a, b = (side.from_line(self.t) for side in (self.left, self.right))
-        for first in range(0, steps, self.depth):
-            lines = range(first, first + self.depth, 4)
-            rows = [a.at(line, self.rows) for line in lines]
-            columns = [b.at(line, self.columns // 2) for line in lines]
-            held = self._multiplied(held, rows, columns)
-        self._stored(held)
+        """All steps, from this lane's line on."""
+        left, right = (side.from_line(self.t) for side in (self.left, self.right))
+        super(_Tile, replace(self, left=left, right=right)).whole(steps)
 
-    def some(self, count: Any) -> None:
-        """A loop over some steps, zeros after the last one."""
+    def _stepped(self, held: list[Any], step: int) -> list[Any]:
+        lines = range(step, step + self.depth, LINES)
+        rows = [self.left.at(line, self.rows) for line in lines]
+        columns = [self.right.at(line, self.columns // 2) for line in lines]
+        return self._multiplied(held, rows, columns)
+
+    def _last(self, held: list[Any], step: Any, count: Any) -> list[Any]:
+        """Zeros after the last step."""
         builder = self.builder
-        start = self._loaded()
-        entry = builder.block
-        loop, done = builder.append_basic_block("steps"), builder.append_basic_block("stepped")
-        builder.cbranch(builder.icmp_signed(">", count, INT(0)), loop, done)
-        builder.position_at_end(loop)
-        step, *held = [builder.phi(INT), *(builder.phi(value.type) for value in start)]
-        lines = [builder.add(step, builder.add(self.t, INT(line))) for line in range(0, self.depth, 4)]
+        lines = [builder.add(step, builder.add(self.t, INT(line))) for line in range(0, self.depth, LINES)]
         rows = [self._if_below(count, line, self.left, self.rows) for line in lines]
         columns = [self._if_below(count, line, self.right, self.columns // 2) for line in lines]
-        new = self._multiplied(list(held), rows, columns)
-        self._stored(new)
-        after = builder.add(step, INT(self.depth))
-        for phi, first, following in zip((step, *held), (INT(0), *start), (after, *new), strict=True):
-            phi.add_incoming(first, entry)
-            phi.add_incoming(following, loop)
-        builder.cbranch(builder.icmp_signed("<", after, count), loop, done)
-        builder.position_at_end(done)
+        return self._multiplied(held, rows, columns)
 
     def _if_below(self, count: Any, line: Any, side: Factor, width: int) -> list[Any]:
         """A line's elements, or zeros for one that there is not; the last one is read then, as by the lanes before."""
@@ -182,13 +166,3 @@ class _Tile:
         """PTX that touches no memory."""
         function = ir.FunctionType(result, [value.type for value in values])
         return self.builder.asm(function, text, operands, values, side_effect=False)
-
-    def _places(self) -> list[Any]:
-        return [self.builder.gep(self.sums, [INT(p)]) for p in range(self.rows * self.columns)]
-
-    def _loaded(self) -> list[Any]:
-        return [self.builder.load(place) for place in self._places()]
-
-    def _stored(self, values: list[Any]) -> None:
-        for value, place in zip(values, self._places(), strict=True):
-            self.builder.store(value, place)

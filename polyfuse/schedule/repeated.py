@@ -163,7 +163,7 @@ def _in_place(
     if chunk:
         last = next(reversed(chunks))
         chunks[last] = [*chunks[last], *chunk]
-    if [frozenset(own(each)) for each in run if own(each) and frozenset(own(each)) not in chunks]:
+    if any(own(each) and frozenset(own(each)) not in chunks for each in run):
         return None
     return tuple(one for each in run for one in (chunks.get(frozenset(own(each)), (each,))))
 

@@ -48,7 +48,7 @@ SCATTERED = 20.0
 1024 with rows of 4 KiB took twice the time of its multiply-adds (one Zen 4 core). Where several rows share a page it is
 so much less: 5 with rows of 1 KiB, 10 with rows of 2 KiB. In parts of the peak, as they lie and packed in the call (one
 core of a Xeon, in turns): 256 73 and 81 %, 384 70 and 80, 511 62 and 81, 512 56 and 80, 256 in float64 58 and 75,
-64 x 512 x 512 59 and 60."""
+64 x 512 x 512 59 and 60. Some panels of these runs lay off their cache lines (codegen/stack.py); not measured anew."""
 
 SUMS_EXPOSED = 0.5
 """The part of the time to load and store sums, once a block of steps, that is not hidden. An estimate."""

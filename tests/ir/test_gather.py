@@ -85,3 +85,22 @@ def test_symbolic_sizes_and_what_is_no_row() -> None:
                 BadArgument, match=rf"^x\[3\] is {wrong}, expected 0 <= x\[3\] < 3: it chooses a row"
             ):
                 run(w, x)
+
+
+def test_an_array_that_is_changed_is_not_also_the_table_or_the_index() -> None:
+    """Which rows of the table are read is not known before the call, nor whether they were written by then."""
+    changed = Tensor("y", ("N", 4), "float64", "inout")
+    counted = Tensor("n", ("N",), "int64", "inout")
+    domain = "[M, N] -> { S[i, j] : 0 <= i < N and 0 <= j < 4 }"
+    counting = statement("[M, N] -> { C[i] : 0 <= i < N }", "n[i] += 1")
+    index = replace(INDEX, dtype="int64")
+    tensors = (TABLE, index, Tensor.gathered("rows", TABLE, index), changed, counted)
+    nest = Nest.of(tensors, [statement(domain, "y[i, j] = rows[i, j]"), counting], context=CONTEXT)
+    net = pf.compile(nest, target="cpu")
+    w, x = np.arange(8.0).reshape(2, 4), np.array([1, 0])
+    with pytest.raises(BadArgument, match=r"y and w share memory, .*: rows of w are chosen in the call"):
+        net(w=w, x=x, y=w, n=np.zeros(2, int))
+    with pytest.raises(BadArgument, match=r"n and x share memory, .*: rows of x are chosen in the call"):
+        net(w=w, x=x, y=np.zeros((2, 4)), n=x)
+    assert (w == np.arange(8.0).reshape(2, 4)).all()
+    assert (x == [1, 0]).all()

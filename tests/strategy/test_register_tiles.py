@@ -20,6 +20,7 @@ from polyfuse.runtime.samples import roundings
 from polyfuse.strategy.decisions import Plan
 from polyfuse.strategy.plan import plan_for
 from polyfuse.strategy.register_shapes import Extents, shapes, spread_for
+from tests.strategy.banks import assert_no_waits
 
 
 @pf.nest
@@ -102,17 +103,8 @@ def test_in_lock_step_it_is_what_the_oracle_says(name: str) -> None:
 @every_nest
 def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
     """As enumerated by the run itself: every address of every warp, copies and factors alike."""
-    nest, code = plan(name).schedule.source, program(name).program
-    (launch,) = [each for each in code.launches if "tile_fma(" in each.source]
-    generator = np.random.default_rng(1)
-    shapes_of = {t.name: (t.shape, t.dtype) for t in nest.tensors}
-    arrays = [
-        generator.standard_normal(int(np.prod(shapes_of[t][0], dtype=int))).astype(shapes_of[t][1])
-        for t in launch.tensors
-    ]
-    report = lockstep.run(launch.source, launch.name, *launch.extents({}), arrays, counts_waits=True)
-    assert report.barriers > 0
-    assert report.waits == 0
+    (launch,) = [each for each in program(name).program.launches if "tile_fma(" in each.source]
+    assert_no_waits(plan(name).schedule.source, launch)
 
 
 def test_waits_are_counted() -> None:

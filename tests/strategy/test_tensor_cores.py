@@ -12,7 +12,6 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
-from polyfuse.codegen import lockstep
 from polyfuse.codegen.cuda_build import main_loop, opcodes
 from polyfuse.codegen.lockstep_fragments import multiplied, rounded
 from polyfuse.errors import InvalidMath, InvalidSchedule
@@ -23,6 +22,7 @@ from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.plan import plan_for
 from polyfuse.strategy.register_shapes import WAYS, Extents, Shape, _waits, spread_for
 from polyfuse.strategy.tensor_shapes import TensorShape, tensor_shapes
+from tests.strategy.banks import assert_no_waits
 
 H200 = Machine.preset("h200")
 MATHS = tuple(PRECISIONS)
@@ -95,17 +95,8 @@ def test_in_lock_step_it_is_within_the_bound(name: str, math: Any) -> None:
 def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
     """As enumerated by the run itself: every address of every warp, copies and factors alike."""
     net = net_of(name, "tf32")
-    nest = net.schedule.source
     (launch,) = net.program.launches
-    generator = np.random.default_rng(1)
-    shapes_of = {t.name: (t.shape, t.dtype) for t in nest.tensors}
-    arrays = [
-        generator.standard_normal(int(np.prod(shapes_of[t][0], dtype=int))).astype(shapes_of[t][1])
-        for t in launch.tensors
-    ]
-    report = lockstep.run(launch.source, launch.name, *launch.extents({}), arrays, counts_waits=True)
-    assert report.barriers > 0
-    assert report.waits == 0
+    assert_no_waits(net.schedule.source, launch)
 
 
 def test_stages_are_copied_while_the_warp_multiplies() -> None:
@@ -203,6 +194,12 @@ def test_what_math_cannot_be_is_said() -> None:
         pf.compile(double, target="cuda", machine="h200", device="none", math="tf32")
     small = pf.compile(matmul(8, 8, 8), target="cuda", machine="h200", device="none", math="tf32")
     assert "math='tf32' is not used: no float32 product" in str(small.explain())
+
+
+def test_products_that_stay_in_float32_are_named() -> None:
+    layers = nn.Sequential(nn.Linear(1024, 1024), nn.Linear(1024, 3))
+    net = pf.compile(nn.lower(layers, batch=1024), target="cuda", machine="h200", device="none", math="tf32")
+    assert "math='tf32' is not used for mac1: float32 as written." in str(net.explain())
 
 
 def test_the_verb_says_what_it_needs() -> None:
