@@ -27,7 +27,7 @@ from benchmarks.options import numbers, some_of
 from benchmarks.polybench_table import counted, summary, table
 from papers.polybench import KERNELS
 
-LIMIT = 300.0
+LIMIT = 900.0
 """Seconds after which a kernel is given up."""
 
 

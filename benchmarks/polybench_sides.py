@@ -55,10 +55,7 @@ SECONDS = 1.5
 """What the turns of a side take together, where calls are short."""
 
 LONG = 2.0
-"""Seconds of a call from which on the first, checked call is a turn, and one more may be enough."""
-
-LONGEST = 20.0
-"""Seconds of a turn from which on the checked calls are the only turn, so that a run of all kernels ends."""
+"""Seconds of a call from which on the first, checked call is a turn, so that two more are enough."""
 
 BEHIND = (0.1, 4.0)
 """A peer that took more seconds than this, and so many times what the fastest of numba and gcc took, is timed once."""
@@ -102,12 +99,10 @@ def in_turns(
     first: Arrays, sides: Mapping[str, Side], once: Mapping[str, float], most: int
 ) -> dict[str, tuple[float, ...]]:
     """Seconds of each side's turns; the checked calls are a turn too where calls are long."""
-    if sum(once[n] for n in sides) > LONGEST:
-        return {n: (once[n],) for n in sides}
     work = {n: value.copy() if isinstance(value, np.ndarray) else value for n, value in first.items()}
     calls = {n: partial(side.call, **work) for n, side in sides.items()}
     long = max(once[n] for n in sides) > LONG
-    turns = (1, most) if long else (min(3, most), most)
+    turns = (2, most) if long else (min(3, most), most)
     taken = pf.measure.in_turns_prepared(calls, partial(refill, work, first), SECONDS, turns)
     return {n: (once[n], *seconds) for n, seconds in taken.items()} if long else taken
 
