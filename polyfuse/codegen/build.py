@@ -216,7 +216,8 @@ class _Builder:
         name, inner = node.mark_get_id().get_name(), node.mark_get_node()
         loop = self.loops[name]
         body = self._node(inner, replace(here, loop=loop))
-        if loop.math != "ieee" and inner.get_type() != isl.ast_node_type.for_:
+        on_gpu = loop.math != "ieee" or bool(self.bounds)
+        if loop.bind == "microkernel" and on_gpu and inner.get_type() != isl.ast_node_type.for_:
             # a tile of one step, which isl makes no loop of, is one operation like the others
             body = For(loop.name, ast.Constant(0), ast.Constant(1), 1, loop.bind, body)
         if loop.bind == "cores":

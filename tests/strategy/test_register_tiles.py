@@ -107,6 +107,13 @@ def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
     assert_no_waits(plan(name).schedule.source, launch)
 
 
+def test_a_last_tile_of_one_step_is_an_operation_too() -> None:
+    """Loops in its place would index the results by variables: they would leave the registers."""
+    source = program("linear + ReLU, one step too many").source
+    assert source.count("tile_fma(") == 2
+    assert "y[i_in_in_in, j_in_in] +=" not in source
+
+
 def test_waits_are_counted() -> None:
     source = """
 def k(x):
