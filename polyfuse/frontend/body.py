@@ -100,7 +100,7 @@ class Body:
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
                 self._refuse(
                     node,
-                    "// and % on data",
+                    "// and % in a value",
                     f"// and % by constants in subscripts, bounds and conditions; {ALLOWED}",
                 )
         self._refuse(node, f"{ast.unparse(node)} is no value that a nest can compute", ALLOWED)

@@ -42,7 +42,7 @@ BAD = [
         "t] = 0.0",
         "t is a local variable that is not",
     ),
-    ("t = k // 2\nx[0] = t", "k // 2", "// and % on data"),
+    ("t = k // 2\nx[0] = t", "k // 2", "// and % in a value"),
     ("for i in range(N):\n    x[i] = 0.0\nx[i] = 1.0", "i] = 1.0", "the variable of a loop that is over"),
     (
         "for i in range(N):\n    for i in range(N):\n        x[i] = 0.0",
@@ -55,7 +55,7 @@ BAD = [
     ("x[0], x[1] = 1.0, 2.0", "x[0], x[1]", "cannot be assigned"),
     ("x[0] = x[1] = 2.0", "x[1] = 2.0", "two targets"),
     ("x[0] //= 2.0", "x[0] //=", "this operator"),
-    ("x[0] = x[1] // 2", "x[1] // 2", "// and % on data"),
+    ("x[0] = x[1] // 2", "x[1] // 2", "// and % in a value"),
     ("x[0] = print(2.0)", "print", "a call of print"),
     ("x[0] = max(2.0)", "max(2.0)", "with 1 arguments"),
     ("x[0] = y[0]", "y[0]", "y[0] is not known here"),
