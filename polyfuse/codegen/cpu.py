@@ -30,7 +30,7 @@ from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.product_loops import movement
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
-from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, stencil_row
+from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil_row
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.tiles import LINE
 from polyfuse.codegen.values import Values
@@ -162,7 +162,7 @@ class _Cpu(Emitter):
         row = stencil_row(node, self.place, self._unused) if node.bind == "vector" else None
         if row is not None:
             return row
-        if node.bind == "vector" and _lies_apart(node):
+        if node.bind == "vector" and (_lies_apart(node) or reads_several(node)):
             return [f"{WHOLE}()", *self._ahead(node)]
         if node.bind != "cores":
             return self._ahead(node)

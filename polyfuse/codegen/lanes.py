@@ -9,7 +9,8 @@ bound: shorter registers are whole before.
 Not every loop gains: a vector of a whole register that lies in memory straddles two lines wherever it is not aligned.
 PolyBench's trmm and deriche took 1.1 and 1.05 times as long in them as in halves, fdtd-2d 0.96 times (the same core).
 Elements that lie apart are gathered one by one, straddle nothing, and need half as many gathers for the same results:
-seidel-2d's rows, side by side, took 3.3 s for 4.0. Loops over such elements ask for whole registers in their source:
+seidel-2d's rows, side by side, took 3.3 s for 4.0. Rows of which several elements are read for each result come from
+a cache, where arithmetic decides. Loops of both kinds ask for whole registers in their source:
 
     for j: { whole_registers(); for i (vector): A[i, j - 2 * i] = … }
 """

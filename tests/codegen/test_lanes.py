@@ -51,6 +51,23 @@ def test_a_loop_over_elements_that_lie_apart_asks_for_whole_registers() -> None:
     np.testing.assert_array_equal(given, expected)
 
 
+@pf.nest
+def sharper(a: f64[N, M], b: f64[N, M], c: f64[N, M]):  # type: ignore[no-untyped-def]  # noqa: F821
+    for i in range(N):  # type: ignore[name-defined]  # noqa: F821
+        for j in range(1, M - 1):  # type: ignore[name-defined]  # noqa: F821
+            b[i, j] = a[i, j - 1] + a[i, j + 1]
+            c[i, j] = a[i, j] - b[i, j]
+
+
+def test_a_loop_around_statements_that_read_several_elements_of_a_row_asks_for_whole_registers() -> None:
+    net = pf.compile(sharper, schedule=pf.Schedule(sharper).vectorize("S0", "j"), target="cpu")
+    assert net.source.partition("for j in")[0].rstrip().endswith("whole_registers()")
+    a, b, c = np.arange(36.0).reshape(4, 9) ** 2, np.zeros((4, 9)), np.zeros((4, 9))
+    net(a, b, c)
+    np.testing.assert_array_equal(b[:, 1:-1], a[:, :-2] + a[:, 2:])
+    np.testing.assert_array_equal(c[:, 1:-1], a[:, 1:-1] - b[:, 1:-1])
+
+
 def test_asking_for_whole_registers_is_an_attribute_of_the_function() -> None:
     @numba.njit
     def nothing() -> None:
