@@ -144,12 +144,15 @@ CASES: tuple[Case, ...] = (
     Case("softmax, float64", lambda: reduction(nn.softmax, 6, 21, dtype="float64"), kernels=1),
     Case("log-softmax", lambda: pointwise(nn.LogSoftmax(), features=37), kernels=1),
     Case("layer norm", lambda: nn.lower(nn.LayerNorm(45), batch=7), kernels=1),
+    Case("RMS norm", lambda: nn.lower(nn.RMSNorm(45), batch=7), kernels=1),
     Case("residual block", residual),
     Case("two outputs of one product", two_outputs),
     Case("sum of all", lambda: reduction(nn.sum, 7, 33)),
     Case("mean over rows", lambda: reduction(lambda x: nn.mean(x, 0), 33, 9)),
     Case("max over columns", lambda: reduction(lambda x: nn.max(x, -1), 9, 33)),
     Case("min over the middle of three", lambda: reduction(lambda x: nn.min(x, 1, keepdims=True), 4, 9, 5)),
+    Case("place of the maximum", lambda: reduction(nn.argmax, 9, 133)),
+    Case("place of the minimum, of 4000", lambda: reduction(lambda x: nn.argmin(x, 0), 4000)),
     Case("LSTM, 2 layers", lambda: recurrent(nn.LSTM(5, 9, 2))),
     Case("GRU", lambda: recurrent(nn.GRU(5, 9))),
     Case("RNN", lambda: recurrent(nn.RNN(5, 9))),
@@ -203,9 +206,11 @@ def draw(nest: Nest, generator: np.random.Generator) -> dict[str, Array]:
 
 
 def poisoned(nest: Nest) -> tuple[Array, ...]:
-    """An array of NaN for each output, so that an element that is not written shows."""
-    shapes = [(tuple(int(size) for size in t.shape), t.dtype) for t in nest.with_role("output")]
-    return tuple(np.full(shape, np.nan, dtype) for shape, dtype in shapes)
+    """An array of NaN for each output, of integers the smallest: an element that is not written shows."""
+    shapes = [(tuple(int(size) for size in t.shape), np.dtype(t.dtype)) for t in nest.with_role("output")]
+    return tuple(
+        np.full(shape, np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype) for shape, dtype in shapes
+    )
 
 
 def error(

@@ -19,6 +19,7 @@ from polyfuse.nn.functional import (
     minimum,
     multiply,
     relu,
+    rms_norm,
     sigmoid,
     silu,
     softmax,
@@ -61,6 +62,7 @@ from polyfuse.nn.layers import (
     Module,
     ReLU,
     Residual,
+    RMSNorm,
     Sequential,
     Sigmoid,
     SiLU,
@@ -70,7 +72,7 @@ from polyfuse.nn.layers import (
 from polyfuse.nn.lower import lower, named_constants
 from polyfuse.nn.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from polyfuse.nn.recurrent_layers import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from polyfuse.nn.reductions import logsumexp, norm, std, var
+from polyfuse.nn.reductions import argmax, argmin, logsumexp, norm, std, var
 from polyfuse.nn.shaping import (
     chunk,
     concat,
@@ -110,6 +112,7 @@ __all__ = [
     "LogSoftmax",
     "MaxPool",
     "Module",
+    "RMSNorm",
     "RNNCell",
     "ReLU",
     "Residual",
@@ -122,6 +125,8 @@ __all__ = [
     "adaptive_avg_pool",
     "adaptive_max_pool",
     "add",
+    "argmax",
+    "argmin",
     "avg_pool",
     "batch_norm",
     "chunk",
@@ -164,6 +169,7 @@ __all__ = [
     "permute",
     "relu",
     "reshape",
+    "rms_norm",
     "rnn",
     "rnn_cell",
     "select",

@@ -13,6 +13,7 @@ from polyfuse.nn.emit import Array
 from polyfuse.nn.graph import Operand, Value, apply, as_value, pointwise, product
 from polyfuse.nn.normalize import LayerNorm as LayerNormOperation
 from polyfuse.nn.normalize import LogSoftmax as LogSoftmaxOperation
+from polyfuse.nn.normalize import RMSNorm as RMSNormOperation
 from polyfuse.nn.normalize import Softmax as SoftmaxOperation
 from polyfuse.nn.operations import Linear as LinearOperation
 from polyfuse.nn.operations import Reduce
@@ -157,6 +158,18 @@ def layer_norm(
         raise BadArgument("layer_norm: gamma and beta come together; give both or neither")
     parameters = [as_value(array, x.dtype) for array in (gamma, beta) if array is not None]
     return apply(LayerNormOperation(shape, eps, bool(parameters)), [x, *parameters])
+
+
+def rms_norm(
+    x: Value, normalized_shape: int | Sequence[int], gamma: Array | Value | None = None, eps: float = 1e-5
+) -> Value:
+    """x / sqrt(mean of x * x + eps) over the last axes, of this shape; then * gamma, if it is given.
+
+    Tensors q, r, h and, where affine, gamma, o.
+    """
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    parameters = [] if gamma is None else [as_value(gamma, x.dtype)]
+    return apply(RMSNormOperation(shape, eps, bool(parameters)), [x, *parameters])
 
 
 def sum(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:

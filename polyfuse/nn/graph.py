@@ -153,13 +153,13 @@ def apply(operation: Operation, operands: Sequence[Value]) -> Value:
     if set(types) & set(INTEGERS):
         given = ", ".join(repr(value) for value in operands)
         raise BadArgument(
-            f"layers compute in {' or '.join(FLOATS)}; integers are for nn.embedding alone: {given}"
+            f"layers compute in {' or '.join(FLOATS)}; integers are for nn.embedding and results alone: {given}"
         )
     if len(types) > 1:
         given = ", ".join(repr(value) for value in operands)
         raise BadArgument(f"element types {' and '.join(types)} do not go together: {given}")
     shape = operation.shape([value.shape for value in operands])
-    return Value(operation, tuple(operands), shape, types[0])
+    return Value(operation, tuple(operands), shape, operation.dtype or types[0])
 
 
 def product(x: Value, y: Value) -> Value:

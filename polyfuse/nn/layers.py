@@ -143,8 +143,8 @@ class Embedding(Module):
         return f"Embedding({self.weight.shape[0]}, {self.weight.shape[1]}, dtype={self.dtype!r})"
 
 
-class LayerNorm(Module):
-    """Layer normalisation over the last axes, of shape `normalized_shape`; gamma 1 and beta 0, if affine."""
+class OverLastAxes(Module):
+    """A layer that normalises over the last axes, of shape `normalized_shape`; gamma is 1, if affine."""
 
     def __init__(
         self,
@@ -157,14 +157,11 @@ class LayerNorm(Module):
             (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         )
         if not self.normalized_shape or any(size < 1 for size in self.normalized_shape):
-            raise BadArgument(f"LayerNorm({normalized_shape}): at least one size, and all at least 1")
+            raise BadArgument(
+                f"{type(self).__name__}({normalized_shape}): at least one size, and all at least 1"
+            )
         self.eps = eps
         self.gamma: Array | None = np.ones(self.normalized_shape, dtype_of(dtype)) if affine else None
-        self.beta: Array | None = np.zeros(self.normalized_shape, dtype_of(dtype)) if affine else None
-
-    def forward(self, x: Value) -> Value:
-        """The normalised value."""
-        return functional.layer_norm(x, self.normalized_shape, self.gamma, self.beta, self.eps)
 
     @property
     def in_features(self) -> Shape:
@@ -177,7 +174,34 @@ class LayerNorm(Module):
         return None if self.gamma is None else dtype_of(self.gamma.dtype)
 
     def __repr__(self) -> str:
-        return f"LayerNorm({self.normalized_shape}, eps={self.eps}, affine={self.gamma is not None})"
+        affine = self.gamma is not None
+        return f"{type(self).__name__}({self.normalized_shape}, eps={self.eps}, affine={affine})"
+
+
+class LayerNorm(OverLastAxes):
+    """Layer normalisation over the last axes, of shape `normalized_shape`; gamma 1 and beta 0, if affine."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: str = "float32",
+    ) -> None:
+        super().__init__(normalized_shape, eps, affine, dtype)
+        self.beta: Array | None = np.zeros(self.normalized_shape, dtype_of(dtype)) if affine else None
+
+    def forward(self, x: Value) -> Value:
+        """The normalised value."""
+        return functional.layer_norm(x, self.normalized_shape, self.gamma, self.beta, self.eps)
+
+
+class RMSNorm(OverLastAxes):
+    """Division by the root of the mean of squares over the last axes, of this shape; gamma 1, if affine."""
+
+    def forward(self, x: Value) -> Value:
+        """The normalised value."""
+        return functional.rms_norm(x, self.normalized_shape, self.gamma, self.eps)
 
 
 class Sequential(Module):

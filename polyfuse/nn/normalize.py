@@ -1,7 +1,8 @@
-"""Operations that normalise along axes: softmax, log-softmax, layer normalisation; in their stable forms."""
+"""Operations that normalise along axes: softmax, log-softmax, layer and RMS normalisation; in their stable forms."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -84,20 +85,15 @@ class LogSoftmax(AlongAxis):
 
 
 @dataclass(frozen=True)
-class LayerNorm(Operation):
-    """(x - mean) / sqrt(variance + eps) over the last axes, then * gamma + beta where it is affine.
+class OverLastAxes(Operation):
+    """An operation that keeps its operand's shape, which ends in `normalized`, and divides by a root over these axes.
 
-    Ba, Kiros, Hinton, Layer Normalization (2016), section 3. The variance is the mean of squares of x - mean.
+    Where it is `affine`, what follows the operand has the normalized shape too: a scale, and maybe an offset.
     """
 
     normalized: Shape
     eps: float
     affine: bool
-
-    @property
-    def stems(self) -> tuple[str, ...]:
-        """mean: mu; varsum: q; rstd: r = 1 / sqrt(q / N + eps); norm: h = (x - mu) * r; affine: o."""
-        return ("meansum_init", "meansum", "mean", "varsum_init", "varsum", "rstd", "norm", "affine")
 
     @property
     def result(self) -> str:
@@ -109,40 +105,103 @@ class LayerNorm(Operation):
         """The scale and the offset are the layer's parameters."""
         return ("c", "gamma", "beta")
 
+    @property
+    @abstractmethod
+    def function(self) -> str:
+        """The name of the function that users call."""
+
     def shape(self, shapes: Sequence[Shape]) -> Shape:
-        """The operand's shape, which ends in the normalized one."""
+        """The operand's shape."""
         x, n = shapes[0], len(self.normalized)
         if len(x) < n or x[len(x) - n :] != self.normalized:
             raise BadArgument(
-                f"layer_norm: the input {x} does not end in the normalized shape {self.normalized}"
+                f"{self.function}: the input {x} does not end in the normalized shape {self.normalized}"
             )
         for name, given in zip(("gamma", "beta"), shapes[1:], strict=False):
             if given != self.normalized:
-                raise BadArgument(f"layer_norm: {name} has shape {given}, expected {self.normalized}")
+                raise BadArgument(f"{self.function}: {name} has shape {given}, expected {self.normalized}")
         return x
+
+    def axes(self, x: Tensor) -> tuple[int, ...]:
+        """The normalized ones."""
+        return tuple(range(x.rank - len(self.normalized), x.rank))
+
+    @property
+    def count(self) -> float:
+        """How many values are normalised together."""
+        return float(np.prod(self.normalized))
+
+
+@dataclass(frozen=True)
+class LayerNorm(OverLastAxes):
+    """(x - mean) / sqrt(variance + eps) over the last axes, then * gamma + beta where it is affine.
+
+    Ba, Kiros, Hinton, Layer Normalization (2016), section 3. The variance is the mean of squares of x - mean.
+    """
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """mean: mu; varsum: q; rstd: r = 1 / sqrt(q / N + eps); norm: h = (x - mu) * r; affine: o."""
+        return ("meansum_init", "meansum", "mean", "varsum_init", "varsum", "rstd", "norm", "affine")
+
+    @property
+    def function(self) -> str:
+        """nn.layer_norm."""
+        return "layer_norm"
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """Mean, variance, reciprocal standard deviation, the normalised value, gamma and beta."""
-        x = operands[0]
-        every = to.dims(x.rank)
-        first = x.rank - len(self.normalized)
-        axes = tuple(range(first, x.rank))
+        x, *parameters = operands
+        every, axes = to.dims(x.rank), self.axes(x)
         domain = dict(zip(every, extents(x), strict=True))
         outside, row = kept(every, extents(x), axes, keepdims=False)
-        count = float(np.prod(self.normalized))
-        s, mu, q, r = (
-            to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in ("s", "mu", "q", "r")
-        )
+        small = tuple(outside.values())
+        s, mu, q, r = (to.temporary(stem, n, small, out.dtype) for stem in ("s", "mu", "q", "r"))
         fold(to, (f"meansum_init{n}", f"meansum{n}"), "+=", x, axes, s, "{0}")
-        to.assign(f"mean{n}", outside, f"{element(mu, row)} = {element(s, row)} / {count}")
+        to.assign(f"mean{n}", outside, f"{element(mu, row)} = {element(s, row)} / {self.count}")
         square = "({0} - {1}) * ({0} - {1})"
         fold(to, (f"varsum_init{n}", f"varsum{n}"), "+=", x, axes, q, square, others=(mu,))
         to.assign(
-            f"rstd{n}", outside, f"{element(r, row)} = 1.0 / sqrt({element(q, row)} / {count} + {self.eps!r})"
+            f"rstd{n}",
+            outside,
+            f"{element(r, row)} = 1.0 / sqrt({element(q, row)} / {self.count} + {self.eps!r})",
         )
         h = to.temporary("h", n, extents(x), out.dtype) if self.affine else out
         value = f"({element(x, every)} - {element(mu, row)}) * {element(r, row)}"
         to.assign(f"norm{n}", domain, f"{element(h, every)} = {value}")
         if self.affine:
-            gamma, beta = (element(t, every[first:]) for t in operands[1:])
+            gamma, beta = (element(t, every[axes[0] :]) for t in parameters)
             to.assign(f"affine{n}", domain, f"{element(out, every)} = {element(h, every)} * {gamma} + {beta}")
+
+
+@dataclass(frozen=True)
+class RMSNorm(OverLastAxes):
+    """x / sqrt(mean of x * x + eps) over the last axes, then * gamma where it is affine.
+
+    Zhang, Sennrich, Root Mean Square Layer Normalization (2019), section 4.
+    """
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """squares: q; rrms: r = 1 / sqrt(q / N + eps); norm: h = x * r, and * gamma."""
+        return ("squares_init", "squares", "rrms", "norm")
+
+    @property
+    def function(self) -> str:
+        """nn.rms_norm."""
+        return "rms_norm"
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """The sum of squares, the reciprocal of the root of their mean, the products."""
+        x, *parameters = operands
+        every, axes = to.dims(x.rank), self.axes(x)
+        outside, row = kept(every, extents(x), axes, keepdims=False)
+        q, r = (to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in ("q", "r"))
+        fold(to, (f"squares_init{n}", f"squares{n}"), "+=", x, axes, q, "{0} * {0}")
+        root = f"sqrt({element(q, row)} / {self.count} + {self.eps!r})"
+        to.assign(f"rrms{n}", outside, f"{element(r, row)} = 1.0 / {root}")
+        value = " * ".join(
+            [element(x, every), element(r, row), *(element(t, every[axes[0] :]) for t in parameters)]
+        )
+        domain = dict(zip(every, extents(x), strict=True))
+        to.assign(f"norm{n}", domain, f"{element(out, every)} = {value}")

@@ -1,7 +1,8 @@
 """Operations: what the nodes of a graph compute, as statements.
 
     operation ::= Copy | Pointwise | Linear | Matmul | Reduce
-                | Softmax | LogSoftmax | LayerNorm                                       (normalize.py)
+                | Softmax | LogSoftmax | LayerNorm | RMSNorm                             (normalize.py)
+                | Variance | Norm | LogSumExp | Place                                    (reductions.py)
 
 Each knows the shape it gives for the shapes it gets, and how to write itself as a few simple statements.
 """
@@ -16,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from polyfuse.errors import BadArgument
-from polyfuse.ir import Tensor
+from polyfuse.ir import DType, Tensor
 from polyfuse.nn.emit import Emitter, Shape, element, extents
 
 
@@ -38,6 +39,11 @@ class Operation:
     def operand_stems(self) -> tuple[str, ...]:
         """Names for operands that are constants, by position; "c" for those not listed."""
         return ()
+
+    @property
+    def dtype(self) -> DType | None:
+        """The result's element type, where it is not that of the operands."""
+        return None
 
     @abstractmethod
     def shape(self, shapes: Sequence[Shape]) -> Shape:

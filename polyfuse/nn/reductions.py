@@ -1,4 +1,4 @@
-"""Reductions that take several statements: variance, norms, the logarithm of a sum of exponentials.
+"""Reductions that take several statements: variance, norms, the logarithm of a sum of exponentials, places.
 
 None of them leaves the device: a total without dimensions is a tensor like any other.
 """
@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 
 from polyfuse.errors import BadArgument
-from polyfuse.ir import Tensor
+from polyfuse.ir import DType, Tensor
 from polyfuse.nn.emit import Emitter, Shape, element, extents
-from polyfuse.nn.functional import Axes, axes_of, sqrt
+from polyfuse.nn.functional import Axes, axes_of, axis_of, sqrt
 from polyfuse.nn.graph import Value, apply
 from polyfuse.nn.operations import Operation, fold, kept
 
@@ -123,6 +123,48 @@ class LogSumExp(Reduction):
         to.assign(f"logsum{n}", outside, f"{element(out, row)} = {element(m, row)} + log({element(s, row)})")
 
 
+@dataclass(frozen=True)
+class Place(Reduction):
+    """Where the largest or the smallest value lies along one axis: the first such place, that of the first NaN.
+
+    In two statements, both reductions that may go in any order:
+
+        m max= x[i];    at min= i where x[i] >= m, or where x[i] is no number; else N
+    """
+
+    kind: Literal["argmax", "argmin"]
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """extreme: the value; place: its index."""
+        return ("extreme_init", "extreme", "place_init", "place")
+
+    @property
+    def result(self) -> str:
+        """A place is an `at`."""
+        return "at"
+
+    @property
+    def dtype(self) -> DType:
+        """As in NumPy and torch."""
+        return "int64"
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """The extreme value, then the first place that has it."""
+        (x,), (axis,) = operands, self.axes
+        op, reaches = ("max=", ">=") if self.kind == "argmax" else ("min=", "<=")
+        m = to.temporary("m", n, extents(out), x.dtype)
+        fold(to, (f"extreme_init{n}", f"extreme{n}"), op, x, self.axes, m, "{0}", self.keepdims)
+        every, none = to.dims(x.rank), extents(x)[axis]
+        outside, row = kept(every, extents(x), self.axes, self.keepdims)
+        to.assign(f"place_init{n}", outside, f"{element(out, row)} = {none}")
+        value, i = element(x, every), every[axis]
+        missed = f"where(abs({value}) >= 0, {none}, {i})"  # no comparison holds for NaN
+        place = f"where({value} {reaches} {element(m, row)}, {i}, {missed})"
+        domain = dict(zip(every, extents(x), strict=True))
+        to.assign(f"place{n}", domain, f"{element(out, row)} min= {place}")
+
+
 def var(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False) -> Value:
     """The mean of squares of x - mean(x) over some axes (all of them if None).
 
@@ -153,3 +195,13 @@ def norm(x: Value, axis: Axes = None, order: Literal[1, 2] | float = 2, keepdims
 def logsumexp(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     """log(sum exp(x)) over some axes, for values of any size."""
     return apply(LogSumExp(axes_of("logsumexp", x, axis), keepdims), [x])
+
+
+def argmax(x: Value, axis: int = -1, keepdims: bool = False) -> Value:
+    """The index of the largest value along an axis, as int64: of the first one if there are several, of NaN if any."""
+    return apply(Place((axis_of("argmax", x, axis),), keepdims, "argmax"), [x])
+
+
+def argmin(x: Value, axis: int = -1, keepdims: bool = False) -> Value:
+    """The index of the smallest value along an axis, as int64: of the first one if there are several, of NaN if any."""
+    return apply(Place((axis_of("argmin", x, axis),), keepdims, "argmin"), [x])

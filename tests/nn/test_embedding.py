@@ -128,8 +128,11 @@ def test_views_and_formulas_say_where_rows_lie() -> None:
     ("made", "why"),
     [
         (lambda: nn.embedding(nn.input("x", (3,)), W), "are no integers; nn.input"),
-        (lambda: nn.embedding(nn.input("x", (3,), "int64") + 1.0, W), "integers are for nn.embedding alone"),
-        (lambda: nn.relu(nn.input("x", (3,), "int64")), "integers are for nn.embedding alone"),
+        (
+            lambda: nn.embedding(nn.input("x", (3,), "int64") + 1.0, W),
+            "integers are for nn.embedding and results alone",
+        ),
+        (lambda: nn.relu(nn.input("x", (3,), "int64")), "integers are for nn.embedding and results alone"),
         (
             lambda: nn.embedding(nn.input("x", (3,), "int64"), nn.relu(nn.constant(W))),
             "the table .* is computed",

@@ -103,6 +103,26 @@ def test_layer_norm(shape: tuple[int, ...], normalized: Any, affine: bool, dtype
     np.testing.assert_allclose(found, expected, rtol=20 * tolerance(dtype), atol=20 * tolerance(dtype))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("shape", "normalized"), [((4, 7), 7), ((2, 3, 5), (3, 5))])
+@pytest.mark.parametrize("affine", [True, False])
+def test_rms_norm(shape: tuple[int, ...], normalized: Any, affine: bool, dtype: str) -> None:
+    layer = nn.RMSNorm(normalized, eps=1e-3, affine=affine, dtype=dtype)
+    rng = np.random.default_rng(0)
+    if layer.gamma is not None:
+        layer.gamma[...] = rng.random(layer.gamma.shape)
+    axes = tuple(range(-len(layer.normalized_shape), 0))
+    x = (5 + rng.standard_normal(shape)).astype(dtype)
+    wide = x.astype(np.float64)
+    expected = wide / np.sqrt((wide * wide).mean(axes, keepdims=True) + 1e-3)
+    if layer.gamma is not None:
+        expected = expected * layer.gamma
+    nest = nn.lower(layer, batch=shape[: len(shape) + axes[0]], dtype=dtype)
+    found = interpret(nest, [x])["out"]
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=20 * tolerance(dtype), atol=20 * tolerance(dtype))
+
+
 @pytest.mark.parametrize("name", ["relu", "leaky", "tanh", "sigmoid", "gelu", "gelu_tanh"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_nan_and_infinity_pass_through(name: str, dtype: str) -> None:
@@ -185,6 +205,7 @@ def test_layers_print_as_they_are_made() -> None:
         (lambda: nn.Linear(0, 4), r"Linear\(0, 4\): both sizes must be at least 1"),
         (lambda: nn.Linear(4, 4, dtype="float16"), "layers compute in float32 or float64, not in float16"),
         (lambda: nn.LayerNorm(()), "at least one size"),
+        (lambda: nn.RMSNorm((4, 0)), r"RMSNorm\(\(4, 0\)\): at least one size"),
         (lambda: nn.Dropout(1.5), r"Dropout\(p=1.5\): expected a part from 0 to 1"),
         (lambda: nn.gelu(nn.input("x", (2,)), "erf"), "approximate is 'erf', expected 'none' or 'tanh'"),  # type: ignore[arg-type]
         (lambda: nn.ReLU()(np.ones(3)), "ReLU was called with ndarray, expected a value such as nn.input"),  # type: ignore[arg-type]

@@ -48,12 +48,42 @@ def test_nothing_overflows_or_cancels() -> None:
     assert np.allclose(of(lambda x: nn.var(x, 1), large * 1e6), np.var(large * 1e6, 1), rtol=1e-9)
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_places_are_the_first_ones(axis: int, target: pf.Target) -> None:
+    """Of equal values and of NaN too, and of rows that are infinite all along."""
+    data = np.round(X, 1)
+    data[1, 2:5, 3], data[2], data[0, 3, :2] = np.nan, -np.inf, np.inf
+    x = nn.input("x", data.shape, "float64")
+    nest = nn.lower((nn.argmax(x, axis), nn.argmin(x, axis, keepdims=True)))
+    net = pf.compile(nest, target=target, **({"device": "lockstep"} if target == "cuda" else {}))
+    for found in (net(data), pf.interpret(nest, {"x": data}).values()):
+        largest, smallest = found
+        assert largest.dtype == smallest.dtype == np.int64
+        np.testing.assert_array_equal(largest, np.argmax(data, axis))
+        np.testing.assert_array_equal(smallest, np.argmin(data, axis, keepdims=True))
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_places_in_long_rows(target: pf.Target) -> None:
+    """In parts, on lanes: whatever order they are combined in."""
+    data = np.random.default_rng(1).integers(0, 500, (3, 9000)).astype(np.float32)
+    net = pf.compile(
+        nn.lower(nn.argmax(nn.input("x", data.shape))),
+        target=target,
+        **({"device": "lockstep"} if target == "cuda" else {}),
+    )
+    np.testing.assert_array_equal(net(data), np.argmax(data, -1))
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
         (lambda x: nn.var(x, 1, correction=7), "7 values of .* leave|nothing to divide by"),
         (lambda x: nn.norm(x, order=3), "order 3, expected 1, 2 or math.inf"),
         (lambda x: nn.logsumexp(x, 3), "axis 3 of"),
+        (lambda x: nn.argmax(x[:0], 0), r"axes \(0,\) of \(0, 7, 5\) are empty"),
+        (lambda x: nn.argmax(x) + 1, "integers are for nn.embedding and results alone"),
         (lambda x: nn.logsumexp(x[:0]), r"logsumexp: axes \(0, 1, 2\) of \(0, 7, 5\) are empty"),
     ],
 )
