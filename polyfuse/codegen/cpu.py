@@ -30,7 +30,7 @@ from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.product_loops import movement
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
-from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil_row
+from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil_row, two_rows
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.tiles import LINE
 from polyfuse.codegen.values import Values
@@ -165,7 +165,7 @@ class _Cpu(Emitter):
         if node.bind == "vector" and (_lies_apart(node) or reads_several(node)):
             return [f"{WHOLE}()", *self._ahead(node)]
         if node.bind != "cores":
-            return self._ahead(node)
+            return two_rows(node, self.place, self._unused) or self._ahead(node)
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
         low, high, core = ast.unparse(node.low), ast.unparse(node.high), f"{node.variable}_core"
         if node.step == 1:

@@ -1,7 +1,7 @@
 """One statement along a row as one operation: whole vectors from where the row's results are aligned in memory.
 
     for k: b[k] = 0.5 * (a[k - 1] + a[k + 1])
-    ->  row_of_lanes(float64, "0.5 * (r0[-1] + r0[1])", count, place, address(b, …), (address(a, (k,)),), ())
+    ->  row_of_lanes(float64, "0.5 * (r0[-1] + r0[1])", count, place, (address(b, …),), (address(a, (k,)),), ())
 
         |. . b b b b b b|b b b b b b b b|b b b b . . . .|     lines of cache, and b's elements in them
           masked lanes    whole vectors   masked lanes
@@ -13,6 +13,8 @@ loaded once. LLVM also runs what is left of a row one element at a time, at the 
 more behind elements left out for alignment. Rows of 118 numbers of heat-3d in L1 took 0.52 ns an element in LLVM's
 vectors, 0.25 in whole ones, and 0.23 without the loads beside; in time tiles, where rows come from L2, the last two
 took 630 and 570 ms (one core of a Xeon, vectors of 64 bytes; the last two as loops in C).
+
+Several rows go side by side, vector by vector, where they read the same elements: those are loaded once for all.
 
 Each element is computed once, by the operations that the loop would take, in their order.
 """
@@ -60,14 +62,16 @@ def beside(typingctx: Any, place: Any, array: Any, by: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def row_of_lanes(
-    typingctx: Any, kind: Any, value: Any, count: Any, whole: Any, target: Any, rows: Any, numbers: Any
+    typingctx: Any, kind: Any, value: Any, count: Any, whole: Any, targets: Any, rows: Any, numbers: Any
 ) -> Any:
-    """Store `value` in `count` elements that lie side by side from the address `target` on.
+    """Store each part of `value` in `count` elements that lie side by side from its address in `targets` on.
+
+    None of the results is among the elements that another part reads, in any step.
 
     kind: float32 or float64, of all elements and numbers.
     whole: the element that goes with the first result of those whose lines of cache the vectors are not to straddle.
-    value: a literal expression in r0, r1, … and n0, n1, …: with numbers, + - * / and sqrt. r0[-1] and r0[1] are the
-    elements before and behind r0.
+    value: literal expressions in r0, r1, … and n0, n1, …, with a comma between them: numbers, + - * / and sqrt. r0[-1]
+    and r0[1] are the elements before and behind r0.
     rows: the addresses of the elements r0, r1, … that go with the first result; the next ones go with the next ones.
     numbers: n0, n1, …, the same for all of the row.
     """
@@ -79,12 +83,14 @@ def row_of_lanes(
         element = ir.FloatType() if kind.dtype == types.float32 else ir.DoubleType()
         lanes = _Lanes(builder, element, kind.dtype.bitwidth // 8)
         tree = ast.parse(value.literal_value, mode="eval").body
+        values = tree.elts if isinstance(tree, ast.Tuple) else [tree]
+        results = [(one, builder.extract_value(args[4], p)) for p, one in enumerate(values)]
         read = [builder.extract_value(args[5], p) for p in range(len(rows))]
         spread = [lanes.broadcast(builder.extract_value(args[6], p)) for p in range(len(numbers))]
-        _Row(lanes, tree, args[4], read, spans(tree, len(read)), spread).emit(args[2], args[3])
+        _Row(lanes, results, read, spans(tree, len(read)), spread).emit(args[2], args[3])
         return context.get_dummy_value()
 
-    return types.void(kind, value, types.int64, types.int64, types.int64, rows, numbers), code
+    return types.void(kind, value, types.int64, types.int64, targets, rows, numbers), code
 
 
 def spans(value: ast.expr, rows: int) -> list[tuple[int, int]]:
@@ -200,14 +206,13 @@ class _Bounds:
 
 @dataclass(frozen=True)
 class _Row:
-    """A statement's value, where the row's first result and what it reads lie, and the numbers that all of it reads.
+    """What is computed and where its first one goes, where what it reads lies, and the numbers that all of it reads.
 
     `spans` has the least and the largest distance at which each row is read, from 0 on both ways.
     """
 
     lanes: _Lanes
-    value: ast.expr
-    target: Any
+    results: list[tuple[ast.expr, Any]]
     rows: list[Any]
     spans: list[tuple[int, int]]
     numbers: list[Any]
@@ -265,9 +270,10 @@ class _Row:
             after += blocks[1:]
             for by in range(low, high + 1):
                 names[f"r{p}[{by}]"] = self.lanes.shifted(blocks, bool(low), by)
-        value = self._evaluated(self.value, names)
         mask = None if bounds is None else self._inside(at, bounds, (0, 0))
-        self.lanes.store(value, self._at(self.target, self._bytes(at)), mask)
+        values = [self._evaluated(value, names) for value, _ in self.results]
+        for value, (_, target) in zip(values, self.results, strict=True):
+            self.lanes.store(value, self._at(target, self._bytes(at)), mask)
         return _State(builder.add(at, ir.Constant(WORD, self.lanes.count)), tuple(after))
 
     def _block(self, row: int, at: Any, ahead: int, bounds: _Bounds | None) -> Any:

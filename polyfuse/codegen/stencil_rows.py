@@ -2,7 +2,9 @@
 
     for k in range(1, n - 1): b[i, k] = 0.5 * (a[i, k - 1] + a[i, k + 1]) + a[i - 1, k]
     ->  k = 1; k_a = address(a, (i, k - 1))
-        row_of_lanes(float64, '0.5 * (r1 + r1[2]) + r0', n - 1 - k, beside(k_a, …), address(b, (i, k)), (…, k_a), ())
+        row_of_lanes(float64, '0.5 * (r1 + r1[2]) + r0', n - 1 - k, beside(k_a, …), (address(b, (i, k)),), (…, k_a), ())
+
+A loop around such rows takes two of them at a time, where they read the same elements.
 
 Only what reads several elements along the row: it takes longer to load than to store, from caches at least, and LLVM's
 loop is as good for the others.
@@ -12,11 +14,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import sympy
 
-from polyfuse.codegen.index import binary
+from polyfuse.codegen.index import binary, mentions
 from polyfuse.codegen.looptree import Block, Element, For, Store, below
 from polyfuse.codegen.product_loops import most_of, movement
 from polyfuse.ir.expression import Dialect, call, to_ast
@@ -36,24 +39,98 @@ class _NotOnLanes(Exception):
     """A body has an operation that `row_of_lanes` does not know, or reads in another way."""
 
 
-def stencil_row(
-    loop: For, place: Callable[[Element], ast.expr], unused: Callable[[str], str]
-) -> list[str] | None:
+Lines = Callable[[Element], ast.expr]
+"""Writes an element."""
+
+
+def stencil_row(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str] | None:
     """The lines for a vector loop; None where it is not of that form, or asks for what comes after it.
 
     `place` writes an element, `unused` makes a name that stands for nothing else.
     """
+    store = _store_of(loop)
+    return None if store is None else _lines(loop, (store,), place, unused)
+
+
+def two_rows(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str] | None:
+    """The lines for a loop around a row, two rows at a time; None where that would not load less.
+
+    for j in range(low, high): row j
+    ->  for j in range(low, high, 2): { if j + 1 < high: rows j and j + 1; else: row j }
+
+    Rows of one loop are in any order, and so may go side by side, where nothing that one of them stores is read by
+    another or stored twice: each reads no more of its target than the element that it stores, and theirs differ along
+    an axis that no row goes along.
+    """
+    row = loop.body
+    if loop.bind is not None or loop.step != 1 or not isinstance(row, For) or row.bind != "vector":
+        return None
+    first = _store_of(row)
+    if first is None or any(mentions(bound, loop.variable) for bound in (row.low, row.high)):
+        return None
+    own = all(read.array != first.target.array or _text(read) == _text(first.target) for read in first.reads)
+    if not own or not any((movement(first.target, loop) or (0,))[:-1]):
+        return None
+    second = _next(first, loop)
+    if second is None or not _shares(row, first, second):
+        return None
+    one, both = _lines(row, (first,), place, unused), _lines(row, (first, second), place, unused)
+    if one is None or both is None:
+        return None
+    low, high = ast.unparse(loop.low), ast.unparse(loop.high)
+    return [
+        f"for {loop.variable} in range({low}, {high}, 2):",
+        f"    if {loop.variable} + 1 < {high}:",
+        *(f"        {line}" for line in both),
+        "    else:",
+        *(f"        {line}" for line in one),
+    ]
+
+
+def _store_of(loop: For) -> Store | None:
+    """The statement that a vector loop consists of, if its numbers are of one kind that lanes have."""
     store = loop.body
     if not isinstance(store, Store) or store.op != "=" or loop.step != 1 or loop.ahead:
         return None
     dtype = store.target.dtype
-    if dtype not in ("float32", "float64") or any(read.dtype != dtype for read in store.reads):
+    known = dtype in ("float32", "float64") and all(read.dtype == dtype for read in store.reads)
+    return store if known and _is_along(store.target, loop) else None
+
+
+def _next(store: Store, loop: For) -> Store | None:
+    """A statement's instance at the next value of a loop; None where its elements do not move steadily."""
+    moved = [_moved(element, loop) for element in (store.target, *store.reads)]
+    if any(element is None for element in moved):
         return None
-    operands = _operands(loop, store.reads)
-    if operands is None or not _is_along(store.target, loop):
+    target, *reads = (element for element in moved if element is not None)
+    return replace(store, target=target, reads=tuple(reads))
+
+
+def _moved(element: Element, loop: For) -> Element | None:
+    by = movement(element, loop)
+    if by is None:
+        return None
+    return replace(element, subscripts=tuple(map(_plus, element.subscripts, by)))
+
+
+def _shares(row: For, first: Store, second: Store) -> bool:
+    """Whether two rows read the same elements, so that fewer are loaded for both than for each."""
+    one, both = (_operands(row, reads) for reads in (first.reads, first.reads + second.reads))
+    return one is not None and both is not None and len(both.rows) < 2 * len(one.rows)
+
+
+def _lines(
+    loop: For, stores: tuple[Store, ...], place: Lines, unused: Callable[[str], str]
+) -> list[str] | None:
+    """The lines for a vector loop of statements that do not touch each other's results; None if lanes cannot do it."""
+    operands = _operands(loop, tuple(read for store in stores for read in store.reads))
+    if operands is None:
         return None
     try:
-        value = to_ast(store.body, Dialect(operands.leaf, _number, _function))
+        values, named = [], iter(operands.named)
+        for store in stores:
+            names = [next(named) for _ in store.reads]
+            values.append(to_ast(store.body, Dialect(partial(_leaf, names), _number, _function)))
     except _NotOnLanes:
         return None
     count = binary(ast.Sub(), loop.high, ast.Name(loop.variable))
@@ -61,22 +138,26 @@ def stencil_row(
         array: (unused(f"{loop.variable}_{array}"), element)
         for array, element in _first_of_arrays(operands.rows).items()
     }
-    rows = [_place(element, first[element.array]) for element in operands.rows]
-    numbers = [place(element) for element in operands.numbers]
     line = call(
         "row_of_lanes",
         [
-            ast.Name(dtype),
-            ast.Constant(ast.unparse(value)),
+            ast.Name(stores[0].target.dtype),
+            ast.Constant(", ".join(map(ast.unparse, values))),
             count,
             _place(operands.whole, first[operands.whole.array]),
-            _address(store.target),
-            ast.Tuple(rows),
-            ast.Tuple(numbers),
+            ast.Tuple([_address(store.target) for store in stores]),
+            ast.Tuple([_place(element, first[element.array]) for element in operands.rows]),
+            ast.Tuple([place(element) for element in operands.numbers]),
         ],
     )
     at = [f"{name} = {ast.unparse(_address(element))}" for name, element in first.values()]
     return [f"{loop.variable} = {ast.unparse(loop.low)}", *at, ast.unparse(line)]
+
+
+def _leaf(names: list[ast.expr], symbol: sympy.Symbol) -> ast.expr:
+    if not isinstance(symbol, Read):
+        raise _NotOnLanes
+    return names[symbol.position]
 
 
 LONG = 128
@@ -118,14 +199,9 @@ class _Operands:
     whole: Element
     named: tuple[ast.expr, ...]
 
-    def leaf(self, symbol: sympy.Symbol) -> ast.expr:
-        if not isinstance(symbol, Read):
-            raise _NotOnLanes
-        return self.named[symbol.position]
-
 
 def _operands(loop: For, reads: tuple[Element, ...]) -> _Operands | None:
-    """The names of what a statement reads; None where that is not several elements along the row, and else numbers."""
+    """The names of what statements read; None where that is not several elements along the row, and else numbers."""
     along = {_text(read): read for read in reads if _is_along(read, loop)}
     still = {_text(read): read for read in reads if movement(read, loop) == (0,) * len(read.subscripts)}
     if len(along) < SEVERAL or any(_text(read) not in along | still for read in reads):
@@ -214,6 +290,15 @@ def _place(element: Element, first: tuple[str, Element]) -> ast.expr:
 def _distance(a: ast.expr, b: ast.expr) -> int | None:
     (one, more), (other, less) = _without_constant(a), _without_constant(b)
     return more - less if one == other else None
+
+
+def _plus(index: ast.expr, by: int) -> ast.expr:
+    """An index and a number: i - 1 and 2  ->  i + 1."""
+    match index:
+        case ast.BinOp(left, ast.Add() | ast.Sub(), ast.Constant(value=int())) if by:
+            total = _without_constant(index)[1] + by
+            return binary(ast.Add() if total > 0 else ast.Sub(), left, ast.Constant(abs(total)))
+    return binary(ast.Add() if by > 0 else ast.Sub(), index, ast.Constant(abs(by))) if by else index
 
 
 def _without_constant(node: ast.expr) -> tuple[str, int]:

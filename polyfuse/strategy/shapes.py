@@ -23,7 +23,7 @@ from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion import part_of
 from polyfuse.strategy.inner import STEPS, interleaved, jammed, outermost, turned
 from polyfuse.strategy.moves import far_and_near
-from polyfuse.strategy.nests import loop_along_memory, parted, reordered, row_length
+from polyfuse.strategy.nests import loop_along_memory, parted, reordered, row_length, rows_apart
 
 OUTER_SIZES = (8, 16, 32)
 """Values of a tiled loop that is not the innermost."""
@@ -209,7 +209,8 @@ def _tiled(
     order = [x.name for p, x in enumerate(points) if p != at] + [points[at].name]
     text = ", ".join(f"{name} by {size}" for name, size in ordered.items())
     whole = "" if along.name in ordered else f", rows of {along.name} whole"
-    return parted(reordered(done, names[0], order), names).noted(f"tiled: {text}{whole}")
+    done = parted(reordered(done, names[0], order), names)
+    return rows_apart(done, names, NARROW).noted(f"tiled: {text}{whole}")
 
 
 def _staggered(

@@ -22,7 +22,7 @@ def rows_of(kind, value):
     def row(b, a, first, count, by):
         at = address(a, (first,))
         row_of_lanes(
-            kind, value, count, at, address(b, (first + by,)), (at, beside(at, a, (1,))), (a[0],)
+            kind, value, count, at, (address(b, (first + by,)),), (at, beside(at, a, (1,))), (a[0],)
         )  # fmt: skip
 
     return row
@@ -100,6 +100,44 @@ def test_a_stencil_runs_in_rows_of_lanes_and_computes_what_python_does() -> None
         net(A, 0.3, B)
         smooth.python(A, 0.3, C)
         np.testing.assert_allclose(B, C, rtol=1e-15)
+
+
+@pytest.fixture(scope="module")
+def in_order():
+    """The same stencil, one row after the other."""
+    return pf.compile(smooth, schedule=pf.Schedule(smooth).vectorize("S0", "j"), target="cpu")
+
+
+@pytest.mark.parametrize("inner", [1, 2, 3])
+def test_two_rows_that_read_the_same_elements_go_side_by_side(in_order, inner) -> None:
+    lines = [line for line in in_order.source.splitlines() if "row_of_lanes(" in line]
+    assert [line.count("address(B") for line in lines] == [
+        2,
+        1,
+    ]  # two rows, and the last one of an odd number
+    A = np.random.default_rng(inner).random((inner + 2, 21))
+    B, C = np.full_like(A, 7), np.full_like(A, 7)
+    in_order(A, 0.3, B)
+    smooth.python(A, 0.3, C)
+    np.testing.assert_allclose(B, C, rtol=1e-15)
+
+
+@pf.nest
+def updated(A: "f64[N, M]"):
+    for i in range(1, N - 1):
+        for j in range(1, M - 1):
+            A[i, j] = A[i - 1, j] + A[i, j] + A[i + 1, j]
+
+
+def test_a_row_that_reads_what_the_one_before_stored_waits_for_it() -> None:
+    net = pf.compile(updated, schedule=pf.Schedule(updated).vectorize("S0", "j"), target="cpu")
+    A = np.arange(60.0).reshape(5, 12)
+    B = A.copy()
+    net(A)
+    updated.python(B)
+    assert "row_of_lanes(" in net.source
+    assert "+ 1 <" not in net.source
+    np.testing.assert_array_equal(A, B)
 
 
 @pf.nest
