@@ -17,6 +17,7 @@ from polyfuse.runtime.interface import ENTRY, ENTRY_ONCE, Phase, Phases
 from polyfuse.runtime.memory import ALIGNMENT, shape_of
 from polyfuse.runtime.native import Library, MachineCode
 from polyfuse.runtime.placement import apart
+from polyfuse.runtime.results import Recycled, is_large
 from polyfuse.runtime.threads import layer_is_thread_safe
 
 Array = npt.NDArray[Any]
@@ -81,7 +82,7 @@ class CpuProgram:
 
     def _new_function(self, sizes: Sizes, constants: Mapping[str, Array]) -> Callable[..., Any]:
         kept = self._kept(sizes, constants)
-        return self._entry(ENTRY, self._phases.calls, np.empty, sizes, {**constants, **kept})
+        return self._entry(ENTRY, self._phases.calls, new_result, sizes, {**constants, **kept})
 
     def _kept(self, sizes: Sizes, constants: Mapping[str, Array]) -> Mapping[str, Array]:
         """Run what runs once: the values of the tensors that calls find beside the constants."""
@@ -89,14 +90,14 @@ class CpuProgram:
         results = once.interface.results
         if not results:
             return {}
-        values = self._entry(ENTRY_ONCE, once, aligned_array, sizes, constants)((), None)
+        values = self._entry(ENTRY_ONCE, once, partial(partial, aligned_array), sizes, constants)((), None)
         return dict(zip((t.name for t in results), values if len(results) > 1 else (values,), strict=True))
 
     def _entry(
         self,
         name: str,
         phase: Phase,
-        new_array: Callable[..., Array],
+        maker: Callable[[tuple[int, ...], np.dtype[Any]], Callable[[], Array]],
         sizes: Sizes,
         constants: Mapping[str, Array],
     ) -> Callable[..., Any]:
@@ -104,8 +105,7 @@ class CpuProgram:
         held = Held(
             numbers=interface.numbers(sizes, plan),
             new_results=tuple(
-                partial(new_array, shape_of(tensor, sizes), np.dtype(tensor.dtype))
-                for tensor in interface.results
+                maker(shape_of(tensor, sizes), np.dtype(tensor.dtype)) for tensor in interface.results
             ),
             new_arena=partial(aligned, plan.size),
             spare=[],
@@ -116,6 +116,11 @@ class CpuProgram:
         if not self._parallel:
             return function
         return apart(function) if layer_is_thread_safe() else _one_at_a_time(function)
+
+
+def new_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Array]:
+    """What makes a result's arrays in each call."""
+    return Recycled(shape, dtype) if is_large(shape, dtype) else partial(np.empty, shape, dtype)
 
 
 def aligned(nbytes: int) -> Array:
