@@ -85,10 +85,22 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac_windows": plain_windows,
         "on_heap": full_of_nan,
         "on_stack": full_of_nan,
+        "line_of": lambda array, count: np.full(count, np.nan, array.dtype),
+        "past_line": lambda array, index: rng.randrange(16),
+        "store_past": plain_store,
+        "stores_done": lambda: None,
         "joined": lambda array, axis: array.reshape((*array.shape[:axis], -1, *array.shape[axis + 2 :])),
         "float64": float,
         "float32": np.float32,
     }
+
+
+def plain_store(array: Array, index: tuple[int, ...], line: Array, first: int, count: int) -> None:
+    """What a piece of a row past the caches is: it lies in the row, and in its line."""
+    *outer, start = index
+    assert 0 < count <= line.size - first
+    assert 0 <= start <= array.shape[-1] - count
+    array[(*outer, slice(start, start + count))] = line[first : first + count]
 
 
 def plain_tile(

@@ -44,7 +44,18 @@ COMMON = (
     "microkernel",
 )
 VERBS = {
-    "cpu": (*COMMON, "bind", "bind", "unroll", "vectorize", "promote", "promote", "pack", "prefetch"),
+    "cpu": (
+        *COMMON,
+        "bind",
+        "bind",
+        "unroll",
+        "vectorize",
+        "promote",
+        "promote",
+        "pack",
+        "prefetch",
+        "stream",
+    ),
     "cuda": (
         *COMMON,
         "bind",
@@ -117,6 +128,8 @@ def on_loops(
         case "prefetch":
             tensor = draw(st.sampled_from(schedule.nest.statement(statement).tensors))
             return Call("prefetch", (statement, tensor, names[0]), {})
+        case "stream":
+            return Call("stream", (statement,), {})
         case "reverse":
             return Call("reverse", (statement, loop), {})
         case "vectorize":

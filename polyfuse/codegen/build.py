@@ -248,7 +248,8 @@ class _Builder:
         body = self._node(node.for_get_body(), inner)
         if loop is None:
             return For(variable, low, high, step, None, body)
-        return For(variable, low, high, step, loop.bind, body, tuple(self._ahead(loop, body, here)))
+        streams = tuple(self.namer(tensor) for tensor in loop.streams if tensor not in self.geometry)
+        return For(variable, low, high, step, loop.bind, body, tuple(self._ahead(loop, body, here)), streams)
 
     def _ahead(self, loop: Loop, body: Node, here: _Here) -> Iterator[tuple[Element, bool]]:
         """What a loop asks for ahead of time: elements of arrays one value of an outer loop later.

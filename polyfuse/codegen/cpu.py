@@ -31,6 +31,7 @@ from polyfuse.codegen.product_loops import movement
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil_row, two_rows
+from polyfuse.codegen.streamed import in_lines, streamed, streams_inside
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.tiles import LINE
 from polyfuse.codegen.values import Values
@@ -50,6 +51,7 @@ ON_STACK = "on_stack"
 ON_HEAP = "on_heap"
 WHOLE = "whole_registers"
 FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
+LINE_OF, PAST_LINE, STORE_PAST, DONE = "line_of", "past_line", "store_past", "stores_done"
 OPERATIONS = {
     **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
     **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
@@ -60,6 +62,7 @@ OPERATIONS = {
     "joined": "polyfuse.codegen.joined",
     FETCH: "polyfuse.codegen.fetching",
     FETCH_TO_WRITE: "polyfuse.codegen.fetching",
+    **dict.fromkeys((LINE_OF, PAST_LINE, STORE_PAST, DONE), "polyfuse.codegen.streaming"),
     "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_ahead": "polyfuse.codegen.tiles",
@@ -144,12 +147,13 @@ class _Cpu(Emitter):
 
     def loop(self, node: For) -> list[str]:
         outside = self.known, self.ranges, self.around
+        whole = streams_inside(node) and not (self.around and streams_inside(self.around[-1]))
         if not_negative(node.low, self.known):
             self.known |= {node.variable}
         self.ranges = {**self.ranges, node.variable: values_of(node, self.ranges)}
         self.around = (*self.around, node)
         try:
-            return self._loop(node)
+            return [*self._loop(node), *([f"{DONE}()"] if whole else [])]
         finally:
             self.known, self.ranges, self.around = outside
 
@@ -159,13 +163,18 @@ class _Cpu(Emitter):
         held = gathered(node) if node.bind == "vector" else None
         if held is not None:
             return self._gathered(node, held)
-        row = stencil_row(node, self.place, self._unused) if node.bind == "vector" else None
+        row = (
+            stencil_row(node, self.place, self._unused)
+            if node.bind == "vector" and not node.streams
+            else None
+        )
         if row is not None:
             return row
         if node.bind == "vector" and (_lies_apart(node) or reads_several(node)):
-            return [f"{WHOLE}()", *self._ahead(node)]
+            return [f"{WHOLE}()", *self._in_pieces(node)]
         if node.bind != "cores":
-            return two_rows(node, self.place, self._unused) or self._ahead(node)
+            rows = None if streams_inside(node) else two_rows(node, self.place, self._unused)
+            return rows or self._in_pieces(node)
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
         low, high, core = ast.unparse(node.low), ast.unparse(node.high), f"{node.variable}_core"
         if node.step == 1:
@@ -184,7 +193,7 @@ class _Cpu(Emitter):
         """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""
         kept = [(total.variable, ast.unparse(self.place(total.element))) for total in held.sums]
         self.totals = frozenset(total.variable for total in held.sums)
-        loop = self._ahead(replace(node, body=Block(held.stores)))
+        loop = self._in_pieces(replace(node, body=Block(held.stores)))
         self.totals = frozenset()
         lines = [f"{name} = {element}" for name, element in kept]
         lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
@@ -192,25 +201,62 @@ class _Cpu(Emitter):
             return lines
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
 
-    def _ahead(self, node: For) -> list[str]:
-        """for j: S  ->  for j_piece: { fetch(x, (i + 1, j_piece), 8); for j of the piece: S }, where it asks for x."""
-        if not node.ahead or node.step != 1:
-            return super().loop(node)
-        numbers = min(PIECE // ITEMSIZE[element.dtype] for element, _ in node.ahead)
+    def _in_pieces(self, node: For) -> list[str]:
+        """A loop in pieces of 512 bytes where it asks for memory ahead of time, or stores past the caches."""
+        streams = streamed(node) if node.step == 1 else ()
+        why = "# not past the caches: a condition, or another use, in the loop"
+        note = [why] if len(streams) < len(node.streams) else []
+        if not (node.ahead or streams) or node.step != 1:
+            return [*note, *super().loop(node)]
+        used = [element for element, _ in node.ahead] + list(streams)
+        numbers = min(PIECE // ITEMSIZE[element.dtype] for element in used)
+        pieces = self._streamed(node, streams, numbers) if streams else self._asking(node, numbers)
+        return [*note, *pieces]
+
+    def _asking(self, node: For, numbers: int) -> list[str]:
+        """for j: S  ->  for j_piece: { fetch(x, (i + 1, j_piece), 8); for j of the piece: S }."""
         piece = f"{node.variable}_piece"
         low, high = ast.unparse(node.low), ast.unparse(node.high)
         lines = [self._asked(element, write, node.variable, piece, numbers) for element, write in node.ahead]
         count = str(numbers) if _divides(node, numbers) else f"min({numbers}, {high} - {piece})"
-        inside = f"{node.variable}_in"  # from 0 on: of what begins with another variable LLVM does not see the sign
-        body = [f"{node.variable} = {piece} + {inside}", *self.lines(node.body)]
-        lines += [f"for {inside} in range({count}):", *self._indented(body)]
+        lines += self._piece(node, piece, count)
         return [f"for {piece} in range({low}, {high}, {numbers}):", *self._indented(lines)]
+
+    def _streamed(self, node: For, streams: tuple[Element, ...], numbers: int) -> list[str]:
+        """for j: y[j] = e  ->  for j_piece: { for j of the piece: y_line[j - j_piece] = e; y[these j] = y_line }."""
+        variable, piece = node.variable, f"{node.variable}_piece"
+        first, count = f"{variable}_first", f"{variable}_count"
+        low, high = ast.unparse(node.low), ast.unparse(node.high)
+        held = {element.array: self._unused(f"{element.array}_line") for element in streams}
+        inside = [self._asked(element, write, variable, piece, numbers) for element, write in node.ahead]
+        inside += [f"{first} = max({low}, {piece})", f"{count} = min({piece} + {numbers}, {high}) - {first}"]
+        inside += self._piece(replace(node, body=in_lines(node.body, held, variable, piece)), first, count)
+        for element in streams:
+            place = self._index_at(element, variable, ast.Name(first))
+            line = held[element.array]
+            inside.append(f"{STORE_PAST}({element.array}, {place}, {line}, {first} - {piece}, {count})")
+        begin = self._index_at(streams[0], variable, node.low)
+        return [
+            *(f"{held[e.array]} = {LINE_OF}({e.array}, {numbers})" for e in streams),
+            f"for {piece} in range({low} - {PAST_LINE}({streams[0].array}, {begin}), {high}, {numbers}):",
+            *self._indented(inside),
+        ]
+
+    def _piece(self, node: For, first: str, count: str) -> list[str]:
+        """The values of a loop from one on. From 0 on: of what begins with a variable LLVM does not see the sign."""
+        inside = f"{node.variable}_in"
+        body = [f"{node.variable} = {first} + {inside}", *self.lines(node.body)]
+        return [f"for {inside} in range({count}):", *self._indented(body)]
+
+    def _index_at(self, element: Element, variable: str, value: ast.expr) -> str:
+        """An element's subscripts as a tuple, at one value of a loop."""
+        return ast.unparse(ast.Tuple([substituted(index, {variable: value}) for index in element.subscripts]))
 
     def _asked(self, element: Element, write: bool, variable: str, piece: str, numbers: int) -> str:
         """The line that asks for one piece of a row."""
-        index = ast.Tuple([substituted(value, {variable: ast.Name(piece)}) for value in element.subscripts])
+        index = self._index_at(element, variable, ast.Name(piece))
         lines = -(-numbers * ITEMSIZE[element.dtype] // LINE)
-        return f"{FETCH_TO_WRITE if write else FETCH}({element.array}, {ast.unparse(index)}, {lines})"
+        return f"{FETCH_TO_WRITE if write else FETCH}({element.array}, {index}, {lines})"
 
     def _microkernel(self, node: For) -> list[str]:
         call = row_product(node) or tile_product(node, self.ranges, self.around[:-1])

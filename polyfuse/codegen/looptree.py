@@ -2,7 +2,8 @@
 
     kernel ::= name  arrays  sizes  axes  node
     node   ::= Block(node*)
-             | For(variable, low, high, bind, node)       low <= variable < high, in steps of `step`; asks for `ahead`
+             | For(variable, low, high, bind, node)       low <= variable < high, in steps of `step`; asks for `ahead`,
+                                                          stores `streams` past the caches
              | Guard(condition, node, otherwise)           the node where the condition holds, else the other
              | Allocate(buffer, shape, dtype, memory)
              | Store(target, op, value)                    target op value
@@ -48,7 +49,8 @@ class Block:
 class For:
     """A loop in order, or one whose values run at once ("cores", "vector").
 
-    `ahead` are elements that a vector loop or a microkernel asks for as it runs, each with whether it will be written.
+    `ahead` are elements that a vector loop or a microkernel asks for as it runs, each with whether it will be written,
+    `streams` arrays that a vector loop stores past the caches.
     """
 
     variable: str
@@ -58,6 +60,7 @@ class For:
     bind: str | None
     body: Node
     ahead: tuple[tuple[Element, bool], ...] = ()
+    streams: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

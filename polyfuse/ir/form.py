@@ -88,7 +88,9 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
         case Loop():
             buffers = [replace(b, tensor=f"#{numbers[b.tensor]}") for b in tree.buffers]
             fetches = [(numbers[f.tensor], steps.get(f.loop, f.loop)) for f in tree.fetches]
-            yield f"loop {steps[tree.name]} {tree.bind} {tree.barrier} {tree.apart} {tree.math} {buffers} {fetches}"
+            streams = [numbers[tensor] for tensor in tree.streams]
+            marks = f"{tree.bind} {tree.barrier} {tree.apart} {tree.math} {buffers} {fetches} {streams}"
+            yield f"loop {steps[tree.name]} {marks}"
             yield from (numbered(str(date), numbers) for _, date in tree.dates)
     for child in children(tree):
         yield from _tree(child, numbers, steps)
@@ -125,6 +127,7 @@ def renamed_tree(tree: Tree, names: Names) -> Tree:
                 body=renamed_tree(tree.body, names),
                 buffers=tuple(replace(b, tensor=names(b.tensor)) for b in tree.buffers),
                 fetches=tuple(Fetch(names(f.tensor), names(f.loop)) for f in tree.fetches),
+                streams=tuple(names(tensor) for tensor in tree.streams),
             )
 
 

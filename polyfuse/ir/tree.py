@@ -129,6 +129,7 @@ class Loop:
     `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "lane", "vector", "unroll".
     `barrier` asks for a barrier of the block's threads at the end of each iteration. `apart` asks for code of its own
     for the full tiles of the loops around it, `fetches` for lines of memory ahead of time; both change no order.
+    `streams` are tensors that a loop on vector lanes stores past the caches.
     `math` says what a microkernel may round a product's factors to.
     """
 
@@ -140,6 +141,7 @@ class Loop:
     barrier: bool = False
     apart: bool = False
     fetches: tuple[Fetch, ...] = ()
+    streams: tuple[str, ...] = ()
     math: Math = "ieee"
 
     @property

@@ -24,7 +24,8 @@ def _lines(nest: Nest, tree: Tree, depth: int) -> list[str]:
             bound = f"  @ {tree.bind}" if tree.bind else ""
             bound += f" of {tree.math} factors" if tree.math != "ieee" else ""
             bound += "  full tiles apart" if tree.apart else ""
-            held = "".join(f"  [{b}]" for b in (*tree.buffers, *tree.fetches))
+            streams = (f"streams {tensor}" for tensor in tree.streams)
+            held = "".join(f"  [{b}]" for b in (*tree.buffers, *tree.fetches, *streams))
             body = _lines(nest, tree.body, depth + 1)
             end = [f"{pad}  barrier"] if tree.barrier else []
             return [f"{pad}for {tree.name}:{bound}{held}    {{ {dates} }}", *body, *end]

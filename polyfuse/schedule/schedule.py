@@ -31,6 +31,7 @@ from polyfuse.schedule import (
     packing,
     prefetching,
     promotion,
+    streaming,
     tiling,
 )
 from polyfuse.schedule.dump import tree_text, tree_to_c, tree_to_yaml
@@ -246,6 +247,17 @@ class Schedule:
             {},
             lambda: prefetching.prefetch(self.nest, self.tree, statement, tensor, loop),
         )
+
+    def stream(self, statement: str) -> Schedule:
+        """Store what the innermost loop writes past the caches: nobody is to read it soon, and nothing is displaced.
+
+        for j (vector): y[i, j] = e  ->  for j, 512 bytes at a time: { for these j: line[j] = e; y[i, j …] = line }
+
+        A store otherwise reads its line of y first. Nothing is reordered. The loop has to be on vector lanes and to
+        walk along y's memory, and nothing else in it may touch y; on a CPU only. Raises InvalidSchedule where this is
+        not so.
+        """
+        return self._do("stream", (statement,), {}, lambda: streaming.stream(self.nest, self.tree, statement))
 
     def microkernel(self, statement: str, loop: str, math: Math = "ieee") -> Schedule:
         """Keep a product's sums in registers while the contraction's loop runs.

@@ -25,6 +25,7 @@ VERBS = (
     "unroll",
     "vectorize",
     "prefetch",
+    "stream",
     "microkernel",
     "promote",
     "pack",

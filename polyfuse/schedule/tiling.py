@@ -25,7 +25,9 @@ def halves(loop: Loop, size: int, inner_name: str) -> tuple[Loop, Loop]:
         block = date.scale_down_val(isl.Val(size)).floor()
         outer.append((name, block))
         inner.append((name, date.sub(block.scale_val(isl.Val(size)))))
-    bare = replace(loop, dates=tuple(outer), bind=None, buffers=(), barrier=False, apart=False, fetches=())
+    bare = replace(
+        loop, dates=tuple(outer), bind=None, buffers=(), barrier=False, apart=False, fetches=(), streams=()
+    )
     return bare, replace(loop, name=inner_name, dates=tuple(inner))
 
 
@@ -68,9 +70,9 @@ def collapse(nest: Nest, tree: Tree, statement: str, outer: str, inner: str) -> 
         raise InvalidSchedule(
             f"collapse: {outer} or {inner} is bound, or {outer} has a buffer: collapse first"
         )
-    if around.apart or around.barrier or within.fetches:
+    if around.apart or around.barrier or within.fetches or within.streams:
         raise InvalidSchedule(
-            f"collapse: {outer} has a barrier or full tiles apart, or {inner} fetches: collapse first"
+            f"collapse: {outer} has a barrier or full tiles apart, or {inner} fetches or streams: collapse first"
         )
     ends = [nest.domains[name].apply(date.as_map()) for name, date in within.dates]
     extremes = [v for e in ends if not e.is_empty() for v in (e.dim_min_val(0), e.dim_max_val(0))]

@@ -39,9 +39,11 @@ def rows_ahead(
 
     `resident`: bytes of the program. What stays in L2 need not be asked for.
     """
-    outside = tuple(use.tensor for use in kernel.uses if not use.internal)
+    part = part_with(schedule, kernel.names[0])
+    streams = {tensor for loop in loops(part) for tensor in loop.streams}
+    outside = tuple(use.tensor for use in kernel.uses if not use.internal and use.tensor not in streams)
     passes = 1 if cost.compute > cost.memory else 2
-    rows = _rows(schedule, part_with(schedule, kernel.names[0]), outside, passes)
+    rows = _rows(schedule, part, outside, passes)
     asking = kernel.compulsory / LINE * ASKING / (cost.utilisation * machine.units)
     saved = cost.exposed * min(cost.compute, cost.memory) - asking
     if (

@@ -34,6 +34,7 @@ from polyfuse.strategy.long_rows import in_long_rows
 from polyfuse.strategy.moves import far_and_near, internal, separated
 from polyfuse.strategy.one_pass import in_one_pass
 from polyfuse.strategy.packing import added
+from polyfuse.strategy.past_caches import in_long_blocks, past_caches
 from polyfuse.strategy.products import blocked
 from polyfuse.strategy.products_cuda import (
     band_by_dimension,
@@ -200,15 +201,17 @@ def _shaped(
         costs = ranked(kernel, machine, counts.total_bytes)
         cost = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
         program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
-        shaped = program(schedule, counts, kernel, cost.tiling, machine)
-        better = _better(schedule, shaped, counts, kernel, machine, choose)
+        long = in_long_blocks(schedule, kernel, counts, cost.tiling, machine)
+        shaped = long or program(schedule, counts, kernel, cost.tiling, machine)
+        better = None if long else _better(schedule, shaped, counts, kernel, machine, choose)
         if better is None:
             copies = added(schedule, shaped)
             packs = _kernels_of(shaped, copies, machine) if copies else ()
             if machine.kind == "cpu":
                 shaped, made = in_long_rows(shaped, counts, kernel.names[0])
+                shaped, past = past_caches(shaped, kernel, counts, cost, machine)
                 shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
-                refused = (*refused, *made, *asked)
+                refused = (*refused, *made, *past, *asked)
             return shaped, [*packs, Group(statements(part), cost, refused)]
         return better.schedule, list(_groups(better, counts, kernel.names, machine))
     if machine.kind == "cpu":

@@ -20,7 +20,7 @@ from polyfuse.strategy.decisions import Group
 
 Shaped = tuple[Schedule, list[Group]]
 
-Key = tuple[Alike, tuple[tuple[bool, bool], ...]]
+Key = tuple[Alike, tuple[tuple[bool, bool, bool], ...]]
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Repeats:
         earlier.append((Done(schedule, after, part, form), groups))
         return after, groups
 
-    def _seen(self, tensor: str, part: Tree) -> tuple[bool, bool]:
-        """Whether a tensor is fixed, and whether the kernel alone sees it."""
-        inside = self.nest.tensor(tensor).role == "temporary" and self.users[tensor] <= part.members
-        return tensor in self.fixed, inside
+    def _seen(self, tensor: str, part: Tree) -> tuple[bool, bool, bool]:
+        """Whether a tensor is fixed, whether the kernel alone sees it, and whether only it and the caller do."""
+        role, alone = self.nest.tensor(tensor).role, self.users[tensor] <= part.members
+        return tensor in self.fixed, role == "temporary" and alone, role == "output" and alone
 
 
 def _renamed(group: Group, renaming: Renaming) -> Group:
