@@ -1,6 +1,6 @@
-"""`make bench`: compile time, the cache, a call's cost, the demo's networks, functions; results in benchmarks/results/.
+"""`make bench`: compile time, the cache, a call's cost, networks, functions, bandwidth; into benchmarks/results/.
 
-python -m benchmarks [compile] [cache] [call] [networks] [functions] [--out DIR] [--turns N]
+python -m benchmarks [compile] [cache] [call] [networks] [functions] [bandwidth] [--out DIR] [--turns N]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 
 import polyfuse as pf
-from benchmarks import call_path, compile_time, functions, networks, results, second_process
+from benchmarks import bandwidth, call_path, compile_time, functions, networks, results, second_process
 
 PARTS = {
     "compile": compile_time.measure,
@@ -21,6 +21,7 @@ PARTS = {
     "call": call_path.measure,
     "networks": networks.measure,
     "functions": functions.measure,
+    "bandwidth": bandwidth.measure,
 }
 
 
