@@ -15,7 +15,7 @@ from polyfuse import nn
 Array = np.ndarray[Any, Any]
 States = list[Array]
 Step = Callable[[Array, States], tuple[Array, States]]
-"""(characters as rows of 0 and 1, states h and c of each layer) -> (probabilities of the next one, new states)."""
+"""(the letters' numbers, states h and c of each layer) -> (probabilities of the next one, new states)."""
 
 DATA = Path(__file__).parent / "data"
 
@@ -75,19 +75,15 @@ class Network:
         return [np.zeros((batch, layer.hidden), np.float32) for layer in self.layers for _ in "hc"]
 
     def step_as_written(self, batch: int) -> pf.Nest:
-        """char-rnn's graph of one step: two products, their sum in four Narrows, eight pointwise nodes a layer."""
-        return self._step(nn.input("x", (batch, self.letters)), batch)
+        """char-rnn's graph of one step: two products, their sum in four Narrows, eight pointwise nodes a layer.
 
-    def step_of_letters(self, batch: int) -> pf.Nest:
-        """The same step on the letters' numbers: what a row of 0 and 1 gives in a product is a row of the weight."""
-        return self._step(nn.input("x", (batch,), "int64"), batch)
-
-    def _step(self, x: nn.Value, batch: int) -> pf.Nest:
-        h, after = x, list[nn.Value]()
+        A letter chooses a row of the first layer's weight: what its row of 0 and 1 gives in a product.
+        """
+        h, after = nn.input("x", (batch,), "int64"), list[nn.Value]()
         for n, layer in enumerate(self.layers):
             state, cell = (nn.input(f"{name}{n}", (batch, layer.hidden)) for name in "hc")
             rows = np.ascontiguousarray(layer.w.T)
-            own = nn.linear(h, rows, layer.b) if h.rank == 2 else nn.embedding(h, rows) + layer.b
+            own = nn.linear(h, rows, layer.b) if n else nn.embedding(h, rows) + layer.b
             gates = own + nn.linear(state, layer.u.T, layer.bu)
             i, f, g, o = nn.split(gates, layer.hidden, axis=1)
             cell = nn.sigmoid(f) * cell + nn.sigmoid(i) * nn.tanh(g)
@@ -96,8 +92,12 @@ class Network:
         return pf.lower([nn.softmax(nn.linear(h, self.out_w.T, self.out_b)), *after])
 
     def sequence(self, times: int, batch: int) -> pf.Nest:
-        """All steps of a sequence, the loop over time in the nest; the probabilities after every step."""
-        h: nn.Value = nn.input("x", (times, batch, self.letters))
+        """All steps of a sequence, the loop over time in the nest; the probabilities after every step.
+
+        `nn.lstm` takes vectors: a letter's is a row of 0 and 1, looked up where the product over all times needs it.
+        """
+        letters = nn.input("x", (times, batch), "int64")
+        h: nn.Value = nn.embedding(letters, np.eye(self.letters, dtype=np.float32))
         for layer in self.layers:
             h, _, _ = nn.lstm(h, layer.w, layer.u, layer.b, layer.bu)
         return pf.lower(nn.softmax(nn.linear(h, self.out_w.T, self.out_b)))
@@ -105,6 +105,7 @@ class Network:
     def reference(self, x: Array, states: States) -> tuple[Array, States]:
         """One step in NumPy."""
         after: States = []
+        x = np.eye(self.letters, dtype=np.float32)[x]
         for layer, h, c in zip(self.layers, states[::2], states[1::2], strict=True):
             i, f, g, o = np.split(x @ layer.w.T + layer.b + h @ layer.u.T + layer.bu, 4, axis=1)
             cell = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
@@ -129,11 +130,6 @@ def compiled(net: pf.Executable) -> Step:
     return step
 
 
-def of_letters(step: Step) -> Step:
-    """A step that takes letters' numbers as one that takes rows of 0 and 1."""
-    return lambda x, states: step(x.argmax(axis=1), states)
-
-
 def alphabet() -> str:
     """The letters of the text, in the order of the network's numbers."""
     return "".join(sorted(set((DATA / "text.txt").read_text(encoding="utf-8"))))
@@ -145,12 +141,12 @@ def generated(network: Network, step: Step, begin: str, count: int, seed: int) -
 
 
 def _drawn(network: Network, step: Step, begin: str, count: int, draw: np.random.Generator) -> Iterator[str]:
-    letters, states, rows = alphabet(), network.start(1), np.eye(network.letters, dtype=np.float32)
+    letters, states = alphabet(), network.start(1)
     for letter in begin[:-1]:
-        _, states = step(rows[[letters.index(letter)]], states)
+        _, states = step(np.array([letters.index(letter)]), states)
     last = begin[-1]
     for _ in range(count):
-        probabilities, states = step(rows[[letters.index(last)]], states)
+        probabilities, states = step(np.array([letters.index(last)]), states)
         bounds = np.cumsum(probabilities[0], dtype=np.float64)
         last = letters[int(np.searchsorted(bounds, draw.random() * bounds[-1]))]
         yield last
