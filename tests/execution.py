@@ -83,6 +83,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac_ahead": plain_tile_ahead,
         "tile_mac_cut": plain_cut_tile,
         "tile_mac_windows": plain_windows,
+        "tile_zero": plain_zeros,
         "on_heap": full_of_nan,
         "on_stack": full_of_nan,
         "line_of": lambda array, count: np.full(count, np.nan, array.dtype),
@@ -138,6 +139,13 @@ def plain_tile_ahead(rows: int, columns: int, *operands: Any) -> None:
     assert all(0 <= index <= size for index, size in zip(following, b.shape, strict=True))
     assert following != b_at
     plain_tile(rows, columns, *operands_)
+
+
+def plain_zeros(rows: int, columns: int, y: Array, y_at: tuple[int, ...], y_row: int) -> None:
+    """A tile of sums set to zero, element by element."""
+    for r, c in np.ndindex(rows, columns):
+        at = [index + (r if axis == y_row else 0) for axis, index in enumerate(y_at)]
+        y[(*at[:-1], at[-1] + c)] = 0
 
 
 def plain_cut_tile(rows: int, columns: int, rows_here: int, columns_here: int, *operands: Any) -> None:

@@ -9,6 +9,7 @@ from math import prod
 from polyfuse.codegen.chosen_rows import rows_named
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fetching import PIECE
+from polyfuse.codegen.first_values import zeros_of_tile
 from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.index import substituted
 from polyfuse.codegen.intervals import Ranges
@@ -68,6 +69,7 @@ OPERATIONS = {
     "tile_mac_ahead": "polyfuse.codegen.tiles",
     "tile_mac_cut": "polyfuse.codegen.tiles",
     "tile_mac_windows": "polyfuse.codegen.window_tiles",
+    "tile_zero": "polyfuse.codegen.first_values",
 }
 """What emitted source may call beside numba's own functions, and where it comes from."""
 
@@ -114,7 +116,12 @@ def written_arrays(node: Node) -> set[str]:
 
 def has_cores(node: Node) -> bool:
     """Whether a kernel runs on several cores."""
-    return (isinstance(node, For) and node.bind == "cores") or any(map(has_cores, below(node)))
+    return has_bound(node, "cores")
+
+
+def has_bound(node: Node, bind: str) -> bool:
+    """Whether a kernel has a loop that is bound so."""
+    return (isinstance(node, For) and node.bind == bind) or any(has_bound(part, bind) for part in below(node))
 
 
 def not_negative(value: ast.expr, known: frozenset[str]) -> bool:
@@ -140,6 +147,7 @@ class _Cpu(Emitter):
         self.totals: frozenset[str] = frozenset()  # variables that a vector loop reduces into
         # numba makes a function of a parallel loop's body, in which it does not see that a shape is constant
         self.on_heap = has_cores(kernel.body)
+        self.has_tiles = has_bound(kernel.body, "microkernel")
         self.stacked = 0  # bytes of buffers on the stack so far
         self.joined: dict[
             tuple[str, int], str
@@ -160,6 +168,9 @@ class _Cpu(Emitter):
     def _loop(self, node: For) -> list[str]:
         if node.bind == "microkernel":
             return self._microkernel(node)
+        zeros = zeros_of_tile(node) if self.has_tiles and node.bind != "cores" else None
+        if zeros is not None:
+            return [ast.unparse(zeros)]
         held = gathered(node) if node.bind == "vector" else None
         if held is not None:
             return self._gathered(node, held)

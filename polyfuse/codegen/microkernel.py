@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from polyfuse.codegen.ahead import asked_ahead
 from polyfuse.codegen.index import binary, is_number, mentions
 from polyfuse.codegen.intervals import Ranges
-from polyfuse.codegen.looptree import Element, For
-from polyfuse.codegen.product_loops import ProductLoops, corner, most_of, movement, tile_of
+from polyfuse.codegen.looptree import For
+from polyfuse.codegen.product_loops import ProductLoops, axis, corner, most_of, tile_of
 from polyfuse.codegen.window_products import over_windows
 from polyfuse.schedule.microkernel import padded
 
@@ -47,7 +47,7 @@ def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For]) -> ast.expr | 
     ):
         return None
     axes = [
-        _axis(element, loop)
+        axis(element, loop)
         for element, loop in (
             (store.target, rows), (left, rows), (left, top), (right, top), (right, columns), (store.target, columns),
         )
@@ -85,11 +85,3 @@ def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For]) -> ast.expr | 
 def _depends(loop: For, *others: For) -> bool:
     """Whether a loop's bounds change with other loops."""
     return any(mentions(bound, other.variable) for bound in (loop.low, loop.high) for other in others)
-
-
-def _axis(element: Element, loop: For) -> int | None:
-    """The one subscript that steps with a loop, by one element; None if none does, or not one alone."""
-    moved = movement(element, loop)
-    if moved is None or sorted(moved)[:-1] != [0] * (len(moved) - 1) or max(moved) != 1:
-        return None
-    return moved.index(1)

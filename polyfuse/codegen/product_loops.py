@@ -67,6 +67,14 @@ def movement(element: Element, loop: For) -> tuple[int, ...] | None:
     return known if len(known) == len(found) else None
 
 
+def axis(element: Element, loop: For) -> int | None:
+    """The one subscript that steps with a loop, by one element; None if none does, or not one alone."""
+    moved = movement(element, loop)
+    if moved is None or sorted(moved)[:-1] != [0] * (len(moved) - 1) or max(moved) != 1:
+        return None
+    return moved.index(1)
+
+
 def _coefficient(subscript: ast.expr, loop: For) -> int | None:
     """By how much a subscript grows with a loop's variable.
 

@@ -65,6 +65,8 @@ def test_whole_tiles_and_the_rest_equal_the_oracle(shape: tuple[int, int, int], 
     net = pf.compile(nest, target="cpu", schedule=tiled(nest, rows, columns).microkernel("mac", "k"))
     inputs = draw(nest)
     assert "tile_mac(" in net.source
+    whole = shape[0] % rows == 0 and shape[1] % columns == 0
+    assert (f"tile_zero({rows}, {columns}, " in net.source) == whole, "whole tiles begin with whole vectors"
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
 
 
