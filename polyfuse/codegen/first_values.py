@@ -4,7 +4,7 @@
 
 As loops LLVM stores them in vectors of half a register (its choice where both widths exist), and a load of a whole one
 has to wait until two such stores have reached L1, for which their line must have come from memory: 512 ran at 84 % of
-the peak, and with whole vectors at 87 (one core of a Xeon).
+the peak, and with whole vectors at 86 (one core of a Xeon).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ LINE = 64
 """Bytes that come from memory together."""
 
 TOGETHER = 2
-"""Steps in one pass of the loop. What counts them and goes on takes the place of multiply-adds, three to four of 24: in
+"""Steps in one pass of the loop. What counts them and goes on may take a multiply-add's port, three or four for 24: in
 parts of the peak, with one, two and four steps a pass, 512 77, 84 and 79 to 82 %, 1024 79, 83 and 86, in float64 74, 82
 and 82, 73, 79 and 80 (one core of a Xeon, in turns)."""
 
