@@ -20,7 +20,8 @@ from polyfuse.codegen.barriers import Barriers, with_barrier_statements
 from polyfuse.codegen.chosen_rows import chosen, is_chosen
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
 from polyfuse.codegen.in_flight import in_flight
-from polyfuse.codegen.index import beside, binary, is_number, plus, substituted, to_python
+from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
+from polyfuse.codegen.leading import leading
 from polyfuse.codegen.looptree import (
     Allocate,
     Axis,
@@ -261,11 +262,11 @@ class _Builder:
             if fetch.loop not in here.around or fetch.tensor in self.geometry:
                 continue
             variable, step = here.around[fetch.loop]
-            later = {variable: plus(ast.Name(variable), step)}
             reads, written = touched(body, array)
-            first = next(element for element in (*reads, *written) if not is_chosen(element))
-            subscripts = tuple(substituted(value, later) for value in first.subscripts)
-            yield replace(first, subscripts=subscripts), not reads
+            known = tuple(element for element in reads or written if not is_chosen(element))
+            zero = ast.Constant(0)
+            for element in leading(known, For(variable, zero, zero, step, None, Block(()))):
+                yield element, not reads
 
     def _high(self, node: isl.AstNode, here: _Here) -> ast.expr:
         condition = node.for_get_cond()

@@ -31,7 +31,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from polyfuse.codegen.lanes import in_whole_registers
-from polyfuse.codegen.tiles import VECTOR_BYTES, Operand
+from polyfuse.codegen.tiles import NEAREST_CACHE, READ, VECTOR_BYTES, WRITE, Operand, ask_for
 
 CONTRACT = ("contract",)
 """a * b + c may be rounded once, as in a kernel's other loops."""
@@ -75,6 +75,28 @@ def row_of_lanes(
     rows: the addresses of the elements r0, r1, … that go with the first result; the next ones go with the next ones.
     numbers: n0, n1, …, the same for all of the row.
     """
+    return _typed(kind, value, targets, rows, numbers, ())
+
+
+@intrinsic(prefer_literal=True)
+def row_of_lanes_ahead(
+    typingctx: Any,
+    kind: Any,
+    value: Any,
+    count: Any,
+    whole: Any,
+    targets: Any,
+    rows: Any,
+    numbers: Any,
+    to_read: Any,
+    to_write: Any,
+) -> Any:
+    """The same, which asks for other rows meanwhile: a line with each vector, from the addresses of both tuples on."""
+    return _typed(kind, value, targets, rows, numbers, (to_read, to_write))
+
+
+def _typed(kind: Any, value: Any, targets: Any, rows: Any, numbers: Any, asked: tuple[Any, ...]) -> Any:
+    """A signature, and the code: what an intrinsic returns."""
     if not isinstance(value, types.Literal) or not isinstance(kind, types.NumberClass):
         return None
 
@@ -87,10 +109,16 @@ def row_of_lanes(
         results = [(one, builder.extract_value(args[4], p)) for p, one in enumerate(values)]
         read = [builder.extract_value(args[5], p) for p in range(len(rows))]
         spread = [lanes.broadcast(builder.extract_value(args[6], p)) for p in range(len(numbers))]
-        _Row(lanes, results, read, spans(tree, len(read)), spread).emit(args[2], args[3])
+        ahead = [
+            (builder.extract_value(places, p), purpose)
+            for places, kinds, purpose in zip(args[7:], asked, (READ, WRITE), strict=False)
+            for p in range(len(kinds))
+        ]
+        _Row(lanes, results, read, spans(tree, len(read)), spread, ahead).emit(args[2], args[3])
         return context.get_dummy_value()
 
-    return types.void(kind, value, types.int64, types.int64, targets, rows, numbers), code
+    places = (types.int64, types.int64, targets, rows, numbers)
+    return types.void(kind, value, *places, *asked), code
 
 
 def spans(value: ast.expr, rows: int) -> list[tuple[int, int]]:
@@ -208,7 +236,8 @@ class _Bounds:
 class _Row:
     """What is computed and where its first one goes, where what it reads lies, and the numbers that all of it reads.
 
-    `spans` has the least and the largest distance at which each row is read, from 0 on both ways.
+    `spans` has the least and the largest distance at which each row is read, from 0 on both ways. `ahead` are
+    addresses of rows that are asked for meanwhile, and what for.
     """
 
     lanes: _Lanes
@@ -216,6 +245,7 @@ class _Row:
     rows: list[Any]
     spans: list[tuple[int, int]]
     numbers: list[Any]
+    ahead: list[tuple[Any, int]]
 
     def emit(self, count: Any, whole: Any) -> None:
         """The lanes up to the first whole vector, the whole ones, and those that are left: one vector or two."""
@@ -262,6 +292,8 @@ class _Row:
     def _step(self, state: _State, bounds: _Bounds | None) -> _State:
         """One vector of results, and what the next one needs of what was loaded; without bounds all of it is inside."""
         builder, at = self.lanes.builder, state.at
+        for place, purpose in self.ahead:
+            ask_for(builder, builder.add(place, self._bytes(at)), VECTOR_BYTES, purpose, NEAREST_CACHE)
         names = {f"n{p}": value for p, value in enumerate(self.numbers)}
         held, after = list(state.held), []
         for p, (low, high) in enumerate(self.spans):

@@ -6,6 +6,8 @@
 
 A loop around such rows takes two of them at a time, where they read the same elements.
 
+A loop that asks for other rows becomes row_of_lanes_ahead, with their addresses behind the numbers.
+
 Only what reads several elements along the row: it takes longer to load than to store, from caches at least, and LLVM's
 loop is as good for the others.
 """
@@ -20,12 +22,13 @@ from functools import partial
 import sympy
 
 from polyfuse.codegen.index import binary, mentions
+from polyfuse.codegen.leading import distance, without_constant
 from polyfuse.codegen.looptree import Block, Element, For, Store, below
 from polyfuse.codegen.product_loops import most_of, movement
 from polyfuse.ir.expression import Dialect, call, to_ast
 from polyfuse.ir.scalar import Read
 
-ROW_OPERATIONS = ("row_of_lanes", "address", "beside")
+ROW_OPERATIONS = ("row_of_lanes", "row_of_lanes_ahead", "address", "beside")
 
 SEVERAL = 3
 """Elements along the row that a statement reads at least, or those of one array that the statements of a loop read."""
@@ -42,6 +45,9 @@ class _NotOnLanes(Exception):
 Lines = Callable[[Element], ast.expr]
 """Writes an element."""
 
+Ahead = tuple[tuple[Element, bool], ...]
+"""Elements that a loop asks for, each with whether it will be written."""
+
 
 def stencil_row(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str] | None:
     """The lines for a vector loop; None where it is not of that form, or asks for what comes after it.
@@ -49,7 +55,7 @@ def stencil_row(loop: For, place: Lines, unused: Callable[[str], str]) -> list[s
     `place` writes an element, `unused` makes a name that stands for nothing else.
     """
     store = _store_of(loop)
-    return None if store is None else _lines(loop, (store,), place, unused)
+    return None if store is None else _lines(loop, (store,), loop.ahead, place, unused)
 
 
 def two_rows(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str] | None:
@@ -74,7 +80,8 @@ def two_rows(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str]
     second = _next(first, loop)
     if second is None or not _shares(row, first, second):
         return None
-    one, both = _lines(row, (first,), place, unused), _lines(row, (first, second), place, unused)
+    one = _lines(row, (first,), row.ahead, place, unused)
+    both = _lines(row, (first, second), _behind_two(row.ahead, loop), place, unused)
     if one is None or both is None:
         return None
     low, high = ast.unparse(loop.low), ast.unparse(loop.high)
@@ -90,7 +97,7 @@ def two_rows(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str]
 def _store_of(loop: For) -> Store | None:
     """The statement that a vector loop consists of, if its numbers are of one kind that lanes have."""
     store = loop.body
-    if not isinstance(store, Store) or store.op != "=" or loop.step != 1 or loop.ahead:
+    if not isinstance(store, Store) or store.op != "=" or loop.step != 1:
         return None
     dtype = store.target.dtype
     known = dtype in ("float32", "float64") and all(read.dtype == dtype for read in store.reads)
@@ -113,6 +120,13 @@ def _moved(element: Element, loop: For) -> Element | None:
     return replace(element, subscripts=tuple(map(_plus, element.subscripts, by)))
 
 
+def _behind_two(ahead: Ahead, loop: For) -> Ahead:
+    """What two rows ask for, given what the first of them would: the rows of the second, and of the one behind it."""
+    second = tuple((moved, write) for element, write in ahead if (moved := _moved(element, loop)) is not None)
+    third = tuple((moved, write) for element, write in second if (moved := _moved(element, loop)) is not None)
+    return second + third
+
+
 def _shares(row: For, first: Store, second: Store) -> bool:
     """Whether two rows read the same elements, so that fewer are loaded for both than for each."""
     one, both = (_operands(row, reads) for reads in (first.reads, first.reads + second.reads))
@@ -120,7 +134,7 @@ def _shares(row: For, first: Store, second: Store) -> bool:
 
 
 def _lines(
-    loop: For, stores: tuple[Store, ...], place: Lines, unused: Callable[[str], str]
+    loop: For, stores: tuple[Store, ...], ahead: Ahead, place: Lines, unused: Callable[[str], str]
 ) -> list[str] | None:
     """The lines for a vector loop of statements that do not touch each other's results; None if lanes cannot do it."""
     operands = _operands(loop, tuple(read for store in stores for read in store.reads))
@@ -138,8 +152,12 @@ def _lines(
         array: (unused(f"{loop.variable}_{array}"), element)
         for array, element in _first_of_arrays(operands.rows).items()
     }
+    asked = [
+        ast.Tuple([_address(element) for element, write in ahead if write == to_write])
+        for to_write in (False, True)
+    ]
     line = call(
-        "row_of_lanes",
+        "row_of_lanes_ahead" if ahead else "row_of_lanes",
         [
             ast.Name(stores[0].target.dtype),
             ast.Constant(", ".join(map(ast.unparse, values))),
@@ -148,6 +166,7 @@ def _lines(
             ast.Tuple([_address(store.target) for store in stores]),
             ast.Tuple([_place(element, first[element.array]) for element in operands.rows]),
             ast.Tuple([place(element) for element in operands.numbers]),
+            *(asked if ahead else []),
         ],
     )
     at = [f"{name} = {ast.unparse(_address(element))}" for name, element in first.values()]
@@ -229,7 +248,7 @@ def _beside(element: Element, row: Element) -> int | None:
     """How far behind another element of its row one lies, if so near that both are in one vector or in neighbours."""
     if element.array != row.array:
         return None
-    *across, along = (_distance(a, b) for a, b in zip(element.subscripts, row.subscripts, strict=True))
+    *across, along = (distance(a, b) for a, b in zip(element.subscripts, row.subscripts, strict=True))
     return None if any(d != 0 for d in across) or along is None or abs(along) >= NEAR else along
 
 
@@ -279,7 +298,7 @@ def _first_of_arrays(elements: Iterable[Element]) -> dict[str, Element]:
 def _place(element: Element, first: tuple[str, Element]) -> ast.expr:
     """An element's address, by its distance from one that is known, if that is a number along each axis."""
     name, other = first
-    by = [_distance(a, b) for a, b in zip(element.subscripts, other.subscripts, strict=True)]
+    by = [distance(a, b) for a, b in zip(element.subscripts, other.subscripts, strict=True)]
     if None in by:
         return _address(element)
     if not any(by):
@@ -287,27 +306,10 @@ def _place(element: Element, first: tuple[str, Element]) -> ast.expr:
     return call("beside", [ast.Name(name), ast.Name(element.array), ast.Tuple([ast.Constant(d) for d in by])])
 
 
-def _distance(a: ast.expr, b: ast.expr) -> int | None:
-    (one, more), (other, less) = _without_constant(a), _without_constant(b)
-    return more - less if one == other else None
-
-
 def _plus(index: ast.expr, by: int) -> ast.expr:
     """An index and a number: i - 1 and 2  ->  i + 1."""
     match index:
         case ast.BinOp(left, ast.Add() | ast.Sub(), ast.Constant(value=int())) if by:
-            total = _without_constant(index)[1] + by
+            total = without_constant(index)[1] + by
             return binary(ast.Add() if total > 0 else ast.Sub(), left, ast.Constant(abs(total)))
     return binary(ast.Add() if by > 0 else ast.Sub(), index, ast.Constant(abs(by))) if by else index
-
-
-def _without_constant(node: ast.expr) -> tuple[str, int]:
-    """What an index is beside a number that is added to it: i + 1  ->  "i", 1."""
-    match node:
-        case ast.BinOp(left, ast.Add(), ast.Constant(value=int(number))):
-            return ast.unparse(left), number
-        case ast.BinOp(left, ast.Sub(), ast.Constant(value=int(number))):
-            return ast.unparse(left), -number
-        case ast.Constant(value=int(number)):
-            return "", number
-    return ast.unparse(node), 0

@@ -16,7 +16,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
 from polyfuse.strategy.across import with_readers
-from polyfuse.strategy.ahead import rows_ahead
+from polyfuse.strategy.ahead import rows_ahead, tiles_ahead
 from polyfuse.strategy.batches import in_batches
 from polyfuse.strategy.choice import Choose, asked_once, cheapest
 from polyfuse.strategy.contraction import products_among
@@ -165,7 +165,10 @@ def _in_kernels(
     model = Model(Counts(rewritten.nest), machine)
     start = Schedule(rewritten.nest)
     for pipeline in rewritten.tiled:
-        start = tiled.shaped(start, pipeline.overlapped, parallel=pipeline.cost.units > 1)
+        made, cost = pipeline.overlapped, pipeline.cost
+        start = tiled.shaped(start, made, parallel=cost.units > 1)
+        start, asked = tiles_ahead(start, made, cost, machine, model.counts.total_bytes)
+        rewritten = replace(rewritten, reasons=(*rewritten.reasons, *asked))
     whole = grouped(start, model, fuse, rewritten.statements, refused)
     split = pieces(rewritten.nest) if fuse and not rewritten.tiled else None
     if split is None or not split.split:

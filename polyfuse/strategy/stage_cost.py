@@ -147,11 +147,11 @@ class StageModel:
         again = max(0, count * touched - once)
         row = touched * tiles[-1]
         memory += again / self.machine.reading(holding(self.machine, row), units)
-        held = {t: self._bytes(t, sizes) for one in every for t in one.tensors}
-        level = holding(self.machine, sum(held.values()))
-        if level is not self.machine.levels[0]:
-            moved = count * sum(held[t] for one in every for t in one.tensors)
-            memory += moved / self.machine.bandwidth(level, units)
+        for one in every:
+            held = sum(self._bytes(t, sizes) for t in one.tensors)
+            level = holding(self.machine, held)
+            if level is not self.machine.levels[0]:
+                memory += count * held / self.machine.bandwidth(level, units)
         overhead = self.machine.launch_seconds + (self.machine.region_seconds if units > 1 else 0.0)
         used = units / self.machine.units
         return StageCost(sizes, compute, memory, overhead, count * flops, once, again, count, units, used)

@@ -179,3 +179,27 @@ def curved(A: "f64[N, M]", B: "f64[N, M]"):
 @pytest.mark.parametrize("nest", [transposed, averaged, curved])
 def test_other_loops_stay_loops(nest) -> None:
     assert "row_of_lanes" not in pf.compile(nest, target="cpu").source
+
+
+def test_a_row_that_asks_for_the_next_rows_of_a_window_computes_the_same() -> None:
+    @pf.nest
+    def blur(a: "f32[N, M]", b: "f32[N - 2, M]"):
+        for i in range(N - 2):
+            for j in range(M):
+                b[i, j] = a[i, j] + a[i + 1, j] + a[i + 2, j]
+
+    plain = pf.Schedule(blur).vectorize("S0", "j")
+    net = pf.compile(blur, target="cpu", schedule=plain.prefetch("S0", "a", "i").prefetch("S0", "b", "i"))
+    two, one = (line for line in net.source.splitlines() if "row_of_lanes_ahead(f" in line)
+    read, written = (
+        "address(a, (i + 4, j)), address(a, (i + 5, j))",
+        "address(b, (i + 2, j)), address(b, (i + 3, j))",
+    )
+    assert two.endswith(f"(), ({read}), ({written}))")
+    assert one.endswith("(), (address(a, (i + 3, j)),), (address(b, (i + 1, j)),))")
+    a = np.random.default_rng(0).random((9, 77), np.float32)
+    b, expected = np.zeros((7, 77), np.float32), np.zeros((7, 77), np.float32)
+    net(a, b)
+    pf.compile(blur, target="cpu", schedule=plain)(a, expected)
+    np.testing.assert_array_equal(b, expected)
+    np.testing.assert_allclose(b, a[:-2] + a[1:-1] + a[2:], rtol=1e-6)
