@@ -28,9 +28,9 @@ class Recorder(Schedule):
         self.__dict__.update(of.__dict__)
         self.asked: list[tuple[Nest, Tree]] = []
 
-    def _proof(self, nest: Nest, tree: Tree) -> Broken | None:
+    def _proof(self, nest: Nest, tree: Tree, known: Tree | None) -> Broken | None:
         self.asked.append((nest, tree))
-        return super()._proof(nest, tree)
+        return super()._proof(nest, tree, known)
 
 
 def refused_tree(schedule: Schedule, call: Call) -> tuple[Nest, Tree]:

@@ -6,6 +6,12 @@ The theorem. Read a statement's body and its original's side by side from the to
 buffer t[e(x)], let c(x) be the instance of t's one writer that stores the element: its body, composed with c, must read
 like the part of the original that stands there. At the leaves, tensors and elements are the same, as functions of x,
 and what comes through a copy was written by the same instances as before.
+
+A buffer may be cleared before its writer fills it, and a sum that has it as a factor may then have more instances than
+the source: those whose element is only cleared. Each adds a product with zero, which leaves a sum as it is where the
+other factor is finite (it is what padding an image means); nothing else is asked of them.
+
+    clear[k]: t[k] = 0;  load[k] for k < n: t[k] = A[k];  mac[k] for k < m: y += t[k] * b[k]      n <= m
 """
 
 from __future__ import annotations
@@ -18,17 +24,18 @@ import sympy
 
 from polyfuse.errors import ValidationFailure
 from polyfuse.ir.access import Access
+from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import restrict
-from polyfuse.sets import OUT, union_map
+from polyfuse.ir.tree import parts, restrict, statements
+from polyfuse.sets import OUT, union_map, union_set
 
 
 def check_copies(source: Nest, nest: Nest) -> None:
     """Raise ValidationFailure unless the nest is the source, with parts of its bodies computed by copies."""
     originals = {s.name: s for s in source.statements}
-    copies = [s for s in nest.statements if s.name not in originals]
+    copies = _without_clears(nest, [s for s in nest.statements if s.name not in originals])
     added = {s.write.tensor: s for s in copies}
     if len(added) < len(copies) or any(t.name in added for t in source.tensors):
         raise _failed("two statements write one buffer")
@@ -40,6 +47,38 @@ def check_copies(source: Nest, nest: Nest) -> None:
     for s in nest.statements:
         if s.name in originals:
             _same(source, nest, (s, originals[s.name]), added)
+
+
+def _without_clears(nest: Nest, copies: list[Statement]) -> list[Statement]:
+    """The copies but those that write zeros to a buffer which another one, wholly behind it, fills."""
+    place = {name: p for p, part in enumerate(parts(nest.order)) for name in statements(part)}
+
+    def clears(s: Statement) -> bool:
+        later = [c for c in copies if c.write.tensor == s.write.tensor and place[c.name] > place[s.name]]
+        return s.op == "=" and s.body.is_zero is True and bool(later)
+
+    return [s for s in copies if not clears(s)]
+
+
+def _check_added(nest: Nest, s: Statement, more: isl.Set, added: Mapping[str, Statement]) -> None:
+    """Raise ValidationFailure unless instances that the source lacks add products with zero."""
+    if more.is_empty():
+        return
+    if not all(more.is_subset(access.map.domain()) for access in s.accesses):
+        raise _failed(f"{s.name} has instances that the source lacks, and they touch nothing")
+    factors = s.body.args if s.op == "+=" and isinstance(s.body, sympy.Mul) else ()
+    for access in (s.reads[factor.position] for factor in factors if isinstance(factor, Read)):
+        copy = added.get(access.tensor)
+        if copy is None:
+            continue
+        touched = access.map.intersect_domain(more)
+        filled = copy.write.map.intersect_domain(nest.domains[copy.name]).range()
+        clears = (c for c in nest.statements if c.write.tensor == access.tensor and c.name != copy.name)
+        cleared = union_set(c.write.map.intersect_domain(nest.domains[c.name]).range() for c in clears)
+        here = isl.UnionSet.from_set(touched.range())
+        if touched.intersect_range(filled).is_empty() and here.is_subset(cleared):
+            return
+    raise _failed(f"{s.name} has instances that the source lacks, and they are no products with zero")
 
 
 def _failed(why: str) -> ValidationFailure:
@@ -64,8 +103,9 @@ def _same(
     """A statement and its original compute the same, and what comes through copies was written by the same."""
     s, original = pair
     domain = source.domains[s.name]
-    if s.op != original.op or not s.domain.is_equal(original.domain):
+    if s.op != original.op or not original.domain.is_subset(s.domain):
         raise _failed(f"{s.name} is not the source's statement")
+    _check_added(nest, s, nest.domains[s.name].subtract(domain), added)
     itself = isl.Map.identity(domain.get_space().map_from_set()).intersect_domain(domain)
     arriving: dict[str, isl.UnionMap] = {}
     for leaf in (
@@ -78,13 +118,19 @@ def _same(
         ):
             raise _failed(f"{s.name} touches {leaf.mine}, the source {leaf.theirs}")
         reader = leaf.at.get_tuple_name(OUT)
-        into = (p.map for p in nest.flow_through(leaf.mine.tensor) if p.sink == reader)
+        into = (_kept(source, p) for p in nest.flow_through(leaf.mine.tensor) if p.sink == reader)
         flow = union_map(m.apply_range(leaf.at.reverse()) for m in into)
         arriving[leaf.mine.tensor] = arriving.get(leaf.mine.tensor, isl.UnionMap("{ }")).union(flow)
     for tensor, flow in arriving.items():
         wanted = union_map(p.map for p in source.flow_through(tensor) if p.sink == s.name)
         if not flow.is_equal(wanted):
             raise _failed(f"{s.name} reads a copy of {tensor} made before or after another write")
+
+
+def _kept(source: Nest, pair: Pairs) -> isl.Map:
+    """A pair's flow without instances that the source lacks: they write what was there."""
+    domain = source.domains.get(pair.source)
+    return pair.map if domain is None else pair.map.intersect_domain(domain)
 
 
 def _leaves(

@@ -11,6 +11,7 @@ from polyfuse.codegen.build import guarded
 from polyfuse.codegen.device_calls import (
     accessed_widely,
     constant_bounds,
+    copy_padded,
     copy_vector,
     device_call,
     planned_registers,
@@ -28,9 +29,11 @@ from polyfuse.codegen.looptree import (
     For,
     Kernel,
     Lanes,
+    PaddedCopy,
     Store,
 )
 from polyfuse.codegen.over_lanes import shuffled, warps_of
+from polyfuse.codegen.padded_copies import with_padded_copies
 from polyfuse.codegen.register_tiles import VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 
@@ -66,7 +69,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     signature = tuple(f"{tensor.dtype}*" for tensor in kernel.arrays.values()) + ("int64",) * len(
         kernel.sizes
     )
-    kernel = for_whole_warps(kernel)
+    kernel = with_padded_copies(for_whole_warps(kernel))
     wide = read_widely(kernel.body)
     return CudaKernel(
         kernel.name,
@@ -166,6 +169,8 @@ class _Cuda(Emitter):
         match node.operation:
             case VectorCopy(count=1) as copy:
                 return [copy_vector(node, copy, None, self.place)]
+            case PaddedCopy(here):
+                return [copy_padded(node, here, self.place)]
         return super().store(node)
 
     def lanes(self, node: Lanes) -> list[str]:

@@ -106,6 +106,15 @@ def copy_vector(store: Store, copy: VectorCopy, variable: str | None, place: Pla
     return ast.unparse(ast.Call(ast.Name("copy_ahead" if copy.ahead else "copy_vector"), arguments, []))
 
 
+def copy_padded(store: Store, here: ast.expr, place: Place) -> str:
+    """The call that copies one element where a condition holds, and else zero."""
+    source = place(store.reads[0])
+    assert isinstance(source, ast.Subscript), "a tensor is a pointer"
+    (to,) = store.target.subscripts
+    arguments = [ast.Name(store.target.array), in_bits(to), source.value, source.slice, in_bits(here)]
+    return ast.unparse(ast.Call(ast.Name("copy_padded"), arguments, []))
+
+
 def accessed_widely(node: Node) -> frozenset[str]:
     """The buffers of which several neighbours are read or written in one access."""
     match node:

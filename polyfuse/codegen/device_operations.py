@@ -2,7 +2,8 @@
 
     tile_fma     a tile of results in registers times some steps of two factors in shared memory
     copy_vector  16 bytes from global to shared memory, in one access where they are neighbours
-    copy_ahead   the same, while the thread goes on; await_copies waits for all but the last groups of them
+    copy_padded  one element where a condition holds, and zero elsewhere
+    copy_ahead   what copy_vector does, while the thread goes on; await_copies waits for all but the last groups
 
 numba's frontend takes time quadratic in the number of statements: 16 steps of 8 x 8 results written out are 1024 of
 them and took 9 s, as one intrinsic 0.4 s. Needs the extra `polyfuse[cuda]`.
@@ -113,6 +114,29 @@ def copy_vector(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sou
         return context.get_dummy_value()
 
     return types.void(count, target, types.int64, step, source, types.int64), codegen
+
+
+@intrinsic
+def copy_padded(typingctx: Any, target: Any, to: Any, source: Any, at: Any, here: Any) -> Any:
+    """target[to] = source[at] if here else 0, in one store.
+
+    `source` is a raw pointer, of which no element is touched where `here` does not hold.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = context.get_data_type(sig.args[0].dtype)
+        to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (1, 3))
+        place, before = builder.gep(args[2], [at]), builder.block
+        with builder.if_then(context.cast(builder, args[4], sig.args[4], types.boolean)):
+            loaded, inside = builder.load(place), builder.block
+        value = builder.phi(kind)
+        value.add_incoming(ir.Constant(kind, 0.0), before)
+        value.add_incoming(loaded, inside)
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        builder.store(value, builder.gep(data, [to]))
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, here), codegen
 
 
 @intrinsic

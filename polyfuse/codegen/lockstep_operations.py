@@ -167,6 +167,20 @@ def _copy_vector(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) ->
         threads.store(target, place, value, width)
 
 
+def _copy_padded(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """Only threads for which the condition holds load; all of them store."""
+    target, source = (_element(node, arguments[p]) for p in (0, 2))
+    to, at, here = (np.asarray(threads.value(arguments[p])) for p in (1, 3, 4))
+    everyone = threads.active
+    threads.active = everyone.where(here) if here.ndim else everyone
+    value: Value = np.float32(0)
+    if threads.active.count and np.any(here):
+        loaded = np.asarray(threads.load(source, [at]))
+        value = np.where(here, loaded, loaded.dtype.type(0))
+    threads.active = everyone
+    threads.store(target, [to], value)
+
+
 def _copy_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """Nobody may read what a copy is on its way to: it is poison until it has been waited for, and written then."""
     for target, place, value, width in _copied(threads, node, arguments):
@@ -205,5 +219,6 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     **{f"tile_mma_{math}": partial(_tile_mma, math) for math in PRECISIONS},
     "copy_vector": _copy_vector,
     "copy_ahead": _copy_ahead,
+    "copy_padded": _copy_padded,
     "await_copies": _await_copies,
 }

@@ -3,7 +3,8 @@
     kernel      ::= def name(param, ...): [docstring] statement*
     statement   ::= target = expr | target (+= | -= | *= | /=) expr | for | if | cuda.syncthreads() | pass
                   | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
-                  | (tile_fma | copy_vector | copy_ahead | await_copies)(expr, ...)      (codegen.device_operations)
+                  | (tile_fma | copy_vector | copy_padded)(expr, ...)                    (codegen.device_operations)
+                  | (copy_ahead | await_copies)(expr, ...)
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16)(expr, ...)            (codegen.tensor_operations)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
@@ -44,6 +45,7 @@ ARRAYS_OF = {
     "tile_mma_f16": (3, 4, 11),
     "copy_vector": (1, 4),
     "copy_ahead": (1, 4),
+    "copy_padded": (0, 2),
     "await_copies": (),
 }
 """The device operations, and which of their arguments name arrays; the first of these is written."""

@@ -83,6 +83,13 @@ class Allocate:
 
 
 @dataclass(frozen=True)
+class PaddedCopy:
+    """A copy of one element where a condition holds, and zero elsewhere (polyfuse.codegen.padded_copies)."""
+
+    here: ast.expr
+
+
+@dataclass(frozen=True)
 class Store:
     """One statement's assignment. `reads` and `indices` say what the body's leaves stand for here.
 
@@ -95,7 +102,7 @@ class Store:
     body: sympy.Basic
     reads: tuple[Element, ...]
     indices: Mapping[str, ast.expr] = field(default_factory=dict)
-    operation: TileProduct | VectorCopy | None = None
+    operation: TileProduct | VectorCopy | PaddedCopy | None = None
 
 
 @dataclass(frozen=True)

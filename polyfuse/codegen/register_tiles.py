@@ -5,6 +5,9 @@
     for l: shared[to + step*l] = x[from + l]                      ->   copy_vector(4, shared, to, step, x, from)
                                      or, waited for later on,     ->   copy_ahead(4, shared, to, step, x, from)
 
+A tile computes all of its results, those that it lacks too: nobody else may touch these in the thread's registers.
+{ [loops around] -> element that another statement touches there }  is in  { [loops around] -> element summed there }
+
 An operation knows how far an element lies from the tile's first one. That holds iff the place of an element without
 that distance is the same for all instances that agree on the loops around:
 { [loops around] -> place(k, r) - distance(k, r) } is single-valued. The first element is at a multiple of the vector.
@@ -130,6 +133,8 @@ def _tile_product(
         return None
     around = [loop.date(s.name) for loop in loops_around(part, s.name)]
     outside = around[: len(around) - 3]
+    if not _sums_all(nest, s, outside, sums):
+        return None
     k, r, c = (loop.date(s.name) for loop in (by_step, roles.rows, roles.columns))
     domain = nest.domains[s.name]
     if top.math != "ieee":
@@ -140,6 +145,24 @@ def _tile_product(
     if left is None or right is None:
         return None
     return TileProduct(rows, columns, steps, left, right)
+
+
+def _sums_all(nest: Nest, s: Statement, outside: list[isl.PwAff], sums: Geometry) -> bool:
+    """Whether each tile sums up every element that others touch in the buffer of its results."""
+    domain = nest.domains[s.name]
+    dates = date_map(domain, outside)
+    own = s.write.map.intersect_domain(domain).apply_domain(dates)
+    buffers = isl.Map.from_pw_multi_aff(sums.prefix[s.name]).intersect_domain(domain).apply_domain(dates)
+    for name, prefix in sums.prefix.items():
+        other = nest.statement(name)
+        for access in other.accesses:
+            if name == s.name or access.tensor != s.write.tensor:
+                continue
+            touched = access.map.intersect_domain(nest.domains[name])
+            there = touched.apply_domain(isl.Map.from_pw_multi_aff(prefix))
+            if not buffers.apply_range(there).is_subset(own):
+                return False
+    return True
 
 
 def _lines(

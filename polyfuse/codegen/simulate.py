@@ -139,6 +139,7 @@ def _names() -> dict[str, Any]:
         "tile_fma": _tile_fma,
         "copy_vector": _copy_vector,
         "copy_ahead": copies.ask,
+        "copy_padded": _copy_padded,
         "await_copies": copies.wait,
         **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in PRECISIONS},
     }
@@ -162,6 +163,10 @@ def _no_tensor_cores(math: str, *arguments: Any) -> None:
 def _copy_vector(count: int, target: Any, to: int, step: int, source: Any, at: int) -> None:
     for lane in range(count):
         target[to + step * lane] = source[at + lane]
+
+
+def _copy_padded(target: Any, to: int, source: Any, at: int, here: bool) -> None:
+    target[to] = source[at] if here else 0
 
 
 class _Copies:

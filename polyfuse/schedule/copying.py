@@ -18,6 +18,7 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest, own_loops
+from polyfuse.ir.scalar import number
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import DType, Tensor
 from polyfuse.ir.tree import (
@@ -46,7 +47,8 @@ class Promoted:
 class Copied:
     """What a copy takes in: { values of the loops -> element indices }, and what each element's value is.
 
-    `reads` are what the body's leaves stand for, as functions of an element's indices: { [e] -> A[e] }.
+    `reads` are what the body's leaves stand for, as functions of the loops' values and an element's indices:
+    { [p, e] -> A[e] }. The other elements of a `padded` footprint, if there is one, are zeros.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Copied:
     reads: tuple[Access, ...]
     body: sympy.Basic
     dtype: DType
+    padded: isl.Map | None = None
 
 
 def copied_in(
@@ -72,21 +75,28 @@ def copied_in(
     loop = prefix[-1]
     name = fresh(f"load_{what.name}", {s.name for s in nest.statements})
     tensor = fresh(f"{what.name}_{place.memory}", {t.name for t in nest.tensors})
-    domain = _domain(name, what.footprint, prefix)
-    copy = _statement(domain, tensor, what, len(prefix))
+    copies: tuple[Statement, ...] = (_statement(_domain(name, what.footprint, prefix), tensor, what),)
+    if what.padded is not None:
+        clear = fresh(f"clear_{what.name}", {s.name for s in nest.statements})
+        zeros = replace(what, reads=(), body=number(0.0))
+        copies = (_statement(_domain(clear, what.padded, prefix), tensor, zeros), *copies)
     changed = redirected(tensor)
-    order = ordered_with_copy(nest, copy, frozenset(changed))
+    order = ordered_with_copies(nest, copies, frozenset(changed))
     position = next(p for p, s in enumerate(nest.statements) if s.name in changed)
     every = tuple(changed.get(s.name, s) for s in nest.statements)
+    touched = {tensor, *(access.tensor for copy in copies for access in copy.reads)}
+    if what.padded is not None:  # the readers have more instances
+        touched |= {name for s in changed.values() for name in s.tensors}
     extended = nest.rewritten(
-        (*nest.tensors, Tensor(tensor, _sizes(domain), what.dtype, "temporary")),
-        (*every[:position], copy, *every[position:]),
+        (*nest.tensors, Tensor(tensor, _sizes(copies[0].domain), what.dtype, "temporary")),
+        (*every[:position], *copies, *every[position:]),
         order,
-        frozenset((tensor, *(access.tensor for access in copy.reads))),
+        frozenset(touched),
     )
     panel = None if place.panel is None else replace(place.panel, axis=place.panel.axis + len(prefix))
     buffer = replace(place, tensor=tensor, panel=panel)
-    return sized(Promoted(extended, _with_copy(tree, loop, prefix, copy, what.footprint, buffer)), buffer)
+    widest = what.footprint if what.padded is None else what.padded
+    return sized(Promoted(extended, _with_copies(tree, loop, prefix, copies, widest, buffer)), buffer)
 
 
 def sized(done: Promoted, buffer: Buffer) -> Promoted:
@@ -115,8 +125,8 @@ def _domain(name: str, footprint: isl.Map, prefix: tuple[Loop, ...]) -> isl.Set:
     return domain
 
 
-def _statement(domain: isl.Set, buffer: str, what: Copied, outer: int) -> Statement:
-    """load[p.., e..]: buffer[p.., e..] = value of [e..]."""
+def _statement(domain: isl.Set, buffer: str, what: Copied) -> Statement:
+    """load[p.., e..]: buffer[p.., e..] = value of [p.., e..]."""
     # only the instance's dimensions are named: a map that names a dimension twice cannot be pickled
     space = domain.get_space()
     identity = isl.Map.identity(space.params().add_dims(SET, domain.dim(SET)).map_from_set())
@@ -124,8 +134,7 @@ def _statement(domain: isl.Set, buffer: str, what: Copied, outer: int) -> Statem
     for d, name in enumerate(dim_names(domain)):
         identity = identity.set_dim_name(IN, d, name)
     write = identity.set_tuple_name(OUT, buffer)
-    element = identity.project_out(OUT, 0, outer)
-    reads = tuple(Access(a.tensor, element.apply_range(a.map)) for a in what.reads)
+    reads = tuple(Access(a.tensor, identity.apply_range(a.map)) for a in what.reads)
     return Statement(domain.get_tuple_name(), domain, Access(buffer, write), "=", reads, what.body)
 
 
@@ -141,42 +150,49 @@ def _sizes(domain: isl.Set) -> tuple[int | str, ...]:
     return tuple(sizes)
 
 
-def ordered_with_copy(nest: Nest, copy: Statement, readers: frozenset[str]) -> Tree:
-    """The original order with the copy put after the last write of what it reads and before its first reader."""
-    copied = {access.tensor for access in copy.reads}
+def ordered_with_copies(nest: Nest, copies: tuple[Statement, ...], readers: frozenset[str]) -> Tree:
+    """The original order with copies put after the last write of what they read and before their first reader."""
+    copied = {access.tensor: copy.name for copy in copies for access in copy.reads}
     run = parts(nest.order)
     first = next(p for p, part in enumerate(run) if readers & set(statements(part)))
     late = [nest.statement(n).write.tensor for part in run[first:] for n in statements(part)]
     tensor = next((name for name in late if name in copied), None)
     if tensor is not None:
         raise InvalidSchedule(
-            f"{tensor} is written after {copy.name} would have copied it; a copied tensor must be final "
+            f"{tensor} is written after {copied[tensor]} would have copied it; a copied tensor must be final "
             "before the first part of the program that reads it"
         )
-    return sequence((*run[:first], own_loops(copy), *run[first:]))
+    return sequence((*run[:first], *map(own_loops, copies), *run[first:]))
 
 
-def _with_copy(
-    tree: Tree, loop: Loop, prefix: tuple[Loop, ...], copy: Statement, footprint: isl.Map, buffer: Buffer
+def _with_copies(
+    tree: Tree,
+    loop: Loop,
+    prefix: tuple[Loop, ...],
+    copies: tuple[Statement, ...],
+    footprint: isl.Map,
+    buffer: Buffer,
 ) -> Tree:
-    """The tree in which the copy's own loops, counted from the footprint's corner, come first in the loop's body."""
-    outer = len(prefix)
-    to_prefix = isl.MultiAff.identity(copy.domain.get_space().map_from_set())
-    to_prefix = to_prefix.drop_dims(OUT, outer, copy.domain.dim(SET) - outer).reset_tuple_id(OUT)
-    body: Tree = Leaf(copy.name)
+    """The tree in which the copies' loops, counted from the footprint's corner, come first in the loop's body."""
+    outer, last = len(prefix), copies[-1].name
+    body: Tree = sequence(tuple(Leaf(copy.name) for copy in copies))
     taken = {x.name for x in prefix} | {x.name for x in walk(loop) if isinstance(x, Loop)}
     for d in reversed(range(footprint.dim(OUT))):
-        corner = footprint.dim_min(d).pullback_multi_aff(to_prefix)
-        date = dimension(copy.domain, outer + d).sub(corner).gist(copy.domain)
-        body = Loop(fresh(f"{copy.name}_{d}", taken), ((copy.name, date),), body)
+        dates = []
+        for copy in copies:
+            to_prefix = isl.MultiAff.identity(copy.domain.get_space().map_from_set())
+            to_prefix = to_prefix.drop_dims(OUT, outer, copy.domain.dim(SET) - outer).reset_tuple_id(OUT)
+            corner = footprint.dim_min(d).pullback_multi_aff(to_prefix)
+            dates.append((copy.name, dimension(copy.domain, outer + d).sub(corner).gist(copy.domain)))
+        body = Loop(fresh(f"{last}_{d}", taken), tuple(dates), body)
     new = replace(
         loop,
         body=sequence((body, loop.body)),
         buffers=(*loop.buffers, buffer),
-        dates=(*loop.dates, (copy.name, dimension(copy.domain, outer - 1))),
+        dates=(*loop.dates, *((copy.name, dimension(copy.domain, outer - 1)) for copy in copies)),
     )
     for position in range(outer - 2, -1, -1):
         around, inner = prefix[position], prefix[position + 1]
-        dates = (*around.dates, (copy.name, dimension(copy.domain, position)))
-        new = replace(around, body=replace_node(around.body, inner, new), dates=dates)
+        every = (*around.dates, *((copy.name, dimension(copy.domain, position)) for copy in copies))
+        new = replace(around, body=replace_node(around.body, inner, new), dates=every)
     return replace_node(tree, prefix[0], new)

@@ -23,7 +23,7 @@ from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Panel, Tree, parts, sequence, statements
-from polyfuse.schedule.copying import Promoted, ordered_with_copy
+from polyfuse.schedule.copying import Promoted, ordered_with_copies
 from polyfuse.schedule.promotion import panel_of
 from polyfuse.sets import IN, OUT, SET
 
@@ -47,7 +47,7 @@ def pack(nest: Nest, tree: Tree, tensor: str, statement: str, panel: tuple[int, 
     extended = nest.rewritten(
         (*nest.tensors, panels),
         (*changed[:position], copy, *changed[position:]),
-        ordered_with_copy(nest, copy, frozenset((statement,))),
+        ordered_with_copies(nest, (copy,), frozenset((statement,))),
         frozenset((tensor, panels.name)),
     )
     return Promoted(extended, _before(tree, statement, own_loops(copy)))

@@ -183,7 +183,7 @@ class Schedule:
         trees = fusion.fusions(self.nest, self.tree, first, second, at, shift)
         refused: Broken | None = None
         for tree in trees:
-            found = self._proof(self.nest, tree)
+            found = self._proof(self.nest, tree, self.tree)
             if found is None:
                 _well_placed("fuse", self.nest, tree)
                 step = Step("fuse", (first, second), tuple(options.items()))
@@ -292,6 +292,8 @@ class Schedule:
         panel: tuple[int, int] | None = None,
         spread: tuple[int, int, int, int, int] | None = None,
         stages: int = 1,
+        axes: tuple[str, ...] | None = None,
+        padded: bool = False,
     ) -> Schedule:
         """Keep what one iteration of a loop touches of a tensor in a memory of its own.
 
@@ -306,11 +308,18 @@ class Schedule:
         The rows of a shared buffer's panels may be `spread` for a GPU's banks: (tile, vector, gap, every, skip), see
         polyfuse.ir.tree.Spread. A buffer of several `stages` holds what so many iterations in a row need, so that its
         copies can be shifted: for k: { copy x[k + 1]; … = x[k] }, tile k in stage k mod 2.
+        A value's buffer has the dimensions of the statement for `axes` that it depends on, or those named, if the loops
+        around tell the others. One that is a factor of a sum may be `padded`: where the statement lacks instances, in
+        the box around them, its buffer has zeros, which the statement adds: sums stay as they are where the other
+        factor is finite (polyfuse.schedule.promoted_values).
         """
         options: dict[str, object] = {"at": at, "memory": memory} | ({"panel": panel} if panel else {})
         options |= ({"spread": spread} if spread else {}) | ({"stages": stages} if stages != 1 else {})
+        options |= ({"axes": axes} if axes else {}) | ({"padded": padded} if padded else {})
         layout = None if spread is None else Spread(*spread)
-        done = promotion.promote(self.nest, self.tree, tensor, statement, at, memory, panel, layout, stages)
+        done = promotion.promote(
+            self.nest, self.tree, tensor, statement, at, memory, panel, layout, stages, axes, padded
+        )
         return self._checked("promote", (tensor, statement), options, done.nest, done.tree)
 
     def pack(self, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:
@@ -390,16 +399,17 @@ class Schedule:
     def _checked(
         self, verb: str, args: tuple[object, ...], options: Mapping[str, object], nest: Nest, tree: Tree
     ) -> Schedule:
-        step, broken = Step(verb, args, tuple(options.items())), self._proof(nest, tree)
+        known = None if options.get("padded") else self.tree
+        step, broken = Step(verb, args, tuple(options.items())), self._proof(nest, tree, known)
         if broken is not None:
             raise IllegalSchedule(violation_of(step, broken))
         _well_placed(verb, nest, tree)
         return self.followed_by((step,), nest, tree)
 
-    def _proof(self, nest: Nest, tree: Tree) -> Broken | None:
+    def _proof(self, nest: Nest, tree: Tree, known: Tree | None) -> Broken | None:
         # Only `promote` and `pack` change the nest, and every dependence they add has the new copy at one end: what
-        # the two trees have in common holds no such statement and stays proven.
-        return first_broken(tree, nest.dependences().pairs, self.tree) or unsafe_buffer(nest, tree, self.tree)
+        # the two trees have in common holds no such statement and stays proven. Padding adds instances of the reader.
+        return first_broken(tree, nest.dependences().pairs, known) or unsafe_buffer(nest, tree, known)
 
     def followed_by(self, steps: tuple[Step, ...], nest: Nest, tree: Tree) -> Schedule:
         """The schedule after steps that are proven: what they made of the nest and of the tree."""

@@ -2,7 +2,8 @@
 
 from polyfuse.strategy.cost import KernelCost, Model, Tiling
 from polyfuse.strategy.decisions import Decision, Group, Plan
-from polyfuse.strategy.plan import as_written, plan_for, schedule_costs
+from polyfuse.strategy.finished import schedule_costs
+from polyfuse.strategy.plan import as_written, plan_for
 
 __all__ = [
     "Decision",

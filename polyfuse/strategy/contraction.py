@@ -18,7 +18,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.scalar import Read, reads_in
 from polyfuse.ir.text import value_text
 from polyfuse.schedule.microkernel import MOST_WRITTEN_OUT
-from polyfuse.schedule.promotion import value_dims
+from polyfuse.schedule.promoted_values import value_dims
 from polyfuse.sets import IN, OUT, SET
 
 

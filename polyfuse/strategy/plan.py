@@ -6,47 +6,38 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir import Nest
-from polyfuse.ir.tree import Loop, Tree, parts, statements
-from polyfuse.ir.tree import loops as loops_of
+from polyfuse.ir.tree import Tree, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite.pieces import pieces
 from polyfuse.schedule import Schedule
-from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
 from polyfuse.strategy.across import with_readers
 from polyfuse.strategy.ahead import rows_ahead, tiles_ahead
 from polyfuse.strategy.batches import in_batches
 from polyfuse.strategy.choice import Choose, asked_once, cheapest
 from polyfuse.strategy.contraction import products_among
-from polyfuse.strategy.cost import KernelCost, Model, Tiling, cost_of, in_blocks, microseconds, ranked
+from polyfuse.strategy.cost import Model, in_blocks, microseconds, ranked
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.estimate import Estimator
+from polyfuse.strategy.finished import finished_cost, kernels_of, schedule_costs
 from polyfuse.strategy.full_tiles import with_full_tiles
 from polyfuse.strategy.fusion import Refused, early_statements, part_with, search
+from polyfuse.strategy.in_registers import in_registers
 from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
-from polyfuse.strategy.kernel import Kernel, band_of, kernel_of
+from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.long_rows import in_long_rows
 from polyfuse.strategy.moves import far_and_near, internal, separated
 from polyfuse.strategy.one_pass import in_one_pass
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.past_caches import in_long_blocks, past_caches
 from polyfuse.strategy.products import blocked
-from polyfuse.strategy.products_cuda import (
-    band_by_dimension,
-    in_register_tiles,
-    in_tiles,
-    of_one_step,
-    shapes_for,
-    summed_apart,
-)
+from polyfuse.strategy.products_cuda import in_tiles, summed_apart
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
-from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
 from polyfuse.strategy.repeats import Repeats
 from polyfuse.strategy.second_thoughts import Doubt, Doubted, doubts_of, reconsidered
 from polyfuse.strategy.split_products import in_parts
@@ -195,7 +186,7 @@ def _shaped(
     if isinstance(blocks, loops.Planned):
         names = (*kernel.names, *added(schedule, blocks.schedule))
         return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine))
-    registers = _in_registers(schedule, model, part, joined, choose)
+    registers = in_registers(schedule, model, part, choose) if not joined else None
     if isinstance(registers, tuple):
         return registers
     whys = ("not in blocks for the caches", blocks), ("not in register tiles", registers)
@@ -209,7 +200,7 @@ def _shaped(
         better = None if long else _better(schedule, shaped, counts, kernel, machine, choose)
         if better is None:
             copies = added(schedule, shaped)
-            packs = _kernels_of(shaped, copies, machine) if copies else ()
+            packs = kernels_of(shaped, copies, machine) if copies else ()
             if machine.kind == "cpu":
                 shaped, made = in_long_rows(shaped, counts, kernel.names[0])
                 shaped, past = past_caches(shaped, kernel, counts, cost, machine)
@@ -278,51 +269,6 @@ def _blocked(
     return blocked(schedule, counts, kernel, products[0], machine, parallel is not None, choose)
 
 
-def _in_registers(
-    schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
-) -> tuple[Schedule, list[Group]] | str | None:
-    """A GPU's kernel around one product in register tiles; why not, or None where it holds no single product."""
-    kernel, counts, machine = model.kernel(part), model.counts, model.machine
-    products = products_among(schedule.nest, kernel.names) if machine.gpu is not None else ()
-    if len(products) != 1 or not kernel.band or joined:
-        return None
-    product = of_one_step(products[0])
-    if product is None:
-        return None
-    band = band_by_dimension(kernel, product)
-    if isinstance(band, str):
-        return band
-    shapes = shapes_for(schedule, counts, product, band, machine)
-    if not shapes:
-        return "no tile of results fits the product's sizes"
-    plain = model.cost(part)
-    best, alone = shapes[0], plain.total + waiting_seconds(shapes[0], machine)
-    taken = choose(kernel.names, "form", sorted((best.seconds, alone)))
-    if (taken == 0) != (best.seconds <= alone):
-        return f"{microseconds(best.seconds)} expected, {microseconds(alone)} with one result a thread"
-    best = shapes[choose(kernel.names, "register tiles", [shape.seconds for shape in shapes])]
-    done = in_register_tiles(schedule, counts, kernel, product, best, machine)
-    if isinstance(done, str):
-        return done
-    names = (*kernel.names, *added(schedule, done.schedule))
-    in_order = tuple(name for name in statements(done.schedule.tree) if name in names)
-    return done.schedule, [Group(in_order, _tiled_cost(plain, best, kernel, machine), done.notes)]
-
-
-def _tiled_cost(plain: KernelCost, shape: Shape, kernel: Kernel, machine: Machine) -> KernelCost:
-    """A kernel's cost in register tiles."""
-    cost = replace(
-        plain,
-        tiling=Tiling((), ()),
-        compute=shape.issuing,
-        memory=shape.moving,
-        again=0,
-        utilisation=plain.flops / (machine.peak(kernel.itemsize, machine.units, shape.math) * shape.issuing),
-        exposed=EXPOSED,
-    )
-    return replace(cost, waiting=shape.seconds - cost.total)
-
-
 def _better(
     schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
 ) -> loops.Planned | None:
@@ -354,37 +300,6 @@ def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine
         yield Group(statements(part), finished_cost(counts, part, machine), notes)
 
 
-def _kernels_of(schedule: Schedule, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
-    """The kernels of these statements alone, in order."""
-    counts = Counts(schedule.nest)
-    for part in parts(schedule.tree):
-        if set(statements(part)) <= set(names):
-            yield Group(statements(part), finished_cost(counts, part, machine))
-
-
-def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
-    """What the model expects of one kernel as it stands."""
-    band = band_as_bound(counts, part, machine.kind)
-    places = {loop.bind: loop for loop in loops_of(part)}
-    if "microkernel" in places:
-        cores = places.get("cores")
-        parallel = counts.extent(cores) if cores is not None else None
-        parallel = machine.units if machine.kind == "cuda" else parallel
-        return in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, parallel)
-    if machine.kind == "cpu" and not band:
-        return loops.cost_from(counts, part, Estimator(counts, machine).of(part), machine)
-    kernel = kernel_of(counts, part, band)
-    sizes, order = (1,) * len(kernel.band), tuple(range(len(kernel.band)))
-    parallel = next((p for p, loop in enumerate(kernel.band) if loop.bind == "cores"), None)
-    return cost_of(kernel, machine, counts.total_bytes, Tiling(sizes, order, parallel))
-
-
-def schedule_costs(schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
-    """What the model expects of each kernel of a schedule as it stands, in order."""
-    counts = Counts(schedule.nest)
-    return tuple(finished_cost(counts, part, machine) for part in parts(schedule.tree))
-
-
 def as_written(nest: Nest, machine: Machine, whys: tuple[str, ...]) -> Plan:
     """The order as written with nothing chosen, for a nest whose plan was given up; the last of `whys` says why."""
     schedule = Schedule(nest)
@@ -394,14 +309,3 @@ def as_written(nest: Nest, machine: Machine, whys: tuple[str, ...]) -> Plan:
     )
     kept = f"the order as written is kept, with no loop changed: {whys[-1]}"
     return Plan(schedule, (), groups, machine, (*whys[:-1], kept))
-
-
-def band_as_bound(counts: Counts, part: Tree, kind: str) -> tuple[Loop, ...]:
-    """The loops whose values are a finished kernel's tasks: those on blocks; on a CPU, down to the vector loop."""
-    if kind == "cuda":
-        return (
-            tuple(loop for loop in chain_from(part) if loop.bind in BLOCKS) if isinstance(part, Loop) else ()
-        )
-    band = band_of(counts, part)
-    inner = next((p for p, loop in enumerate(band) if loop.bind in ("vector", "unroll")), len(band))
-    return band[:inner]

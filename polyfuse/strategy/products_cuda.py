@@ -54,13 +54,13 @@ def in_register_tiles(
 ) -> Planned | str:
     """A kernel around one product in register tiles of a shape, or why not."""
     try:
-        return _Tiles(schedule, counts, kernel, product, shape, machine).made()
+        return Tiles(schedule, counts, kernel, product, shape, machine).made()
     except (IllegalSchedule, InvalidSchedule) as refused:
         return str(refused)
 
 
 @dataclass(frozen=True)
-class _Names:
+class Names:
     """The loops of a tile of results: (threads z, y, x), then the rows and columns of one thread."""
 
     threads: tuple[str, str, str]
@@ -69,11 +69,12 @@ class _Names:
 
     @property
     def all(self) -> tuple[str, ...]:
+        """Outermost first."""
         return (*self.threads, self.rows, self.columns)
 
 
-class _Tiles:
-    """One kernel on its way into register tiles."""
+class Tiles:
+    """One kernel on its way into register tiles: loops cut, factors staged, the product one operation."""
 
     def __init__(
         self,
@@ -88,7 +89,13 @@ class _Tiles:
         self.product, self.shape, self.machine = product, shape, machine
         self.name = product.statement
 
+    def factors(self) -> tuple[tuple[Factor, int, Side], ...]:
+        """The factors in the order in which they are staged, each with its dimension and its side of a tile."""
+        p, s = self.product, self.shape
+        return (p.left, p.rows, s.left), (p.right, p.columns, s.right)
+
     def made(self) -> Planned | str:
+        """The kernel in register tiles, or why not; an IllegalSchedule or InvalidSchedule where a verb is refused."""
         band = band_by_dimension(self.kernel, self.product)
         if isinstance(band, str):
             return band
@@ -97,7 +104,7 @@ class _Tiles:
         if self.shape.math != "ieee" and sums not in internal(self.kernel):
             return f"{sums} is not in registers, where tensor cores add up: another kernel reads it"
         others = tuple(band[d].name for d in p.others)
-        schedule, tile, batch = self._cut(self.schedule, band, others)
+        schedule, tile, batch = self.cut(self.schedule, band, others)
         keep = len(batch) + 2
         schedule = rejoined(separated(schedule, names, keep), names, keep)
         blocks = (*batch, band[p.rows].name, band[p.columns].name)
@@ -109,7 +116,7 @@ class _Tiles:
             if not is_perfect(schedule, unit):
                 return f"{unit[0]} and others share loops inside a tile"
             if self.name in unit:
-                schedule, steps = self._stepped(schedule, tile, keep)
+                schedule, steps = self.stepped(schedule, tile, keep)
             missing = set(tile.all) - {loop.name for loop in schedule.loops(unit[0])}
             if missing:
                 return f"{unit[0]} is no function of single results"
@@ -117,21 +124,20 @@ class _Tiles:
             if self.name not in unit:
                 schedule = schedule.unroll(unit[0], tile.rows).unroll(unit[0], tile.columns)
         schedule = self._in_registers(schedule)
-        schedule = self._staged(schedule, p.left, p.rows, steps, self.shape.left)
-        schedule = self._staged(schedule, p.right, p.columns, steps, self.shape.right)
+        for factor, along, side in self.factors():
+            schedule = self.staged(schedule, factor, along, steps, side)
         loops = [loop.name for loop in schedule.loops(self.name)]
         schedule = schedule.microkernel(self.name, loops[-3], self.shape.math)
         return Planned(schedule, self.shape.sentences(self.name))
 
-    def _cut(
+    def cut(
         self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]
-    ) -> tuple[Schedule, _Names, tuple[str, ...]]:
+    ) -> tuple[Schedule, Names, tuple[str, ...]]:
         """for n: for h: for i: for j  ->  for n_h: for i: for j: for i_z: for i_y: for j_x: for r: for c.
 
         A grid has one axis for the batch: its dimensions are one loop, which is named last.
         """
         first, s = self.kernel.names[0], self.shape
-
         i, j = band[self.product.rows].name, band[self.product.columns].name
         threads, own = dict[str, str](), list[str]()
         for outer, axes, block in zip((i, j), s.over, (s.block_rows, s.block_columns), strict=True):
@@ -142,15 +148,22 @@ class _Tiles:
                 size //= s.on(axis)
             schedule = schedule.split(first, loop, size)
             own.append(inside(schedule, first, loop).name)
-        tile = _Names((threads["z"], threads["y"], threads["x"]), *own)
-        schedule = reordered(schedule, first, (*others, i, j, *tile.all))
+        tile = Names((threads["z"], threads["y"], threads["x"]), *own)
+        schedule, batch = self.in_one_batch(schedule, others, (i, j, *tile.all))
+        return schedule, tile, batch
+
+    def in_one_batch(
+        self, schedule: Schedule, others: tuple[str, ...], inside: tuple[str, ...]
+    ) -> tuple[Schedule, tuple[str, ...]]:
+        """The other dimensions outermost, as one loop, which is named; none if there are none."""
+        first = self.kernel.names[0]
+        schedule = reordered(schedule, first, (*others, *inside))
         for _ in others[1:]:
             two = schedule.loops(first)[:2]
             schedule = schedule.collapse(first, two[0].name, two[1].name)
-        batch = tuple(loop.name for loop in schedule.loops(first)[: min(1, len(others))])
-        return schedule, tile, batch
+        return schedule, tuple(loop.name for loop in schedule.loops(first)[: min(1, len(others))])
 
-    def _stepped(self, schedule: Schedule, tile: _Names, keep: int) -> tuple[Schedule, str]:
+    def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
         """for i_z …: for r: for c: for k  ->  for k (of 16): for i_z …: for k_in: for r: for c."""
         (steps,) = (loop.name for loop in schedule.loops(self.name)[keep:] if loop.name not in tile.all)
         schedule = schedule.split(self.name, steps, self.shape.steps)
@@ -175,7 +188,7 @@ class _Tiles:
                 raise InvalidSchedule(f"{tensor} does not fit into registers")
         return schedule
 
-    def _staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
+    def staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
         """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours."""
         rank = len(schedule.nest.statement(self.name).dims)
         axes = moved_axes(factor.access, rank) or {}
@@ -192,14 +205,14 @@ class _Tiles:
             spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
             stages=self.shape.stages,
         )
-        self._check_fits(done, steps)
+        self.check_fits(done, steps)
         (copy,) = added(schedule, done)
         own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
         step, element = own[factor.axes[self.product.steps[0]]], own[factor.axes[along]]
         done = self._copied(done, copy, step, element, by_steps, self.shape.vector if wide else 1)
         return done if self.shape.stages == 1 else done.shift(copy, steps, 1 - self.shape.stages)
 
-    def _check_fits(self, schedule: Schedule, steps: str) -> None:
+    def check_fits(self, schedule: Schedule, steps: str) -> None:
         """Raises InvalidSchedule where a tile takes more than the plan says: its elements lie apart, as in x[8 * k]."""
         (loop,) = (loop for loop in schedule.loops(self.name) if loop.name == steps)
         for buffer in loop.buffers:

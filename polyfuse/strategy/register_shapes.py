@@ -142,9 +142,18 @@ class Shape:
 
     def reads(self, side: Side) -> tuple[Integers, Integers]:
         """The step and the first element that each thread reads of a factor, in one access."""
-        z, y, x = threads_of(self)
-        first = (x if side.along_x else z * self.threads_y + y) * side.tile
+        first = self.starts(side) * side.tile
         return 0 * first, first
+
+    def starts(self, side: Side) -> Integers:
+        """Which of the tiles along a factor's results each thread reads."""
+        z, y, x = threads_of(self)
+        return x if side.along_x else z * self.threads_y + y
+
+    def blocks(self, extents: Extents) -> int:
+        """Blocks of the grid."""
+        across = ceil(extents.rows / self.block_rows) * ceil(extents.columns / self.block_columns)
+        return across * extents.count
 
     def spreads(self, side: Side) -> list[Spread]:
         """The layouts to choose from for a factor."""
@@ -220,7 +229,8 @@ class Extents:
 
     `wide` says that its factors are numbers in memory and can be copied 16 bytes at a time, while a thread does other
     things. Single numbers could be too, but each is an instruction with a guard, which costs more than it hides: 60 %
-    of a tile's instructions are multiply-adds then, not 81.
+    of a tile's instructions are multiply-adds then, not 81. A convolution has as many elements in its `windows`, and
+    `deep` rows or columns beside each of its rows or columns, along another dimension.
     """
 
     rows: int
@@ -228,6 +238,18 @@ class Extents:
     steps: int
     count: int
     wide: bool = True
+    windows: int = 1
+    deep: int = 1
+
+    @property
+    def results(self) -> int:
+        """All results."""
+        return self.count * self.rows * self.columns * self.deep
+
+    @property
+    def factors(self) -> int:
+        """All elements of the factors, about."""
+        return self.count * (self.rows + self.columns) * self.steps * self.deep
 
 
 def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
@@ -272,19 +294,19 @@ def _fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
 def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShape:
     """A shape with what the model expects of it."""
     cycles = _hertz(machine)
-    blocks = ceil(extents.rows / s.block_rows) * ceil(extents.columns / s.block_columns) * extents.count
+    blocks = s.blocks(extents)
     resident = min(s.resident(gpu), ceil(blocks / machine.units))
     issue, delivered = s.demands(machine)
     shared = delivered + s.copies * (s.itemsize // 4)
-    level = machine.level(extents.count * (extents.rows + extents.columns) * extents.steps * s.itemsize)
+    level = machine.level(extents.factors * s.itemsize)
     bytes_ = s.staged * s.itemsize * machine.units * cycles / machine.bandwidth(level, machine.units)
     longest = max(issue, shared, bytes_)
     busy = longest + EXPOSED * (issue + shared + bytes_ - longest)
     wait = busy + LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
     tile = max(resident * busy, wait)
     waves = ceil(blocks / (machine.units * resident))
-    tiles = ceil(extents.steps / s.steps)
-    written = extents.count * extents.rows * extents.columns * s.itemsize
+    tiles = ceil(extents.steps / s.steps) * extents.windows
+    written = extents.results * s.itemsize
     end = written / machine.bandwidth(machine.levels[-1], min(blocks, machine.units))
     seconds = machine.launch_seconds + waves * (tiles * tile + LATENCY) / cycles + end
     every = waves * tiles * resident / cycles
@@ -300,8 +322,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
 
 def _delivered(s: Shape, side: Side) -> float:
     """Cycles of shared memory in which one warp's factors of one step are delivered."""
-    z, y, x = threads_of(s)
-    starts = np.unique((x if side.along_x else z * s.threads_y + y)[:WARP])
+    starts = np.unique(s.starts(side)[:WARP])
     return max(1.0, len(starts) * s.vector * s.itemsize / SHARED_BYTES) * (side.tile // s.vector)
 
 

@@ -1,0 +1,60 @@
+"""What the model expects of kernels as they stand, once their loops are cut and bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from polyfuse.analysis.storage import BLOCKS
+from polyfuse.ir.tree import Loop, Tree, parts, statements
+from polyfuse.ir.tree import loops as loops_of
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.schedule.chains import chain_from
+from polyfuse.strategy import loops
+from polyfuse.strategy.cost import KernelCost, Tiling, cost_of, in_blocks
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.decisions import Group
+from polyfuse.strategy.estimate import Estimator
+from polyfuse.strategy.kernel import band_of, kernel_of
+
+
+def kernels_of(schedule: Schedule, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
+    """The kernels of these statements alone, in order."""
+    counts = Counts(schedule.nest)
+    for part in parts(schedule.tree):
+        if set(statements(part)) <= set(names):
+            yield Group(statements(part), finished_cost(counts, part, machine))
+
+
+def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
+    """What the model expects of one kernel as it stands."""
+    band = band_as_bound(counts, part, machine.kind)
+    places = {loop.bind: loop for loop in loops_of(part)}
+    if "microkernel" in places:
+        cores = places.get("cores")
+        parallel = counts.extent(cores) if cores is not None else None
+        parallel = machine.units if machine.kind == "cuda" else parallel
+        return in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, parallel)
+    if machine.kind == "cpu" and not band:
+        return loops.cost_from(counts, part, Estimator(counts, machine).of(part), machine)
+    kernel = kernel_of(counts, part, band)
+    sizes, order = (1,) * len(kernel.band), tuple(range(len(kernel.band)))
+    parallel = next((p for p, loop in enumerate(kernel.band) if loop.bind == "cores"), None)
+    return cost_of(kernel, machine, counts.total_bytes, Tiling(sizes, order, parallel))
+
+
+def schedule_costs(schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
+    """What the model expects of each kernel of a schedule as it stands, in order."""
+    counts = Counts(schedule.nest)
+    return tuple(finished_cost(counts, part, machine) for part in parts(schedule.tree))
+
+
+def band_as_bound(counts: Counts, part: Tree, kind: str) -> tuple[Loop, ...]:
+    """The loops whose values are a finished kernel's tasks: those on blocks; on a CPU, down to the vector loop."""
+    if kind == "cuda":
+        return (
+            tuple(loop for loop in chain_from(part) if loop.bind in BLOCKS) if isinstance(part, Loop) else ()
+        )
+    band = band_of(counts, part)
+    inner = next((p for p, loop in enumerate(band) if loop.bind in ("vector", "unroll")), len(band))
+    return band[:inner]

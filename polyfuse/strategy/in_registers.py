@@ -1,0 +1,83 @@
+"""A GPU's kernel around one product in register tiles, if the model expects that to pay: which product, which shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Tree, parts, statements
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.choice import Choose
+from polyfuse.strategy.contraction import Product, products_among
+from polyfuse.strategy.cost import KernelCost, Model, Tiling, microseconds
+from polyfuse.strategy.decisions import Group
+from polyfuse.strategy.finished import kernels_of
+from polyfuse.strategy.kernel import Kernel
+from polyfuse.strategy.packing import added
+from polyfuse.strategy.products_cuda import band_by_dimension, in_register_tiles, of_one_step, shapes_for
+from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
+from polyfuse.strategy.windows_cuda import Convolution, convolution_of, in_patches, shapes_of
+
+
+def in_registers(
+    schedule: Schedule, model: Model, part: Tree, choose: Choose
+) -> tuple[Schedule, list[Group]] | str | None:
+    """The schedule with a kernel in register tiles; why it is not, or None where it holds no single product."""
+    kernel, counts, machine = model.kernel(part), model.counts, model.machine
+    product = _product_in(schedule.nest, kernel) if machine.gpu is not None and kernel.band else None
+    if product is None:
+        return None
+    band = band_by_dimension(kernel, product)
+    if isinstance(band, str):
+        return band
+    shapes = (
+        shapes_of(schedule, counts, product, band, machine)
+        if isinstance(product, Convolution)
+        else shapes_for(schedule, counts, product, band, machine)
+    )
+    if not shapes:
+        return "no tile of results fits the product's sizes"
+    plain = model.cost(part)
+    best, alone = shapes[0], plain.total + waiting_seconds(shapes[0], machine)
+    taken = choose(kernel.names, "form", sorted((best.seconds, alone)))
+    if (taken == 0) != (best.seconds <= alone):
+        return f"{microseconds(best.seconds)} expected, {microseconds(alone)} with one result a thread"
+    best = shapes[choose(kernel.names, "register tiles", [shape.seconds for shape in shapes])]
+    done = (
+        in_patches(schedule, counts, kernel, product, best, machine)
+        if isinstance(product, Convolution)
+        else in_register_tiles(schedule, counts, kernel, product, best, machine)
+    )
+    if isinstance(done, str):
+        return done
+    copies = added(schedule, done.schedule)
+    (own,) = (statements(p) for p in parts(done.schedule.tree) if kernel.names[0] in statements(p))
+    packs = kernels_of(done.schedule, tuple(name for name in copies if name not in own), machine)
+    return done.schedule, [*packs, Group(own, _tiled_cost(plain, best, kernel, machine), done.notes)]
+
+
+def _product_in(nest: Nest, kernel: Kernel) -> Product | None:
+    """The only product of a kernel, or its only convolution."""
+    products = products_among(nest, kernel.names)
+    if len(products) > 1:
+        return None
+    one = of_one_step(products[0]) if products else None
+    if one is not None:
+        return one
+    found = [c for c in (convolution_of(nest, name) for name in kernel.names) if c is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _tiled_cost(plain: KernelCost, shape: Shape, kernel: Kernel, machine: Machine) -> KernelCost:
+    """A kernel's cost in register tiles."""
+    cost = replace(
+        plain,
+        tiling=Tiling((), ()),
+        compute=shape.issuing,
+        memory=shape.moving,
+        again=0,
+        utilisation=plain.flops / (machine.peak(kernel.itemsize, machine.units, shape.math) * shape.issuing),
+        exposed=EXPOSED,
+    )
+    return replace(cost, waiting=shape.seconds - cost.total)

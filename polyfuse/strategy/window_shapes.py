@@ -1,0 +1,132 @@
+"""Shapes of register tiles for convolutions: rows or columns are pixels along two dimensions of an image.
+
+    thread.x     columns                thread.y     rows                thread.z     the image's other dimension
+
+With channels first columns are pixels and rows filters, with channels last the other way round: the results' neighbours
+in memory are columns. A block's pixels are a patch of the image, whose window's element is staged like any factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product as pairs
+from math import ceil
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.ir.tree import Spread
+from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.register_shapes import (
+    ACCESS_BYTES,
+    GRID,
+    WAYS,
+    Extents,
+    Integers,
+    Shape,
+    Side,
+    costed,
+    spread_for,
+    threads_of,
+)
+
+MOST_THREADS = 256
+"""Threads of a block."""
+
+COPIED = 8
+"""Instructions that copy one pixel: its guard, its address, zero or the load, stores."""
+
+
+@dataclass(frozen=True)
+class WindowShape(Shape):
+    """A shape whose threads along z have pixels of another row of the image; they are on one side of the product."""
+
+    pixels_left: bool = False
+
+    @property
+    def over(self) -> tuple[str, str]:
+        """Rows on thread.y, columns on thread.x."""
+        return "y", "x"
+
+    def copying(self, by_steps: bool) -> tuple[str, str]:
+        """Neighbours in memory on thread.x."""
+        return ("x", "y") if by_steps else ("y", "x")
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block's results."""
+        return self.threads_y * self.rows
+
+    def starts(self, side: Side) -> Integers:
+        """A warp has one z, so that it reads one row of the image."""
+        _, y, x = threads_of(self)
+        return x if side.along_x else y
+
+    def blocks(self, extents: Extents) -> int:
+        """Blocks of the grid."""
+        return super().blocks(extents) * ceil(extents.deep / self.threads_z)
+
+    def is_deep(self, side: Side) -> bool:
+        """Whether a side's elements are pixels."""
+        return side.along_x is not self.pixels_left
+
+    @property
+    def staged(self) -> int:
+        """Elements of a tile of steps, of both factors."""
+        return sum(self._elements(side) for side in (self.left, self.right))
+
+    def _elements(self, side: Side) -> int:
+        return side.width * self._lines(side)
+
+    @property
+    def copies(self) -> int:
+        """Instructions of all warps that copy a tile of steps: pixels one by one, filters in vectors."""
+        pixels, filters = sorted((self.left, self.right), key=self.is_deep, reverse=True)
+        vectors = ceil(self._elements(filters) / self.vector / WARP) * (2 + self.vector)
+        return ceil(self._elements(pixels) / WARP) * COPIED + vectors
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, with a row of the image for each z."""
+        return (
+            sum(
+                max(spread_for(self, side, *way).size(self._lines(side), side.width) for way in WAYS)
+                for side in (self.left, self.right)
+            )
+            * self.itemsize
+        )
+
+    def _lines(self, side: Side) -> int:
+        return self.steps * (self.threads_z if self.is_deep(side) else 1)
+
+    def spreads(self, side: Side) -> list[Spread]:
+        """Layouts whose lines are as far apart for any number of channels."""
+        return [spread for spread in super().spreads(side) if spread.every == 1]
+
+
+@lru_cache(maxsize=64)
+def window_shapes(
+    extents: Extents, pixels_left: bool, itemsize: int, machine: Machine, gpu: Gpu
+) -> tuple[Shape, ...]:
+    """The shapes that fit a convolution and a machine, the cheapest first. Kept, since layers ask the same."""
+    found = [s for s in _every(itemsize, pixels_left) if _fits(s, extents, gpu)]
+    return tuple(sorted((costed(s, extents, machine, gpu) for s in found), key=lambda s: s.seconds))
+
+
+def _every(itemsize: int, pixels_left: bool) -> Iterator[WindowShape]:
+    vector = ACCESS_BYTES // itemsize
+    for (y, x), z, rows, columns in pairs(
+        ((4, 8), (8, 4), (8, 8), (4, 16), (16, 4), (8, 16), (16, 8)),
+        (1, 2, 4, 8),
+        (2 * vector, vector),
+        (2 * vector, vector),
+    ):
+        if 2 * WARP <= x * y * z <= MOST_THREADS:
+            yield WindowShape(z, y, x, rows, columns, 4 * vector, itemsize, pixels_left=pixels_left)
+
+
+def _fits(s: WindowShape, extents: Extents, gpu: Gpu) -> bool:
+    """Whether a thread has all its rows and columns somewhere, and a block fits into an SM."""
+    enough = extents.rows >= s.rows and extents.columns >= s.columns and extents.deep > s.threads_z // 2
+    grid = max(extents.count * ceil(extents.deep / s.threads_z), ceil(extents.rows / s.block_rows))
+    return enough and grid <= GRID and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1

@@ -1,0 +1,276 @@
+"""Convolutions on a GPU as implicit products of matrices, in public verbs: filters times patches of an image.
+
+    for n: for f: for p: for q: { zero; for c: for r: for s: mac; bias; relu }
+    ->  for n, p (block.z): for f (block.y): for q (block.x):                    the sums in registers
+          for p_z: for f_y: for q_x: for i: for j: zero                          p_z, f_y, q_x: threads
+          for r: for s: for c (of 16): {
+            copy the filters' elements for r, s, c; the image's pixels for them, zeros beyond its border
+            for p_z: for f_y: for q_x: for c_in: for i: for j: mac }
+          for p_z: for f_y: for q_x: for i: for j: bias; relu
+
+The matrix of patches (im2col: Chellapilla, Puri & Simard 2006) is nowhere but a tile of it in shared memory: elements
+are a value of the statement, indexed by the statement's own dimensions, so that stride, dilation and padding are the
+copy's. Filters that are constants are laid out once for all calls, side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import islpy as isl
+import sympy
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest
+from polyfuse.ir.scalar import Read
+from polyfuse.ir.text import value_text
+from polyfuse.ir.tree import Loop, statements
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.schedule.promoted_values import box_around, padded_domain
+from polyfuse.strategy.contraction import Factor, Product, moved_axes
+from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.kernel import Kernel
+from polyfuse.strategy.loops import Planned
+from polyfuse.strategy.moves import constant_extent, inside
+from polyfuse.strategy.packing import added
+from polyfuse.strategy.products_cuda import AXES, Names, Tiles
+from polyfuse.strategy.register_shapes import Extents, Shape, Side, spread_for
+from polyfuse.strategy.window_shapes import window_shapes
+
+
+@dataclass(frozen=True)
+class Convolution(Product):
+    """A product whose rows or columns are pixels along one dimension; `deep` is the image's other one.
+
+    `steps` are those of the window, then the channels. `pixels` is the factor that is read in windows.
+    """
+
+    deep: int
+    pixels: Factor
+
+    @property
+    def channels(self) -> int:
+        """The steps that are staged at a time."""
+        return self.steps[-1]
+
+
+def convolution_of(nest: Nest, name: str) -> Convolution | None:
+    """A statement as a convolution; None if it is none.
+
+    y[n, f, p, q] += x[n, c, p + r, q + s] * w[f, c, r, s]: rows f, columns q, the neighbours in y; deep p; others n, p.
+    """
+    s = nest.statement(name)
+    factors = s.body.args if s.op == "+=" and isinstance(s.body, sympy.Mul) else ()
+    if len(factors) != 2 or not all(isinstance(factor, Read) for factor in factors):
+        return None
+    tensors = [nest.tensor(s.reads[factor.position].tensor) for factor in factors]
+    y = moved_axes(s.write, len(s.dims))
+    if y is None or tensors[0].name == tensors[1].name or any(t.gather is not None for t in tensors):
+        return None
+    if len({nest.tensor(t).dtype for t in s.tensors}) > 1 or not tensors[0].dtype.startswith("float"):
+        return None
+    both = []
+    for factor in factors:
+        access = s.reads[factor.position]
+        axes = moved_axes(access, len(s.dims))
+        if axes is None:
+            return None
+        both.append(Factor(access.tensor, access, False, axes))
+    return _roles(nest, name, y, *both)
+
+
+def _roles(nest: Nest, name: str, y: Mapping[int, int], a: Factor, b: Factor) -> Convolution | None:
+    """Pixels move with at least two dimensions of the results of their own, filters with one."""
+    own = {f.name: sorted((d for d in y if d in f.axes and d not in g.axes), key=lambda d: y[d])
+           for f, g in ((a, b), (b, a))}  # fmt: skip
+    pixels, filters = (a, b) if len(own[a.name]) > len(own[b.name]) else (b, a)
+    steps = [d for d in a.axes if d in b.axes and d not in y]
+    rank = len(nest.statement(name).dims)
+    if len(own[filters.name]) != 1 or len(own[pixels.name]) < 2 or not steps or len(y) + len(steps) != rank:
+        return None
+    *others, deep, along = own[pixels.name]
+    (filter_,) = own[filters.name]
+    last = max(y.values())
+    sizes = {d: _size(nest.domains[name], d) for d in steps}
+    if last not in (y[along], y[filter_]) or None in sizes.values():
+        return None
+    *window, channels = sorted(steps, key=lambda d: (sizes[d], -d))
+    shared = [d for d in y if d in a.axes and d in b.axes]
+    channels_last = last == y[filter_]
+    left, right = (pixels, filters) if channels_last else (filters, pixels)
+    rows, columns = (along, filter_) if channels_last else (filter_, along)
+    return Convolution(
+        statement=name,
+        rows=rows,
+        columns=columns,
+        steps=(*sorted(window), channels),
+        others=(*shared, *others, deep),
+        left=left,
+        right=right,
+        lanes=y[columns],
+        across=False,
+        deep=deep,
+        pixels=pixels,
+    )
+
+
+def _size(domain: isl.Set, d: int) -> int | None:
+    """The values of a dimension, if that is a number."""
+    size = domain.dim_max(d).sub(domain.dim_min(d)).max_val()
+    return int(size.to_python()) + 1 if size.is_int() else None
+
+
+def shapes_of(
+    schedule: Schedule, counts: Counts, product: Convolution, band: Mapping[int, Loop], machine: Machine
+) -> tuple[Shape, ...]:
+    """The shapes that fit a convolution's sizes and a machine, the cheapest first."""
+    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
+    nest, p = schedule.nest, product
+    box = box_around(nest.domains[p.statement])
+    *window, channels = (_size(box, d) or 1 for d in p.steps)
+    extents = Extents(
+        counts.extent(band[p.rows]),
+        counts.extent(band[p.columns]),
+        channels,
+        prod(counts.extent(band[d]) for d in p.others if d != p.deep),
+        wide=False,
+        windows=prod(window),
+        deep=counts.extent(band[p.deep]),
+    )
+    itemsize = nest.tensor(nest.statement(p.statement).write.tensor).itemsize
+    return window_shapes(extents, p.pixels is p.left, itemsize, machine, machine.gpu)
+
+
+def in_patches(
+    schedule: Schedule,
+    counts: Counts,
+    kernel: Kernel,
+    product: Convolution,
+    shape: Shape,
+    machine: Machine,
+) -> Planned | str:
+    """A kernel around one convolution in register tiles of a shape, or why not."""
+    try:
+        return _Patches(schedule, counts, kernel, product, shape, machine).made()
+    except (IllegalSchedule, InvalidSchedule) as refused:
+        return str(refused)
+
+
+class _Patches(Tiles):
+    """One convolution's kernel on its way into register tiles."""
+
+    product: Convolution
+
+    def factors(self) -> tuple[tuple[Factor, int, Side], ...]:
+        """The pixels first: where they are padded the filters are read in more instances."""
+        left, right = super().factors()
+        return (left, right) if left[0] is self.product.pixels else (right, left)
+
+    def cut(
+        self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]
+    ) -> tuple[Schedule, Names, tuple[str, ...]]:
+        """for n: for p: for f: for q  ->  for n_p: for f: for q: for p_z: for f_y: for q_x: for i: for j."""
+        first, s, p = self.kernel.names[0], self.shape, self.product
+        i, j, deep = (band[d].name for d in (p.rows, p.columns, p.deep))
+        schedule = schedule.split(first, deep, s.threads_z)
+        z = inside(schedule, first, deep).name
+        names = []
+        for outer, block, own in ((i, s.block_rows, s.rows), (j, s.block_columns, s.columns)):
+            schedule = schedule.split(first, outer, block)
+            thread = inside(schedule, first, outer).name
+            schedule = schedule.split(first, thread, own)
+            names.append((thread, inside(schedule, first, thread).name))
+        (y, rows), (x, columns) = names
+        tile = Names((z, y, x), rows, columns)
+        schedule, batch = self.in_one_batch(schedule, others, (i, j, *tile.all))
+        return schedule, tile, batch
+
+    def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
+        """for p_z …: for i: for j: for c: for r: for s  ->  for r: for s: for c (of 16): for p_z …: for c_in …"""
+        loops = {
+            next(iter(dims_of(loop.date(self.name)))): loop.name
+            for loop in schedule.loops(self.name)[keep:]
+            if loop.name not in tile.all
+        }
+        *window, channels = (loops[d] for d in self.product.steps)
+        schedule = schedule.split(self.name, channels, self.shape.steps)
+        fine = inside(schedule, self.name, channels).name
+        order = (*window, channels, *tile.threads, fine, tile.rows, tile.columns)
+        return schedule.reorder(self.name, *order), channels
+
+    def staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
+        """A factor's tile in shared memory: pixels one by one, zeros beyond the border; filters in vectors."""
+        p, s = self.product, schedule.nest.statement(self.name)
+        pixels, tensor = factor is p.pixels, factor.access.tensor
+        wide = not pixels and self._side_by_side(schedule.nest, tensor, along)
+        if wide:
+            axis = factor.axes[along]
+            packed = schedule.pack(tensor, self.name, panel=(axis, side.width))
+            (copy,) = added(schedule, packed)
+            tensor = packed.nest.statement(copy).write.tensor
+            schedule, s = _spread_out(packed, copy), packed.nest.statement(self.name)
+        value = next(v for v in s.body.args if isinstance(v, Read) and s.reads[v.position].tensor == tensor)
+        axes = (*((p.deep,) if pixels else ()), p.channels, along)
+        by_steps = pixels and factor.axes[p.channels] == schedule.nest.tensor(tensor).rank - 1
+        spread = spread_for(self.shape, side, by_steps, wide)
+        done = schedule.promote(
+            value_text(s, value),
+            self.name,
+            at=steps,
+            memory="shared",
+            panel=(len(axes) - 1, side.width),
+            spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
+            axes=tuple(s.dims[d] for d in axes),
+            padded=pixels and not s.domain.is_equal(padded_domain(schedule.nest, s)),
+        )
+        self.check_fits(done, steps)
+        copies = added(schedule, done)
+        own = [loop.name for loop in done.loops(copies[-1]) if set(statements(loop)) <= set(copies)]
+        *deep, step, element = own
+        return self._patch(done, copies[-1], deep, step, element, by_steps, self.shape.vector if wide else 1)
+
+    def _side_by_side(self, nest: Nest, tensor: str, along: int) -> bool:
+        """Whether filters may be laid out once for all calls, in whole vectors."""
+        box = box_around(nest.domains[self.name])
+        return nest.tensor(tensor).role == "constant" and (_size(box, along) or 1) % self.shape.vector == 0
+
+    def _patch(
+        self,
+        schedule: Schedule,
+        copy: str,
+        deep: list[str],
+        step: str,
+        element: str,
+        by_steps: bool,
+        vector: int,
+    ) -> Schedule:
+        """A copy's loops over threads: rows of the image over z, neighbours in memory over x."""
+        s, places, lanes = self.shape, dict[str, str](), list[str]()
+        if vector > 1:
+            schedule = schedule.split(copy, element, vector)
+            lanes.append(inside(schedule, copy, element).name)
+        steps, elements = s.copying(by_steps)
+        every = [(step, steps), (element, elements)]
+        if deep:
+            places[deep[0]] = "thread.z"
+        else:
+            every.append((element, "z"))
+        for loop, axis in every:
+            schedule = schedule.split(copy, loop, s.on(axis))
+            places[inside(schedule, copy, loop).name] = f"thread.{axis}"
+        serial = [loop for loop in (step, element) if loop not in places]
+        schedule = schedule.reorder(copy, *serial, *places, *lanes).bind(copy, **places)
+        for outer in schedule.loops(copy):
+            if outer.name in serial and (constant_extent(schedule, outer) or 65) <= 8:
+                schedule = schedule.unroll(copy, outer.name)
+        return schedule.vectorize(copy, lanes[0]) if lanes else schedule
+
+
+def _spread_out(schedule: Schedule, copy: str) -> Schedule:
+    """A copy of a whole tensor, each element by a thread of its own: two axes are the grid, the others the block."""
+    loops = [loop.name for loop in schedule.loops(copy)]
+    places = dict(zip(loops, ("block.x", "block.y", *AXES[-len(loops[2:]) :]), strict=False))
+    return schedule.bind(copy, **places)

@@ -1,0 +1,147 @@
+"""Convolutions in register tiles on a GPU: the oracle's results, zeros beyond borders, lean machine code; refusals."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import islpy as isl
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.analysis.validation import validate
+from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.errors import InvalidSchedule, ValidationFailure
+from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.machine import Machine
+from polyfuse.runtime.cuda import build_kernels
+from polyfuse.strategy.plan import plan_for
+
+
+def convolution(
+    image: tuple[int, ...],
+    filters: int,
+    window: tuple[int, ...] = (3, 3),
+    layout: str = "NCHW",
+    **options: object,
+) -> Nest:
+    """A convolution with whole weights, bias and ReLU."""
+    rng = np.random.default_rng(1)
+    channels = image[-1 if layout == "NHWC" else 1]
+    w = rng.integers(-3, 4, (filters, channels, *window)).astype("float32")
+    b = rng.integers(-3, 4, filters).astype("float32")
+    return nn.lower(nn.relu(nn.conv2d(nn.input("x", image), w, b, layout=layout, **options)))  # type: ignore[arg-type]
+
+
+CASES = {
+    "padded": lambda: convolution((2, 5, 9, 11), 8, padding=1),
+    "strides, dilation, two tiles of channels": lambda: convolution(
+        (1, 20, 13, 19), 12, stride=2, dilation=(1, 2)
+    ),
+    "channels last, results beyond the image": lambda: convolution(
+        (2, 9, 11, 17), 20, layout="NHWC", padding=((2, 0), (0, 3))
+    ),
+    "1 x 1": lambda: convolution((2, 18, 6, 8), 16, (1, 1)),
+}
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@cache
+def program(name: str) -> pf.Executable:
+    """The plan with register tiles, whether the model finds them the faster form at these sizes or not."""
+    nest, machine = CASES[name](), Machine.preset("h200")
+    plans = (plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form")) for n in (0, 1))
+    schedule = next(plan.schedule for plan in plans if "microkernel" in str(plan.schedule))
+    return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
+
+
+@every_case
+def test_in_lock_step_it_is_what_the_oracle_says(name: str) -> None:
+    net, nest = program(name), CASES[name]()
+    assert "tile_fma(" in net.source
+    x = np.random.default_rng(2).integers(-3, 4, nest.tensor("x").shape).astype("float32")
+    np.testing.assert_array_equal(net(x=x), pf.interpret(nest, {"x": x})["out"])
+
+
+def test_pixels_beyond_the_border_are_zeros_and_filters_vectors() -> None:
+    source = program("padded").source
+    assert "copy_padded(x_shared, " in source
+    assert "copy_vector(4, w_panels_shared, " in source
+    assert "copy_padded(" not in program("1 x 1").source
+
+
+def correlation() -> Nest:
+    """y[q, f] += x[q + s - 1] * w[s, f] in an image of 6."""
+    s = statement(
+        "{ mac[q, f, s] : 0 <= q < 6 and 0 <= f < 4 and 0 <= s < 3 and 0 <= q + s - 1 < 6 }",
+        "y[q, f] += x[q + s - 1] * w[s, f]",
+    )
+    tensors = [Tensor("x", (6,), "float32", "input"), Tensor("w", (3, 4), "float32", "input")]
+    return Nest.of([*tensors, Tensor("y", (6, 4), "float32", "inout")], [s])
+
+
+def padded() -> pf.Schedule:
+    return pf.Schedule(correlation()).promote("x[-1 + q + s]", "mac", at="q", axes=("s",), padded=True)
+
+
+def test_a_padded_value_has_zeros_where_there_were_no_instances() -> None:
+    s = padded()
+    assert s.nest.domains["mac"].is_equal(
+        isl.Set("{ mac[q, f, s] : 0 <= q < 6 and 0 <= f < 4 and 0 <= s < 3 }")
+    )
+    assert "clear_x: x_local[q, e0] = 0.0" in str(s)
+    assert "load_x: x_local[q, e0] = x[-1 + q + e0]" in str(s)
+    assert s.trace().endswith("axes=('s',), padded=True)")
+    validate(s.source, s.nest, s.tree)
+    rng = np.random.default_rng(0)
+    arrays = {t.name: rng.integers(-3, 4, t.shape).astype("float32") for t in s.source.inputs}
+    wanted = pf.interpret(s.source, arrays)["y"]
+    pf.compile(s.source, target="cpu", schedule=s)(**arrays)
+    np.testing.assert_array_equal(arrays["y"], wanted)
+
+
+def test_instances_that_the_source_lacks_have_to_add_zeros() -> None:
+    s = padded()
+    ones = [each if each.name != "clear_x" else statement(str(each.domain), "x_local[q, e0] = 1.0")
+            for each in s.nest.statements]  # fmt: skip
+    wrong = s.nest.rewritten(s.nest.tensors, tuple(ones), s.nest.order, frozenset(("x_local",)))
+    with pytest.raises(ValidationFailure, match="two statements write one buffer"):
+        validate(s.source, wrong, s.tree)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"at": "q", "axes": ("t",)}, "axes are different dimensions of mac, q, f, s"),
+        ({"at": "q", "axes": ("f",)}, "is not known from its axes f and the loops around"),
+        ({"at": "f", "axes": ("f",), "padded": True}, "cannot be padded"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, object], why: str) -> None:
+    with pytest.raises(InvalidSchedule, match=why):
+        pf.Schedule(correlation()).promote("x[-1 + q + s]", "mac", **options)  # type: ignore[arg-type]
+
+
+def test_what_other_factors_are_promoted_for_already_is_not_padded() -> None:
+    s = pf.Schedule(correlation()).promote("w", "mac", at="q")
+    with pytest.raises(InvalidSchedule, match="w_local is promoted for mac already: pad first"):
+        s.promote("x[-1 + q + s]", "mac", at="q", axes=("s",), padded=True)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_machine_code_is_multiply_adds_in_planned_registers(layout: str) -> None:
+    pytest.importorskip("cuda.core")
+    image = (32, 64, 56, 56) if layout == "NCHW" else (32, 56, 56, 64)
+    nest = convolution(image, 64, layout=layout, padding=1)
+    net = pf.compile(nest, target="cuda", machine="h200", device="none")
+    _, code = net.program.codes
+    cubin = build_kernels(net.program, (9, 0))[code.name]
+    assert code.registers is not None
+    assert cubin.registers <= code.registers
+    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+    assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
+    loop = main_loop(cubin)
+    assert loop.count("FFMA") >= 0.75 * len(loop), "pixels are copied one by one"
+    assert {"LDS.128", "LDG.E.128"} <= set(loop)
+    assert "mac0 in register tiles: blocks of" in str(net.explain())
