@@ -27,7 +27,7 @@ from polyfuse.strategy.decisions import (
     marginal_sentence,
     refused_sentence,
 )
-from polyfuse.strategy.in_steps import joined_in_steps
+from polyfuse.strategy.in_steps import joined_in_steps, joined_in_tiles
 
 WORTHWHILE = 0.05
 """A fusion must save this share of the cheaper of the two kernels: the model is no finer than that, and a kernel of
@@ -239,9 +239,10 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
         sentence = doubtful_sentence(*pair, at)
         return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, None, sentence))
     together = model.cost(merged)
-    in_steps = joined_in_steps(schedule.nest, model, first, second, merged)
-    if in_steps is not None:
-        apart, together = in_steps
+    parts_and_whole = schedule.nest, model, first, second, merged
+    products = joined_in_steps(*parts_and_whole) or joined_in_tiles(*parts_and_whole)
+    if products is not None:
+        apart, together = products
         total = sum(cost.total for cost in apart)
     saved = sum(cost.compulsory for cost in apart) - together.compulsory
     earlier = state.verdicts.get(pair)

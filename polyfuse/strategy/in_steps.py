@@ -1,9 +1,13 @@
-"""What joining products in a loop costs whose steps wait for each other, where each would run in blocks.
+"""What joining products in a loop costs, where each would run in blocks.
 
     for t: x[t] @ w;  for t: h[t] @ u, gates   ->   for t: { x[t] @ w;  h[t] @ u, gates }
 
-Together nothing goes through memory between the two. But a step then reads both weights, and if they do not stay in L2
-from one step to the next, both come from beyond it each time.
+In a loop whose steps wait for each other nothing goes through memory between the two. But a step then reads both
+weights, and if they do not stay in L2 from one step to the next, both come from beyond it each time.
+
+    for i: for j: { y += a @ b };  for i: for j: { z += c @ d }   ->   for i: for j: { y += a @ b;  z += c @ d }
+
+In another loop two products have no blocks (products.py): together they are tiles of the loops that they share.
 """
 
 from __future__ import annotations
@@ -27,6 +31,24 @@ def joined_in_steps(
     if not all(products_among(nest, model.kernel(part).names) for part in (first, second)):
         return None
     return [blocked_cost(model, part) for part in (first, second)], blocked_cost(model, together)
+
+
+def joined_in_tiles(
+    nest: Nest, model: Model, first: Tree, second: Tree, together: Tree
+) -> tuple[list[KernelCost], KernelCost] | None:
+    """(costs apart, in blocks where that is cheaper; the cost together); None unless both hold a product."""
+    if model.machine.kind != "cpu":
+        return None
+    found = [products_among(nest, model.kernel(part).names) for part in (first, second)]
+    if not all(found):
+        return None
+    apart = [
+        min(model.cost(part), blocked_cost(model, part), key=lambda cost: cost.total)
+        if len(products) == 1
+        else model.cost(part)
+        for part, products in zip((first, second), found, strict=True)
+    ]
+    return apart, model.cost(together)
 
 
 def blocked_cost(model: Model, part: Tree) -> KernelCost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
+from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, Machine, cpu
 from polyfuse.strategy import plan_for
@@ -202,6 +204,16 @@ def test_cores_share_the_larger_operand_rather_than_read_it_twice() -> None:
     for sides, shared in (((64, 1024, 1024), "j"), ((1024, 64, 1024), "i")):
         loop = plan_for(product(sides, fixed="w"), two).schedule.loops("mac")[0]
         assert (loop.name, loop.bind) == (shared, "cores")
+
+
+def test_products_that_run_in_blocks_apart_are_not_put_together() -> None:
+    """Together they would be tiles of the loops that they share, which read more from memory and half fill the units."""
+    x, w = (nn.input(name, (4096, 4096)) for name in "xw")
+    found = pf.rewrite.bilinear(nn.lower(x @ w), "mac0", pf.bilinear.strassen, apart=True)
+    assert isinstance(found.nest, Nest)
+    plan = plan_for(found.nest, replace(Machine.preset("xeon"), units=2))
+    products = [[name for name in group.statements if "product" in name] for group in plan.groups]
+    assert [each for each in products if each] == [[f"mac0_product{n}"] for n in range(7)]
 
 
 def test_the_decision_is_explained() -> None:
