@@ -207,7 +207,7 @@ def test_cores_share_the_larger_operand_rather_than_read_it_twice() -> None:
 
 
 def test_products_that_run_in_blocks_apart_are_not_put_together() -> None:
-    """Together they would be tiles of the loops that they share, which read more from memory and half fill the units."""
+    """Together they would be tiles of the loops that they share, at half the speed."""
     x, w = (nn.input(name, (4096, 4096)) for name in "xw")
     found = pf.rewrite.bilinear(nn.lower(x @ w), "mac0", pf.bilinear.strassen, apart=True)
     assert isinstance(found.nest, Nest)
