@@ -310,7 +310,7 @@ def _automatic(model: Machine | None, device: str | None, schedule: Schedule | N
         return "cuda"
     if schedule is not None:
         places = {loop.bind for loop in loops(schedule.tree)}
-        if "cores" in places:
+        if places & {"cores", "pipeline"}:
             return "cpu"
         if any(place and "." in place for place in places):
             return "cuda"
@@ -320,7 +320,7 @@ def _automatic(model: Machine | None, device: str | None, schedule: Schedule | N
 def _check_places(schedule: Schedule, target: Target) -> None:
     for loop in loops(schedule.tree):
         on_gpu = loop.bind is not None and "." in loop.bind
-        if (on_gpu and target == "cpu") or (loop.bind == "cores" and target == "cuda"):
+        if (on_gpu and target == "cpu") or (loop.bind in ("cores", "pipeline") and target == "cuda"):
             raise InvalidSchedule(
                 f"loop {loop.name} is bound to {loop.bind}, which target {target} does not have"
             )

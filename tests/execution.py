@@ -90,6 +90,12 @@ def plain_names(seed: int) -> dict[str, Any]:
         "past_line": lambda array, index: rng.randrange(16),
         "store_past": plain_store,
         "stores_done": lambda: None,
+        "turns_of": lambda count: [-(2**63)] * (count + 1),
+        "next_turn": next_turn,
+        "await_turn": await_turn,
+        "await_all": lambda turns, turn: await_turn(turns, turn, 2**63 - 2),
+        "end_turn": end_turn,
+        "close_turns": lambda turns, turn: end_turn(turns, turn, 2**63 - 2),
         "joined": lambda array, axis: array.reshape((*array.shape[:axis], -1, *array.shape[axis + 2 :])),
         "float64": float,
         "float32": np.float32,
@@ -102,6 +108,23 @@ def plain_store(array: Array, index: tuple[int, ...], line: Array, first: int, c
     assert 0 < count <= line.size - first
     assert 0 <= start <= array.shape[-1] - count
     array[(*outer, slice(start, start + count))] = line[first : first + count]
+
+
+def next_turn(turns: list[int]) -> int:
+    """One value of a pipeline after the other."""
+    turns[0] = max(0, turns[0] + 1)
+    return turns[0]
+
+
+def await_turn(turns: list[int], turn: int, value: int) -> None:
+    """The value before has ended: nothing runs at once here."""
+    assert turn == 0 or turns[turn] > value
+
+
+def end_turn(turns: list[int], turn: int, value: int) -> None:
+    """Values of the inner loop end in their order."""
+    assert turns[turn + 1] <= value
+    turns[turn + 1] = value + 1
 
 
 def plain_tile(

@@ -107,7 +107,12 @@ def disordered(tree: Tree, violation: Violation) -> bool:
                 return True
             case Loop():
                 a, b = (date(node, x, violation.sizes) for x in (source, sink))
-                at_once = node.bind in PARALLEL or (node.bind == "vector" and violation.kind != "reduction")
+                at_once = node.bind in (*PARALLEL, "pipeline") or (
+                    node.bind == "vector" and violation.kind != "reduction"
+                )
+                if a != b and node.bind == "pipeline" and isinstance(node.body, Loop):
+                    c, d = (date(node.body, x, violation.sizes) for x in (source, sink))
+                    return (a < b and c > d) or (a > b and (c < d or violation.kind != "reduction"))
                 if a != b:
                     return at_once or (a > b and violation.kind != "reduction")
             case Sequence():

@@ -119,7 +119,7 @@ def on_loops(
         case "shift":
             return Call("shift", (statement, loop, draw(st.sampled_from([1, 2, 3, -1, -2]))), {})
         case "bind":
-            place = "cores" if target == "cpu" else draw(st.sampled_from(AXES))
+            place = draw(st.sampled_from(("cores", "pipeline") if target == "cpu" else AXES))
             return Call("bind", (statement,), {loop: place})
         case "microkernel":
             return Call("microkernel", (statement, names[-3] if len(names) > 2 else loop), {})

@@ -3,9 +3,13 @@
     A tree is legal iff for every dependence source -> sink, at the first node (from the root) where the two differ,
       - a sequence runs source's child before sink's,
       - a loop in order gives source the smaller value,
-      - a loop whose values run at once (cores, blocks, threads, vector lanes) does not tell them apart.
+      - a loop whose values run at once (cores, blocks, threads, vector lanes) does not tell them apart,
+      - a pipeline gives source the smaller value, and the loop directly inside it does not give it the larger one.
     Reduction pairs may differ in any direction in a sequence and in a loop in order; they must not run at once, but on
     vector lanes and on a warp's, which are combined.
+
+    In a pipeline, value j of the inner loop begins once the value before of the outer one has ended j; that one waited
+    for the one before it, and so all values that are not larger in either loop have ended.
 
     { S[i] -> T[i] } under Loop(i, S[i] -> [i], T[i] -> [i - 1]):  source 4 runs at 4, its sink at 3: broken.
 
@@ -70,6 +74,8 @@ def _at_leaf(leaf: Leaf, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
 
 def _at_loop(loop: Loop, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
     same = isinstance(proven, Loop) and loop.bind == proven.bind and loop.dates == proven.dates
+    if same and isinstance(proven, Loop) and loop.bind == "pipeline":  # what its inner loop is matters too
+        same = _inner_dates(loop) == _inner_dates(proven) is not None
     if same and isinstance(proven, Loop):
         if loop.body is proven.body:
             return
@@ -97,6 +103,8 @@ def _settled(body: Tree, proven: Tree) -> dict[str, int]:
 
 
 def _wrong_at(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Broken | None:
+    if loop.bind == "pipeline":
+        return _wrong_in_pipeline(loop, pair, source, sink)
     if loop.bind in PARALLEL or (loop.bind in ("vector", "lane") and pair.kind != "reduction"):
         wrong = differing(pair.map, source, sink)
         why = f"loop {loop.name} is bound to {loop.bind}, which runs its values at once, and it tells the two apart"
@@ -108,6 +116,32 @@ def _wrong_at(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Br
         why = f"loop {loop.name} would run the second before the first"
         remedy = f"shift, skew or reverse {loop.name}, or keep the two in separate loops"
     return None if wrong.is_empty() else Broken(pair.kind, wrong, why, remedy)
+
+
+def _wrong_in_pipeline(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Broken | None:
+    """source -> sink under for t (pipeline): for i:  t[source] < t[sink] and i[source] <= i[sink], or the same t.
+
+    Two parts of a reduction may go either way, but not at once: the one with the smaller t has no larger i.
+    """
+    inner = loop.body
+    if not isinstance(inner, Loop):
+        wrong = differing(pair.map, source, sink)
+    else:
+        first, second = inner.date(pair.source), inner.date(pair.sink)
+        back = source.gt_map(sink)
+        back = back.intersect(first.lt_map(second)) if pair.kind == "reduction" else back
+        wrong = pair.map.intersect(back.union(source.lt_map(sink).intersect(first.gt_map(second))))
+    name = inner.name if isinstance(inner, Loop) else "the loop inside"
+    why = f"loop {loop.name} is bound to pipeline, in which the second does not wait for the first"
+    remedy = (
+        f"skew {name} by {loop.name}, so that neither of the two runs back, or bind {loop.name} to nothing"
+    )
+    return None if wrong.is_empty() else Broken(pair.kind, wrong, why, remedy)
+
+
+def _inner_dates(loop: Loop) -> object:
+    """The dates of the loop directly inside a loop; None if there is none."""
+    return loop.body.dates if isinstance(loop.body, Loop) else None
 
 
 def differing(pairs: isl.Map, source: isl.PwAff, sink: isl.PwAff) -> isl.Map:

@@ -6,6 +6,7 @@ kernel ::= block*  rest          loops over blocks come first, around everything
 - no place twice on one path, and no cores beside a GPU's places
 - no shared buffer inside a loop over threads: the block has one, and every thread would fill it anew
 - no barrier inside a loop over threads: the others would not get there
+- one loop in order directly inside a pipeline: its values wait for each other there
 - no buffer of several stages at a loop whose values run at once: stages are of iterations in order
 """
 
@@ -63,9 +64,13 @@ def _loop_faults(loop: Loop, around: tuple[Loop, ...], outermost: bool) -> Itera
         elif (
             other.bind is not None
             and any("." in bind or bind == LANE for bind in (other.bind, loop.bind))
-            and "cores" in (other.bind, loop.bind)
+            and {"cores", "pipeline"} & {other.bind, loop.bind}
         ):
             yield f"loop {other.name} is bound to {other.bind} and {loop.name} to {loop.bind}; they do not mix"
+        elif {other.bind, loop.bind} == {"cores", "pipeline"}:
+            yield f"loops {other.name} and {loop.name} lie one inside the other, and both run on cores"
+    if loop.bind == "pipeline" and not (isinstance(loop.body, Loop) and loop.body.bind is None):
+        yield f"loop {loop.name} is bound to pipeline, and has not one loop in order directly inside it to wait at"
     if loop.bind in BLOCKS and not outermost:
         yield (
             f"loop {loop.name} is bound to {loop.bind}, so it must be around everything in its kernel but other loops "

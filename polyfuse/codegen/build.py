@@ -23,6 +23,7 @@ from polyfuse.codegen.in_flight import in_flight
 from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
 from polyfuse.codegen.leading import leading
 from polyfuse.codegen.looptree import (
+    ON_CORES,
     Allocate,
     Axis,
     Barrier,
@@ -106,6 +107,7 @@ class _Builder:
         self.copies = Copies()
         self.leaves: dict[str, _Leaf] = {}
         self.loops: dict[str, Loop] = {}
+        self.turns: set[int] = set()  # the loops directly inside one that runs as a pipeline
         self.elsewhere: dict[str, isl.UnionSet] = {}
         self.full: list[isl.AstExpr | None] = []
 
@@ -120,16 +122,17 @@ class _Builder:
         schedule = to_isl(tree, {**domains, **self.copies.domains}, self._marks(tree), full)
         build, at_domain = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
         build, after_mark = build.set_after_each_mark(self._after_mark)
-        # a loop on an axis runs where its date says, in all of its statements: isl must not count its steps instead
+        # a loop on an axis runs where its date says, in all of its statements: isl must not count its steps instead;
+        # nor in a pipeline, whose loops wait for each other's dates
         context = self.nest.context.get_ctx()
-        context.set_ast_build_scale_strides(0 if self.bounds else 1)
+        context.set_ast_build_scale_strides(0 if self.bounds or self.turns else 1)
         try:
             generated = build.node_from_schedule(schedule)
         finally:
             context.set_ast_build_scale_strides(1)
         del at_domain, after_mark  # isl called them until here
         body = self._node(generated, _Here({}))
-        per_core = {b.tensor for x in loops(self.part) if x.bind == "cores" for _, b in buffers_of(x)}
+        per_core = {b.tensor for x in loops(self.part) if x.bind in ON_CORES for _, b in buffers_of(x)}
         body = block((*self._allocations(set(self.geometry) - per_core), body))
         return Kernel(
             name="_".join(dict.fromkeys(base(name) for name in self.names)),
@@ -148,6 +151,7 @@ class _Builder:
         marks: dict[int, tuple[str, ...]] = {}
         for number, loop in enumerate(loops(tree)):
             self.loops[f"loop{number}"] = loop
+            self.turns |= {id(loop.body)} if loop.bind == "pipeline" else set()
             marks[id(loop)] = (f"loop{number}",)
             if id(loop) in self.copies.elsewhere:
                 self.elsewhere[f"loop{number}"] = self.copies.elsewhere[id(loop)]
@@ -221,7 +225,7 @@ class _Builder:
         if loop.bind == "microkernel" and on_gpu and inner.get_type() != isl.ast_node_type.for_:
             # a tile of one step, which isl makes no loop of, is one operation like the others
             body = For(loop.name, ast.Constant(0), ast.Constant(1), 1, loop.bind, body)
-        if loop.bind == "cores":
+        if loop.bind in ON_CORES:
             # every core has its own buffers; isl leaves out a loop of one value, and may make several loops of one
             body = per_core(body, self._allocations({b.tensor for _, b in buffers_of(loop)}))
         if name not in self.elsewhere:
@@ -249,8 +253,9 @@ class _Builder:
         body = self._node(node.for_get_body(), inner)
         if loop is None:
             return For(variable, low, high, step, None, body)
+        bind = "turn" if id(loop) in self.turns else loop.bind
         streams = tuple(self.namer(tensor) for tensor in loop.streams if tensor not in self.geometry)
-        return For(variable, low, high, step, loop.bind, body, tuple(self._ahead(loop, body, here)), streams)
+        return For(variable, low, high, step, bind, body, tuple(self._ahead(loop, body, here)), streams)
 
     def _ahead(self, loop: Loop, body: Node, here: _Here) -> Iterator[tuple[Element, bool]]:
         """What a loop asks for ahead of time: elements of arrays one value of an outer loop later.

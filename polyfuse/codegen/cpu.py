@@ -11,16 +11,19 @@ from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.first_values import zeros_of_tile
 from polyfuse.codegen.gathered import Gathered, gathered
-from polyfuse.codegen.index import substituted
+from polyfuse.codegen.index import binary, substituted
 from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.joined import along_two_axes
 from polyfuse.codegen.looptree import (
+    ON_CORES,
     Allocate,
     Barrier,
     Block,
     Element,
     For,
+    Guard,
     Kernel,
+    Let,
     Node,
     Store,
     below,
@@ -35,6 +38,7 @@ from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil
 from polyfuse.codegen.streamed import in_lines, streamed, streams_inside
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.tiles import LINE
+from polyfuse.codegen.turns import TURN_OPERATIONS
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 from polyfuse.codegen.window_products import values_of
@@ -64,6 +68,7 @@ OPERATIONS = {
     FETCH: "polyfuse.codegen.fetching",
     FETCH_TO_WRITE: "polyfuse.codegen.fetching",
     **dict.fromkeys((LINE_OF, PAST_LINE, STORE_PAST, DONE), "polyfuse.codegen.streaming"),
+    **dict.fromkeys(TURN_OPERATIONS, "polyfuse.codegen.turns"),
     "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_ahead": "polyfuse.codegen.tiles",
@@ -116,7 +121,7 @@ def written_arrays(node: Node) -> set[str]:
 
 def has_cores(node: Node) -> bool:
     """Whether a kernel runs on several cores."""
-    return has_bound(node, "cores")
+    return any(has_bound(node, bind) for bind in ON_CORES)
 
 
 def has_bound(node: Node, bind: str) -> bool:
@@ -148,6 +153,7 @@ class _Cpu(Emitter):
         # numba makes a function of a parallel loop's body, in which it does not see that a shape is constant
         self.on_heap = has_cores(kernel.body)
         self.has_tiles = has_bound(kernel.body, "microkernel")
+        self.turns = ""  # the arguments that the operations of the pipeline around have in common
         self.stacked = 0  # bytes of buffers on the stack so far
         self.joined: dict[
             tuple[str, int], str
@@ -183,6 +189,12 @@ class _Cpu(Emitter):
             return row
         if node.bind == "vector" and (_lies_apart(node) or reads_several(node)):
             return [f"{WHOLE}()", *self._in_pieces(node)]
+        if node.bind == "pipeline":
+            return self._pipeline(node)
+        if node.bind == "turn" and self.turns:
+            head, *body = super().loop(node)
+            wait, end = (f"{does}({self.turns}, {node.variable})" for does in ("await_turn", "end_turn"))
+            return [head, *self._indented([wait]), *body, *self._indented([end])]
         if node.bind != "cores":
             rows = None if streams_inside(node) else two_rows(node, self.place, self._unused)
             return rows or self._in_pieces(node)
@@ -199,6 +211,36 @@ class _Cpu(Emitter):
             head = f"for {core} in prange(-(({low} - ({high})) // {node.step})):"
             value = f"{low} + {node.step} * int64({core})"
         return [head, *self._indented([f"{node.variable} = {value}", *self.lines(node.body)])]
+
+    def _pipeline(self, node: For) -> list[str]:
+        """for t: for i: S  ->  for each core that is free: take the next t; for i: wait for i of t - 1; S; say so."""
+        turns, turn = (self._unused(f"{node.variable}_{what}") for what in ("turns", "turn"))
+        low, high = ast.unparse(node.low), ast.unparse(node.high)
+        count = ast.unparse(binary(ast.Sub(), node.high, node.low))
+        count = count if node.step == 1 else f"-(({low} - ({high})) // {node.step})"
+        steps = turn if node.step == 1 else f"{node.step} * {turn}"
+        value = f"max({low} + {steps}, {low})"  # the maximum changes nothing, as for cores
+        outside, self.turns = self.turns, f"{turns}, {turn}"
+        body = self._in_turns(node.body)
+        self.turns = outside
+        return [
+            f"{turns} = turns_of({count})",
+            f"for {node.variable}_core in prange({count}):",
+            *self._indented([f"{turn} = next_turn({turns})", f"{node.variable} = {value}", *body]),
+            *self._indented([f"close_turns({turns}, {turn})"]),
+        ]
+
+    def _in_turns(self, node: Node) -> list[str]:
+        """One value's body in a pipeline; what isl made no loop of waits for all of the value before."""
+        if isinstance(node, Block):
+            return [line for part in node.parts for line in self._in_turns(part)]
+        if isinstance(node, Guard):
+            inside = self._in_turns(node.body), self._in_turns(node.otherwise or Block(()))
+            yes, no = (self._indented(lines) for lines in inside)
+            return [f"if {ast.unparse(node.condition)}:", *yes, *(["else:", *no] if no else [])]
+        turns = isinstance(node, For) and node.bind == "turn"
+        waits = [] if turns or isinstance(node, Allocate | Let) else [f"await_all({self.turns})"]
+        return [*waits, *self.lines(node)]
 
     def _gathered(self, node: For, held: Gathered) -> list[str]:
         """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""

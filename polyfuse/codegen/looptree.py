@@ -45,9 +45,15 @@ class Block:
     parts: tuple[Node, ...]
 
 
+ON_CORES = ("cores", "pipeline")
+"""What a loop is bound to whose values run on a CPU's cores at once."""
+
+
 @dataclass(frozen=True)
 class For:
-    """A loop in order, or one whose values run at once ("cores", "vector").
+    """A loop in order, or one whose values run at once ("cores", "vector", "pipeline").
+
+    In a "pipeline" values wait for each other at the loops inside that are bound to "turn".
 
     `ahead` are elements that a vector loop or a microkernel asks for as it runs, each with whether it will be written,
     `streams` arrays that a vector loop stores past the caches.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polyfuse.codegen.looptree import Allocate, Block, For, Guard, Node, below, block
+from polyfuse.codegen.looptree import ON_CORES, Allocate, Block, For, Guard, Node, below, block
 
 
 def per_core(node: Node, allocations: tuple[Allocate, ...]) -> Node:
     """The node with buffers allocated inside each of its loops over cores, and before what lies outside of them."""
     if not allocations:
         return node
-    if isinstance(node, For) and node.bind == "cores":
+    if isinstance(node, For) and node.bind in ON_CORES:
         return replace(node, body=block((*allocations, node.body)))
     if isinstance(node, Guard) and _over_cores(node):
         otherwise = None if node.otherwise is None else per_core(node.otherwise, allocations)
@@ -31,6 +31,6 @@ def per_core(node: Node, allocations: tuple[Allocate, ...]) -> Node:
 
 
 def _over_cores(node: Node) -> bool:
-    return (isinstance(node, For) and node.bind == "cores") or (
+    return (isinstance(node, For) and node.bind in ON_CORES) or (
         isinstance(node, Block | Guard) and any(map(_over_cores, below(node)))
     )

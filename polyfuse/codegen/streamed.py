@@ -9,7 +9,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from polyfuse.codegen.looptree import Block, Element, For, Node, Store, below, touched
+from polyfuse.codegen.looptree import ON_CORES, Block, Element, For, Node, Store, below, touched
 from polyfuse.codegen.product_loops import movement
 
 
@@ -51,4 +51,5 @@ def _streams(node: Node) -> bool:
 
 
 def _on_cores(node: Node) -> bool:
-    return (isinstance(node, For) and node.bind == "cores") or any(map(_on_cores, below(node)))
+    """Whether cores meet inside a node, or wait for each other: what was stored has to have arrived there."""
+    return (isinstance(node, For) and node.bind in (*ON_CORES, "turn")) or any(map(_on_cores, below(node)))

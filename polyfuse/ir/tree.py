@@ -126,7 +126,8 @@ class Leaf:
 class Loop:
     """One schedule dimension over the statements below it.
 
-    `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "lane", "vector", "unroll".
+    `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "lane", "vector", "unroll", or
+    "pipeline": cores, where each value waits for the one before it at every value of the loop directly inside.
     `barrier` asks for a barrier of the block's threads at the end of each iteration. `apart` asks for code of its own
     for the full tiles of the loops around it, `fetches` for lines of memory ahead of time; both change no order.
     `streams` are tensors that a loop on vector lanes stores past the caches.

@@ -12,7 +12,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, loops, path_to, replace_node, statements
 from polyfuse.schedule.chains import loop_named, only_loop
 
-PLACES = ("cores", "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z", "lane")
+PLACES = ("cores", "pipeline", "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z", "lane")
 """Where `bind` may put a loop's values."""
 
 MOST_UNROLLED = 64
@@ -38,10 +38,15 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
     for other in relatives:
         if other.bind == place:
             raise InvalidSchedule(f"bind: loop {other.name} on the same path is already bound to {place}")
-        if other.bind is not None and {other.bind, place} & {"cores"} and other.bind in PLACES:
+        if other.bind is not None and {other.bind, place} & {"cores", "pipeline"} and other.bind in PLACES:
             raise InvalidSchedule(
                 f"bind: loop {other.name} is bound to {other.bind}; cores and a GPU's places do not mix"
             )
+    if place == "pipeline" and (not isinstance(loop.body, Loop) or loop.body.bind is not None):
+        raise InvalidSchedule(
+            f"bind: {loop.name} has not one loop in order directly inside it, at which its values could wait for each "
+            "other; distribute or interchange first"
+        )
     outside = [x for x in around[: _place_of(around, loop)] if isinstance(x, Loop)]
     if place.startswith("block") and any(x.bind is None or x.bind.startswith("thread") for x in outside):
         names = ", ".join(x.name for x in outside if x.bind is None or x.bind.startswith("thread"))

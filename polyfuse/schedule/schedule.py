@@ -204,9 +204,12 @@ class Schedule:
     # -- placement -----------------------------------------------------------------------------------------------
 
     def bind(self, statement: str | None = None, **places: str) -> Schedule:
-        """Run a loop's values at once: on "cores", or a GPU's "block.x", "thread.y", ….
+        """Run a loop's values at once: on "cores", in a "pipeline", or on a GPU's "block.x", "thread.y", ….
 
         for i: S  ->  parallel for i over cores: S
+
+        for t: for i: S  ->  t="pipeline": t over cores, and i of each t after i of the one before: rows of tiles, each
+        tile behind that of the row before (codegen/turns.py)
 
         for l (lane): for j: s[i] += x[i, 32 * j + l]  ->  each lane adds up its own values, the warp adds up its lanes
 

@@ -48,6 +48,9 @@ FEW = 8
 ROW_READS = 3
 """Elements along a row that a statement reads at least, for its rows to run in whole vectors along lines of cache."""
 
+TURN_SECONDS = 0.5e-6
+"""What a core takes to see that another one has ended a tile, and to say so: lines of cache go from core to core."""
+
 CHAINED = 4.0
 """How much longer a scalar operation takes that waits for the one before."""
 
@@ -111,6 +114,7 @@ class Estimator:
                 traffic = moved
         regions = run.regions(tree, 0)
         extra = self.machine.region_seconds * (1 + NEXT_REGION * (regions - 1)) if regions else 0.0
+        extra += run.turns(tree, 0, 1.0) * TURN_SECONDS
         return Estimate(compute, memory, self.machine.launch_seconds + extra, traffic, run.most)
 
     def _chain(self, name: str, around: tuple[Loop, ...]) -> _Chain:
@@ -209,10 +213,31 @@ class _Run:
 
     def spread(self, loop: Loop, count: int, units: float) -> float:
         """How many units work inside a loop."""
-        if loop.bind == "cores":
-            units = max(1, count) / ceil(max(1, count) / self.machine.units)
+        if loop.bind in ("cores", "pipeline"):
+            units = max(1, count) / (ceil(max(1, count) / self.machine.units) + self.lag(loop))
             self.most = max(self.most, units)
         return units
+
+    def turns(self, tree: Tree, depth: int, times: float) -> float:
+        """How often each core of a pipeline waits for another one."""
+        if isinstance(tree, Sequence):
+            return sum(self.turns(child, depth, times) for child in tree.children)
+        if isinstance(tree, Leaf):
+            return 0.0
+        times *= self.extent(tree, depth)
+        if tree.bind == "pipeline" and isinstance(tree.body, Loop):
+            return times * self.extent(tree.body, depth + 1) / self.machine.units
+        return self.turns(tree.body, depth + 1, times)
+
+    def lag(self, loop: Loop) -> float:
+        """How long the last core of a pipeline waits at the beginning, as a part of what one value takes.
+
+        Each begins two values of the inner loop behind the one before: skewed tiles wait for their neighbour too.
+        """
+        if loop.bind != "pipeline" or not isinstance(loop.body, Loop):
+            return 0.0
+        depth = len(loops_around(self.tree, loop.names[0])) - len(loops_around(loop.body, loop.names[0]))
+        return 2 * (self.machine.units - 1) / max(1, self.extent(loop.body, depth))
 
     def instance(self, name: str, inner: Loop | None) -> float:
         """Seconds of one instance: on vector lanes if the innermost loop is parallel and walks along memory."""
@@ -301,7 +326,7 @@ class _Run:
             return 0
         if isinstance(tree, Sequence):
             return sum(self.regions(child, depth) for child in tree.children)
-        if tree.bind == "cores":
+        if tree.bind in ("cores", "pipeline"):
             return 1
         inside = self.regions(tree.body, depth + 1)
         return inside * self.extent(tree, depth) if inside else 0

@@ -7,7 +7,7 @@ jammed          for i (of 4): for j (vector): for i_in (unrolled)           what
 inner turned    for t: { for i: for j (vector); for k: for j (vector) }     each inner nest in an order of its own
 outer parallel  for j (tiles, cores): for i: for k: for j_in (vector)       a parallel loop of a permutable band
 tiled           for t, i, j (tiles): for t_in: for i_in: for j_in           a permutable band, tile after tile
-wavefront       for t + i (tiles): for t (tiles, cores): for j (tiles): …   tiles of one wave at once
+pipelined       for t (tiles, pipeline): for i (tiles): for j (tiles): …    a row of tiles behind the row before
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ INNER_SIZES = (256, 512)
 
 
 def shapes(draft: Draft, names: tuple[str, ...], cores: int) -> Iterator[Draft]:
-    """Every candidate from one order of a kernel's statements; waves of tiles only for several cores."""
+    """Every candidate from one order of a kernel's statements; rows of tiles at once only for several cores."""
     tree = part_of(draft.tree, names[0])
     pairs = among(draft.nest, tree)
     band = permutable(tree, pairs)
@@ -77,7 +77,7 @@ def shapes(draft: Draft, names: tuple[str, ...], cores: int) -> Iterator[Draft]:
             tiled = _tiled(draft, names, band, along, sizes)
             yield vectorized(tiled, names)
             if cores > 1:
-                yield vectorized(_wavefront(tiled, names, band), names)
+                yield vectorized(_pipelined(tiled, names, band), names)
         yield from _staggered(draft, names, band, along, cores)
 
 
@@ -244,12 +244,12 @@ def _staggered(
         tiled = parted(tiled, names).noted(note, f"tiled: {text}")
         yield vectorized(tiled, names)
         if cores > 1:
-            yield vectorized(_wavefront(tiled, names, band), names)
+            yield vectorized(_pipelined(tiled, names, band), names)
 
 
-def _wavefront(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Draft:
-    """for t: for i (tiles)  ->  for i + t (waves): for t (cores). Dependences between tiles lead to a later wave."""
-    first, second = band[0].name, band[1].name
-    done = draft.do("skew", names[0], second, by=first, factor=1).do("interchange", names[0], first, second)
-    done = done.do("bind", names[0], **{first: "cores"})
-    return done.noted(f"tiles of one wave {first} + {second} run at once")
+def _pipelined(draft: Draft, names: tuple[str, ...], band: tuple[Loop, ...]) -> Draft:
+    """for t: for i (tiles)  ->  for t (tiles, pipeline): for i: cores take rows of tiles, each behind that of t - 1."""
+    done = draft.do("bind", names[0], **{band[0].name: "pipeline"})
+    return done.noted(
+        f"rows of tiles along {band[1].name} run at once, each tile behind that of the row before"
+    )

@@ -49,12 +49,12 @@ def test_a_carried_dependence_is_shown_with_two_instances() -> None:
     assert str(first.carried) == "flow S[0, 0, 0] -> S[1, 0, 0]"
 
 
-def test_a_large_stencil_gets_time_tiles_in_waves() -> None:
+def test_a_large_stencil_gets_time_tiles_in_a_pipeline() -> None:
     plan = plan_for(jacobi_2d(1300, 100), CPU)
     text = "\n".join(plan.notes)
     assert "shifted and skewed: i at 2t + i and 1 + 2t + i" in text
     assert "tiled: t by " in text
-    assert "tiles of one wave t + i run at once" in text
+    assert "rows of tiles along i run at once, each tile behind that of the row before" in text
 
 
 def test_a_triangular_product_runs_its_columns_on_the_cores() -> None:
