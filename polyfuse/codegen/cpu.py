@@ -272,7 +272,9 @@ class _Cpu(Emitter):
         low, high = ast.unparse(node.low), ast.unparse(node.high)
         lines = [self._asked(element, write, node.variable, piece, numbers) for element, write in node.ahead]
         count = str(numbers) if _divides(node, numbers) else f"min({numbers}, {high} - {piece})"
-        lines += self._piece(node, piece, count)
+        # of what ends where a size does LLVM does not see that it stays above where it begins
+        first = piece if isinstance(node.high, ast.Constant) else f"max({low}, {piece})"
+        lines += self._piece(node, first, count)
         return [f"for {piece} in range({low}, {high}, {numbers}):", *self._indented(lines)]
 
     def _streamed(self, node: For, streams: tuple[Element, ...], numbers: int) -> list[str]:

@@ -40,6 +40,23 @@ def test_a_row_is_asked_for_while_the_one_before_is_computed() -> None:
     np.testing.assert_array_equal(net(x), x + x)
 
 
+def test_rows_of_any_length_stay_on_vector_lanes() -> None:
+    """LLVM must see that j is not negative: for an index that may be, NumPy counts from the end."""
+
+    @pf.nest
+    def halved(x: "f32[M, N]", y: "f32[M, N]"):  # noqa: F821
+        for i in range(M):  # noqa: F821
+            for j in range(N):  # noqa: F821
+                y[i, j] = 0.5 * x[i, j]
+
+    schedule = pf.Schedule(halved).vectorize("S", "j").prefetch("S", "y", "i")
+    net = pf.compile(halved, target="cpu", schedule=schedule)
+    assert "j = max(0, j_piece) + j_in" in net.source
+    x, y = np.random.default_rng(0).standard_normal((5, 301), np.float32), np.zeros((5, 301), np.float32)
+    net(x, y)
+    np.testing.assert_array_equal(y, 0.5 * x)
+
+
 def test_on_cores_and_with_sums_values_stay() -> None:
     nest = pf.lower(nn.Softmax(), batch=7, features=256)
     schedule = plan_for(nest, Machine.preset("zen5")).schedule.prefetch("exp0", "x", "i")
