@@ -44,12 +44,12 @@ def test_rows_of_any_length_stay_on_vector_lanes() -> None:
     """LLVM must see that j is not negative: for an index that may be, NumPy counts from the end."""
 
     @pf.nest
-    def halved(x: "f32[M, N]", y: "f32[M, N]"):  # noqa: F821
+    def halved(x: f32[M, N], y: f32[M, N]):  # noqa: F821
         for i in range(M):  # noqa: F821
             for j in range(N):  # noqa: F821
                 y[i, j] = 0.5 * x[i, j]
 
-    schedule = pf.Schedule(halved).vectorize("S", "j").prefetch("S", "y", "i")
+    schedule = pf.Schedule(halved).vectorize("S0", "j").prefetch("S0", "y", "i")
     net = pf.compile(halved, target="cpu", schedule=schedule)
     assert "j = max(0, j_piece) + j_in" in net.source
     x, y = np.random.default_rng(0).standard_normal((5, 301), np.float32), np.zeros((5, 301), np.float32)
