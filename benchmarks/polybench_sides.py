@@ -212,7 +212,7 @@ def compiled_as(net: pf.Executable) -> dict[str, Any]:
     return {
         "schedule_s": round(net.compiled.seconds["schedule"], 3),
         "kernels": len(net.kernels),
-        "parallel": " ".join(loop.name for loop in found if loop.bind == "cores"),
+        "parallel": " ".join(loop.name for loop in found if loop.bind in ("cores", "pipeline")),
         "vector": " ".join(loop.name for loop in found if loop.bind == "vector"),
         "tiled": ", ".join(dict.fromkeys(tiles)),
         "budget": "; ".join(x for x in net.explain().splitlines() if any(word in x for word in spent)),
