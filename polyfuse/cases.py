@@ -163,6 +163,18 @@ CASES: tuple[Case, ...] = (
     Case("log sum exp", lambda: reduction(lambda x: nn.logsumexp(x, 0), 33, 9)),
     Case("convolution + ReLU", lambda: images(nn.Conv2d(3, 5, 3, padding="same"), nn.ReLU())),
     Case(
+        "convolution in register tiles, padded",
+        lambda: images(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), batch=4, features=(16, 20, 20)),
+        small=False,
+    ),
+    Case(
+        "convolution in register tiles, channels last, stride 2",
+        lambda: images(
+            nn.Conv2d(64, 64, 3, stride=2, padding=1, layout="NHWC"), batch=2, features=(56, 56, 64)
+        ),
+        small=False,
+    ),
+    Case(
         "convolution, stride 2, dilation 2, groups, NHWC",
         lambda: images(
             nn.Conv2d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2, layout="NHWC"), features=(7, 6, 4)

@@ -135,7 +135,7 @@ def decided(
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
     except BudgetExceeded as error:
         kept = as_written(fast.nest, model, (*fast.reasons, str(error)))
-        kept = replace(kept, recomputed=(*kept.recomputed, *_unused(kept.schedule, model)))
+        kept = replace(kept, recomputed=(*kept.recomputed, *_in_float32(kept.schedule, model)))
         done = _finished(kept.schedule, kept, goal, place, model, start, 0)
     return replace(done, expansions=expansions)
 
@@ -293,8 +293,16 @@ def _unused(schedule: Schedule, model: Machine) -> tuple[str, ...]:
             f"math={model.math!r} is not used: no float32 product that is alone in its kernel has a warp's 32 x 32 "
             "results, or is cheaper in tiles than without.",
         )
+    return _in_float32(schedule, model)
+
+
+def _in_float32(schedule: Schedule, model: Machine) -> tuple[str, ...]:
+    """A sentence that names the products which tensor cores might have computed and do not, if there are any."""
+    rounded = {name for loop in loops(schedule.tree) if loop.math != "ieee" for name in loop.names}
     left = [name for name in _float_products(schedule.source) if name not in rounded]
-    return (f"math={model.math!r} is not used for {', '.join(left)}: float32 as written.",) if left else ()
+    if model.math == "ieee" or not left:
+        return ()
+    return (f"math={model.math!r} is not used for {', '.join(left)}: float32 as written.",)
 
 
 def _float_products(nest: Nest) -> list[str]:

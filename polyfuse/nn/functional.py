@@ -165,7 +165,7 @@ def rms_norm(
 ) -> Value:
     """x / sqrt(mean of x * x + eps) over the last axes, of this shape; then * gamma, if it is given.
 
-    Tensors q, r, h and, where affine, gamma, o.
+    Tensors q, r and h; with gamma o too.
     """
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     parameters = [] if gamma is None else [as_value(gamma, x.dtype)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -144,7 +144,10 @@ class Embedding(Module):
 
 
 class OverLastAxes(Module):
-    """A layer that normalises over the last axes, of shape `normalized_shape`; gamma is 1, if affine."""
+    """A layer that normalises over the last axes, of shape `normalized_shape`; gamma is 1 and beta 0, if affine."""
+
+    shifted: ClassVar[bool] = False
+    """Whether it has a beta."""
 
     def __init__(
         self,
@@ -162,6 +165,8 @@ class OverLastAxes(Module):
             )
         self.eps = eps
         self.gamma: Array | None = np.ones(self.normalized_shape, dtype_of(dtype)) if affine else None
+        shifts = affine and self.shifted
+        self.beta: Array | None = np.zeros(self.normalized_shape, dtype_of(dtype)) if shifts else None
 
     @property
     def in_features(self) -> Shape:
@@ -181,15 +186,7 @@ class OverLastAxes(Module):
 class LayerNorm(OverLastAxes):
     """Layer normalisation over the last axes, of shape `normalized_shape`; gamma 1 and beta 0, if affine."""
 
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float = 1e-5,
-        affine: bool = True,
-        dtype: str = "float32",
-    ) -> None:
-        super().__init__(normalized_shape, eps, affine, dtype)
-        self.beta: Array | None = np.zeros(self.normalized_shape, dtype_of(dtype)) if affine else None
+    shifted = True
 
     def forward(self, x: Value) -> Value:
         """The normalised value."""

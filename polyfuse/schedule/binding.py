@@ -40,7 +40,7 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
             raise InvalidSchedule(f"bind: loop {other.name} on the same path is already bound to {place}")
         if other.bind is not None and {other.bind, place} & {"cores", "pipeline"} and other.bind in PLACES:
             raise InvalidSchedule(
-                f"bind: loop {other.name} is bound to {other.bind}; cores and a GPU's places do not mix"
+                f"bind: loop {other.name} is bound to {other.bind}; {_mixed(other.bind, place)}"
             )
     if place == "pipeline" and (not isinstance(loop.body, Loop) or loop.body.bind is not None):
         raise InvalidSchedule(
@@ -53,6 +53,12 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
         raise InvalidSchedule(
             f"bind: a loop bound to {place} must be outermost, but {names} is around {loop.name}"
         )
+
+
+def _mixed(one: str, other: str) -> str:
+    if {one, other} == {"cores", "pipeline"}:
+        return "a pipeline's rows run on the cores already"
+    return "cores and a GPU's places do not mix"
 
 
 def _place_of(around: tuple[Tree, ...], loop: Loop) -> int:

@@ -11,7 +11,7 @@ of 4096 × 1024 2.31 and 1.93, layer norm 1.36 and 1.28, a sum of 16M values of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.scalar import operations
@@ -55,19 +55,11 @@ def rows_ahead(
         or not _fits(kernel, rows, machine)
     ):
         return schedule, ()
-    asked = []
-    for tensor in outside:
-        for statement in _by_work(schedule, rows, tensor, outside):
-            try:
-                schedule = schedule.prefetch(statement, tensor, rows.name)
-            except InvalidSchedule:
-                continue
-            asked.append(f"{statement} for {tensor}")
-            break
-    if not asked:
-        return schedule, ()
-    said = f"asks for the next {rows.name} while one is computed ({', '.join(asked)}): {microseconds(saved)} less"
-    return schedule, (f"{said} waiting for memory.",)
+    tries = {
+        tensor: [(name, rows.name) for name in _by_work(schedule, rows, tensor, outside)]
+        for tensor in outside
+    }
+    return _asking(schedule, tries, f"asks for the next {rows.name} while one is computed", saved)
 
 
 def tiles_ahead(
@@ -82,23 +74,36 @@ def tiles_ahead(
     saved = CPU_EXPOSED * min(cost.compute, cost.memory) - asking
     if resident <= machine.levels[CACHED].size or saved <= 0:
         return schedule, ()
-    images = dict.fromkeys(t for n in made.statements for t in _tensors(schedule, n))
-    asked = []
-    for tensor in images:
-        for name in (n for n in made.statements if tensor in _tensors(schedule, n)):
-            inside = schedule.loops(name)[len(made.loops) :]
-            if schedule.nest.tensor(tensor).role == "temporary" or len(inside) < 2:
-                continue
+    tries: dict[str, list[tuple[str, str]]] = {}
+    for name in made.statements:
+        inside = schedule.loops(name)[len(made.loops) :]
+        for tensor in _tensors(schedule, name) if len(inside) > 1 else ():
+            if schedule.nest.tensor(tensor).role != "temporary":
+                tries.setdefault(tensor, []).append((name, inside[-2].name))
+    return _asking(schedule, tries, "tiles ask for the next rows while some are computed", saved)
+
+
+def _asking(
+    schedule: Schedule, tries: Mapping[str, Sequence[tuple[str, str]]], what: str, saved: float
+) -> tuple[Schedule, tuple[str, ...]]:
+    """Each tensor asked for ahead at the first (statement, loop) that may; a sentence of those, and why others not."""
+    asked, refused = [], []
+    for tensor, places in tries.items():
+        why = None
+        for statement, loop in places:
             try:
-                schedule = schedule.prefetch(name, tensor, inside[-2].name)
-            except InvalidSchedule:
+                schedule = schedule.prefetch(statement, tensor, loop)
+            except InvalidSchedule as error:
+                why = str(error)
                 continue
-            asked.append(f"{name} for {tensor}")
+            asked.append(f"{statement} for {tensor}")
             break
+        else:
+            refused += [f"{tensor} is not asked for ahead: {why}"] if why else []
     if not asked:
-        return schedule, ()
-    said = f"tiles ask for the next rows while some are computed ({', '.join(asked)}): {microseconds(saved)} less"
-    return schedule, (f"{said} waiting for memory.",)
+        return schedule, tuple(refused)
+    said = f"{what} ({', '.join(asked)}): {microseconds(saved)} less waiting for memory."
+    return schedule, (said, *refused)
 
 
 def _rows(schedule: Schedule, tree: Tree, outside: tuple[str, ...], passes: int) -> Loop | None:

@@ -1,4 +1,4 @@
-"""What any tree costs on a CPU: loops with dependences, triangles, tiles, wavefronts.
+"""What any tree costs on a CPU: loops with dependences, triangles, tiles, pipelines.
 
     seconds = regions + max(compute, memory) + exposed × min(compute, memory)
     memory  = for each level of cache: the bytes that come into it from the next, at that one's rate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import islpy as isl
@@ -13,7 +14,7 @@ from polyfuse import nn
 from polyfuse.analysis.validation import validate
 from polyfuse.codegen.cuda_build import main_loop, opcodes
 from polyfuse.errors import InvalidSchedule, ValidationFailure
-from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.ir import Nest, Statement, Tensor, statement
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.plan import plan_for
@@ -101,13 +102,25 @@ def test_a_padded_value_has_zeros_where_there_were_no_instances() -> None:
     np.testing.assert_array_equal(arrays["y"], wanted)
 
 
+def other(s: pf.Schedule, name: str, changed: Statement) -> Nest:
+    """The nest of a schedule with another statement of that name."""
+    statements = tuple(changed if each.name == name else each for each in s.nest.statements)
+    return s.nest.rewritten(s.nest.tensors, statements, s.nest.order, frozenset(("x_local",)))
+
+
 def test_instances_that_the_source_lacks_have_to_add_zeros() -> None:
     s = padded()
-    ones = [each if each.name != "clear_x" else statement(str(each.domain), "x_local[q, e0] = 1.0")
-            for each in s.nest.statements]  # fmt: skip
-    wrong = s.nest.rewritten(s.nest.tensors, tuple(ones), s.nest.order, frozenset(("x_local",)))
+    cleared = s.nest.statement("clear_x")
+    ones = other(s, "clear_x", statement(str(cleared.domain), "x_local[q, e0] = 1.0"))
     with pytest.raises(ValidationFailure, match="two statements write one buffer"):
-        validate(s.source, wrong, s.tree)
+        validate(s.source, ones, s.tree)
+    fewer = other(
+        s, "clear_x", replace(cleared, domain=cleared.domain.subtract(isl.Set("{ clear_x[0, 0] }")))
+    )
+    with pytest.raises(
+        ValidationFailure, match="instances that the source lacks, and they are no products with zero"
+    ):
+        validate(s.source, fewer, s.tree)
 
 
 @pytest.mark.parametrize(
