@@ -11,16 +11,16 @@ from polyfuse.codegen.build import guarded
 from polyfuse.codegen.device_calls import (
     accessed_widely,
     constant_bounds,
+    copied_widely,
     copy_padded,
     copy_vector,
     device_call,
     planned_registers,
-    read_widely,
     shared_bytes,
 )
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fragments import for_whole_warps
-from polyfuse.codegen.index import beside, binary, in_bits
+from polyfuse.codegen.index import Environment, beside, binary, in_bits, substituted
 from polyfuse.codegen.looptree import (
     Allocate,
     Axis,
@@ -29,18 +29,26 @@ from polyfuse.codegen.looptree import (
     For,
     Kernel,
     Lanes,
+    Node,
     PaddedCopy,
     Store,
+    below,
 )
 from polyfuse.codegen.over_lanes import shuffled, warps_of
 from polyfuse.codegen.padded_copies import with_padded_copies
 from polyfuse.codegen.register_tiles import VectorCopy
+from polyfuse.codegen.wide_accesses import with_wide_accesses
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 
 HEADER = """\
 import math
 
 from numba import cuda, float32, float64, int32, int64
+"""
+
+MOST_THREADS = 1024
+"""Threads of a block. Where registers are few, the compiler is told that a thread's number is below: one that may be
+negative takes two of them in an address. 8 x 8 results in 128 registers spill 24 bytes without.
 """
 
 AXIS_OF = {"block": "blockIdx", "thread": "threadIdx"}
@@ -69,8 +77,8 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     signature = tuple(f"{tensor.dtype}*" for tensor in kernel.arrays.values()) + ("int64",) * len(
         kernel.sizes
     )
-    kernel = with_padded_copies(for_whole_warps(kernel))
-    wide = read_widely(kernel.body)
+    kernel = with_wide_accesses(with_padded_copies(for_whole_warps(kernel)))
+    wide = copied_widely(kernel.body)
     return CudaKernel(
         kernel.name,
         _Cuda(kernel).source(),
@@ -98,13 +106,23 @@ def _extents(axes: tuple[Axis, ...], unit: str) -> tuple[ast.expr, ast.expr, ast
 
 def flat_index(tensor: Tensor, subscripts: tuple[ast.expr, ...]) -> ast.expr:
     """The row-major position of an element: i * 512 + j."""
-    if not subscripts:
-        return ast.Constant(0)
+    return row_major(subscripts, tensor.shape) if subscripts else ast.Constant(0)
+
+
+def row_major(subscripts: tuple[ast.expr, ...], shape: tuple[int | str, ...]) -> ast.expr:
+    """The position of an element in an array of a shape."""
     position = subscripts[0]
-    for size, index in zip(tensor.shape[1:], subscripts[1:], strict=True):
+    for size, index in zip(shape[1:], subscripts[1:], strict=True):
         extent: ast.expr = ast.Constant(size) if isinstance(size, int) else size_expression(size)
         position = binary(ast.Add(), binary(ast.Mult(), position, extent), index)
     return position
+
+
+def shapes_of(node: Node) -> dict[str, tuple[int, ...]]:
+    """The shape of each buffer that is allocated in a node."""
+    if isinstance(node, Allocate):
+        return {node.buffer: node.shape}
+    return {name: shape for part in below(node) for name, shape in shapes_of(part).items()}
 
 
 def size_expression(text: str) -> ast.expr:
@@ -124,6 +142,8 @@ class _Cuda(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.wide = accessed_widely(kernel.body)
+        self.shapes = shapes_of(kernel.body)
+        self.in_tiles = planned_registers(kernel.body) is not None
         self.loops = 0
         self.depth = 0  # loops around
         self.met = 0  # places at which the warps of a row have met
@@ -132,7 +152,8 @@ class _Cuda(Emitter):
         lines = []
         for axis in self.kernel.axes:
             unit, d = axis.name.split(".")
-            lines.append(f"{axis_name(axis.name)} = cuda.{AXIS_OF[unit]}.{d}")
+            known = f" & {MOST_THREADS - 1}" if unit == "thread" and self.in_tiles else ""
+            lines.append(f"{axis_name(axis.name)} = cuda.{AXIS_OF[unit]}.{d}{known}")
         for name, (count, dtype) in warps_of(self.kernel.body).items():
             lines.append(f"{name} = cuda.shared.array(({count},), {dtype})")
         return lines
@@ -145,11 +166,11 @@ class _Cuda(Emitter):
                 else f"{node.buffer} = {node.dtype}(0)"
             )
         memory = "shared" if node.memory == "shared" else "local"
-        wide = ", alignment=16" if memory == "shared" and node.buffer in self.wide else ""
+        wide = ", alignment=16" if node.buffer in self.wide else ""
         return f"{node.buffer} = cuda.{memory}.array({node.shape}, {node.dtype}{wide})"
 
     def loop(self, node: For) -> list[str]:
-        call = device_call(node, self.place, self.loops > 0)
+        call = device_call(node, self.address, self.loops > 0)
         if call is not None:
             return call
         self.depth += 1
@@ -168,7 +189,7 @@ class _Cuda(Emitter):
     def store(self, node: Store) -> list[str]:
         match node.operation:
             case VectorCopy(count=1) as copy:
-                return [copy_vector(node, copy, None, self.place)]
+                return [copy_vector(node, copy, None, self.address)]
             case PaddedCopy(here):
                 return [copy_padded(node, here, self.place)]
         return super().store(node)
@@ -200,6 +221,15 @@ class _Cuda(Emitter):
         if tensor is None:
             return subscripted(element.array, tuple(map(in_bits, element.subscripts)))
         return subscripted(element.array, (in_bits(flat_index(tensor, element.subscripts)),))
+
+    def address(self, element: Element, values: Environment) -> tuple[ast.expr, ast.expr]:
+        """The array of an element, and how far behind its first one it lies where names have these values."""
+        if element.array in self.kernel.arrays:
+            there = self.place(element)
+            assert isinstance(there, ast.Subscript), "a tensor is a pointer"
+            return there.value, substituted(there.slice, values)
+        position = row_major(element.subscripts, self.shapes[element.array])
+        return ast.Name(element.array), in_bits(substituted(position, values))
 
     def barrier(self, node: Barrier) -> list[str]:
         """A thread waits for its own copies; then all threads' copies are there for all."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from polyfuse.codegen.fragments import literals, mma_call
-from polyfuse.codegen.index import beside, in_bits, is_number, mentions, substituted
+from polyfuse.codegen.index import Environment, beside, in_bits, is_number, mentions, substituted
 from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, Store, below
 from polyfuse.codegen.product_loops import numbers_in
 from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
@@ -18,8 +18,11 @@ from polyfuse.schedule.microkernel import registers_for
 Place = Callable[[Element], ast.expr]
 """How the target writes an element: a subscript."""
 
+Address = Callable[[Element, Environment], tuple[ast.expr, ast.expr]]
+"""The array of an element, and how far behind its first one it lies where names have these values."""
 
-def device_call(top: For, place: Place, repeated: bool) -> list[str] | None:
+
+def device_call(top: For, address: Address, repeated: bool) -> list[str] | None:
     """The lines for the loops around a store that is an operation; None where they are none, or begin elsewhere.
 
     for k: for r: for c: y[r, c] += a[…] * b[…]   ->   tile_fma(8, 8, 16, y, a, 4 * ty, …, b, 4 * tx, …, min(16, n - k))
@@ -35,7 +38,7 @@ def device_call(top: For, place: Place, repeated: bool) -> list[str] | None:
     match guarded:
         case For(bind="vector", body=Store(operation=VectorCopy() as copy) as store) if copy.count > 1:
             if is_number(top.low, 0) and is_number(top.high, copy.count) and top.step == 1:
-                return _under(outside, copy_vector(store, copy, top.variable, place))
+                return _under(outside, copy_vector(store, copy, top.variable, address))
     return None
 
 
@@ -89,20 +92,12 @@ def _under(conditions: tuple[ast.expr, ...], call: str) -> list[str]:
     return [f"if {ast.unparse(test)}:", f"    {call}"]
 
 
-def copy_vector(store: Store, copy: VectorCopy, variable: str | None, place: Place) -> str:
+def copy_vector(store: Store, copy: VectorCopy, variable: str | None, address: Address) -> str:
     """The call that copies one element, or the neighbours along a loop; numba would test a subscript's sign."""
     first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
-    source = place(store.reads[0])
-    assert isinstance(source, ast.Subscript), "a tensor is a pointer"
-    (to,) = store.target.subscripts
-    arguments = [
-        ast.Constant(copy.count),
-        ast.Name(store.target.array),
-        in_bits(substituted(to, first)),
-        ast.Constant(copy.step),
-        source.value,
-        substituted(source.slice, first),
-    ]
+    target, to = address(store.target, first)
+    source, at = address(store.reads[0], first)
+    arguments = [ast.Constant(copy.count), target, to, ast.Constant(copy.step), source, at]
     return ast.unparse(ast.Call(ast.Name("copy_ahead" if copy.ahead else "copy_vector"), arguments, []))
 
 
@@ -116,21 +111,21 @@ def copy_padded(store: Store, here: ast.expr, place: Place) -> str:
 
 
 def accessed_widely(node: Node) -> frozenset[str]:
-    """The buffers of which several neighbours are read or written in one access."""
+    """The arrays of which several neighbours are read or written in one access."""
     match node:
         case Store(operation=TileProduct()):
             return frozenset(element.array for element in node.reads)
         case Store(operation=VectorCopy(count)) if count > 1:
-            return frozenset((node.target.array,))
+            return frozenset((node.target.array, node.reads[0].array))
     return frozenset(name for part in below(node) for name in accessed_widely(part))
 
 
-def read_widely(node: Node) -> frozenset[str]:
-    """The tensors of which several neighbours are read in one access: they have to begin at a multiple of its width."""
+def copied_widely(node: Node) -> frozenset[str]:
+    """The arrays of which several neighbours are copied in one access: a tensor has to begin at a multiple of it."""
     match node:
         case Store(operation=VectorCopy(count)) if count > 1:
-            return frozenset((node.reads[0].array,))
-    return frozenset(name for part in below(node) for name in read_widely(part))
+            return frozenset((node.target.array, node.reads[0].array))
+    return frozenset(name for part in below(node) for name in copied_widely(part))
 
 
 def planned_registers(node: Node) -> int | None:

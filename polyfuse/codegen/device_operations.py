@@ -1,7 +1,7 @@
 """What emitted CUDA source may call beside numba's own functions: one intrinsic per step of a tile.
 
     tile_fma     a tile of results in registers times some steps of two factors in shared memory
-    copy_vector  16 bytes from global to shared memory, in one access where they are neighbours
+    copy_vector  16 bytes from one array to another, in one access where they are neighbours
     copy_padded  one element where a condition holds, and zero elsewhere
     copy_ahead   what copy_vector does, while the thread goes on; await_copies waits for all but the last groups
 
@@ -18,10 +18,9 @@ from llvmlite import ir
 from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
-INT = ir.IntType(64)
+from polyfuse.analysis.neighbours import ACCESS_BYTES
 
-ACCESS_BYTES = 16
-"""The widest access of one thread."""
+INT = ir.IntType(64)
 
 SHARED = 3
 """LLVM's number for the address space of shared memory."""
@@ -92,7 +91,7 @@ def copy_vector(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sou
     """target[to + step * l] = source[at + l] for l < count: one load of `count` elements, one store if step is 1.
 
     `source` + `at`, and `target` + `to` if step is 1, are at multiples of `count` elements. `count` and `step` are
-    literals, `source` a raw pointer.
+    literals, `source` and `target` raw pointers or arrays, whose elements are counted in row-major order.
     """
     if not all(isinstance(value, types.IntegerLiteral) for value in (count, step)):
         return None
@@ -101,9 +100,9 @@ def copy_vector(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sou
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = context.get_data_type(sig.args[1].dtype)
         to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (2, 5))
-        data = context.make_array(sig.args[1])(context, builder, args[1]).data
-        loaded = vector_at(builder, builder.gep(args[4], [at]), kind, lanes)
-        place = builder.gep(data, [to])
+        target, source = (_data(context, builder, sig.args[p], args[p]) for p in (1, 4))
+        loaded = vector_at(builder, builder.gep(source, [at]), kind, lanes)
+        place = builder.gep(target, [to])
         if apart == 1:
             into = builder.bitcast(place, loaded.type.as_pointer())
             builder.store(loaded, into).align = _bytes(kind, lanes)
@@ -114,6 +113,11 @@ def copy_vector(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sou
         return context.get_dummy_value()
 
     return types.void(count, target, types.int64, step, source, types.int64), codegen
+
+
+def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """The address of the first element of an array, or the pointer that it is."""
+    return context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
 
 
 @intrinsic
@@ -192,7 +196,9 @@ def _assembly(builder: Any, text: str, operands: str, values: list[Any]) -> None
 
 
 def _bytes(kind: Any, count: int) -> int:
-    return count * (4 if isinstance(kind, ir.FloatType) else 8)
+    return count * (
+        4 if isinstance(kind, ir.FloatType) else kind.width // 8 if isinstance(kind, ir.IntType) else 8
+    )
 
 
 def vector_at(builder: Any, place: Any, kind: Any, count: int) -> Any:

@@ -186,6 +186,15 @@ class Machine:
             return memory, flat + self.active.pick(self.team.block) * memory.size
         return memory, flat
 
+    def unravelled(self, node: ast.Subscript, position: Any) -> list[Any]:
+        """The subscripts of the elements at row-major positions of an array; the first one may lie out of bounds."""
+        assert isinstance(node.value, ast.Name)
+        memory, found = self.memories[node.value.id], list[Any]()
+        for extent in memory.shape[:0:-1]:
+            position, inner = np.divmod(position, extent)
+            found.append(inner)
+        return [position, *reversed(found)]
+
     def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
         """What the active threads read; as a part of accesses of `nbytes` each, if that is given."""
         memory, at = self._locate(node, indices)

@@ -50,6 +50,9 @@ class Threads(Protocol):
     def together(self, node: ast.stmt) -> None:
         """Raises BarrierError if only some lanes of a warp are here."""
 
+    def unravelled(self, node: ast.Subscript, position: Any) -> list[Any]:
+        """The subscripts of the elements at row-major positions of an array."""
+
     def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
         """Elements of an array."""
 
@@ -195,9 +198,10 @@ def _copied(
     (count,), (step,) = _numbers(arguments[:1]), _numbers(arguments[3:4])
     target, source = (_element(node, arguments[p]) for p in (1, 4))
     to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 5))
+    wide = WIDE if count > 1 else None
     for lane in range(count):
-        value = threads.load(source, [at + lane])
-        yield target, [to + step * lane], value, WIDE if step == 1 and count > 1 else None
+        value = threads.load(source, threads.unravelled(source, at + lane), wide)
+        yield target, threads.unravelled(target, to + step * lane), value, wide if step == 1 else None
 
 
 def _await_copies(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:

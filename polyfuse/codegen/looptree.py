@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
+from polyfuse.codegen.register_tiles import Neighbours, TileProduct, VectorCopy
 from polyfuse.ir.tensor import Tensor
 
 
@@ -108,7 +108,7 @@ class Store:
     body: sympy.Basic
     reads: tuple[Element, ...]
     indices: Mapping[str, ast.expr] = field(default_factory=dict)
-    operation: TileProduct | VectorCopy | PaddedCopy | None = None
+    operation: TileProduct | VectorCopy | Neighbours | PaddedCopy | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from functools import reduce
 
 import islpy as isl
 
+from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, flat_position, is_multiple, is_one_access
 from polyfuse.analysis.storage import BLOCKS, Geometry, floored
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
@@ -37,9 +38,6 @@ from polyfuse.ir.tree import Loop, Tree, date_map, loops, loops_around, replace_
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.microkernel import Roles, roles_of
 from polyfuse.sets import SET
-
-ACCESS_BYTES = 16
-"""The widest access of one thread."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +65,18 @@ class TileProduct:
 
 
 @dataclass(frozen=True)
+class Neighbours:
+    """A statement in a loop of so many values: the reads that are neighbours in memory, and whether its results are.
+
+    `reads` are positions among the statement's reads.
+    """
+
+    count: int
+    reads: tuple[int, ...]
+    written: bool
+
+
+@dataclass(frozen=True)
 class VectorCopy:
     """A copy of so many neighbours at once to places `step` elements apart; or of one element.
 
@@ -78,18 +88,24 @@ class VectorCopy:
     ahead: bool = False
 
 
+Operation = TileProduct | VectorCopy | Neighbours
+"""What isl can prove of a statement and the loops around it."""
+
+
 def device_operations(
     nest: Nest, part: Tree, geometries: Mapping[str, Geometry], ahead: frozenset[str] = frozenset()
-) -> dict[str, TileProduct | VectorCopy]:
+) -> dict[str, Operation]:
     """The statements of a kernel that are such an operation in their innermost loops, by name.
 
     `ahead` are the copies that something waits for. Raises InvalidSchedule where a microkernel is for tensor cores and
     its threads are no warps of theirs.
     """
     singles = (name for name in statements(part) if _is_copy(nest.statement(name), geometries))
-    found: dict[str, TileProduct | VectorCopy] = {n: VectorCopy(1, 1, n in ahead) for n in singles}
+    found: dict[str, Operation] = {n: VectorCopy(1, 1, n in ahead) for n in singles}
     for loop in loops(part):
         names = statements(loop)
+        if loop.bind == "vector":
+            found |= _in_neighbours(nest, part, loop, geometries)
         if len(names) != 1 or loop.bind not in ("microkernel", "vector"):
             continue
         s = nest.statement(names[0])
@@ -199,7 +215,7 @@ def _lines(
         ),
     )
     first = place.sub(distance)
-    proven = _agrees(domain, outside, first) and _multiple(domain, first, lines.vector)
+    proven = agrees(domain, outside, first) and is_multiple(domain, first, lines.vector)
     return lines if proven else None
 
 
@@ -259,6 +275,36 @@ def _lacking(math: str, statement: str) -> str:
     )
 
 
+def _in_neighbours(
+    nest: Nest, part: Tree, loop: Loop, geometries: Mapping[str, Geometry]
+) -> dict[str, Operation]:
+    """What the statements of a vector loop touch 16 bytes at a time.
+
+    All of it is read before the first statement and written after the last: that leaves out what a statement reads
+    behind one that writes the same array, what is written twice, and what is added to in memory.
+    """
+    count, names = extent(nest, loop), statements(loop)
+    if count is None:
+        return {}
+    every = [nest.statement(name) for name in names]
+    found: dict[str, Operation] = {}
+    for place, s in enumerate(every):
+
+        def wide(access: Access, name: str = s.name) -> bool:
+            held = geometries.get(access.tensor)
+            near = held is None or (held.buffer.memory == "shared" and held.buffer.spread is None)
+            return near and is_one_access(nest, part, loop, name, access, count, held)
+
+        before = {other.write.tensor for other in every[:place]}
+        after = {access.tensor for other in every[place + 1 :] for access in other.accesses}
+        reads = tuple(p for p, a in enumerate(s.reads) if a.tensor not in before and wide(a))
+        target = s.write.tensor
+        written = s.op == "=" and target not in before | after and wide(s.write)
+        if reads or written:
+            found[s.name] = Neighbours(count, reads, written)
+    return found
+
+
 def _is_copy(s: Statement, geometries: Mapping[str, Geometry]) -> bool:
     """Whether a statement copies an element of a tensor into a spread buffer."""
     held = geometries.get(s.write.tensor)
@@ -270,24 +316,26 @@ def _vector_copy(
     nest: Nest, part: Tree, loop: Loop, s: Statement, geometries: Mapping[str, Geometry], ahead: bool
 ) -> VectorCopy | None:
     """A copy of neighbours in a tensor, the first at a multiple of 16 bytes, to a shared buffer."""
+    if not _is_copy(s, geometries):
+        return None
     count, tensor = extent(nest, loop), nest.tensor(s.reads[0].tensor)
-    if not _is_copy(s, geometries) or count is None or count * tensor.itemsize != ACCESS_BYTES:
+    if count is None or count * tensor.itemsize != ACCESS_BYTES:
         return None
     if tensor.gather is not None:
         return None  # no row lies behind the one before it
     held = geometries[s.write.tensor]
-    source = _flat(s.reads[0], tensor.shape)
+    source = flat_position(s.reads[0], tensor.shape)
     if source is None:
         return None
     outside = [x.date(s.name) for x in loops_around(part, s.name) if x is not loop]
     domain, along = nest.domains[s.name], loop.date(s.name)
     first = source.sub(along)
-    if not (_agrees(domain, outside, first) and _multiple(domain, first, count)):
+    if not (agrees(domain, outside, first) and is_multiple(domain, first, count)):
         return None
     (place,) = held.cell(s.name, s.write)
     for step in _steps(held, count):
         there = place.sub(along.scale_val(isl.Val(step)))
-        if _agrees(domain, outside, there) and (step != 1 or _multiple(domain, there, count)):
+        if agrees(domain, outside, there) and (step != 1 or is_multiple(domain, there, count)):
             return VectorCopy(count, step, ahead)
     return None
 
@@ -298,32 +346,3 @@ def _steps(held: Geometry, count: int) -> Iterator[int]:
     spread, panel = held.buffer.spread, held.buffer.panel
     if spread is not None and panel is not None and (spread.every == 1 or spread.every % count == 0):
         yield spread.row(panel.width) + (spread.skip if spread.every == 1 else 0)
-
-
-def _flat(access: Access, shape: tuple[int | str, ...]) -> isl.PwAff | None:
-    """The row-major position of an element, if all extents but the first are numbers."""
-    subscripts = access.subscripts()
-    position = None
-    for axis, size in enumerate(shape):
-        index = subscripts.get_pw_aff(axis)
-        if position is None:
-            position = index
-        elif isinstance(size, int):
-            position = position.scale_val(isl.Val(size)).add(index)
-        else:
-            return None
-    return position
-
-
-def _agrees(domain: isl.Set, outside: list[isl.PwAff], value: isl.PwAff) -> bool:
-    """Whether a value is the same for all instances with the same dates."""
-    both = date_map(domain, [*outside, value]).range()
-    last = both.dim(isl.dim_type.set) - 1
-    as_map = isl.Map.from_range(both).move_dims(isl.dim_type.in_, 0, isl.dim_type.out, 0, last)
-    return bool(as_map.is_single_valued())
-
-
-def _multiple(domain: isl.Set, value: isl.PwAff, of: int) -> bool:
-    """Whether a value is a multiple of a number for all instances."""
-    rest = value.intersect_domain(domain).mod_val(isl.Val(of))
-    return bool(rest.non_zero_set().is_empty())

@@ -161,8 +161,9 @@ def _no_tensor_cores(math: str, *arguments: Any) -> None:
 
 
 def _copy_vector(count: int, target: Any, to: int, step: int, source: Any, at: int) -> None:
+    into, out_of = target.reshape(-1), source.reshape(-1)  # no copies: both are contiguous
     for lane in range(count):
-        target[to + step * lane] = source[at + lane]
+        into[to + step * lane] = out_of[at + lane]
 
 
 def _copy_padded(target: Any, to: int, source: Any, at: int, here: bool) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.codegen.cuda import HEADER
 from polyfuse.codegen.cuda_build import Cubin, build
 from polyfuse.codegen.program import Code, Program, value
-from polyfuse.codegen.register_tiles import ACCESS_BYTES
 from polyfuse.errors import BadArgument
 from polyfuse.ir.tensor import Role
 from polyfuse.runtime.cuda_driver import Gpu, Launch, address
@@ -187,13 +187,13 @@ class CudaProgram:
         return found
 
     def _check_alignment(self, given: Mapping[str, int]) -> None:
-        """Raises BadArgument for an array that a kernel would read 16 bytes at a time, and that does not begin so."""
+        """Raises BadArgument for an array that a kernel accesses 16 bytes at a time, and that does not begin so."""
         for launch in self.program.launches:
             for name in (launch.tensors[position] for position in launch.code.wide):
                 if given.get(name, 0) % ACCESS_BYTES:
                     raise BadArgument(
                         f"{name} begins at {given[name]:#x}, no multiple of {ACCESS_BYTES} bytes, which kernel "
-                        f"{launch.name} reads at a time; pass a copy, which begins at one"
+                        f"{launch.name} accesses at a time; pass a copy, which begins at one"
                     )
 
     def _allocate(self, held: _Buffers, arrays: Mapping[str, Array], stream: int | None = None) -> None:

@@ -45,6 +45,7 @@ from polyfuse.strategy.moves import (
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.register_shapes import ACCESS_BYTES, Extents, Shape, Side, spread_for
 from polyfuse.strategy.tensor_shapes import tiles_for
+from polyfuse.strategy.wide_loops import in_vectors_of
 
 AXES = ("thread.z", "thread.y", "thread.x")
 
@@ -122,7 +123,9 @@ class Tiles:
                 return f"{unit[0]} is no function of single results"
             schedule = schedule.bind(unit[0], **dict(zip(tile.threads, AXES, strict=True)))
             if self.name not in unit:
-                schedule = schedule.unroll(unit[0], tile.rows).unroll(unit[0], tile.columns)
+                schedule = schedule.unroll(unit[0], tile.rows)
+                wide = in_vectors_of(schedule, unit, tile.columns, internal(self.kernel))
+                schedule = (wide or schedule).unroll(unit[0], tile.columns)
         schedule = self._in_registers(schedule)
         for factor, along, side in self.factors():
             schedule = self.staged(schedule, factor, along, steps, side)

@@ -186,6 +186,8 @@ def test_machine_code_is_multiply_adds_in_planned_registers(
     if sides[0] == 1024:
         assert loop.count("FFMA") >= 0.88 * len(loop)
         assert {"LDS.128", "LDGSTS.E.BYPASS.128"} <= set(loop), "the next tile is on its way"
+        assert {"STG.E.128", "LDG.E.128"} <= set(every), "results and the bias are rows of whole vectors"
+        assert not {"STG.E", "LDG.E"} & set(every), "nothing is accessed 4 bytes at a time"
     else:
         assert loop.count("FFMA") >= 0.78 * len(loop), "rows of 514 and 1023 numbers are no whole vectors"
 
