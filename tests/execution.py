@@ -82,6 +82,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac": plain_tile,
         "tile_mac_ahead": plain_tile_ahead,
         "tile_mac_cut": plain_cut_tile,
+        "tile_mac_slanted": plain_slanted_tile,
         "tile_mac_windows": plain_windows,
         "tile_zero": plain_zeros,
         "on_heap": full_of_nan,
@@ -176,6 +177,30 @@ def plain_cut_tile(rows: int, columns: int, rows_here: int, columns_here: int, *
     assert rows_here <= rows
     assert columns_here <= columns
     plain_tile(rows_here, columns_here, *operands)
+
+
+def plain_slanted_tile(
+    rows: int,
+    columns: int,
+    rows_here: int,
+    lows: tuple[tuple[int, int], ...],
+    highs: tuple[tuple[int, int], ...],
+    *operands: Any,
+) -> None:
+    """What the microkernel computes for a tile that is cut aslant, row by row: each has columns of its own."""
+    y, y_at, y_row, a, a_at, a_row, a_step, b, b_at, b_step, count = operands
+    assert rows_here <= rows
+    for r in range(rows_here):
+        low, high = max(first + by * r for first, by in lows), min(first + by * r for first, by in highs)
+        assert low >= high or 0 <= low < high <= columns
+        places = [
+            tuple(x + r * (n == row) for n, x in enumerate(at)) for at, row in ((y_at, y_row), (a_at, a_row))
+        ]
+        y_row_at, b_row_at = ((*at[:-1], at[-1] + low) for at in (places[0], b_at))
+        if low < high:
+            plain_tile(
+                1, high - low, y, y_row_at, y_row, a, places[1], a_row, a_step, b, b_row_at, b_step, count
+            )
 
 
 def plain_windows(

@@ -9,7 +9,8 @@ from polyfuse.codegen.ahead import asked_ahead
 from polyfuse.codegen.index import binary, is_number, mentions
 from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.looptree import For
-from polyfuse.codegen.product_loops import ProductLoops, axis, corner, most_of, tile_of
+from polyfuse.codegen.product_loops import ProductLoops, corner, most_of, operands, tile_of
+from polyfuse.codegen.slanted_products import slanted_product
 from polyfuse.codegen.window_products import over_windows
 from polyfuse.schedule.microkernel import padded
 
@@ -21,6 +22,7 @@ def tile_product(top: For, ranges: Ranges, around: Sequence[For] = ()) -> ast.ex
 
     x[8*i + r, k] * w[k, 32*j + c]   ->   tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
     where r < min(8, m - 8*i)        ->   tile_mac_cut(8, 32, min(8, m - 8 * i), 32, y, (0, 0), …)
+    where c > r + 3*i                ->   tile_mac_slanted(8, 32, 8, ((0, 0), (3 * i + 1, 1)), ((32, 0),), y, …)
     that asks for a next panel       ->   tile_mac_ahead(8, 32, y, …, w, (j, 0, 0), 1, n, (j + 1, 0, 0), i, 4)
     x[c, 2*(8*i + r) + s] * w[c, s, …], or rows that some s lack   ->   tile_mac_windows(8, 32, …)
 
@@ -29,14 +31,12 @@ def tile_product(top: For, ranges: Ranges, around: Sequence[For] = ()) -> ast.ex
     tile = tile_of(top)
     if tile is None:
         return None
-    return _one_loop_of_steps(tile, around) or over_windows(tile, ranges)
+    return _one_loop_of_steps(tile, around) or slanted_product(tile) or over_windows(tile, ranges)
 
 
 def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For]) -> ast.expr | None:
     """`tile_mac`, `tile_mac_ahead` or `tile_mac_cut`; None where the loops are not of that form."""
-    top, rows, columns, store, left, right = (
-        tile.steps[0], tile.rows, tile.columns, tile.store, tile.left, tile.right,
-    )  # fmt: skip
+    top, rows, columns = tile.steps[0], tile.rows, tile.columns
     most_rows, most_columns = most_of(rows), most_of(columns)
     if (
         len(tile.steps) > 1
@@ -46,37 +46,16 @@ def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For]) -> ast.expr | 
         or _depends(columns, rows, top)
     ):
         return None
-    axes = [
-        axis(element, loop)
-        for element, loop in (
-            (store.target, rows), (left, rows), (left, top), (right, top), (right, columns), (store.target, columns),
-        )
-    ]  # fmt: skip
-    if None in axes:
-        return None
-    sums_row, left_row, left_step, right_step, *_ = axes
-    width = padded(most_columns, tile.itemsize)
     first = {loop.variable: loop.low for loop in (top, rows, columns)}
+    passed = operands(tile, first)
+    if passed is None:
+        return None
+    width = padded(most_columns, tile.itemsize)
     here = [binary(ast.Sub(), loop.high, loop.low) for loop in (rows, columns)]
     whole = is_number(here[0], most_rows) and is_number(here[1], width)
-    arguments: list[ast.expr] = [
-        ast.Constant(most_rows),
-        ast.Constant(width),
-        *([] if whole else here),
-        ast.Name(store.target.array),
-        corner(store.target, first),
-        ast.Constant(sums_row),
-        ast.Name(left.array),
-        corner(left, first),
-        ast.Constant(left_row),
-        ast.Constant(left_step),
-        ast.Name(right.array),
-        corner(right, first),
-        ast.Constant(right_step),
-        binary(ast.Sub(), top.high, top.low),
-    ]
+    arguments = [ast.Constant(most_rows), ast.Constant(width), *([] if whole else here), *passed]
     # a tile that is cut short is one of the last: the others have asked
-    asked = asked_ahead(top, around, corner(right, first), first, most_columns) if whole else None
+    asked = asked_ahead(top, around, corner(tile.right, first), first, most_columns) if whole else None
     if asked is not None:
         return ast.Call(ast.Name("tile_mac_ahead"), [*arguments, *asked], [])
     return ast.Call(ast.Name("tile_mac" if whole else "tile_mac_cut"), arguments, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from polyfuse.codegen.index import is_number, mentions, substituted
+from polyfuse.codegen.index import binary, is_number, mentions, substituted
 from polyfuse.codegen.looptree import Element, For, Node, Store
 
 
@@ -62,7 +62,7 @@ def movement(element: Element, loop: For) -> tuple[int, ...] | None:
 
     x[c, 2*q + s - 1], loop q   ->   (0, 2)
     """
-    found = [_coefficient(subscript, loop) for subscript in element.subscripts]
+    found = [growth(subscript, loop) for subscript in element.subscripts]
     known = tuple(number for number in found if number is not None)
     return known if len(known) == len(found) else None
 
@@ -75,7 +75,7 @@ def axis(element: Element, loop: For) -> int | None:
     return moved.index(1)
 
 
-def _coefficient(subscript: ast.expr, loop: For) -> int | None:
+def growth(subscript: ast.expr, loop: For) -> int | None:
     """By how much a subscript grows with a loop's variable.
 
     (8*i + r) // 16, k, (8*i + r) % 16 grows with r < 8 in the last: eight values from a multiple of 8 on stay in one
@@ -87,15 +87,15 @@ def _coefficient(subscript: ast.expr, loop: For) -> int | None:
         case ast.Name():
             return 1
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _times(_coefficient(operand, loop), -1)
+            return _times(growth(operand, loop), -1)
         case ast.BinOp(left, ast.Add(), right):
-            return _plus(_coefficient(left, loop), _coefficient(right, loop))
+            return _plus(growth(left, loop), growth(right, loop))
         case ast.BinOp(left, ast.Sub(), right):
-            return _plus(_coefficient(left, loop), _times(_coefficient(right, loop), -1))
+            return _plus(growth(left, loop), _times(growth(right, loop), -1))
         case ast.BinOp(ast.Constant(int(number)), ast.Mult(), right):
-            return _times(_coefficient(right, loop), number)
+            return _times(growth(right, loop), number)
         case ast.BinOp(left, ast.Mult(), ast.Constant(int(number))):
-            return _times(_coefficient(left, loop), number)
+            return _times(growth(left, loop), number)
         case ast.BinOp(left, ast.FloorDiv(), ast.Constant(int(width))) if _stays(left, loop, width):
             return 0
         case ast.BinOp(left, ast.Mod(), ast.Constant(int(width))) if _stays(left, loop, width):
@@ -139,6 +139,28 @@ def _is_multiple(value: ast.expr, of: int) -> bool:
         case ast.BinOp(left, ast.Mult(), right):
             return _is_multiple(left, of) or _is_multiple(right, of)
     return False
+
+
+def operands(tile: ProductLoops, first: dict[str, ast.expr]) -> list[ast.expr] | None:
+    """What every operation on a tile is given of its product: sums, left, right, each from where the loops begin.
+
+    y, (8 * i, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 0), 0, n: an array, an element, the axes of rows and steps; the number
+    of steps. None where an element does not go along one axis with each loop.
+    """
+    top, rows, columns, sums, left, right = (
+        tile.steps[0], tile.rows, tile.columns, tile.store.target, tile.left, tile.right,
+    )  # fmt: skip
+    moving = (sums, rows), (left, rows), (left, top), (right, top), (right, columns), (sums, columns)
+    axes = [axis(element, loop) for element, loop in moving]
+    if None in axes:
+        return None
+    sums_row, left_row, left_step, right_step, *_ = map(ast.Constant, axes)
+    return [
+        *(ast.Name(sums.array), corner(sums, first), sums_row),
+        *(ast.Name(left.array), corner(left, first), left_row, left_step),
+        *(ast.Name(right.array), corner(right, first), right_step),
+        binary(ast.Sub(), top.high, top.low),
+    ]
 
 
 def corner(element: Element, first: dict[str, ast.expr]) -> ast.Tuple:

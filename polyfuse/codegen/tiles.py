@@ -232,7 +232,7 @@ class Tile:
         self.vectors, self.bytes = columns // self.lanes, self.lanes * self.itemsize
         self.vector = ir.VectorType(self.element, self.lanes)
         self.flags = ir.VectorType(ir.IntType(1), self.lanes)
-        self.masks = [] if cut is None else [self._mask(cut, v) for v in range(self.vectors)]
+        self.masks = [] if cut is None else [self._below(cut.columns, v) for v in range(self.vectors)]
 
     def addresses(self, first: Any, row_stride: Any) -> list[Any]:
         """Where each vector of sums lies, row by row."""
@@ -259,7 +259,7 @@ class Tile:
         _, _, _, *totals = self._steps(state, strides, count, 1)
         for position, (total, address) in enumerate(zip(totals, addresses, strict=True)):
             row, vector = divmod(position, self.vectors)
-            self.store(total, address, vector, self._of_row(row))
+            self.store(total, address, vector, self._of_row(row, vector))
 
     def _steps(self, state: list[Any], strides: Any, end: Any, together: int) -> list[Any]:
         """A loop of steps up to `end`, so many `together`. The state is the step, where a and b are, and the sums."""
@@ -316,7 +316,7 @@ class Tile:
         fma = self._function("fma", self.vector, [self.vector] * 3)
         return self.builder.call(fma, [a, b, y])
 
-    def _of_row(self, row: int) -> Any:
+    def _of_row(self, row: int, _vector: int) -> Any:
         """All lanes or none, for a row that a tile that is cut may lack."""
         if self.cut is None:
             return None
@@ -327,11 +327,11 @@ class Tile:
         assert self.cut is not None, "only a tile that is cut lacks rows"
         return self.builder.icmp_signed("<", ir.Constant(ir.IntType(64), row), self.cut.rows)
 
-    def _mask(self, cut: Cut, vector: int) -> Any:
-        """Which lanes of a row's vector the tile has."""
+    def _below(self, end: Any, vector: int) -> Any:
+        """Which lanes of a row's vector lie before a column."""
         lanes = [vector * self.lanes + lane for lane in range(self.lanes)]
         places = ir.Constant(ir.VectorType(ir.IntType(64), self.lanes), lanes)
-        return self.builder.icmp_signed("<", places, self.broadcast(cut.columns))
+        return self.builder.icmp_signed("<", places, self.broadcast(end))
 
     def load(self, address: Any, vector: int, row: Any = None) -> Any:
         """The lanes that the tile has of one vector; `row` masks a row that it may lack."""
