@@ -284,8 +284,7 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     touched = reduce(isl.Map.union, parts)
     corner, shape = [], []
     for d in range(touched.dim(OUT)):
-        low, high = touched.dim_min(d), touched.dim_max(d)
-        extent = isl.Val(0) if touched.is_empty() else high.sub(low).max_val()
+        low, extent = corner_of(touched, d)
         if not extent.is_int():
             raise InvalidSchedule(
                 f"the part of {buffer.tensor} that one iteration of {loop.name} touches has no fixed size; "
@@ -294,6 +293,21 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
         corner.append(low)
         shape.append(int(extent.to_python()) + 1)
     return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix, last, depth)
+
+
+def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
+    """The least index along an axis of what each value of the loops touches, and the most by which others are larger.
+
+    The least index is one function, if a piece of it will do for all values of the loops in a box of the same size:
+    max(6 * i, 512 * j) for rows 6 * i … 6 * i + 5, where those before 512 * j are not touched, is 6 * i.
+    """
+    low, high = touched.dim_min(d), touched.dim_max(d)
+    extent = isl.Val(0) if touched.is_empty() else high.sub(low).max_val()
+    pieces = [piece for _, piece in low.get_pieces()]
+    for one in map(isl.PwAff.from_aff, pieces if len(pieces) > 1 else ()):
+        if low.sub(one).min_val().is_nonneg() and high.sub(one).max_val().le(extent):
+            return one, extent
+    return low, extent
 
 
 def _touched(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 import sympy
 
-from polyfuse.analysis.storage import buffers_of, geometry
+from polyfuse.analysis.storage import buffers_of, corner_of, geometry
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.names import fresh
@@ -182,7 +182,7 @@ def _with_copies(
         for copy in copies:
             to_prefix = isl.MultiAff.identity(copy.domain.get_space().map_from_set())
             to_prefix = to_prefix.drop_dims(OUT, outer, copy.domain.dim(SET) - outer).reset_tuple_id(OUT)
-            corner = footprint.dim_min(d).pullback_multi_aff(to_prefix)
+            corner = corner_of(footprint, d)[0].pullback_multi_aff(to_prefix)
             dates.append((copy.name, dimension(copy.domain, outer + d).sub(corner).gist(copy.domain)))
         body = Loop(fresh(f"{last}_{d}", taken), tuple(dates), body)
     new = replace(
