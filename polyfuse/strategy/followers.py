@@ -7,7 +7,7 @@ relu: one value of k and l at a time; max: blocks of 2 values of k, tiles of an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import islpy as isl
 
@@ -40,6 +40,19 @@ def needs_of(nest: Nest, product: str, after: tuple[str, ...]) -> Needs:
             written = nest.statement(name).write.map.intersect_domain(nest.domains[name])
             found[name] = written.apply_range(written.reverse()).apply_range(every)
     return {name: found[name].coalesce() for name in after if name in found}
+
+
+def connected(product: str, flow: Iterable[tuple[str, str]], names: Iterable[str]) -> frozenset[str]:
+    """The statements of a kernel that values go to from a product, or from, also through others.
+
+    >>> sorted(connected("mac", [("zero", "mac"), ("mac", "relu"), ("a", "b")], ("a", "b", "zero", "mac", "relu")))
+    ['mac', 'relu', 'zero']
+    """
+    near, own = frozenset({product}), frozenset(names)
+    pairs = [frozenset(pair) for pair in flow if own.issuperset(pair)]
+    while more := frozenset().union(*(pair for pair in pairs if pair & near)) - near:
+        near |= more
+    return near
 
 
 def block_of(nest: Nest, product: Product, dim: int, needs: Needs) -> int:

@@ -39,7 +39,7 @@ from polyfuse.strategy.products_cuda import in_tiles, summed_apart
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
-from polyfuse.strategy.second_thoughts import Doubt, Doubted, doubts_of, reconsidered
+from polyfuse.strategy.second_thoughts import Doubt, Doubted, doubts_of, holds_product, reconsidered
 from polyfuse.strategy.split_products import in_parts
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
@@ -292,11 +292,12 @@ def _better(
 
 
 def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
-    """The kernels that one part became, in order; the one that holds the first statement tells what was found."""
+    """The kernels that one part became, in order; the product's, or the first statement's, tells what was found."""
     own = set(map(id, (part_with(done.schedule, name) for name in names)))
     ordered = [part for part in parts(done.schedule.tree) if id(part) in own]
+    tells = next((part for part in ordered if holds_product(part)), part_with(done.schedule, names[0]))
     for part in ordered:
-        notes = done.notes if names[0] in statements(part) else ()
+        notes = done.notes if part is tells else ()
         yield Group(statements(part), finished_cost(counts, part, machine), notes)
 
 

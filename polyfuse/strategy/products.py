@@ -25,7 +25,7 @@ from polyfuse.strategy.blocking_words import sentences
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import Product
 from polyfuse.strategy.counts import Counts, dims_of, stride
-from polyfuse.strategy.followers import belongs, block_of, columns_axes, columns_dim, needs_of
+from polyfuse.strategy.followers import belongs, block_of, columns_axes, columns_dim, connected, needs_of
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
@@ -246,10 +246,15 @@ class _Blocks:
     def _with_guests(self, schedule: Schedule, rows: str, places: tuple[str, ...]) -> Schedule:
         """The kernel's other statements where the product's tiles are: first values, operands, what reads the sums.
 
-        `places` are the loops over tiles, innermost first.
+        `places` are the loops over tiles, innermost first. What has nothing to do with the product keeps its own loops.
         """
         nest, tile = schedule.nest, places[0]
-        for guest in reversed(self.names[: self.names.index(self.name)]):
+        flow = [p for p in nest.dependences().pairs if p.kind == "flow"]
+        near = connected(self.name, [(p.source, p.sink) for p in flow], self.names)
+        for guest in self.names:
+            if guest not in near:
+                schedule = along_memory(schedule, self.counts, (guest,), schedule.loops(guest))
+        for guest in reversed([n for n in self.names[: self.names.index(self.name)] if n in near]):
             at = (
                 tile if nest.statement(guest).write.tensor == self.own else rows
             )  # a sum's first value, or an operand
@@ -257,8 +262,7 @@ class _Blocks:
         found: dict[str, str] = {}
         for guest in self.needs:
             schedule, found[guest] = self._placed(schedule, guest, places)
-        flow = [p for p in nest.dependences().pairs if p.kind == "flow"]
-        for guest in reversed([name for name in self.after if name not in self.needs]):
+        for guest in reversed([n for n in self.after if n not in self.needs and n in near]):
             reader = next((p.sink for p in flow if p.source == guest and p.sink in found), None)
             found[guest] = tile if reader is None else found[reader]
             schedule = self._joined(schedule, guest, found[guest])

@@ -96,10 +96,11 @@ def _seconds(plan: Plan, names: frozenset[str]) -> float:
     estimator = Estimator(Counts(plan.schedule.nest), plan.machine)
     own = [part for part in parts(plan.schedule.tree) if names & set(statements(part))]
     costs = {name: g.cost.total for g in plan.groups for name in g.statements}
-    return sum(costs[part.names[0]] if _in_blocks(part) else estimator.of(part).total for part in own)
+    return sum(costs[part.names[0]] if holds_product(part) else estimator.of(part).total for part in own)
 
 
-def _in_blocks(part: Tree) -> bool:
+def holds_product(part: Tree) -> bool:
+    """Whether a kernel holds a product in blocks."""
     return any(loop.bind == "microkernel" for loop in loops(part))
 
 

@@ -99,7 +99,7 @@ def in_place(nest: Nest, rows: int, columns: int) -> pf.Schedule:
 
 
 def test_symbolic_sizes_and_triangles() -> None:
-    """y[i, j] += A[i, k] B[k, j] for j <= i: tiles on the diagonal are cut otherwise in each row, and run as loops."""
+    """y[i, j] += A[i, k] B[k, j] for j <= i: tiles on the diagonal have other columns in each row, which are masked."""
     tensors = [
         Tensor("A", ("N", "M"), "float64", "input"),
         Tensor("B", ("M", "N"), "float64", "input"),
@@ -110,13 +110,40 @@ def test_symbolic_sizes_and_triangles() -> None:
         tensors, [statement(box, "y[i, j] += A[i, k] * B[k, j]")], context="[N, M] -> { : N, M > 0 }"
     )
     net = pf.compile(nest, target="cpu", schedule=in_place(nest, 4, 16).microkernel("mac", "k"))
-    assert net.source.count("tile_mac(4, 16") == 1
+    assert net.source.count("tile_mac(4, 16") == net.source.count("tile_mac_slanted(4, 16") == 1
     rng = np.random.default_rng(5)
     for n, m in ((1, 3), (16, 1), (37, 9)):
         a, b, y = (rng.integers(-4, 5, shape).astype(float) for shape in ((n, m), (m, n), (n, n)))
         expected = y + np.tril(a @ b)
         net(a, b, y)
         np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize(
+    ("border", "dtype"),
+    [
+        ("j > i", "float32"),
+        ("3 * i - 20 <= 2 * j and j <= 2 * i + 5", "float64"),
+        ("20 - 3 * i <= j <= 50 - i and i + j >= 12", "float64"),
+    ],
+)
+def test_rows_of_a_tile_may_have_columns_of_their_own(border: str, dtype: str) -> None:
+    """Any borders aslant, also rows without columns before and after others: arrays end where the domain does."""
+    tensors = [Tensor(n, shape, dtype, "input") for n, shape in (("A", (23, 7)), ("B", (7, 39)))]
+    tensors.append(Tensor("y", (23, 39), dtype, "inout"))
+    box = f"{{ mac[i, j, k] : 0 <= i < 23 and 0 <= j < 39 and 0 <= k < 7 and {border} }}"
+    nest = Nest.of(tensors, [statement(box, "y[i, j] += A[i, k] * B[k, j]")])
+    s = in_place(nest, 5, 16).microkernel("mac", "k")
+    net = pf.compile(nest, target="cpu", schedule=s)
+    inputs = draw(nest) | {"y": np.ones((23, 39), dtype)}
+    expected = pf.interpret(nest, inputs)["y"]
+    plain = {name: array.copy() for name, array in inputs.items()}
+    run_plain(s.nest, s.tree, plain, {}, seed=1)
+    net(**inputs)
+    evenly = "2 * j" not in border
+    assert ("tile_mac_slanted(" in net.source) == evenly, "3i/2 grows with rows by no whole number"
+    np.testing.assert_array_equal(inputs["y"], expected)
+    np.testing.assert_array_equal(plain["y"], expected)
 
 
 @pytest.mark.parametrize("left", ["A[i, k]", "A[k, i]"])
