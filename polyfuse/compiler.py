@@ -32,6 +32,7 @@ from polyfuse.strategy.choice import Choose, Picked, cheapest
 from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.fast_products import Fast, Wanted, with_fast_products
 from polyfuse.strategy.folding import with_scales_folded
+from polyfuse.strategy.halves import with_wide_factors
 from polyfuse.strategy.tuned import Tuning
 from polyfuse.tune import Trials, tuned
 
@@ -58,8 +59,8 @@ def compile(
 ) -> Executable:
     """Compile a nest to an executable.
 
-    Nest -> expansion -> folded scales -> fast products -> Dependences -> Schedule -> barriers -> validation ->
-    LoopTree -> source -> Executable
+    Nest -> expansion -> wide factors -> folded scales -> fast products -> Dependences -> Schedule -> barriers ->
+    validation -> LoopTree -> source -> Executable
 
     For the CPU the last value is kept in a cache, and the same compile in another process loads it from there.
 
@@ -183,10 +184,11 @@ def _expanded(nest: Nest) -> tuple[Nest, tuple[Expansion, ...]]:
 
 
 def _as_wanted(nest: Nest, model: Machine, wanted: Wanted, fuse: bool) -> Fast:
-    """The nest after the rewrites that round otherwise, and what was decided about each."""
-    folded, said = with_scales_folded(nest) if wanted.fold and fuse else (nest, ())
+    """The nest with float32 factors, after the rewrites that round otherwise, and what was decided about each."""
+    wide, copies = with_wide_factors(nest)
+    folded, said = with_scales_folded(wide) if wanted.fold and fuse else (wide, ())
     fast = with_fast_products(folded, model, wanted)
-    return replace(fast, reasons=(*said, *fast.reasons))
+    return replace(fast, reasons=(*copies, *said, *fast.reasons))
 
 
 def _tuned(

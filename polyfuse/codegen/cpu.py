@@ -11,6 +11,7 @@ from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.first_values import zeros_of_tile
 from polyfuse.codegen.gathered import Gathered, gathered
+from polyfuse.codegen.halves import HALF_OPERATIONS, held_as, zero
 from polyfuse.codegen.index import binary, substituted
 from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.joined import along_two_axes
@@ -61,6 +62,7 @@ OPERATIONS = {
     **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
     **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
     **dict.fromkeys(ROW_OPERATIONS, "polyfuse.codegen.lane_rows"),
+    **dict.fromkeys(HALF_OPERATIONS, "polyfuse.codegen.half_operations"),
     ON_STACK: "polyfuse.codegen.stack",
     ON_HEAP: "polyfuse.codegen.stack",
     WHOLE: "polyfuse.codegen.lanes",
@@ -110,7 +112,7 @@ def cpu_kernel(kernel: Kernel) -> CpuKernel:
 def array_type(tensor: Tensor, written: bool) -> str:
     """numba's type for a C-contiguous array; what is only read may also be a read-only array."""
     rank = max(tensor.rank, 1)
-    return f"Array({tensor.dtype}, {rank}, 'C'{'' if written else ', readonly=True'})"
+    return f"Array({held_as(tensor.dtype)}, {rank}, 'C'{'' if written else ', readonly=True'})"
 
 
 def written_arrays(node: Node) -> set[str]:
@@ -329,15 +331,11 @@ class _Cpu(Emitter):
 
     def allocation(self, node: Allocate) -> str:
         if not node.shape:
-            return (
-                f"{node.buffer} = {node.dtype}(0.0)"
-                if node.dtype[0] == "f"
-                else f"{node.buffer} = {node.dtype}(0)"
-            )
+            return f"{node.buffer} = {zero(node.dtype)}"
         nbytes = prod(node.shape) * ITEMSIZE[node.dtype]
         fits = not self.on_heap and self.stacked + nbytes <= STACK_BYTES
         self.stacked += nbytes if fits else 0
-        return f"{node.buffer} = {ON_STACK if fits else ON_HEAP}({node.shape}, np.{node.dtype})"
+        return f"{node.buffer} = {ON_STACK if fits else ON_HEAP}({node.shape}, np.{held_as(node.dtype)})"
 
     def placed(self, element: Element) -> ast.expr:
         known = self.kernel.arrays.get(element.array)

@@ -20,6 +20,7 @@ from polyfuse.codegen.device_calls import (
 )
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fragments import for_whole_warps
+from polyfuse.codegen.halves import held_as, zero
 from polyfuse.codegen.index import Environment, beside, binary, in_bits, substituted
 from polyfuse.codegen.looptree import (
     Allocate,
@@ -51,6 +52,12 @@ MOST_THREADS = 1024
 negative takes two of them in an address. 8 x 8 results in 128 registers spill 24 bytes without.
 """
 
+
+def header(source: str) -> str:
+    """What emitted source imports: bits of halves too where there are arrays of them."""
+    return HEADER.replace("int64\n", "int64, uint16\n") if "uint16" in source else HEADER
+
+
 AXIS_OF = {"block": "blockIdx", "thread": "threadIdx"}
 
 
@@ -74,9 +81,8 @@ class CudaKernel:
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
     """The numba.cuda source of one kernel: every tensor is a pointer to its elements in row-major order."""
-    signature = tuple(f"{tensor.dtype}*" for tensor in kernel.arrays.values()) + ("int64",) * len(
-        kernel.sizes
-    )
+    pointers = tuple(f"{held_as(tensor.dtype)}*" for tensor in kernel.arrays.values())
+    signature = pointers + ("int64",) * len(kernel.sizes)
     kernel = with_wide_accesses(with_padded_copies(for_whole_warps(kernel)))
     wide = copied_widely(kernel.body)
     return CudaKernel(
@@ -160,14 +166,10 @@ class _Cuda(Emitter):
 
     def allocation(self, node: Allocate) -> str:
         if not node.shape:
-            return (
-                f"{node.buffer} = {node.dtype}(0.0)"
-                if node.dtype[0] == "f"
-                else f"{node.buffer} = {node.dtype}(0)"
-            )
+            return f"{node.buffer} = {zero(node.dtype)}"
         memory = "shared" if node.memory == "shared" else "local"
         wide = ", alignment=16" if node.buffer in self.wide else ""
-        return f"{node.buffer} = cuda.{memory}.array({node.shape}, {node.dtype}{wide})"
+        return f"{node.buffer} = cuda.{memory}.array({node.shape}, {held_as(node.dtype)}{wide})"
 
     def loop(self, node: For) -> list[str]:
         call = device_call(node, self.address, self.loops > 0)

@@ -48,7 +48,7 @@ def zeros_of_tile(rows: For) -> ast.expr | None:
     if not isinstance(columns, For) or not isinstance(columns.body, Store):
         return None
     store, height, width = columns.body, _values(rows), _values(columns)
-    if store.op != "=" or not store.body.is_zero or not store.target.dtype.startswith("float"):
+    if store.op != "=" or not store.body.is_zero or store.target.dtype not in ("float32", "float64"):
         return None
     row_axis = axis(store.target, rows)
     if row_axis is None or axis(store.target, columns) != len(store.target.subscripts) - 1:

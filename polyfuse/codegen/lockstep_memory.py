@@ -242,6 +242,8 @@ def poison(dtype: str) -> np.generic:
     kind = np.dtype(dtype)
     if kind.kind == "b":
         return np.False_
+    if kind.kind == "u":
+        return np.uint16(0xFFFF)  # a half that is no number
     value: np.generic = kind.type(np.nan) if kind.kind == "f" else kind.type(np.iinfo(kind).min // 2)
     return value
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.codegen.halves import HALF_OPERATIONS, converted
+
 Value = npt.NDArray[Any] | np.generic
 
 ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -83,6 +85,9 @@ def call(function: str, arguments: Sequence[Value]) -> Value:
         return _extremum(function, operands)
     if function == "abs":
         return np.asarray(np.abs(operands[0]))[()]
+    if function in HALF_OPERATIONS:
+        result: Value = converted(function, arguments[0])
+        return result
     if not function.startswith("math."):
         return cast(function, arguments[0])
     name = function.removeprefix("math.")

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import sympy
 
 from polyfuse.codegen.register_tiles import Neighbours, TileProduct, VectorCopy
-from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tensor import DType, Tensor
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Element:
 
     array: str
     subscripts: tuple[ast.expr, ...]
-    dtype: str
+    dtype: DType
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Allocate:
 
     buffer: str
     shape: tuple[int, ...]
-    dtype: str
+    dtype: DType
     memory: str
 
 

@@ -90,7 +90,7 @@ class Program:
     def source(self) -> str:
         """All the source, as one file would hold it."""
         sources = [code.source for code in self.codes]
-        header = cpu.header("\n".join(sources)) if self.target == "cpu" else cuda.HEADER
+        header = (cpu if self.target == "cpu" else cuda).header("\n".join(sources))
         return "\n\n".join([header, *sources])
 
 

@@ -100,7 +100,7 @@ def device_operations(
     `ahead` are the copies that something waits for. Raises InvalidSchedule where a microkernel is for tensor cores and
     its threads are no warps of theirs.
     """
-    singles = (name for name in statements(part) if _is_copy(nest.statement(name), geometries))
+    singles = (name for name in statements(part) if _is_copy(nest, nest.statement(name), geometries))
     found: dict[str, Operation] = {n: VectorCopy(1, 1, n in ahead) for n in singles}
     for loop in loops(part):
         names = statements(loop)
@@ -305,18 +305,20 @@ def _in_neighbours(
     return found
 
 
-def _is_copy(s: Statement, geometries: Mapping[str, Geometry]) -> bool:
-    """Whether a statement copies an element of a tensor into a spread buffer."""
+def _is_copy(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> bool:
+    """Whether a statement copies an element of a tensor into a spread buffer, bit for bit."""
     held = geometries.get(s.write.tensor)
-    spread = held is not None and held.buffer.spread is not None
-    return spread and s.op == "=" and s.body == read(0) and s.reads[0].tensor not in geometries
+    if held is None or held.buffer.spread is None or s.op != "=" or s.body != read(0):
+        return False
+    source = nest.tensor(s.reads[0].tensor)
+    return source.name not in geometries and source.dtype == nest.tensor(s.write.tensor).dtype
 
 
 def _vector_copy(
     nest: Nest, part: Tree, loop: Loop, s: Statement, geometries: Mapping[str, Geometry], ahead: bool
 ) -> VectorCopy | None:
     """A copy of neighbours in a tensor, the first at a multiple of 16 bytes, to a shared buffer."""
-    if not _is_copy(s, geometries):
+    if not _is_copy(nest, s, geometries):
         return None
     count, tensor = extent(nest, loop), nest.tensor(s.reads[0].tensor)
     if count is None or count * tensor.itemsize != ACCESS_BYTES:

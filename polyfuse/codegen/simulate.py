@@ -22,9 +22,10 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen import lockstep_values as values
+from polyfuse.codegen.halves import HALF_OPERATIONS, converted
 from polyfuse.codegen.lockstep_memory import BarrierError, poison
 from polyfuse.codegen.lockstep_operations import distance
-from polyfuse.codegen.lockstep_subset import CONSTANTS, UNARY_MATH, UnsupportedKernel
+from polyfuse.codegen.lockstep_subset import CONSTANTS, DTYPES, UNARY_MATH, UnsupportedKernel
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.precision import PRECISIONS
 
@@ -132,7 +133,8 @@ def _names() -> dict[str, Any]:
     """The names a kernel may use besides `cuda`, with the GPU's result types and treatment of NaN."""
     functions = {f: partial(_math, f) for f in (*UNARY_MATH, "pow")}
     constants = {c: getattr(np, c) for c in CONSTANTS}
-    casts = {dtype: getattr(np, dtype) for dtype in ("float32", "float64", "int32", "int64")}
+    casts = {dtype: getattr(np, dtype) for dtype in DTYPES}
+    halves = {name: partial(converted, name) for name in HALF_OPERATIONS}
     extrema = {"min": partial(_extremum, np.fmin), "max": partial(_extremum, np.fmax)}
     copies = _Copies()
     operations = {
@@ -143,7 +145,7 @@ def _names() -> dict[str, Any]:
         "await_copies": copies.wait,
         **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in PRECISIONS},
     }
-    return {"math": SimpleNamespace(**functions, **constants), **casts, **extrema, **operations}
+    return {"math": SimpleNamespace(**functions, **constants), **casts, **halves, **extrema, **operations}
 
 
 def _tile_fma(rows: int, columns: int, most: int, y: Any, a: Any, *rest: Any) -> None:

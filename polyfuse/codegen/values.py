@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 
 import sympy
 
+from polyfuse.codegen.halves import FROM, TO
 from polyfuse.codegen.looptree import Element, Store
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.ir.expression import Dialect, call, to_ast
 from polyfuse.ir.scalar import Read
+from polyfuse.ir.tensor import computed_in
 
 Place = Callable[[Element], ast.expr]
 """How a target writes an element of an array."""
@@ -25,12 +27,14 @@ class Values:
 
     def __init__(self, store: Store, place: Place, functions: Mapping[str, str] | None = None) -> None:
         self.store, self.place, self.functions = store, place, functions or {}
-        self.dtype = store.target.dtype
+        self.dtype = computed_in(store.target.dtype)
         self.prelude: list[str] = []
 
     def lines(self) -> list[str]:
         """The assignment, with the temporaries it needs."""
         target, value, op = self.place(self.store.target), self._value(), self.store.op
+        if self.store.target.dtype in TO:
+            value = call(TO[self.store.target.dtype], [value])
         if op in ("max=", "min="):
             value, op = self._call(op.removesuffix("="), [target, value]), "="
         return [*self.prelude, f"{ast.unparse(target)} {op} {ast.unparse(value)}"]
@@ -48,7 +52,9 @@ class Values:
 
     def _leaf(self, symbol: sympy.Symbol) -> ast.expr:
         if isinstance(symbol, Read):
-            return self.place(self.store.reads[symbol.position])
+            element = self.store.reads[symbol.position]
+            place = self.place(element)
+            return call(FROM[element.dtype], [place]) if element.dtype in FROM else place
         index = self.store.indices.get(symbol.name, ast.Name(symbol.name))
         return call(self.dtype, [index]) if self.dtype.startswith("float") else index
 

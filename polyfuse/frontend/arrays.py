@@ -25,7 +25,7 @@ from polyfuse.ir.tensor import ITEMSIZE
 
 ALLOWED = (
     "np.zeros, np.ones, np.empty of a shape that is affine in sizes, np.full of a shape and a value, their _like forms "
-    "of an array; dtype= float32, float64, int32 or int64"
+    "of an array; dtype= float32, float64, int32, int64, float16 or bfloat16"
 )
 
 
@@ -74,7 +74,7 @@ def local_array(names: Names, name: str, call: ast.Call, context: isl.Set) -> Lo
     number = {"zeros": 0, "ones": 1}.get(kind)
     fill = positional[1] if kind == "full" else None
     if number is not None:
-        fill = ast.copy_location(ast.Constant(float(number) if dtype.startswith("float") else number), call)
+        fill = ast.copy_location(ast.Constant(number if dtype.startswith("int") else float(number)), call)
     if kind == "full" and "dtype" not in named and model is None and not isinstance(fill, ast.Constant):
         _refuse(names, call, f"{ast.unparse(call)}: the type of the elements is not said")
     if isinstance(fill, ast.Constant) and kind == "full" and "dtype" not in named and model is None:

@@ -19,9 +19,16 @@ from polyfuse.frontend.names import RESERVED, Names
 from polyfuse.frontend.source import Source
 from polyfuse.ir import DType, Tensor
 
-DTYPES: dict[str, DType] = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64"}
+DTYPES: dict[str, DType] = {
+    "f32": "float32",
+    "f64": "float64",
+    "i32": "int32",
+    "i64": "int64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+}
 WHOLE = "A[…] = …, in loops; another name for another array"
-ALLOWED = '"f64", "f64[M, N]", "f32[2 * N + 1]"; f32, f64, i32, i64; extents affine in sizes'
+ALLOWED = '"f64", "f64[M, N]", "f32[2 * N + 1]"; f32, f64, i32, i64, f16, bf16; extents affine in sizes'
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ def defaults(names: Names) -> dict[str, float]:
     nodes = source.tree.args.args[len(source.tree.args.args) - len(given) :]
     for node, value, written in zip(nodes, given, source.tree.args.defaults, strict=True):
         number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        whole = number and (names.tensors[node.arg].dtype.startswith("float") or float(value).is_integer())
+        whole = number and (not names.tensors[node.arg].dtype.startswith("int") or float(value).is_integer())
         if names.tensors[node.arg].rank or not whole:
             source.refuse(
                 written,

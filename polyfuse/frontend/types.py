@@ -1,6 +1,7 @@
 """The element types of local variables, from what is assigned to them.
 
-Python's numbers are weak, as they are to NumPy: `s = 0.0` followed by `s += A[i]` has A's type.
+Python's numbers are weak, as they are to NumPy: `s = 0.0` followed by `s += A[i]` has A's type, and float32 where A is
+a half, which no arithmetic is done in.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from polyfuse.frontend.assignment import Assigned
 from polyfuse.ir import DType
+from polyfuse.ir.tensor import computed_in
 
 
 def local_types(found: Sequence[Assigned], given: Mapping[str, DType]) -> dict[str, DType]:
@@ -29,7 +31,7 @@ def _joined(every: Sequence[Assigned], known: Mapping[str, DType]) -> DType:
     declared = next((made.declared for made in every if made.declared is not None), None)
     if declared is not None:
         return declared
-    types = {known[leaf] for made in every for leaf in made.leaves if leaf in known}
+    types = {computed_in(known[leaf]) for made in every for leaf in made.leaves if leaf in known}
     floats = {dtype for dtype in types if dtype.startswith("float")}
     if floats:
         # NumPy's rule: float32 with integers makes float64

@@ -13,6 +13,7 @@ from polyfuse.interpret.affine import Points, values
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.gather import check_indices, parts_of
 from polyfuse.ir.sizes import check_sizes, solved
+from polyfuse.ir.tensor import computed_in
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +42,7 @@ def _array(tensor: Tensor, value: Any) -> Array:
     if tensor.rank == 0 and isinstance(value, int | float):
         if tensor.dtype.startswith("int") and int(value) != value:
             raise BadArgument(f"{tensor.name} is {value!r}, expected {tensor}")
-        return np.asarray(value, tensor.dtype)
+        return np.asarray(value, computed_in(tensor.dtype)).astype(tensor.dtype)
     array = np.asarray(value)
     if array.ndim != tensor.rank or array.dtype != tensor.dtype:
         raise BadArgument(f"{tensor.name} is {array.dtype}{list(array.shape)}, expected {tensor}")
@@ -101,6 +102,6 @@ def memory_of(nest: Nest, arrays: Mapping[str, Array], sizes: Mapping[str, int])
             memory[tensor.name] = np.array(arrays[tensor.name], order="C", copy=copy or None)
         else:
             dtype = np.dtype(tensor.dtype)
-            poison = np.nan if dtype.kind == "f" else np.iinfo(dtype).min
+            poison = np.iinfo(dtype).min if dtype.kind == "i" else np.nan
             memory[tensor.name] = np.full(shape_of(tensor, sizes), poison, dtype)
     return memory

@@ -14,6 +14,7 @@ from polyfuse.interpret.affine import Ints, Points, chunks, values
 from polyfuse.interpret.arguments import Array, memory_of, named_arrays, solve_sizes
 from polyfuse.interpret.body import Function, function_of
 from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import Loop, Tree, depth, path_to, statements
 from polyfuse.ir.tree import Sequence as Siblings
 
@@ -96,6 +97,16 @@ class Run:
         """A tensor's elements in row-major order (a view)."""
         return self.state.memory[access.tensor].reshape(-1)
 
+    def at(self, access: Access, position: Any) -> Any:
+        """Elements by their position in `vector`, as values in a body: those of a half are float32 numbers."""
+        found = self.vector(access)[position]
+        return found.astype(np.float32) if self.state.nest.tensor(access.tensor).is_half else found
+
+    def stored(self, value: Any) -> Any:
+        """A body's value as the target holds it, but for its format: for a half, a float32 number."""
+        half = self.state.nest.tensor(self.statement.write.tensor).is_half
+        return np.asarray(value).astype(np.float32) if half else value
+
     def elements(self, access: Access, at: Points) -> Ints:
         """The position in `vector` that each point's access touches."""
         subscripts = access.subscripts()
@@ -106,7 +117,8 @@ class Run:
 
     def numbers(self, at: Points) -> list[Any]:
         """The dimensions and sizes as the body's numbers: in the target's own precision, if that is a float."""
-        dtype = self.target.dtype if self.target.dtype.kind == "f" else np.dtype(np.int64)
+        dtype = np.dtype(computed_in(self.state.nest.tensor(self.statement.write.tensor).dtype))
+        dtype = dtype if dtype.kind == "f" else np.dtype(np.int64)
         used = {symbol.name for symbol in self.statement.body.free_symbols}
         dims = [
             d.astype(dtype) if name in used else d
@@ -118,13 +130,13 @@ class Run:
 def at_once(run: Run) -> None:
     """Run all instances of a statement that stands alone, some millions at a time."""
     for at in chunks(run.domain, run.state.sizes, CHUNK):
-        reads = [run.vector(access)[run.elements(access, at)] for access in run.statement.reads]
+        reads = [run.at(access, run.elements(access, at)) for access in run.statement.reads]
         value = np.broadcast_to(run.function([*reads, *run.numbers(at)]), at.shape)
         where = run.elements(run.statement.write, at)
         if run.statement.is_reduction:
             accumulate(run, where, value)
         else:
-            run.target[np.broadcast_to(where, at.shape).ravel()] = value.ravel()
+            run.target[np.broadcast_to(where, at.shape).ravel()] = run.stored(value).ravel()
 
 
 def accumulate(run: Run, where: Ints, value: Array) -> None:
@@ -176,7 +188,7 @@ def step(run: Run, at: Points) -> Callable[[int], None]:
     def rows(column: Ints) -> list[int]:
         return [int(v) for v in np.broadcast_to(column, at.shape)]
 
-    reads = [(run.vector(access), rows(run.elements(access, at))) for access in run.statement.reads]
+    reads = [(access, rows(run.elements(access, at))) for access in run.statement.reads]
     where, target = rows(run.elements(run.statement.write, at)), run.target
     dims = list(zip(*run.numbers(at)[: len(at.dims)], strict=True))
     sizes = tuple(run.state.sizes.values())
@@ -184,8 +196,8 @@ def step(run: Run, at: Points) -> Callable[[int], None]:
 
     def execute(row: int) -> None:
         point = dims[row] if dims else ()
-        value = run.function([*(vector[at_row[row]] for vector, at_row in reads), *point, *sizes])
+        value = run.function([*(run.at(access, at_row[row]) for access, at_row in reads), *point, *sizes])
         element = where[row]
-        target[element] = value if combine is None else combine(target[element], value)
+        target[element] = run.stored(value) if combine is None else combine(target[element], value)
 
     return execute

@@ -3,6 +3,7 @@
 - every subscript lies inside its tensor:        access(domain) is a subset of the tensor's elements
 - a temporary is written before it is read:      every read has an earlier write of the same element
 - only outputs, inouts and temporaries are written
+- no half (float16, bfloat16) is reduced into: every step would round
 - a gathered tensor is rows of an input or a constant, chosen by an input of integers (polyfuse.ir.gather)
 - no factor of an index or a size is beyond 2**20, no number beyond 2**40, so that index arithmetic fits 64 bits
 
@@ -66,6 +67,11 @@ def _written(nest: Nest, statement: Statement) -> None:
     target = nest.tensor(statement.write.tensor)
     if target.role in ("input", "constant", "gathered"):
         raise InvalidNest(f"statement {statement.name} writes {target.name}, which has role {target.role}")
+    if target.is_half and statement.op != "=":
+        raise InvalidNest(
+            f"statement {statement.name}: {statement.op} into {target.name} would round to {target.dtype} at every "
+            f"step: combine into a float32 temporary, and store that to {target.name} at the end"
+        )
 
 
 FACTOR, NUMBER = 2**20, 2**40

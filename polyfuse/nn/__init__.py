@@ -3,6 +3,7 @@
 from polyfuse.nn.embedding import embedding
 from polyfuse.nn.functional import (
     add,
+    cast,
     divide,
     exp,
     gelu,
@@ -129,6 +130,7 @@ __all__ = [
     "argmin",
     "avg_pool",
     "batch_norm",
+    "cast",
     "chunk",
     "concat",
     "constant",

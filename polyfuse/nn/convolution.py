@@ -46,6 +46,11 @@ class Convolution(Operation):
         """Weight and bias are the layer's parameters."""
         return ("c", "w", "b")
 
+    @property
+    def reduces(self) -> bool:
+        """Without a bias the sums are the result."""
+        return not self.bias
+
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(N, C, H, W), (F, C / groups, R, S) -> (N, F, P, Q), and for channels last accordingly."""
         x, w = shapes[:2]

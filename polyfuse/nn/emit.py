@@ -12,6 +12,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Role, Statement, Tensor, statement
 from polyfuse.ir.nest import own_loops
+from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import Loop, Tree, sequence
 
 DIMS = "ijklmnpqrstuv"
@@ -74,7 +75,14 @@ class Emitter:
         return self.tensors[name]
 
     def temporary(self, stem: str, n: int, shape: Shape, dtype: DType) -> Tensor:
-        """A new temporary named stem + n, or with the next number that is free."""
+        """What an operation keeps between its statements, named stem + n, or with the next number that is free.
+
+        In float32 for a half: only the operation's value is rounded to that.
+        """
+        return self.value(stem, n, shape, computed_in(dtype))
+
+    def value(self, stem: str, n: int, shape: Shape, dtype: DType) -> Tensor:
+        """The value of an operation, in exactly this type."""
         return self.tensor(self._free(stem, n), shape, dtype, "temporary")
 
     def constant(self, array: Array, dtype: DType, stem: str, n: int) -> Tensor:

@@ -10,13 +10,13 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.nn.emit import Array
-from polyfuse.nn.graph import Operand, Value, apply, as_value, pointwise, product
+from polyfuse.nn.graph import Operand, Value, apply, as_value, dtype_of, pointwise, product
 from polyfuse.nn.normalize import LayerNorm as LayerNormOperation
 from polyfuse.nn.normalize import LogSoftmax as LogSoftmaxOperation
 from polyfuse.nn.normalize import RMSNorm as RMSNormOperation
 from polyfuse.nn.normalize import Softmax as SoftmaxOperation
+from polyfuse.nn.operations import Cast, Reduce
 from polyfuse.nn.operations import Linear as LinearOperation
-from polyfuse.nn.operations import Reduce
 
 if TYPE_CHECKING:
     from polyfuse.nn.layers import Linear
@@ -67,6 +67,11 @@ def log(x: Value) -> Value:
 def sqrt(x: Value) -> Value:
     """The square root. Statement sqrt, tensor a."""
     return pointwise("sqrt", "sqrt({0})", x)
+
+
+def cast(x: Value, dtype: str) -> Value:
+    """The same values in another floating-point type, rounded to nearest even. Statement cast, tensor a."""
+    return apply(Cast("cast", "{0}", dtype_of(dtype)), (x,))
 
 
 def relu(x: Value) -> Value:

@@ -20,8 +20,13 @@ from polyfuse.nn.emit import Array, Shape
 from polyfuse.nn.operations import Linear, Matmul, Operation, Pointwise
 from polyfuse.nn.views import View, sliced
 
-FLOATS: dict[str, DType] = {"float32": "float32", "float64": "float64"}
-"""The element types that layers compute in."""
+FLOATS: dict[str, DType] = {
+    "float32": "float32",
+    "float64": "float64",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+}
+"""The element types of layers. Values of the two halves are float16 or bfloat16, computed in float32."""
 
 INTEGERS: tuple[DType, ...] = ("int32", "int64")
 """The element types of what chooses rows."""
@@ -157,7 +162,9 @@ def apply(operation: Operation, operands: Sequence[Value]) -> Value:
         )
     if len(types) > 1:
         given = ", ".join(repr(value) for value in operands)
-        raise BadArgument(f"element types {' and '.join(types)} do not go together: {given}")
+        raise BadArgument(
+            f"element types {' and '.join(types)} do not go together: {given}; nn.cast(value, {types[0]!r}) converts"
+        )
     shape = operation.shape([value.shape for value in operands])
     return Value(operation, tuple(operands), shape, operation.dtype or types[0])
 

@@ -15,6 +15,9 @@ from polyfuse.nn.operations import Operation, Pointwise
 COPY = Pointwise("copy", "{0}")
 """What makes an output out of a value that already has a tensor: an input, a constant, another output."""
 
+ROUND = Pointwise("round", "{0}")
+"""What makes a half out of float32 sums."""
+
 
 def lower(
     model: Module | Value | Sequence[Value],
@@ -97,7 +100,7 @@ def lower_values(outputs: Sequence[Value], name: str) -> Nest:
         if isinstance(value.source, Operation):
             done[id(value)] = emit(to, value, done, direct.get(id(value)))
         elif isinstance(value.source, Further):
-            done[id(value)] = to.further[done[id(value.operands[0])].name, value.source.name]
+            done[id(value)] = further(to, value, done, value.source.name)
     for value, target in zip(outputs, targets, strict=True):
         if direct.get(id(value)) is not target:
             n = to.number(COPY.stems)
@@ -128,8 +131,27 @@ def emit(to: Emitter, value: Value, done: dict[int, Tensor], out: Tensor | None)
     assert isinstance(operation, Operation)
     n = to.number(operation.stems)
     operands = operands_of(to, operation, n, value.operands, done)
-    target = out if out is not None else to.temporary(operation.result, n, value.shape, value.dtype)
-    operation.emit(to, n, operands, target)
+    target = out if out is not None else to.value(operation.result, n, value.shape, value.dtype)
+    if not (target.is_half and operation.reduces):
+        operation.emit(to, n, operands, target)
+        return target
+    wide = to.temporary(operation.result, n, value.shape, value.dtype)
+    operation.emit(to, n, operands, wide)
+    ROUND.emit(to, to.number(ROUND.stems), (wide,), target)
+    to.further.update(
+        {(target.name, name): made for (of, name), made in to.further.items() if of == wide.name}
+    )
+    return target
+
+
+def further(to: Emitter, value: Value, done: dict[int, Tensor], name: str) -> Tensor:
+    """What an operation computes beside its value; a half is rounded here, since the operation goes on in float32."""
+    made = to.further[done[id(value.operands[0])].name, name]
+    if made.dtype == value.dtype:
+        return made
+    n = to.number(ROUND.stems)
+    target = to.value("a", n, value.shape, value.dtype)
+    ROUND.emit(to, n, (made,), target)
     return target
 
 

@@ -45,6 +45,11 @@ class Operation:
         """The result's element type, where it is not that of the operands."""
         return None
 
+    @property
+    def reduces(self) -> bool:
+        """Whether a statement reduces into the result itself, which a half cannot hold meanwhile."""
+        return False
+
     @abstractmethod
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The result's shape; BadArgument, naming the shapes, where they do not go together."""
@@ -92,6 +97,18 @@ class Pointwise(Operation):
         to.assign(f"{self.kind}{n}", domain, f"{element(out, names)} = {self.text.format(*leaves)}")
 
 
+@dataclass(frozen=True)
+class Cast(Pointwise):
+    """A pointwise expression whose value has an element type of its own."""
+
+    to: DType
+
+    @property
+    def dtype(self) -> DType:
+        """The type that was asked for."""
+        return self.to
+
+
 def broadcast_subscripts(shape: Shape, names: Sequence[str]) -> tuple[str, ...]:
     """Where an operand is read for the result's element [names]: aligned right, 0 where its size is 1.
 
@@ -122,6 +139,11 @@ class Linear(Operation):
     def operand_stems(self) -> tuple[str, ...]:
         """Weight and bias are the layer's parameters."""
         return ("c", "w", "b")
+
+    @property
+    def reduces(self) -> bool:
+        """Without a bias the product is the result."""
+        return not self.bias
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(…, K), (K, N) -> (…, N)."""
@@ -164,6 +186,11 @@ class Matmul(Operation):
     def result(self) -> str:
         """A product is a y."""
         return "y"
+
+    @property
+    def reduces(self) -> bool:
+        """The product is the result."""
+        return True
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(…, M, K), (…, K, N) -> (…, M, N)."""
@@ -215,6 +242,11 @@ class Reduce(Operation):
     def result(self) -> str:
         """A sum is s, a mean mu, a maximum or minimum m."""
         return {"sum": "s", "mean": "mu", "max": "m", "min": "m"}[self.kind]
+
+    @property
+    def reduces(self) -> bool:
+        """All but a mean, which divides a sum."""
+        return self.kind != "mean"
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The operand's shape without the axes, or with size 1 there."""

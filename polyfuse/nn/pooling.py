@@ -10,6 +10,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
+from polyfuse.ir.tensor import computed_in
 from polyfuse.nn.emit import Emitter, Shape, element, extents
 from polyfuse.nn.operations import INITIAL, Operation
 from polyfuse.nn.windows import Layout, Windows
@@ -55,6 +56,11 @@ class Pooling(Operation):
         """A maximum is m, a mean mu."""
         return "mu" if self.kind == "mean" else "m"
 
+    @property
+    def reduces(self) -> bool:
+        """A maximum is the result itself."""
+        return self.kind == "max"
+
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(N, C, H, W) -> (N, C, P, Q), and for channels last accordingly."""
         (x,) = shapes
@@ -95,8 +101,9 @@ def _divisor(to: Emitter, n: int, axis: Pooled, p: str, like: Tensor) -> str:
     """What window p divides by along one axis: a number, or a small constant where the windows differ."""
     if len(set(axis.divisors)) == 1:
         return f"{axis.divisors[0]}.0"
-    array = np.array(axis.divisors, like.dtype)
-    return element(to.constant(array, like.dtype, "count", n), [p])
+    computed = computed_in(like.dtype)
+    array = np.array(axis.divisors, computed)
+    return element(to.constant(array, computed, "count", n), [p])
 
 
 @dataclass(frozen=True)

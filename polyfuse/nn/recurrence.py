@@ -267,6 +267,11 @@ class Recurrence(Operation):
         """Weights and biases are the layer's parameters."""
         return ("c", "w", "u", *(("b", "bu") if self.bias else ()), "c", "c")
 
+    @property
+    def reduces(self) -> bool:
+        """Its steps go on from the states, which stay in float32 between them."""
+        return True
+
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(T, B, D) -> (T + 1, B, H); (B, D) -> (B, H)."""
         x, w, u = shapes[:3]

@@ -84,6 +84,11 @@ class Norm(Reduction):
         """A norm is an s."""
         return "s"
 
+    @property
+    def reduces(self) -> bool:
+        """All but a root of a sum."""
+        return self.order != 2
+
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """The sum or the maximum, and for 2 its root."""
         (x,) = operands

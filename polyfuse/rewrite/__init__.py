@@ -17,6 +17,7 @@ from polyfuse.rewrite.view_flow import Composed
 from polyfuse.rewrite.view_places import place, why_not_place
 from polyfuse.rewrite.view_reads import read_through, why_not_read_through
 from polyfuse.rewrite.views import Views, compose_views
+from polyfuse.rewrite.widen import Widened, why_not_widen, widen
 
 __all__ = [
     "Batch",
@@ -35,6 +36,7 @@ __all__ = [
     "Refusal",
     "SplitReduction",
     "Views",
+    "Widened",
     "accumulate",
     "batch",
     "bilinear",
@@ -57,4 +59,6 @@ __all__ = [
     "why_not_place",
     "why_not_read_through",
     "why_not_split_reduction",
+    "why_not_widen",
+    "widen",
 ]

@@ -53,8 +53,8 @@ def accumulate(nest: Nest, tensor: str) -> Nest | None:
     total = fresh(f"{tensor}_sum", {t.name for t in nest.tensors})
     names = {s.name for s in nest.statements}
     changed = {s.name: _renamed(s, tensor, total, keep_reads=s is first and assigns) for s in touching}
-    store = _copy(written, fresh(f"store_{tensor}", names), tensor, total)
-    begin = () if assigns else (_copy(written, fresh(f"begin_{tensor}", names), total, tensor),)
+    store = copied(written, fresh(f"store_{tensor}", names), tensor, total)
+    begin = () if assigns else (copied(written, fresh(f"begin_{tensor}", names), total, tensor),)
     run = parts(nest.order)
     here = [p for p, part in enumerate(run) if set(statements(part)) & changed.keys()]
     order = sequence(
@@ -98,7 +98,7 @@ def _renamed(s: Statement, tensor: str, total: str, keep_reads: bool) -> Stateme
     return replace(s, write=moved(s.write), reads=reads)
 
 
-def _copy(elements: isl.Set, name: str, target: str, source: str) -> Statement:
+def copied(elements: isl.Set, name: str, target: str, source: str) -> Statement:
     """name[e]: target[e] = source[e]."""
     domain = elements.set_tuple_name(name)
     for d in range(domain.dim(SET)):

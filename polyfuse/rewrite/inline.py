@@ -109,6 +109,8 @@ def why_not_inline(nest: Nest, statement: str) -> Refusal | None:
         )
     if set(producer.dims) & {symbol.name for symbol in producer.body.free_symbols}:
         return no(f"the value of {statement} depends on its index", "a body of tensors and numbers")
+    if tensor.is_half:
+        return no(f"{tensor.name} rounds to {tensor.dtype}", "a temporary of the type that is computed in")
     types = {nest.tensor(a.tensor).dtype for s in (producer, *readers) for a in (s.write, *producer.reads)}
     if len(types) > 1:
         return no(

@@ -15,7 +15,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir.gather import check_indices
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_sizes, solved
-from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tensor import Tensor, computed_in
 from polyfuse.runtime.memory import shape_of
 
 Array = npt.NDArray[Any]
@@ -156,7 +156,16 @@ def to_numpy(tensor: Tensor, value: Any) -> Array:
             f"{tensor.name}: the array lies on device {int(kind)}:{number}, this executable runs on the CPU; "
             "move the array, or compile for the device's target"
         )
-    return np.from_dlpack(value)
+    return from_dlpack(tensor, value)
+
+
+def from_dlpack(tensor: Tensor, value: Any) -> Array:
+    """A view of another library's array. NumPy's own exchange has no bfloat16, so its bits go as integers."""
+    library = import_module(type(value).__module__.split(".")[0])
+    bits = getattr(library, "int16", None)
+    if tensor.dtype != "bfloat16" or "bfloat16" not in str(value.dtype) or bits is None:
+        return np.from_dlpack(value)
+    return np.from_dlpack(value.view(bits)).view("bfloat16")
 
 
 def scalar_array(tensor: Tensor, value: Any) -> Array:
@@ -164,7 +173,7 @@ def scalar_array(tensor: Tensor, value: Any) -> Array:
     if tensor.dtype.startswith("int") and int(value) != value:
         raise BadArgument(f"{tensor.name}: expected an integer ({tensor}), given {value!r}")
     try:
-        return np.asarray(value, tensor.dtype)
+        return np.asarray(value, computed_in(tensor.dtype)).astype(tensor.dtype)
     except OverflowError as error:
         raise BadArgument(f"{tensor.name}: {value!r} is no {tensor.dtype}") from error
 
@@ -179,7 +188,12 @@ def foreign_module(values: Iterable[Any]) -> str | None:
 
 def give_back(array: Array, module: str | None) -> Any:
     """The result in the caller's kind of array, sharing its memory."""
-    return array if module is None else import_module(module).from_dlpack(array)
+    if module is None:
+        return array
+    library = import_module(module)
+    if array.dtype != "bfloat16":
+        return library.from_dlpack(array)
+    return library.from_dlpack(array.view(np.int16)).view(library.bfloat16)
 
 
 def plain(tensor: Tensor, array: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.analysis.neighbours import ACCESS_BYTES
-from polyfuse.codegen.cuda import HEADER
+from polyfuse.codegen.cuda import header
 from polyfuse.codegen.cuda_build import Cubin, build
 from polyfuse.codegen.program import Code, Program, value
 from polyfuse.errors import BadArgument
@@ -35,7 +35,7 @@ def build_kernels(program: Program, capability: tuple[int, int]) -> dict[str, Cu
 
 def build_kernel(code: Code, threads: int, capability: tuple[int, int]) -> Cubin:
     """Machine code for one kernel that is launched with at most `threads` threads a block."""
-    text = f"{HEADER}\n\n{code.source}"
+    text = f"{header(code.source)}\n\n{code.source}"
     return build(
         text,
         code.name,

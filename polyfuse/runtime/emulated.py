@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.codegen.halves import as_held
 from polyfuse.codegen.lockstep import run as run_lockstep
 from polyfuse.codegen.program import Program
 from polyfuse.codegen.simulate import simulate
@@ -29,5 +30,5 @@ class EmulatedProgram:
             grid, block = launch.extents(sizes)
             if 0 in grid or 0 in block:
                 continue
-            flat = [np.reshape(arrays[name], -1, copy=False) for name in launch.tensors]
+            flat = [as_held(np.reshape(arrays[name], -1, copy=False)) for name in launch.tensors]
             self._run_kernel(launch.source, launch.name, grid, block, [*flat, *extra])

@@ -24,6 +24,8 @@ from numba.core import cgutils, types
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 
+from polyfuse.codegen.half_operations import BITS_OF
+from polyfuse.codegen.halves import held_as
 from polyfuse.codegen.lanes import in_whole_registers
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 from polyfuse.runtime.interface import Interface
@@ -240,7 +242,7 @@ class _Entry:
         number, array, found = (self.function.append_basic_block(n) for n in ("number", "array", "scalar"))
         with builder.goto_entry_block():
             slot = builder.alloca(self._element(tensor))
-        exact = Held.FLOAT if tensor.dtype.startswith("float") else Held.INTEGER
+        exact = Held.INTEGER if tensor.dtype.startswith("int") else Held.FLOAT
         builder.cbranch(self._same(self.objects.type(value), self._held(exact)), number, array)
         builder.position_at_end(number)
         builder.store(self._converted(value, tensor), slot)
@@ -255,6 +257,9 @@ class _Entry:
     def _converted(self, value: Any, tensor: Tensor) -> Any:
         """A Python float or int as an element; an int that is too long is refused, and so is -1, which says that."""
         builder, kind = self.builder, self._element(tensor)
+        if tensor.is_half:
+            number = builder.fptrunc(self.objects.call("PyFloat_AsDouble", value), ir.FloatType())
+            return BITS_OF[tensor.dtype](builder, number)
         if tensor.dtype.startswith("float"):
             number = self.objects.call("PyFloat_AsDouble", value)
             return number if number.type == kind else builder.fptrunc(number, kind)
@@ -276,7 +281,7 @@ class _Entry:
         return value if kind == LONG else self.builder.sext(value, LONG)
 
     def _element(self, tensor: Tensor) -> Any:
-        return self.context.get_data_type(from_dtype(np.dtype(tensor.dtype)))
+        return self.context.get_data_type(from_dtype(np.dtype(held_as(tensor.dtype))))
 
     def _place(self, tensor: Tensor, array: Any) -> _Place:
         return self._at(tensor, self.objects.field(array, "data"))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.ir import Tensor
+from polyfuse.ir.tensor import relative_step
 
 Array = np.ndarray[Any, Any]
 
@@ -38,6 +39,6 @@ def roundings(expected: Mapping[str, Array], found: Mapping[str, Array]) -> floa
         other = ~np.isnan(right) & (right != left)
         if other.any():
             largest = np.abs(right[np.isfinite(right)]).max(initial=1.0)
-            unit = largest * np.finfo(right.dtype).eps
+            unit = float(largest) * relative_step(right.dtype.name)
             worst = max(worst, float((np.abs(right[other] - left[other]) / unit).max()))
     return worst

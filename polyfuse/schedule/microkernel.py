@@ -122,6 +122,11 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
                 f"needs factors whose rows lie one after the other, and those of {tensor.name} lie where "
                 f"{tensor.gather.index} says: promote it first"
             )
+        if tensor.is_half:
+            raise refuse(
+                f"multiplies float32 or float64 numbers, and {tensor.name} is {tensor.dtype}: promote it first, or "
+                "pf.rewrite.widen the nest"
+            )
     if not nest.tensor(s.write.tensor).dtype.startswith("float"):
         raise refuse(
             f"needs floating-point numbers, and {s.write.tensor} is {nest.tensor(s.write.tensor).dtype}"

@@ -21,7 +21,7 @@ from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest, own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tensor import Tensor, computed_in
 from polyfuse.ir.tree import Panel, Tree, parts, sequence, statements
 from polyfuse.schedule.copying import Promoted, ordered_with_copies
 from polyfuse.schedule.promotion import panel_of
@@ -37,7 +37,10 @@ def pack(nest: Nest, tree: Tree, tensor: str, statement: str, panel: tuple[int, 
         raise InvalidSchedule(f"pack: {statement} does not read {tensor}")
     name = fresh(f"pack_{tensor}", {s.name for s in nest.statements})
     panels = Tensor(
-        fresh(f"{tensor}_panels", {t.name for t in nest.tensors}), shape, known.dtype, "temporary"
+        fresh(f"{tensor}_panels", {t.name for t in nest.tensors}),
+        shape,
+        computed_in(known.dtype),
+        "temporary",
     )
     cells = _cells(known.rank, layout).set_tuple_name(OUT, panels.name)
     copy = _copy(nest, known, reader, name, cells)

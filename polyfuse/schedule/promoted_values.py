@@ -26,6 +26,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.scalar import Read, read, reads_in, substitute
 from polyfuse.ir.statement import Statement
+from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.text import body_text, value_text
 from polyfuse.ir.tree import Buffer, Loop, Tree, date_map
 from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map
@@ -59,7 +60,9 @@ def value_in(nest: Nest, tree: Tree, value: Value, loop: Loop, place: Buffer) ->
     """
     s, text = value.statement, value.text
     accesses = [s.reads[leaf.position] for leaf in reads_in(value.body)]
-    dtypes = {nest.tensor(name).dtype for name in (s.write.tensor, *(a.tensor for a in accesses))}
+    dtypes = {
+        computed_in(nest.tensor(name).dtype) for name in (s.write.tensor, *(a.tensor for a in accesses))
+    }
     if len(dtypes) > 1:
         raise InvalidSchedule(
             f"promote: values of {' and '.join(sorted(dtypes))} meet in {text}, in {s.name}"

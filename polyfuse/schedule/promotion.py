@@ -21,7 +21,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tensor import Tensor, computed_in
 from polyfuse.ir.tree import (
     Buffer,
     Loop,
@@ -137,7 +137,7 @@ def _tensor_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, place: Buffer
         inside = (nest.statement(name) for name in statements(loop))
         return {s.name: _redirected(s, tensor.name, buffer, prefix) for s in inside}
 
-    what = Copied(tensor.name, footprint.reset_tuple_id(OUT), reads, read(0), tensor.dtype)
+    what = Copied(tensor.name, footprint.reset_tuple_id(OUT), reads, read(0), computed_in(tensor.dtype))
     return copied_in(nest, tree, prefix, what, redirected, place)
 
 

@@ -66,7 +66,7 @@ BAD = [
     ("x[0] = [1.0][0]", "[1.0]", "is not known here"),
     ("return x", "x", "x is the caller's array"),
     ("if n > 3:\n    return\nx[0] = 1.0", "return", "a return before the end"),
-    ("t: 'f16' = 1.0\nx[0] = t", "'f16'", "the annotation 'f16'"),
+    ("t: 'f8' = 1.0\nx[0] = t", "'f8'", "the annotation 'f8'"),
     ("x = 1.0\nA[0, 0] = x", "", "the array x is assigned as a whole"),
 ]
 
@@ -90,7 +90,7 @@ def test_what_is_not_affine_is_refused_where_it_stands(body: str, at: str, why: 
 def test_parameters_that_cannot_be_read() -> None:
     for head, why in (
         ("def f(x):", "no annotation"),
-        ('def f(x: "f16[N]"):', "cannot be read"),
+        ('def f(x: "f8[N]"):', "cannot be read"),
         ('def f(x: "f64[N"):', "cannot be read"),
         ('def f(x: "f64[N * M]"):', "product of two values"),
         ('def f(c: "f64", x: "f64[c]"):', "not affine in sizes"),

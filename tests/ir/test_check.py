@@ -130,7 +130,7 @@ def test_an_unknown_tensor_is_named_with_those_there_are() -> None:
     ("make", "message"),
     [
         (lambda: Tensor("2x", (8,), "float32", "input"), "'2x' is not an identifier"),
-        (lambda: Tensor("x", (8,), "float16", "input"), "dtype 'float16' is none of float32"),
+        (lambda: Tensor("x", (8,), "float8", "input"), "dtype 'float8' is none of float32"),
         (lambda: Tensor("x", (8,), "float32", "in"), "role 'in' is none of input"),
     ],
 )

@@ -230,7 +230,10 @@ def test_a_deep_graph_of_shared_values_is_walked_once() -> None:
         (lambda: nn.mean(x(), (1, -1)), r"mean: axes \(1, -1\) of <input x.* name an axis twice"),
         (lambda: nn.add(1, 2), "at least one operand must come from nn.input or a layer"),
         (lambda: x() + "1", "'1' is neither a value, an array nor a number"),  # type: ignore[operator]
-        (lambda: x() + np.ones(6, np.int64), "layers compute in float32 or float64, not in int64"),
+        (
+            lambda: x() + np.ones(6, np.int64),
+            "or bfloat16, not in int64",
+        ),
         (lambda: nn.input("x", (-1, 2)), "has a negative size"),
         (lambda: nn.input("2x", (1,)), "'2x' is not a free identifier"),
         (lambda: nn.input("lambda", (1,)), "'lambda' is not a free identifier"),

@@ -1,0 +1,62 @@
+"""Elements of float16 and bfloat16 in kernels: 16 bits in memory, float32 in every expression.
+
+    y[i] = 2 * x[i]   ->   y[i] = to_float16(float32(2) * from_float16(x[i]))        x and y are arrays of uint16
+
+Neither numba nor a CPU computes in halves; that a variable holds one is said by where it is read and assigned, so that
+a value which fusion keeps in a register is rounded as one that goes through memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from polyfuse.ir.tensor import HALVES
+
+FROM: Mapping[str, str] = {half: f"from_{half}" for half in HALVES}
+"""The operation that makes a float32 number of an element's bits."""
+
+TO: Mapping[str, str] = {half: f"to_{half}" for half in HALVES}
+"""The operation that rounds a number to nearest even and gives its bits."""
+
+HALF_OPERATIONS = (*FROM.values(), *TO.values())
+
+
+def held_as(dtype: str) -> str:
+    """The element type that a kernel's arrays and variables have.
+
+    >>> held_as("bfloat16"), held_as("float64")
+    ('uint16', 'float64')
+    """
+    return "uint16" if dtype in HALVES else dtype
+
+
+def zero(dtype: str) -> str:
+    """What a variable of an element type begins with, as source.
+
+    >>> zero("float16"), zero("int32")
+    ('to_float16(0.0)', 'int32(0)')
+    """
+    if dtype in HALVES:
+        return f"{TO[dtype]}(0.0)"
+    return f"{dtype}(0.0)" if dtype.startswith("float") else f"{dtype}(0)"
+
+
+def as_held(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A tensor's array as a kernel has it: the same memory."""
+    return array.view(held_as(array.dtype.name))
+
+
+def converted(operation: str, value: Any) -> Any:
+    """What one of the operations gives, by NumPy.
+
+    >>> hex(converted("to_bfloat16", np.float32(1 + 2**-8))), converted("from_float16", np.uint16(0x3C01))
+    ('0x3f80', np.float32(1.0009766))
+    """
+    half = np.dtype(operation.split("_")[1])
+    if operation in TO.values():
+        with np.errstate(over="ignore"):  # what is too large is infinite
+            return np.asarray(value).astype(np.float32).astype(half).view(np.uint16)[()]
+    return np.asarray(value).view(half).astype(np.float32)[()]
