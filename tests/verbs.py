@@ -39,6 +39,7 @@ COMMON = (
     "fuse",
     "fuse",
     "fuse",
+    "sections",
     "distribute",
     "affine",
     "microkernel",
@@ -79,6 +80,9 @@ def calls(draw: st.DrawFn, schedule: Schedule, target: str) -> Call:
     wanted = draw(st.sampled_from(VERBS[target]))
     if wanted == "fuse" and len(everything) > 1:
         return draw(fusions(schedule))
+    if wanted == "sections" and len(everything) > 1:
+        pair = draw(st.permutations(everything))[:2]
+        return Call("sections", tuple(pair), {"loop": draw(st.sampled_from(("part", "other")))})
     if wanted == "distribute":
         return draw(distributions(schedule))
     if wanted == "affine":

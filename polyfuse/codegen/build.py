@@ -41,6 +41,7 @@ from polyfuse.codegen.naming import Namer, base
 from polyfuse.codegen.over_lanes import over_lanes
 from polyfuse.codegen.per_core import per_core
 from polyfuse.codegen.register_tiles import device_operations, in_one_piece
+from polyfuse.codegen.sections import over_sections, section, sections, with_sections
 from polyfuse.ir.access import Access
 from polyfuse.ir.gather import parts_of, read_from
 from polyfuse.ir.nest import Nest
@@ -77,6 +78,8 @@ class _Here:
     variables: tuple[str, ...] = ()
     around: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """The variable and the step of each of our loops that became one."""
+    section: str | None = None
+    """The variable of the loop whose parts are to come, each at one value."""
 
 
 class _Builder:
@@ -108,13 +111,14 @@ class _Builder:
         self.leaves: dict[str, _Leaf] = {}
         self.loops: dict[str, Loop] = {}
         self.turns: set[int] = set()  # the loops directly inside one that runs as a pipeline
+        self.sections: dict[str, int] = {}  # the marks of parts that are at one value of a loop on cores
         self.elsewhere: dict[str, isl.UnionSet] = {}
         self.full: list[isl.AstExpr | None] = []
 
     def kernel(self) -> Kernel:
         """Generate the loops and read them back as a loop tree."""
         domains = {name: self.nest.domains[name] for name in self.names}
-        tree, self.barriers = with_barrier_statements(self.part, domains)
+        tree, self.barriers = with_barrier_statements(with_sections(self.part), domains)
         domains = {**domains, **self.barriers.domains}
         tree = in_one_piece(tree, frozenset(self.operations))
         tree, self.copies = with_full_tiles(tree, domains, self.barriers.domains)
@@ -151,8 +155,13 @@ class _Builder:
         marks: dict[int, tuple[str, ...]] = {}
         for number, loop in enumerate(loops(tree)):
             self.loops[f"loop{number}"] = loop
-            self.turns |= {id(loop.body)} if loop.bind == "pipeline" else set()
-            marks[id(loop)] = (f"loop{number}",)
+            found = sections(loop)
+            if loop.bind == "pipeline":
+                self.turns |= {id(part) for part in found.values()} or {id(loop.body)}
+            marks[id(loop)] = (*marks.get(id(loop), ()), f"loop{number}")
+            for value, part in found.items():
+                marks[id(part)] = (f"loop{number}is{value}",)
+                self.sections[f"loop{number}is{value}"] = value
             if id(loop) in self.copies.elsewhere:
                 self.elsewhere[f"loop{number}"] = self.copies.elsewhere[id(loop)]
         return marks
@@ -219,8 +228,12 @@ class _Builder:
 
     def _marked(self, node: isl.AstNode, here: _Here) -> Node:
         name, inner = node.mark_get_id().get_name(), node.mark_get_node()
+        if name in self.sections:
+            body = self._node(inner, replace(here, section=None))
+            return body if here.section is None else section(here.section, self.sections[name], body)
         loop = self.loops[name]
-        body = self._node(inner, replace(here, loop=loop))
+        apart = sections(loop) if inner.get_type() != isl.ast_node_type.for_ else {}
+        body = self._in_sections(loop, inner, here) if apart else self._node(inner, replace(here, loop=loop))
         on_gpu = loop.math != "ieee" or bool(self.bounds)
         if loop.bind == "microkernel" and on_gpu and inner.get_type() != isl.ast_node_type.for_:
             # a tile of one step, which isl makes no loop of, is one operation like the others
@@ -232,6 +245,12 @@ class _Builder:
             return body
         full = self.full[int(node.get_annotation().get_name())]
         return body if full is None else elsewhere(to_python(full, here.names), body)
+
+    def _in_sections(self, loop: Loop, node: isl.AstNode, here: _Here) -> Node:
+        """The loop over parts of its own form each, of which isl has made no loop."""
+        variable = self._variable(loop.name, here)
+        inner = replace(here, loop=None, variables=(*here.variables, variable), section=variable)
+        return over_sections(loop, variable, self._node(node, inner))
 
     def _if(self, node: isl.AstNode, here: _Here) -> Node:
         condition = to_python(node.if_get_cond(), here.names)

@@ -9,7 +9,7 @@ polyfuse.analysis proves it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from polyfuse.analysis.barriers import has_threads, place_barriers, unsynchronised
@@ -31,6 +31,7 @@ from polyfuse.schedule import (
     packing,
     prefetching,
     promotion,
+    sections,
     streaming,
     tiling,
 )
@@ -181,16 +182,19 @@ class Schedule:
         """
         options: dict[str, object] = {"at": at} | ({"shift": dict(shift)} if shift else {})
         trees = fusion.fusions(self.nest, self.tree, first, second, at, shift)
-        refused: Broken | None = None
-        for tree in trees:
-            found = self._proof(self.nest, tree, self.tree)
-            if found is None:
-                _well_placed("fuse", self.nest, tree)
-                step = Step("fuse", (first, second), tuple(options.items()))
-                return self.followed_by((step,), self.nest, tree)
-            refused = refused or found
-        assert refused is not None, "fusions yields a tree or raises"
-        raise IllegalSchedule(violation_of(Step("fuse", (first, second), tuple(options.items())), refused))
+        return self._first_legal(Step("fuse", (first, second), tuple(options.items())), trees)
+
+    def sections(self, *statements: str, loop: str) -> Schedule:
+        """Make a loop of parts that run one after the other, each at one value of it; `statements` has one of each.
+
+        for t: A;  for t: B   ->   for l in 0, 1: { l = 0: for t: A;  l = 1: for t: B }      (loop="l")
+
+        What lies between the parts runs before or behind all of them. The new loop has all that a loop may have: fuse
+        the parts inside it, at="t", and bind it, l="pipeline": each part is on a core of its own, and its step t waits
+        for step t of the part before it. Raises IllegalSchedule where what lies between the parts forbids it.
+        """
+        trees = sections.in_sections(self.nest, self.tree, statements, loop)
+        return self._first_legal(Step("sections", statements, (("loop", loop),)), trees)
 
     def distribute(self, statement: str, loop: str) -> Schedule:
         """Give each part of a loop's body a loop of its own: for i: { S; T }  ->  for i: S; for i: T."""
@@ -408,6 +412,18 @@ class Schedule:
             raise IllegalSchedule(violation_of(step, broken))
         _well_placed(verb, nest, tree)
         return self.followed_by((step,), nest, tree)
+
+    def _first_legal(self, step: Step, trees: Iterator[Tree]) -> Schedule:
+        """The schedule with the first of several trees for a step that is legal."""
+        refused: Broken | None = None
+        for tree in trees:
+            found = self._proof(self.nest, tree, self.tree)
+            if found is None:
+                _well_placed(step.verb, self.nest, tree)
+                return self.followed_by((step,), self.nest, tree)
+            refused = refused or found
+        assert refused is not None, "there is a tree, or the verb raises"
+        raise IllegalSchedule(violation_of(step, refused))
 
     def _proof(self, nest: Nest, tree: Tree, known: Tree | None) -> Broken | None:
         # Only `promote` and `pack` change the nest, and every dependence they add has the new copy at one end: what

@@ -20,6 +20,7 @@ VERBS = (
     "reverse",
     "affine",
     "fuse",
+    "sections",
     "distribute",
     "bind",
     "unroll",
