@@ -13,6 +13,7 @@ from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
 from polyfuse.rewrite.pieces import Pieces, pieces
 from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
 from polyfuse.rewrite.refusal import Refusal
+from polyfuse.rewrite.terms import Terms, terms, why_not_terms
 from polyfuse.rewrite.view_flow import Composed
 from polyfuse.rewrite.view_places import place, why_not_place
 from polyfuse.rewrite.view_reads import read_through, why_not_read_through
@@ -35,6 +36,7 @@ __all__ = [
     "Recomputed",
     "Refusal",
     "SplitReduction",
+    "Terms",
     "Views",
     "Widened",
     "accumulate",
@@ -52,6 +54,7 @@ __all__ = [
     "place",
     "read_through",
     "split_reduction",
+    "terms",
     "why_not_batch",
     "why_not_factor",
     "why_not_fold",
@@ -59,6 +62,7 @@ __all__ = [
     "why_not_place",
     "why_not_read_through",
     "why_not_split_reduction",
+    "why_not_terms",
     "why_not_widen",
     "widen",
 ]

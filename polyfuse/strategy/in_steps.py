@@ -39,16 +39,19 @@ def joined_in_tiles(
     """(costs apart, in blocks where that is cheaper; the cost together); None unless both hold a product."""
     if model.machine.kind != "cpu":
         return None
-    found = [products_among(nest, model.kernel(part).names) for part in (first, second)]
-    if not all(found):
+    if not all(products_among(nest, model.kernel(part).names) for part in (first, second)):
         return None
-    apart = [
-        min(model.cost(part), blocked_cost(model, part), key=lambda cost: cost.total)
-        if len(products) == 1
-        else model.cost(part)
-        for part, products in zip((first, second), found, strict=True)
-    ]
-    return apart, model.cost(together)
+    return [alone_cost(nest, model, part) for part in (first, second)], model.cost(together)
+
+
+def alone_cost(nest: Nest, model: Model, part: Tree) -> KernelCost:
+    """A kernel that is not joined to others: around one product in blocks, where that is cheaper."""
+    usual = model.cost(part)
+    if model.machine.kind != "cpu" or not model.kernel(part).band:
+        return usual
+    if len(products_among(nest, model.kernel(part).names)) != 1:
+        return usual
+    return min(usual, blocked_cost(model, part), key=lambda cost: cost.total)
 
 
 def blocked_cost(model: Model, part: Tree) -> KernelCost:

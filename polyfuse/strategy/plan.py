@@ -26,6 +26,7 @@ from polyfuse.strategy.finished import finished_cost, kernels_of, schedule_costs
 from polyfuse.strategy.full_tiles import with_full_tiles
 from polyfuse.strategy.fusion import Refused, early_statements, part_with, search
 from polyfuse.strategy.in_registers import in_registers
+from polyfuse.strategy.in_steps import alone_cost
 from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel
@@ -41,6 +42,7 @@ from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
 from polyfuse.strategy.second_thoughts import Doubt, Doubted, doubts_of, holds_product, reconsidered
 from polyfuse.strategy.split_products import in_parts
+from polyfuse.strategy.terms_apart import with_terms_apart
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
 
@@ -48,18 +50,20 @@ from polyfuse.strategy.viewing import without_copies
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
-    Views are composed into their users first, isomorphic products batched, and long reductions to a few results split
-    in two passes. On a CPU pipelines of stencils are rewritten where that pays, to run in overlapping tiles. The
-    schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a
-    reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
-    plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
+    Views are composed into their users first, sums of products taken apart, isomorphic products batched, and long
+    reductions to a few results split in two passes. On a CPU pipelines of stencils are rewritten where that pays, to
+    run in overlapping tiles. The schedule's source is the nest after that. `fuse=False` is the baseline: every
+    statement is a kernel, but a reduction's first value belongs with it, and each kernel is tiled and bound as the same
+    kernel would be in a fused plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a
+    search wants to try.
     """
     choose = asked_once(choose)
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
-    members, shown = in_batches(viewed, machine) if fuse else (viewed, ())
+    single, added_up = with_terms_apart(viewed, machine) if fuse else (viewed, ())
+    members, shown = in_batches(single, machine) if fuse else (single, ())
     read, turned = with_readers(members, machine) if fuse else (members, ())
     halved, told = in_two_passes(read, machine) if fuse else (read, ())
-    said = (*said, *shown, *turned, *told)
+    said = (*said, *added_up, *shown, *turned, *told)
     tiles = _in_tiles(halved, said, machine, choose) if fuse and machine.kind == "cuda" else None
     if tiles is not None:
         return tiles
@@ -240,7 +244,7 @@ def grouped(
     starts = [start] if len(parts(apart.tree)) == len(parts(start.tree)) else [start, apart]
     found = [search(s, model, fuse, done, refused) for s in (starts if fuse else starts[-1:])]
     schedule, decisions = min(
-        found, key=lambda one: sum(model.cost(part).total for part in parts(one[0].tree))
+        found, key=lambda one: sum(alone_cost(one[0].nest, model, part).total for part in parts(one[0].tree))
     )
     if not fuse:
         return schedule, decisions, frozenset()
