@@ -172,10 +172,20 @@ def plain_zeros(rows: int, columns: int, y: Array, y_at: tuple[int, ...], y_row:
         y[(*at[:-1], at[-1] + c)] = 0
 
 
-def plain_cut_tile(rows: int, columns: int, rows_here: int, columns_here: int, *operands: Any) -> None:
-    """What the microkernel computes for a tile that is cut short, which is no larger than a whole one."""
+def plain_cut_tile(
+    rows: int,
+    columns: int,
+    last_rows: int,
+    last_columns: int,
+    rows_here: int,
+    columns_here: int,
+    *operands: Any,
+) -> None:
+    """What the microkernel computes for a tile that may be cut short: to what was said beforehand, if it was."""
     assert rows_here <= rows
     assert columns_here <= columns
+    assert last_rows == 0 or rows_here in (rows, last_rows) or rows_here <= 0
+    assert last_columns == 0 or columns_here in (columns, last_columns) or columns_here <= 0
     plain_tile(rows_here, columns_here, *operands)
 
 

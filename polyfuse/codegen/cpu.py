@@ -74,7 +74,7 @@ OPERATIONS = {
     "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_ahead": "polyfuse.codegen.tiles",
-    "tile_mac_cut": "polyfuse.codegen.tiles",
+    "tile_mac_cut": "polyfuse.codegen.cut_tiles",
     "tile_mac_slanted": "polyfuse.codegen.slanted_tiles",
     "tile_mac_windows": "polyfuse.codegen.window_tiles",
     "tile_zero": "polyfuse.codegen.first_values",

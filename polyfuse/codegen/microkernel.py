@@ -9,7 +9,7 @@ from polyfuse.codegen.ahead import asked_ahead
 from polyfuse.codegen.index import binary, is_number, mentions
 from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.looptree import For
-from polyfuse.codegen.product_loops import ProductLoops, corner, most_of, operands, tile_of
+from polyfuse.codegen.product_loops import ProductLoops, corner, last_of, most_of, operands, tile_of
 from polyfuse.codegen.slanted_products import slanted_product
 from polyfuse.codegen.window_products import over_windows
 from polyfuse.schedule.microkernel import padded
@@ -21,7 +21,8 @@ def tile_product(top: For, ranges: Ranges, around: Sequence[For] = ()) -> ast.ex
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
 
     x[8*i + r, k] * w[k, 32*j + c]   ->   tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
-    where r < min(8, m - 8*i)        ->   tile_mac_cut(8, 32, min(8, m - 8 * i), 32, y, (0, 0), …)
+    where r < min(8, m - 8*i)        ->   tile_mac_cut(8, 32, 0, 32, min(8, m - 8 * i), 32, y, (0, 0), …)
+    where r < min(8, 21 - 8*i)       ->   tile_mac_cut(8, 32, 5, 32, min(8, 21 - 8 * i), 32, y, (0, 0), …)
     where c > r + 3*i                ->   tile_mac_slanted(8, 32, 8, ((0, 0), (3 * i + 1, 1)), ((32, 0),), y, …)
     that asks for a next panel       ->   tile_mac_ahead(8, 32, y, …, w, (j, 0, 0), 1, n, (j + 1, 0, 0), i, 4)
     x[c, 2*(8*i + r) + s] * w[c, s, …], or rows that some s lack   ->   tile_mac_windows(8, 32, …)
@@ -53,7 +54,9 @@ def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For]) -> ast.expr | 
     width = padded(most_columns, tile.itemsize)
     here = [binary(ast.Sub(), loop.high, loop.low) for loop in (rows, columns)]
     whole = is_number(here[0], most_rows) and is_number(here[1], width)
-    arguments = [ast.Constant(most_rows), ast.Constant(width), *([] if whole else here), *passed]
+    most = most_rows, most_columns
+    sizes = [*most] if whole else [*most, *map(last_of, here, most)]
+    arguments = [*map(ast.Constant, sizes), *([] if whole else here), *passed]
     # a tile that is cut short is one of the last: the others have asked
     asked = asked_ahead(top, around, corner(tile.right, first), first, most_columns) if whole else None
     if asked is not None:

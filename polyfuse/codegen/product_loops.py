@@ -48,6 +48,21 @@ def most_of(loop: For) -> int | None:
     return min(high) - max(low) if low and high and min(high) > max(low) else None
 
 
+def last_of(count: ast.expr, most: int) -> int:
+    """How many values a loop has where it has less than `most`, by the rest of its bound; `most` if it never has.
+
+    0 where that is not known: min(6, 512 - 6*i) is 6 or 512 - 6 * 85 = 2, and min(6, n - 6*i) may be anything.
+
+    >>> [last_of(ast.parse(count, mode="eval").body, 6) for count in ("min(6, 512 - 6*i)", "6", "min(6, n - 6*i)")]
+    [2, 6, 0]
+    """
+    is_min = isinstance(count, ast.Call) and isinstance(count.func, ast.Name) and count.func.id == "min"
+    parts = count.args if isinstance(count, ast.Call) and is_min else [count]
+    lasts = {_rest(part, most) for part in parts if not is_number(part, most)} - {0}
+    found = lasts.pop() if len(lasts) == 1 else None if lasts else most
+    return found or 0
+
+
 def numbers_in(bound: ast.expr, of: str) -> list[int]:
     """The numbers of which a bound is the largest or the smallest, with others that are not known."""
     if isinstance(bound, ast.Constant) and isinstance(bound.value, int):
@@ -117,7 +132,7 @@ def _stays(along: ast.expr, loop: For, width: int) -> bool:
     match along:
         case ast.BinOp(base, ast.Add(), ast.Name(id=name)):
             starts = is_number(loop.low, 0)
-            whole = most is not None and width % most == 0 and _is_multiple(base, most)
+            whole = most is not None and width % most == 0 and _rest(base, most) == 0
             return name == loop.variable and starts and whole
         case ast.Name(id=name):
             return name == loop.variable and most is not None and most <= width and is_number(loop.low, 0)
@@ -129,16 +144,23 @@ def moves(element: Element, loop: For) -> bool:
     return any(mentions(subscript, loop.variable) for subscript in element.subscripts)
 
 
-def _is_multiple(value: ast.expr, of: int) -> bool:
-    """Whether a sum of products of numbers is surely a multiple of a number."""
+def _rest(value: ast.expr, of: int) -> int | None:
+    """What a division by a number leaves of a sum of products, whatever its variables are; None if that is not known.
+
+    512 - 6*i by 6   ->   2
+    """
     match value:
         case ast.Constant(int(number)):
-            return number % of == 0
-        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
-            return _is_multiple(left, of) and _is_multiple(right, of)
+            return number % of
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return None if (rest := _rest(operand, of)) is None else -rest % of
+        case ast.BinOp(left, ast.Add() | ast.Sub() as op, right):
+            a, b = _rest(left, of), _rest(right, of)
+            return None if a is None or b is None else (a + b if isinstance(op, ast.Add) else a - b) % of
         case ast.BinOp(left, ast.Mult(), right):
-            return _is_multiple(left, of) or _is_multiple(right, of)
-    return False
+            a, b = _rest(left, of), _rest(right, of)
+            return 0 if 0 in (a, b) else None if a is None or b is None else a * b % of
+    return None
 
 
 def operands(tile: ProductLoops, first: dict[str, ast.expr]) -> list[ast.expr] | None:

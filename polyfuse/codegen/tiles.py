@@ -7,9 +7,6 @@ intrinsic emits the whole k loop: `rows` x `columns` sums are loaded once, each 
 loads one row of b, and the sums are stored once. A pass through the loop is two steps. Every sum is added up in the
 order of k, one fused multiply-add a step, as the loops would with contraction on.
 
-A tile that is cut short runs the same steps (tile_mac_cut): columns that it lacks are masked lanes, and for rows that
-it lacks its last row is read again and nothing is stored. No element outside the tile is touched.
-
 A tile may ask for numbers that later ones need (tile_mac_ahead), some bytes with each step, so that they come from
 memory while it computes. Asking reads nothing: what lies behind an array's end may be asked for.
 """
@@ -24,6 +21,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
+
+from polyfuse.schedule.microkernel import padded
 
 VECTOR_BYTES = 64
 """The width that code is written in; LLVM splits it where the CPU's registers are narrower."""
@@ -82,7 +81,7 @@ def tile_mac(
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         tile = Tile(builder, sig.args[2].dtype, sig.args[0].literal_value, sig.args[1].literal_value)
-        _product(tile, context, sig.args[2:], args[2:])
+        emit_product(tile, context, sig.args[2:], args[2:])
         return context.get_dummy_value()
 
     return types.void(rows, columns, *operands, types.int64), codegen
@@ -122,46 +121,10 @@ def tile_mac_ahead(
         begun = builder.mul(builder.mul(args[14], args[12]), each)
         b = Operand(context, builder, sig.args[9], args[9])
         tile.ahead = Ahead(builder.add(b.at(sig.args[13], args[13]), begun), each)
-        _product(tile, context, sig.args[2:], args[2:])
+        emit_product(tile, context, sig.args[2:], args[2:])
         return context.get_dummy_value()
 
     return types.void(rows, columns, *operands, types.int64, following, types.int64, share), codegen
-
-
-@intrinsic(prefer_literal=True)
-def tile_mac_cut(
-    typingctx: Any,
-    rows: Any,
-    columns: Any,
-    rows_here: Any,
-    columns_here: Any,
-    y: Any,
-    y_index: Any,
-    y_row_axis: Any,
-    a: Any,
-    a_index: Any,
-    row_axis: Any,
-    a_step_axis: Any,
-    b: Any,
-    b_index: Any,
-    b_step_axis: Any,
-    count: Any,
-) -> Any:
-    """`tile_mac` for a tile that is cut short: of its `rows` and `columns` the first `rows_here` and `columns_here`."""
-    operands = (y, y_index, y_row_axis, a, a_index, row_axis, a_step_axis, b, b_index, b_step_axis)
-    if not are_literals(rows, columns, y_row_axis, row_axis, a_step_axis, b_step_axis):
-        return None
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        zero = ir.Constant(ir.IntType(64), 0)
-        here = [builder.icmp_signed(">", args[2], zero), builder.icmp_signed(">", args[3], zero)]
-        with builder.if_then(builder.and_(*here)):
-            shape = sig.args[0].literal_value, sig.args[1].literal_value
-            tile = Tile(builder, sig.args[4].dtype, *shape, Cut(args[2], args[3]))
-            _product(tile, context, sig.args[4:], args[4:])
-        return context.get_dummy_value()
-
-    return types.void(rows, columns, types.int64, types.int64, *operands, types.int64), codegen
 
 
 def are_literals(*values: Any) -> bool:
@@ -169,7 +132,7 @@ def are_literals(*values: Any) -> bool:
     return all(isinstance(value, types.IntegerLiteral) for value in values)
 
 
-def _product(tile: Tile, context: Any, kinds: Any, args: Any) -> None:
+def emit_product(tile: Tile, context: Any, kinds: Any, args: Any) -> None:
     """The code for a product, from the operands on: y, where it starts, …, the number of steps."""
     builder = tile.builder
     sums, left, right = (Operand(context, builder, kinds[p], args[p]) for p in (0, 3, 7))
@@ -228,11 +191,12 @@ class Tile:
         self.ahead: Ahead | None = None
         self.element = ir.FloatType() if dtype == types.float32 else ir.DoubleType()
         self.itemsize = dtype.bitwidth // 8
-        self.rows, self.lanes = rows, min(columns, VECTOR_BYTES // self.itemsize)
-        self.vectors, self.bytes = columns // self.lanes, self.lanes * self.itemsize
+        whole = padded(columns, self.itemsize)
+        self.rows, self.lanes = rows, min(whole, VECTOR_BYTES // self.itemsize)
+        self.vectors, self.bytes = whole // self.lanes, self.lanes * self.itemsize
         self.vector = ir.VectorType(self.element, self.lanes)
         self.flags = ir.VectorType(ir.IntType(1), self.lanes)
-        self.masks = [] if cut is None else [self._below(cut.columns, v) for v in range(self.vectors)]
+        self.masks = [self._mask(columns, v) for v in range(self.vectors)]
 
     def addresses(self, first: Any, row_stride: Any) -> list[Any]:
         """Where each vector of sums lies, row by row."""
@@ -327,6 +291,13 @@ class Tile:
         assert self.cut is not None, "only a tile that is cut lacks rows"
         return self.builder.icmp_signed("<", ir.Constant(ir.IntType(64), row), self.cut.rows)
 
+    def _mask(self, columns: int, vector: int) -> Any:
+        """Which lanes of a row's vector the tile has; None if it is sure to have all of them."""
+        if self.cut is not None:
+            return self._below(self.cut.columns, vector)
+        lanes = range(vector * self.lanes, (vector + 1) * self.lanes)
+        return ir.Constant(self.flags, [lane < columns for lane in lanes]) if columns < lanes.stop else None
+
     def _below(self, end: Any, vector: int) -> Any:
         """Which lanes of a row's vector lie before a column."""
         lanes = [vector * self.lanes + lane for lane in range(self.lanes)]
@@ -358,8 +329,8 @@ class Tile:
 
     def _both(self, vector: int, row: Any) -> Any:
         """The lanes that a vector has in a row; None if it has all of them."""
-        if not self.masks or row is None:
-            return self.masks[vector] if self.masks else row
+        if self.masks[vector] is None or row is None:
+            return row if self.masks[vector] is None else self.masks[vector]
         return self.builder.and_(self.masks[vector], row)
 
     def _function(self, name: str, result: Any, kinds: list[Any], places: str = "") -> Any:

@@ -268,15 +268,28 @@ def seconds(task: Task, b: Blocking) -> float:
 
 
 def arithmetic(task: Task, b: Blocking) -> float:
-    """Multiply-adds at the peak, loads among them, enough of them at once; a tile cut short costs a whole one."""
-    e, vectors = task.extents, task.vectors(b)
-    lanes = vectors * task.machine.vector_bytes // task.itemsize
-    sums = ceil(e.rows / b.rows) * b.rows * ceil(e.columns / b.columns) * lanes
-    held = b.rows * vectors
-    slower = max(1.0, LATENCY / held) * (1.0 + task.machine.loading * (b.rows + vectors) / held)
-    if task.left.contiguous:
-        slower *= 1.0 + FOLLOWED * max(0, b.rows - ROWS)
-    return slower * 2.0 * e.batches * sums * e.steps * e.window / task.machine.peak(task.itemsize, 1.0)
+    """Multiply-adds at the peak, loads among them, enough of them at once; a tile cut short has fewer of them."""
+    e, lanes = task.extents, task.machine.vector_bytes // task.itemsize
+    down, across = _whole_and_last(e.rows, b.rows), _whole_and_last(e.columns, b.columns)
+    work = 0.0  # multiply-adds of vectors in a step, of all tiles
+    for (tall, rows), (wide, columns) in product(down, across):
+        vectors = ceil(columns / lanes)
+        loading = 1.0 + task.machine.loading * (rows + vectors) / (rows * vectors)
+        work += tall * wide * max(LATENCY, rows * vectors) * loading
+    slower = 1.0 + FOLLOWED * max(0, b.rows - ROWS) if task.left.contiguous else 1.0
+    return (
+        slower * 2.0 * lanes * e.batches * work * e.steps * e.window / task.machine.peak(task.itemsize, 1.0)
+    )
+
+
+def _whole_and_last(extent: int, size: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(how many, size) of whole tiles and of the last one, if it is cut short.
+
+    >>> _whole_and_last(512, 6)
+    ((85, 6), (1, 2))
+    """
+    whole, last = divmod(extent, size)
+    return (whole, size), (int(last > 0), max(1, last))
 
 
 def entering(task: Task, b: Blocking) -> float:

@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from polyfuse.machine import KiB, Machine, MiB, cpu
-from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, choices, seconds
+from polyfuse.strategy.blocking import (
+    Blocking,
+    Extents,
+    Operand,
+    Task,
+    arithmetic,
+    blocking,
+    choices,
+    seconds,
+)
 from polyfuse.strategy.blocking_words import sentences
 
 AVX512 = Machine.preset("zen5")
@@ -64,16 +73,21 @@ def test_the_choice_is_the_cheapest(sides: tuple[int, int, int], machine: Machin
 
 def test_where_loads_are_dear_a_row_of_a_tile_has_more_vectors() -> None:
     rows, columns, steps = (
-        50,
-        512,
+        20,
         128,
-    )  # 12 loads for 20 multiply-adds in tiles of 10 x 2 vectors, 9 in 5 x 4
+        256,
+    )  # tiles of 10 x 2 vectors: 12 loads for 20 multiply-adds; 6 x 4: 10 for 24
     tiles = [
         (b.rows, b.columns)
         for loading in (0.05, 0.5)
         if (b := chosen(task(rows, columns, steps, replace(AVX512, loading=loading))))
     ]
-    assert tiles[1] == (5, 64) != tiles[0]
+    assert tiles == [(10, 32), (6, 64)]
+
+
+def test_a_tile_that_is_cut_short_costs_what_it_holds() -> None:
+    whole, cut = (arithmetic(task(rows, 64, 256), Blocking(6, 64, 256, 64, False, False)) for rows in (12, 8))
+    assert cut == pytest.approx(whole * 2 / 3, rel=0.03)  # 6 x 4 vectors and 2 x 4, which wait for no sum
 
 
 def test_columns_below_a_vector_are_one_vector_or_half_of_one() -> None:
