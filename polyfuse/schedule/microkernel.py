@@ -127,6 +127,11 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
                 f"multiplies float32 or float64 numbers, and {tensor.name} is {tensor.dtype}: promote it first, or "
                 "pf.rewrite.widen the nest"
             )
+        target = nest.tensor(s.write.tensor)
+        if tensor.dtype != target.dtype:
+            raise refuse(
+                f"needs factors of the sum's type, and {tensor.name} is {tensor.dtype}, {target.name} {target.dtype}"
+            )
     if not nest.tensor(s.write.tensor).dtype.startswith("float"):
         raise refuse(
             f"needs floating-point numbers, and {s.write.tensor} is {nest.tensor(s.write.tensor).dtype}"

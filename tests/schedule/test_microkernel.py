@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -254,3 +255,16 @@ def test_sums_may_lie_in_any_array_and_any_part_of_it() -> None:
     assert "tile_mac(8, 32, y, (8 * i, 32 * j), 0, A, (8 * i, 0), 0, 1, B, (0, 32 * j), 0, 24)" in net.source
     inputs = draw(nest)
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+
+
+def test_factors_have_the_type_of_the_sum() -> None:
+    # tiles read both factors in the sum's type: float32 numbers would be taken for halves of float64 numbers
+    nest = product(96, 96, 80, "float64")
+    mixed = Nest.of(
+        [replace(t, dtype="float32") if t.name == "A" else t for t in nest.tensors], nest.statements
+    )
+    a, b = np.ones((96, 80), np.float32), np.ones((80, 96))
+    for fuse in (True, False):
+        assert (pf.compile(mixed, target="cpu", fuse=fuse)(a, b) == 81).all()
+    with pytest.raises(InvalidSchedule, match="needs factors of the sum's type, and A is float32, y float64"):
+        pf.Schedule(mixed).reorder("mac", "k", "i", "j").microkernel("mac", "k")
