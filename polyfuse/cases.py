@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
 from polyfuse.ir.gather import rows_of
 from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.ir.tensor import HALVES
 from polyfuse.runtime.samples import drawn, roundings
 
 Array = np.ndarray[Any, Any]
@@ -25,6 +27,10 @@ Array = np.ndarray[Any, Any]
 TOLERANCE = 256
 """How many units of rounding a result may lie from the oracle's, relative to its largest element (or 1): sums over up
 to 1024 terms in another order."""
+
+
+ROUNDED = 2
+"""The same for halves, which are rounded from float32: to one neighbour or the other."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,9 @@ def dense(
     return nn.lower(nn.Sequential(*layers), batch=batch)
 
 
-def product(rows: int, steps: int, columns: int) -> Nest:
+def product(rows: int, steps: int, columns: int, dtype: str = "float32") -> Nest:
     """max(x @ y, 0) of two inputs."""
-    x, y = nn.input("x", (rows, steps)), nn.input("y", (steps, columns))
+    x, y = nn.input("x", (rows, steps), dtype), nn.input("y", (steps, columns), dtype)
     return nn.lower(nn.relu(nn.matmul(x, y)))
 
 
@@ -78,6 +84,12 @@ def pointwise(layer: nn.Module, batch: int = 5, features: int = 67) -> Nest:
 def reduction(reduce: Callable[[nn.Value], nn.Value], *shape: int, dtype: str = "float32") -> Nest:
     """A function of one input x."""
     return nn.lower(reduce(nn.input("x", shape, dtype)))
+
+
+def chain(dtype: str) -> Nest:
+    """Four operations, the value of each rounded to a half."""
+    x, y = nn.input("x", (9, 70), dtype), nn.input("y", (70,), dtype)
+    return nn.lower(nn.relu((x + y) * y - x))
 
 
 def residual() -> Nest:
@@ -199,6 +211,10 @@ CASES: tuple[Case, ...] = (
     Case("product of tf32 factors in stages", lambda: product(96, 192, 160), 1, math="tf32"),
     Case("product of bf16 factors", lambda: product(96, 192, 160), 1, math="bf16"),
     Case("product of f16 factors", lambda: product(96, 192, 160), 1, math="f16"),
+    *(Case(f"chain of {half} values", partial(chain, half), kernels=1) for half in HALVES),
+    *(Case(f"softmax, {half}", partial(reduction, nn.softmax, 6, 37, dtype=half)) for half in HALVES),
+    *(Case(f"dense + ReLU, {half}", partial(dense, 33, 50, batch=19, dtype=half)) for half in HALVES),
+    Case("product of float16 on tensor cores", lambda: product(96, 192, 160, "float16"), 1, math="f16"),
     Case("1024 × 1000 × 1032 of tf32 factors", lambda: product(1024, 1000, 1032), 1, False, "tf32"),
     Case("1000 × 514 × 1023 of bf16 factors", lambda: product(1000, 514, 1023), small=False, math="bf16"),
     Case("dense 1024 × 1024 × 1024", lambda: dense(1024, 1024, batch=1024), kernels=1, small=False),
@@ -221,21 +237,22 @@ def poisoned(nest: Nest) -> tuple[Array, ...]:
     """An array of NaN for each output, of integers the smallest: an element that is not written shows."""
     shapes = [(tuple(int(size) for size in t.shape), np.dtype(t.dtype)) for t in nest.with_role("output")]
     return tuple(
-        np.full(shape, np.nan if dtype.kind == "f" else np.iinfo(dtype).min, dtype) for shape, dtype in shapes
+        np.full(shape, np.iinfo(dtype).min if dtype.kind == "i" else np.nan, dtype) for shape, dtype in shapes
     )
 
 
 def error(
     nest: Nest, inputs: Mapping[str, Array], results: Mapping[str, Array], math: Math = "ieee"
 ) -> float:
-    """The largest difference from the oracle, in units of rounding; see `roundings`.
+    """The largest difference from the oracle, in units of rounding (`roundings`); of halves in parts of ROUNDED units.
 
     Where factors are rounded it is counted in parts of each element's own bound, of which TOLERANCE are all of it: the
     sum of the absolute values of its products (`product` of absolute values) times what polyfuse.ir.precision says.
     """
     exact = interpret(nest, inputs)
     if math == "ieee":
-        return roundings(exact, results)
+        halves = any(array.dtype.itemsize == 2 for array in exact.values())
+        return roundings(exact, results) * (TOLERANCE / ROUNDED if halves else 1)
     magnitude = interpret(nest, {name: np.abs(array) for name, array in inputs.items()})
     steps = int(nest.inputs[0].shape[-1])
     parts = (

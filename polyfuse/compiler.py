@@ -184,8 +184,8 @@ def _expanded(nest: Nest) -> tuple[Nest, tuple[Expansion, ...]]:
 
 
 def _as_wanted(nest: Nest, model: Machine, wanted: Wanted, fuse: bool) -> Fast:
-    """The nest with float32 factors, after the rewrites that round otherwise, and what was decided about each."""
-    wide, copies = with_wide_factors(nest)
+    """The nest with float32 factors for a CPU, after the rewrites that round otherwise, and what was decided."""
+    wide, copies = with_wide_factors(nest) if model.kind == "cpu" else (nest, ())
     folded, said = with_scales_folded(wide) if wanted.fold and fuse else (wide, ())
     fast = with_fast_products(folded, model, wanted)
     return replace(fast, reasons=(*copies, *said, *fast.reasons))

@@ -24,7 +24,7 @@ from polyfuse.errors import PolyfuseError, TargetUnavailable
 
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
 
-SCALARS = ("float32", "float64", "int32", "int64")
+SCALARS = ("float32", "float64", "int32", "int64", "uint16")
 
 
 class BuildFailure(PolyfuseError):

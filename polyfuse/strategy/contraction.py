@@ -16,6 +16,7 @@ import sympy
 
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.scalar import Read, reads_in
+from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.text import value_text
 from polyfuse.schedule.microkernel import MOST_WRITTEN_OUT
 from polyfuse.schedule.promoted_values import value_dims
@@ -65,7 +66,7 @@ def products_of(nest: Nest, name: str) -> tuple[Product, ...]:
     s = nest.statement(name)
     if s.op != "+=" or not isinstance(s.body, sympy.Mul) or len(s.body.args) != 2:
         return ()
-    if len({nest.tensor(tensor).dtype for tensor in s.tensors}) > 1:
+    if len({computed_in(nest.tensor(tensor).dtype) for tensor in s.tensors}) > 1:
         return ()
     if any(nest.tensor(access.tensor).gather is not None for access in s.reads):
         return ()  # rows that lie anywhere: blocks read them from a tensor of their own

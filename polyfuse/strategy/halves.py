@@ -9,7 +9,7 @@ from polyfuse.rewrite.widen import why_not_widen, widen
 def with_wide_factors(nest: Nest) -> tuple[Nest, tuple[str, ...]]:
     """The nest whose products have float32 factors, and a sentence on each; the same nest where there are no halves.
 
-    Neither microkernels nor tiles in registers take halves: a CPU has no multiplication of them.
+    For a CPU, whose microkernels read one factor where it lies; a GPU converts tiles on their way to shared memory.
     """
     said: list[str] = []
     for tensor in nest.tensors:

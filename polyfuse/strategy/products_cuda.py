@@ -305,8 +305,13 @@ def shapes_for(
 
 def in_vectors(nest: Nest, factor: Factor, itemsize: int) -> bool:
     """Whether every row of a tensor begins at a multiple of 16 bytes; isl proves each copy when code is made."""
-    size = nest.tensor(factor.access.tensor).shape[-1]
-    return not factor.computed and isinstance(size, int) and size * itemsize % ACCESS_BYTES == 0
+    tensor = nest.tensor(factor.access.tensor)
+    size = tensor.shape[-1]
+    return (
+        not (factor.computed or tensor.is_half)
+        and isinstance(size, int)
+        and size * itemsize % ACCESS_BYTES == 0
+    )
 
 
 def band_by_dimension(kernel: Kernel, product: Product) -> dict[int, Loop] | str:
