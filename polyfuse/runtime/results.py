@@ -38,7 +38,10 @@ class Recycled:
             memory = self._spare.pop()
         except IndexError:
             memory = np.empty(self._shape, self._dtype)
-        return np.asarray(_Lent(memory, self._spare))
+        array = np.asarray(_Lent(memory, self._spare))
+        return (
+            array if array.dtype == self._dtype else array.view(self._dtype)
+        )  # the interface has no bfloat16
 
 
 class _Lent:

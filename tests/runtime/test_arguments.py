@@ -117,6 +117,30 @@ def test_out_may_be_another_librarys_array() -> None:
     np.testing.assert_array_equal(out, X + 5)
 
 
+class Bits(Foreign):
+    """An array of a library that knows bfloat16, which NumPy's DLPack does not."""
+
+    def __init__(self, array: np.ndarray[Any, Any], dtype: str) -> None:
+        super().__init__(array)
+        self.dtype = f"foreign.{dtype}"
+
+    def view(self, dtype: str) -> Bits:
+        return Bits(self.array, dtype)
+
+
+def test_bfloat16_goes_in_and_out_as_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("foreign")
+    names = {"int16": "int16", "bfloat16": "bfloat16"}
+    module.__dict__.update(names, from_dlpack=lambda array: Bits(np.from_dlpack(array), "int16"))
+    monkeypatch.setitem(sys.modules, "foreign", module)
+    monkeypatch.setattr(Bits, "__module__", "foreign")
+    x = np.array([1.5, -2.0, 3.0], "bfloat16")
+    double = pf.compile(pf.lower(nn.input("x", (3,), "bfloat16") * 2.0), target="cpu")
+    result = double(Bits(x.view(np.int16), "bfloat16"))
+    assert (type(result), result.dtype) == (Bits, "foreign.bfloat16")
+    assert result.array.view("bfloat16").tolist() == [3.0, -4.0, 6.0]
+
+
 def test_torch() -> None:
     torch = pytest.importorskip("torch")
     result = net()(torch.from_numpy(X), torch.from_numpy(Y))

@@ -6,6 +6,7 @@ import gc
 
 import numpy as np
 
+import polyfuse.ir.tensor  # noqa: F401  # bfloat16
 from polyfuse.runtime.results import LARGE, Recycled, is_large
 
 SHAPE, FLOAT = (LARGE // 4,), np.dtype("float32")
@@ -44,3 +45,7 @@ def test_one_memory_is_kept() -> None:
 def test_small_results_are_as_numpy_makes_them() -> None:
     assert is_large(SHAPE, FLOAT)
     assert not is_large((1000, 1000), FLOAT)
+
+
+def test_a_large_result_keeps_a_type_that_numpys_interface_lacks() -> None:
+    assert Recycled((LARGE // 2,), np.dtype("bfloat16"))().dtype == "bfloat16"
