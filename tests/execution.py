@@ -7,7 +7,6 @@ import operator
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,6 @@ import numpy as np
 
 from polyfuse.analysis.once import once
 from polyfuse.codegen.cpu import cpu_kernel
-from polyfuse.codegen.halves import HALF_OPERATIONS, as_held, converted
 from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Block, For, Guard, Node
 from polyfuse.codegen.program import program
@@ -62,13 +60,13 @@ def plain_names(seed: int) -> dict[str, Any]:
         return order
 
     def full_of_nan(shape: tuple[int, ...], dtype: type) -> Array:
-        return np.full(shape, 0xFFFF if dtype is np.uint16 else np.nan, dtype)
+        return np.full(shape, np.nan, dtype)
 
     def unsigned(index: int) -> int:
         assert index >= 0, "an index counted from the end"
         return index
 
-    numpy = SimpleNamespace(empty=full_of_nan, float64=np.float64, float32=np.float32, uint16=np.uint16)
+    numpy = SimpleNamespace(empty=full_of_nan, float64=np.float64, float32=np.float32)
     return {
         "math": math,
         "np": numpy,
@@ -102,7 +100,6 @@ def plain_names(seed: int) -> dict[str, Any]:
         "joined": lambda array, axis: array.reshape((*array.shape[:axis], -1, *array.shape[axis + 2 :])),
         "float64": float,
         "float32": np.float32,
-        **{name: partial(converted, name) for name in HALF_OPERATIONS},
     }
 
 
@@ -283,7 +280,7 @@ def run_plain(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int], 
         passed = [
             arrays[name].reshape(arrays[name].shape or 1) for name in tensors
         ]  # a scalar has one element
-        function(*map(as_held, passed), *(sizes[name] for name in kernel.sizes))
+        function(*passed, *(sizes[name] for name in kernel.sizes))
         every.append(code.source)
     return "\n".join(every)
 

@@ -1,12 +1,9 @@
 """float16 and bfloat16: storage that values are read from exactly, and rounded to once where they are stored."""
 
-import itertools
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numba import njit
 
 import polyfuse as pf
@@ -16,7 +13,6 @@ from polyfuse.codegen.halves import converted
 from polyfuse.errors import BadArgument, IllegalRewrite, InvalidNest, InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tensor import relative_step
-from tests.execution import run_plain
 
 Array = np.ndarray[Any, Any]
 HALVES = ("float16", "bfloat16")
@@ -202,50 +198,3 @@ def test_the_operations_in_numpy_are_those_of_the_formats(half: str) -> None:
     with np.errstate(all="ignore"):
         assert same(EDGES.astype(half), bits.view(half))
         np.testing.assert_array_equal(converted(f"from_{half}", bits), EDGES.astype(half).astype(np.float32))
-
-
-LEAVES = st.sampled_from(["x", "y", "0.5", "3.0"])
-VALUES = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.tuples(inner, st.sampled_from("+-*"), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
-        inner.map(lambda v: f"max({v}, 0)"),
-    ),
-    max_leaves=4,
-)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(st.tuples(VALUES, st.sampled_from([*HALVES, "float32"])), min_size=2, max_size=4),
-    st.integers(0, 99),
-)
-def test_any_chain_under_any_fusion_is_the_oracles(steps: list[tuple[str, str]], seed: int) -> None:
-    """t0 = f(x, y); t1 = f(t0, y); …: each of any type, all in one loop, temporaries in registers."""
-    names = [f"t{k}" for k in range(len(steps))]
-    kinds = [*((name, dtype, "temporary") for name, (_, dtype) in zip(names, steps, strict=True))]
-    kinds[-1] = (names[-1], steps[-1][1], "output")
-    tensors = [
-        Tensor(n, (7,), d, r) for n, d, r in [("x", "float16", "input"), ("y", "bfloat16", "input"), *kinds]
-    ]  # type: ignore[arg-type]
-    statements, before = [], "x"
-    for name, (text, _) in zip(names, steps, strict=True):
-        body = text.replace("x", f"{before}[i]").replace("y", "y[i]").replace(f"ma{before}[i]", "max")
-        statements.append(statement(f"{{ S_{name}[i] : 0 <= i < 7 }}", f"{name}[i] = {before}[i] + {body}"))
-        before = name
-    nest = Nest.of(tensors, statements)
-    rng = np.random.default_rng(seed)
-    inputs = {
-        "x": (8 * rng.standard_normal(7)).astype("float16"),
-        "y": rng.standard_normal(7).astype("bfloat16"),
-    }
-    expected = pf.interpret(nest, inputs)[before]
-    fused = pf.Schedule(nest)
-    for first, second in itertools.pairwise(names):
-        fused = fused.fuse(f"S_{first}", f"S_{second}", at="i")
-    for name in names[:-1]:
-        fused = fused.promote(name, f"S_{name}", at="i", memory="local")
-    for schedule in (pf.Schedule(nest), fused):
-        arrays = {t.name: np.zeros(7, t.dtype) for t in schedule.nest.tensors} | inputs
-        run_plain(schedule.nest, schedule.tree, arrays, {}, seed)
-        np.testing.assert_array_equal(arrays[before], expected)

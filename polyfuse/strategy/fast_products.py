@@ -3,16 +3,23 @@
     classical   blocks of (M, N, K), as strategy.blocking prices them
     fast        r blocks of (M/m, N/n, K/k)  +  every sum of blocks written once, and what it adds up read once
 
-Two forms are priced. In the batched one all products are one kernel, which a machine with several cores shares out by
+Three forms are priced. In the batched one all products are one kernel, which a machine with several cores shares out by
 products; with each product apart its rows or columns are shared out, and the result is added up in place, which reads
-and writes its blocks more often. A side that is constant has its sums computed once for all calls and costs none. Sizes
-that are no multiples are padded, or peeled, whichever is cheaper.
+and writes its blocks more often. A side's sums may then also be computed where the product packs them, which writes
+none and reads what they add up for each block that is packed. A side that is constant has its sums computed once for
+all calls and costs none. Sizes that are no multiples are padded, or peeled, whichever is cheaper.
+
+Kernels of sums go at memory's rate even where a cache could hold them: one core of a Xeon with 480 MiB of L3 did 14
+GB/s at 1024 and 11 at 4096, of 31 and 12 that L3 and memory give to readers. Strassen's product there, the classical
+one's time over its own, batched, with the right sums in its loads, and with both: 1024 0.89, 1.06, 1.06; 2048 1.00,
+1.04, 1.02; 4096 1.06, 1.06, 1.02.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil, inf, prod
 from typing import Any
 
@@ -27,14 +34,14 @@ from polyfuse.rewrite.refusal import Refusal
 from polyfuse.strategy.blocking import Extents, Operand, Task, blocking
 from polyfuse.strategy.cost import microseconds
 
-CLEARLY = 0.93
+CLEARLY = 0.925
 """What a fast product may cost by the model, as a part of the classical one, to be chosen: the model knows kernels to
 within some percent, and auto is not to lose by more than three."""
 
-SMALL_BLOCKS = 360
-"""Blocks of so many rows, steps or columns cost twice what blocking expects, and larger ones less by the square: 7
-products of 512 took 13.0 ms where one of 1024 took 11.6. Strassen's product of 1024 took 1.3 to 1.4 times the classical
-one's time, of 2048 0.97 to 1.01, of 4096 0.93 (one core with AVX-512, beside other work)."""
+SMALL_BLOCKS = 16
+"""Blocks of so many rows, steps or columns cost twice what blocking expects, and larger ones less by the square.
+Strassen's product of 64 rows and a constant 2048 x 2048 took 1.22 times the classical one's time, where 0.97 was
+expected, of 128 rows 0.98 (0.94), of 256 rows 0.94 (0.95), of 512 rows 0.92 (0.91): one core of a Xeon, in turns."""
 
 AUTOMATIC = ("strassen", "winograd")
 """Algorithms that auto chooses from. Two levels would need a search over hundreds of statements, and are there by
@@ -91,7 +98,11 @@ class Option:
 
     def __str__(self) -> str:
         how = "each product apart" if self.form.get("apart") else f"in one batch, edges {self.form['edges']}"
-        return f"{self.algorithm}, {how.replace('edges pad', 'padded').replace('edges peel', 'peeled')}"
+        inline = " and ".join(self.form.get("inline", ()))
+        packed = f", sums of the {inline} operand{'s' * (' ' in inline)} in its loads" if inline else ""
+        return (
+            f"{self.algorithm}, {how.replace('edges pad', 'padded').replace('edges peel', 'peeled')}{packed}"
+        )
 
 
 def with_fast_products(nest: Nest, machine: Machine, wanted: Wanted) -> Fast:
@@ -170,21 +181,30 @@ def classical(nest: Nest, roles: Roles, machine: Machine) -> float | None:
     if sizes is None or machine.kind != "cpu":
         return None
     rows, steps, columns, batches = sizes
-    return _products(nest, roles, machine, Extents(rows, columns, steps, batches), over_batches=False)
+    found = _products(nest, roles, machine, Extents(rows, columns, steps, batches), over_batches=False)
+    return None if found is None else found[0]
 
 
 def _options(nest: Nest, roles: Roles, x: Algorithm, machine: Machine) -> Iterator[Option]:
     """Every form of a fast product with its seconds; without known sizes, or for a GPU, each costs nothing."""
     sizes = _sizes(roles)
     priced = sizes is not None and machine.kind == "cpu"
-    forms: list[dict[str, Any]] = [{"edges": "pad"}, {"edges": "peel"}, {"apart": True}]
-    for form in forms:
+    for form in _forms(nest, roles):
         if not priced or sizes is None:
             yield Option(x, form, 0.0)
             continue
         seconds = _fast(nest, roles, x, machine, sizes, form)
         if seconds is not None:
             yield Option(x, form, seconds)
+
+
+def _forms(nest: Nest, roles: Roles) -> Iterator[dict[str, Any]]:
+    """The rewrite's options; sums of constants are computed once for all calls, and so never in a product's loads."""
+    yield from ({"edges": "pad"}, {"edges": "peel"}, {"apart": True})
+    if not _is_constant(nest, roles, roles.right):
+        yield {"apart": True, "inline": ("right",)}
+        if not _is_constant(nest, roles, roles.left):
+            yield {"apart": True, "inline": ("left", "right")}
 
 
 def _fast(
@@ -207,27 +227,42 @@ def _fast(
         return None
     itemsize = nest.tensor(roles.statement.write.tensor).itemsize
     each = Extents(m, n, k, batches if apart else batches * x.rank)
-    product = _products(nest, roles, machine, each, over_batches=not apart)
-    if product is None:
+    found = _products(nest, roles, machine, each, over_batches=not apart)
+    if found is None:
         return inf
-    seconds = product * (x.rank if apart else 1) * (1.0 + (SMALL_BLOCKS / min(m, k, n)) ** 2)
-    left, right, result = m * k * batches, k * n * batches, m * n * batches
-    moved = 0
-    for value, size, forms, blocks in (
-        (roles.left, left, x.left, x.m * x.k),
-        (roles.right, right, x.right, x.k * x.n),
+    product, width = found
+    inside, outside = 0, 0  # elements that pass inside the products' kernels, and in kernels of sums
+    if apart:
+        inside += m * n * batches * 2 * _terms(x.result)
+    else:
+        outside += m * n * batches * (x.rank + x.m * x.n)
+    for side, value, size, sums in (
+        ("left", roles.left, m * k * batches, x.left),
+        ("right", roles.right, k * n * batches, x.right),
     ):
-        if not _is_constant(nest, roles, value):
-            moved += size * (blocks + len(forms) if not apart else 2 * blocks + len(forms))
-    added = sum(map(bool, (w for row in x.result for w in row)))
-    moved += result * (3 * added if apart else x.rank + x.m * x.n)
-    seconds += moved * itemsize / machine.bandwidth(machine.level(moved * itemsize), machine.units)
+        if side == "right" and side in form.get("inline", ()):
+            inside += size * (_terms(sums) - x.rank)
+        elif side in form.get("inline", ()):  # a tile's rows wait for theirs, in each block of columns
+            outside += size * (_terms(sums) - x.rank) * ceil(n / width)
+        elif not _is_constant(nest, roles, value):
+            outside += size * (len(sums[0]) * (2 if apart else 1) + x.rank)
+    near = machine.bandwidth(machine.level(inside * itemsize), machine.units)
+    memory = machine.bandwidth(machine.levels[-1], machine.units)
+    seconds = product * (x.rank if apart else 1) * (1.0 + (SMALL_BLOCKS / min(m, k, n)) ** 2)
+    seconds += itemsize * (inside / near + outside / memory)
     rest = 2.0 * batches * (rows * steps * columns - (m * x.m) * (k * x.k) * (n * x.n))
     return seconds + (0.0 if padded else max(0.0, rest) / (REST * machine.peak(itemsize, machine.units)))
 
 
-def _products(nest: Nest, roles: Roles, machine: Machine, e: Extents, over_batches: bool) -> float | None:
-    """Seconds of so many products of one size; cores take products each, or parts of every product."""
+def _terms(sums: Sequence[Sequence[int]]) -> int:
+    """How many blocks all sums together add up."""
+    return sum(map(bool, chain.from_iterable(sums)))
+
+
+def _products(
+    nest: Nest, roles: Roles, machine: Machine, e: Extents, over_batches: bool
+) -> tuple[float, int] | None:
+    """Seconds of so many products of a size, and the columns of a block; cores take products each, or parts of all."""
     tensor = nest.tensor(roles.statement.write.tensor)
     fixed = [_is_constant(nest, roles, value) for value in (roles.left, roles.right)]
     left = Operand("left", e.steps * tensor.itemsize, True, fixed[0])
@@ -237,7 +272,7 @@ def _products(nest: Nest, roles: Roles, machine: Machine, e: Extents, over_batch
         return None
     units = machine.units
     busy = e.batches / ceil(e.batches / units) if over_batches else units
-    return machine.launch_seconds + found.seconds / busy
+    return machine.launch_seconds + found.seconds / busy, found.width
 
 
 def _is_constant(nest: Nest, roles: Roles, value: Any) -> bool:

@@ -55,6 +55,15 @@ def connected(product: str, flow: Iterable[tuple[str, str]], names: Iterable[str
     return near
 
 
+def reached(nest: Nest, name: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The statements among these that must run behind one, directly or because of others; the nearest first."""
+    found = [name]
+    for source in found:
+        sinks = (p.sink for p in nest.dependences().pairs if p.source == source and p.sink in names)
+        found += [sink for sink in dict.fromkeys(sinks) if sink not in found]
+    return tuple(found[1:])
+
+
 def block_of(nest: Nest, product: Product, dim: int, needs: Needs) -> int:
     """The fewest values of a dimension, from a multiple on, that hold all that each follower needs; 1 where none do.
 

@@ -25,7 +25,15 @@ from polyfuse.strategy.blocking_words import sentences
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import Product
 from polyfuse.strategy.counts import Counts, dims_of, stride
-from polyfuse.strategy.followers import belongs, block_of, columns_axes, columns_dim, connected, needs_of
+from polyfuse.strategy.followers import (
+    belongs,
+    block_of,
+    columns_axes,
+    columns_dim,
+    connected,
+    needs_of,
+    reached,
+)
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
@@ -249,12 +257,14 @@ class _Blocks:
         `places` are the loops over tiles, innermost first. What has nothing to do with the product keeps its own loops.
         """
         nest, tile = schedule.nest, places[0]
-        flow = [p for p in nest.dependences().pairs if p.kind == "flow"]
-        near = connected(self.name, [(p.source, p.sink) for p in flow], self.names)
+        flow = [(p.source, p.sink) for p in nest.dependences().pairs if p.kind == "flow"]
+        near = connected(self.name, flow, self.names)
         for guest in self.names:
             if guest not in near:
                 schedule = along_memory(schedule, self.counts, (guest,), schedule.loops(guest))
-        for guest in reversed([n for n in self.names[: self.names.index(self.name)] if n in near]):
+        before = [name for name in self.names[: self.names.index(self.name)] if name in near]
+        apart = [name for name in before if self.name not in reached(nest, name, self.names)]
+        for guest in reversed([name for name in before if name not in apart]):
             at = (
                 tile if nest.statement(guest).write.tensor == self.own else rows
             )  # a sum's first value, or an operand
@@ -262,9 +272,10 @@ class _Blocks:
         found: dict[str, str] = {}
         for guest in self.needs:
             schedule, found[guest] = self._placed(schedule, guest, places)
-        for guest in reversed([n for n in self.after if n not in self.needs and n in near]):
-            reader = next((p.sink for p in flow if p.source == guest and p.sink in found), None)
-            found[guest] = tile if reader is None else found[reader]
+        after = [name for name in self.after if name not in self.needs and name in near]
+        for guest in reversed([*apart, *after]):
+            later = (found[name] for name in reached(nest, guest, self.names) if name in found)
+            found[guest] = next(later, rows if guest in apart else tile)
             schedule = self._joined(schedule, guest, found[guest])
         return schedule
 

@@ -216,6 +216,21 @@ def test_products_that_run_in_blocks_apart_are_not_put_together() -> None:
     assert [each for each in products if each] == [[f"mac0_product{n}"] for n in range(7)]
 
 
+def test_sums_of_a_fast_product_are_packed_and_added_up_in_its_tiles() -> None:
+    """Also those that write the result before the product does in whose kernel they are."""
+    x, w = (nn.input(name, (2048, 2048)) for name in "xw")
+    large = pf.rewrite.bilinear(
+        nn.lower(x @ w), "mac0", pf.bilinear.strassen, apart=True, inline=("right",)
+    ).nest
+    plan = plan_for(large, replace(Machine.preset("xeon"), units=1))
+    assert any({"mac0_Y3_0", "mac0_product1", "mac0_Y3_1"} <= set(group.statements) for group in plan.groups)
+    assert not [note for note in plan.notes if "not in blocks" in note]
+    small = pf.rewrite.bilinear(
+        product((96, 128, 192)), "mac", pf.bilinear.strassen, apart=True, inline=("right",)
+    )
+    agrees(small.nest, SMALL)
+
+
 def test_the_decision_is_explained() -> None:
     plan = plan_for(product((512, 1024, 1024)), Machine.preset("zen5"))
     text = str(plan)
