@@ -14,35 +14,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from polyfuse.codegen.looptree import ON_CORES, For, Guard, Node, block
-from polyfuse.ir.tree import Loop, Sequence, Tree, children, restrict, with_children
-
-
-def values_of(loop: Loop) -> dict[str, int]:
-    """The value at which each statement runs, if that is a number for all of them and not the same; else nothing."""
-    if loop.bind not in ON_CORES or not all(date.is_cst() for _, date in loop.dates):
-        return {}
-    found = {name: date.max_val() for name, date in loop.dates}
-    if not all(value.is_int() for value in found.values()):
-        return {}
-    numbers = {name: int(value.to_python()) for name, value in found.items()}
-    return numbers if len(set(numbers.values())) > 1 else {}
+from polyfuse.ir.tree import Loop, Sequence, Tree, children, with_children
+from polyfuse.schedule.sections import parts_of, values_of
 
 
 def with_sections(tree: Tree) -> Tree:
     """The tree with each value's part of such a loop in a tree of its own."""
     tree = with_children(tree, tuple(map(with_sections, children(tree))))
-    values = values_of(tree) if isinstance(tree, Loop) else {}
-    if not values or not isinstance(tree, Loop):
+    if not isinstance(tree, Loop) or tree.bind not in ON_CORES or not values_of(tree):
         return tree
-    names = (
-        frozenset(n for n, value in values.items() if value == each) for each in sorted({*values.values()})
-    )
-    return replace(tree, body=Sequence(tuple(part for own in names if (part := restrict(tree.body, own)))))
+    return replace(tree, body=Sequence(parts_of(tree)))
 
 
 def sections(loop: Loop) -> Mapping[int, Tree]:
     """The part of each value of a loop that `with_sections` has been through; nothing for another loop."""
-    values = values_of(loop)
+    values = values_of(loop) if loop.bind in ON_CORES else {}
     return {_value(part, values): part for part in children(loop.body)} if values else {}
 
 

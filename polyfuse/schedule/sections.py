@@ -21,6 +21,7 @@ from polyfuse.ir.tree import (
     loops_around,
     path_to,
     replace_node,
+    restrict,
     sequence,
     statements,
 )
@@ -50,6 +51,27 @@ def in_sections(nest: Nest, tree: Tree, names: tuple[str, ...], loop: str) -> It
         kept = (made if child is place else child for child in node.children)
         rest = tuple(child for child in kept if all(child is not part for part in chosen))
         yield replace_node(tree, node, sequence(rest))
+
+
+def values_of(loop: Loop) -> dict[str, int]:
+    """The value at which each statement runs, if that is a number for all of them and not the same; else nothing.
+
+    { S[t] -> [0]; T[t] -> [1] }  ->  S: 0, T: 1
+    """
+    if not all(date.is_cst() for _, date in loop.dates):
+        return {}
+    found = {name: date.max_val() for name, date in loop.dates}
+    if not all(value.is_int() for value in found.values()):
+        return {}
+    numbers = {name: int(value.to_python()) for name, value in found.items()}
+    return numbers if len(set(numbers.values())) > 1 else {}
+
+
+def parts_of(loop: Loop) -> tuple[Tree, ...]:
+    """What runs at each of the values of such a loop, in their order."""
+    values = values_of(loop)
+    names = (frozenset(n for n, v in values.items() if v == each) for each in sorted({*values.values()}))
+    return tuple(part for own in names if (part := restrict(loop.body, own)) is not None)
 
 
 def _parting(tree: Tree, names: tuple[str, ...]) -> Sequence:

@@ -10,11 +10,13 @@ from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
+from polyfuse.schedule.sections import values_of
 from polyfuse.strategy import loops
 from polyfuse.strategy.cost import KernelCost, Tiling, cost_of, in_blocks
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.decisions import Group
 from polyfuse.strategy.estimate import Estimator
+from polyfuse.strategy.in_sections import cost_in_turns
 from polyfuse.strategy.kernel import band_of, kernel_of
 
 
@@ -28,6 +30,8 @@ def kernels_of(schedule: Schedule, names: tuple[str, ...], machine: Machine) -> 
 
 def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
     """What the model expects of one kernel as it stands."""
+    if isinstance(part, Loop) and part.bind == "pipeline" and values_of(part):
+        return cost_in_turns(counts, part, machine)
     band = band_as_bound(counts, part, machine.kind)
     places = {loop.bind: loop for loop in loops_of(part)}
     if "microkernel" in places:

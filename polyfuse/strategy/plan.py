@@ -26,6 +26,7 @@ from polyfuse.strategy.finished import finished_cost, kernels_of, schedule_costs
 from polyfuse.strategy.full_tiles import with_full_tiles
 from polyfuse.strategy.fusion import Refused, early_statements, part_with, search
 from polyfuse.strategy.in_registers import in_registers
+from polyfuse.strategy.in_sections import Behind, behind_each_other, cheaper_in_turns, may_run_behind
 from polyfuse.strategy.in_steps import alone_cost
 from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.join import with_joined
@@ -122,6 +123,8 @@ def _planned(nest: Nest, said: tuple[str, ...], machine: Machine, fuse: bool, ch
         if choose is not cheapest:
             chosen, _ = without(again.refused, choose)
             plan = replace(chosen, recomputed=(*chosen.recomputed, *again.said))
+    if fuse and may_run_behind(rewritten.nest, machine):
+        plan = _behind(plan, rewritten, said, machine, choose)
     return with_full_tiles(plan)
 
 
@@ -129,15 +132,44 @@ def _in_shape(
     rewritten: Recomputed, machine: Machine, fuse: bool, choose: Choose, refused: Refused
 ) -> Doubted:
     """Statements in kernels, none of them of a refused group, and each kernel in its shape."""
-    rewritten, model, (schedule, decisions, joined) = _in_kernels(rewritten, machine, fuse, refused)
-    counts = model.counts
+    rewritten, model, kernels = _in_kernels(rewritten, machine, fuse, refused)
+    return _in_shapes(rewritten, model, kernels, choose)
+
+
+def _behind(
+    plan: Plan, rewritten: Recomputed, said: tuple[str, ...], machine: Machine, choose: Choose
+) -> Plan:
+    """The plan, or one whose loops in time run behind each other on cores where that is cheaper."""
+    rewritten, model, kernels = _in_kernels(rewritten, machine, True, frozenset())
+    behind = behind_each_other(kernels[0], model, choose)
+    if behind is None:
+        return plan
+    if isinstance(behind, str):
+        return replace(plan, recomputed=(*plan.recomputed, behind))
+    other, _ = _in_shapes(rewritten, model, (behind.grouped, *kernels[1:]), choose, behind)
+    other = replace(other, recomputed=(*said, *other.recomputed))
+    return cheaper_in_turns(plan, other, behind, model.counts)
+
+
+def _in_shapes(
+    rewritten: Recomputed, model: Model, kernels: Grouped, choose: Choose, behind: Behind | None = None
+) -> Doubted:
+    """Each kernel in its shape, and the groups that turn out far dearer in theirs; `behind` has one in shape."""
+    (schedule, decisions, joined), counts, machine = kernels, model.counts, model.machine
     groups: list[Group] = []
     doubts: list[Doubt] = []
     repeats = Repeats.of(schedule, counts) if choose is cheapest else None  # a search decides for each kernel
-    for part in parts(schedule.tree):
+    start = schedule
+    schedule = behind.shaped.schedule if behind is not None else start
+    for part in parts(start.tree):
         known = rewritten.with_statements(statements(part))
         if known is not None:
             groups.append(Group(statements(part), known.cost.as_kernel()))
+            continue
+        if behind is not None and part.members >= set(behind.names):
+            names = (*behind.names, *added(behind.grouped, behind.shaped.schedule))
+            own = Counts(behind.shaped.schedule.nest)
+            groups += _groups(behind.shaped, own, names, machine)
             continue
         kernel, cost = model.kernel(part), model.cost(part)
         if not any(counts.work(name).instances for name in kernel.names):

@@ -37,6 +37,7 @@ from polyfuse.strategy.moves import (
     users_in,
     where_legal,
 )
+from polyfuse.strategy.one_row import in_one_row
 from polyfuse.strategy.products import blocked_inside
 
 ROWS = 16
@@ -50,8 +51,12 @@ def stepped(
     products: tuple[Product, ...],
     machine: Machine,
     choose: Choose = cheapest,
+    rows: bool = False,
 ) -> Planned | str:
-    """A kernel of one or more products in blocks inside the loops that carry its dependences, or why not."""
+    """A kernel of one or more products in blocks inside the loops that carry its dependences, or why not.
+
+    With `rows` a product of a single row may be in microkernels of a row: nothing of it is shared out to cores.
+    """
     names = kernel.names
     notes: list[str] = []
     schedule = _each_alone(schedule, names)
@@ -67,7 +72,10 @@ def stepped(
         for product, group in _grouped(schedule, names, products):
             done = blocked_inside(schedule, counts, kernel, product, machine, group, around, held, choose)
             if isinstance(done, str):
-                return done
+                row = _one_row(schedule, counts, product, machine, len(around)) if rows else None
+                if row is None:
+                    return done
+                done = row
             schedule, notes = done.schedule, [*notes, *done.notes]
         schedule = _on_lanes(schedule, counts, kernel, products, len(around))
         schedule = _in_buffers(schedule, kernel, machine)
@@ -117,6 +125,25 @@ def _grouped(
         later = [n for n in names[at + 1 : after] if not any(writes(n, other) for other in others)]
         found.append((product, (*first, product.statement, *later)))
     return found
+
+
+def _one_row(
+    schedule: Schedule, counts: Counts, product: Product, machine: Machine, around: int
+) -> Planned | None:
+    """A product of one row inside the loops around the kernel as microkernels of a row; None where it has more."""
+    name = product.statement
+    loops = schedule.loops(name)[around:]
+    found = {min(dims_of(x.date(name)), default=-1): x for x in loops}
+    steps, columns = found.get(product.steps[0]), found.get(product.columns)
+    others = [x for x in loops if x is not steps and x is not columns]
+    if steps is None or columns is None or any(counts.extent(x) > 1 for x in others):
+        return None
+    made = in_one_row(schedule, name, loops, steps, columns, machine)
+    return (
+        None
+        if made is None
+        else Planned(made, (f"{name}'s row in registers, {product.right.name} read once",))
+    )
 
 
 def _rows_outside(
