@@ -1,4 +1,4 @@
-"""Which accesses of a short loop are one access of 16 bytes: neighbours in memory, from a multiple of them on.
+"""Which accesses of a short loop are one access of 16 bytes or 8: neighbours in memory, from a multiple of them on.
 
     for l (of 4): z[i, 4*j + l] = x[i, 4*j + l] * s[i]          z and x of float32: yes; s: one number for all
 
@@ -32,12 +32,12 @@ def is_one_access(
     count: int,
     held: Geometry | None,
 ) -> bool:
-    """Whether what a statement touches by an access in a loop of `count` values is one access of 16 bytes.
+    """Whether what a statement touches by an access in a loop of `count` values is one access of 16 bytes, or of 8.
 
     `held` says where the tensor's elements lie in a buffer, None that they are in memory.
     """
     tensor = nest.tensor(access.tensor)
-    if count * tensor.itemsize != ACCESS_BYTES or tensor.gather is not None:
+    if count * tensor.itemsize not in (ACCESS_BYTES, ACCESS_BYTES // 2) or tensor.gather is not None:
         return False
     position = flat_position(access, tensor.shape) if held is None else flat_cell(held, name, access)
     if position is None:

@@ -47,9 +47,9 @@ import math
 from numba import cuda, float32, float64, int32, int64
 """
 
-MOST_THREADS = 1024
-"""Threads of a block. Where registers are few, the compiler is told that a thread's number is below: one that may be
-negative takes two of them in an address. 8 x 8 results in 128 registers spill 24 bytes without.
+LARGEST = {"block": 2**31 - 1, "thread": 1023}
+"""The largest numbers of blocks and threads. Where registers are few, the compiler is told that they are not negative:
+in an address a number that may be takes two registers. 8 x 8 results in 128 of them spill 24 bytes without.
 """
 
 
@@ -158,7 +158,7 @@ class _Cuda(Emitter):
         lines = []
         for axis in self.kernel.axes:
             unit, d = axis.name.split(".")
-            known = f" & {MOST_THREADS - 1}" if unit == "thread" and self.in_tiles else ""
+            known = f" & {LARGEST[unit]}" if self.in_tiles else ""
             lines.append(f"{axis_name(axis.name)} = cuda.{AXIS_OF[unit]}.{d}{known}")
         for name, (count, dtype) in warps_of(self.kernel.body).items():
             lines.append(f"{name} = cuda.shared.array(({count},), {dtype})")

@@ -91,7 +91,8 @@ def copy_vector(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sou
     """target[to + step * l] = source[at + l] for l < count: one load of `count` elements, one store if step is 1.
 
     `source` + `at`, and `target` + `to` if step is 1, are at multiples of `count` elements. `count` and `step` are
-    literals, `source` and `target` raw pointers or arrays, whose elements are counted in row-major order.
+    literals, `source` and `target` raw pointers or arrays, whose elements are counted in row-major order. Of eight
+    halves LLVM makes two accesses.
     """
     if not all(isinstance(value, types.IntegerLiteral) for value in (count, step)):
         return None

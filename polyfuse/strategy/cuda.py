@@ -11,10 +11,11 @@ Every statement of a group maps the same elements to the same threads, so result
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir import Access, Statement
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Gpu, Machine
@@ -24,6 +25,7 @@ from polyfuse.strategy.across_lanes import by_lanes, within
 from polyfuse.strategy.cost import Tiling
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.kernel import Kernel
+from polyfuse.strategy.lanes import lane_loop
 from polyfuse.strategy.moves import (
     buffer_bytes,
     common_loops,
@@ -41,6 +43,7 @@ from polyfuse.strategy.moves import (
     users_in,
 )
 from polyfuse.strategy.occupancy import SYSTEM_SHARED
+from polyfuse.strategy.wide_loops import in_vectors_of
 
 BLOCKS = ("block.x", "block.y", "block.z")
 THREADS = ("thread.x", "thread.y", "thread.z")
@@ -68,15 +71,16 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
     """One group, tiled, bound to blocks and threads, operands and temporaries in shared memory and registers."""
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     names = kernel.names
-    tiled = cut(schedule, kernel, tiling)
-    keep = len(tiled.tiles)
+    start = schedule
+    schedule, keep, threads = _in_blocks(start, kernel, tiling, machine.gpu)
     if not keep:
-        return tiled.schedule
-    schedule = rejoined(separated(tiled.schedule, names, keep), names, keep)
-    outermost = tiled.tiles[: len(BLOCKS)]
-    places = dict(zip(outermost, reversed(BLOCKS[: len(outermost)]), strict=True))
-    schedule = schedule.bind(names[0], **places)
-    threads = threads_of(kernel, tiling, tiled.points, machine.gpu)
+        return schedule
+    if threads.across is None:
+        wider, kept, others = _in_blocks(start, kernel, _wider(kernel, tiling, machine.units), machine.gpu)
+        done = _in_vectors(wider, counts, units(wider, names, kept), kept, others)
+        schedule, keep, threads = (schedule, keep, threads) if done is None else (done, kept, others)
+    else:
+        schedule = _in_vectors(schedule, counts, units(schedule, names, keep), keep, threads) or schedule
     steps: dict[str, str] = {}
     for unit in units(schedule, names, keep):
         schedule, step = _unit(schedule, counts, unit, keep, threads)
@@ -86,6 +90,37 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
     for name, step in steps.items():
         schedule, room = _operands(schedule, kernel, name, step, room)
     return schedule
+
+
+def _in_blocks(schedule: Schedule, kernel: Kernel, tiling: Tiling, gpu: Gpu) -> tuple[Schedule, int, Threads]:
+    """The group in tiles that are blocks, how many loops these are, and what its threads will run."""
+    names = kernel.names
+    tiled = cut(schedule, kernel, tiling)
+    keep = len(tiled.tiles)
+    threads = threads_of(kernel, tiling, tiled.points, gpu)
+    if not keep:
+        return tiled.schedule, keep, threads
+    schedule = rejoined(separated(tiled.schedule, names, keep), names, keep)
+    outermost = tiled.tiles[: len(BLOCKS)]
+    places = dict(zip(outermost, reversed(BLOCKS[: len(outermost)]), strict=True))
+    return schedule.bind(names[0], **places), keep, threads
+
+
+def _wider(kernel: Kernel, tiling: Tiling, blocks: int) -> Tiling:
+    """The tiling whose last tile loop has so many values more that each thread may have 16 bytes of them.
+
+    As it was where fewer than so many blocks would be left, unless a block would have less than a warp.
+    """
+    wide = [position for position, size in enumerate(tiling.sizes) if size > 1]
+    if not wide:
+        return tiling
+    last = wide[-1]
+    count = ACCESS_BYTES // max((use.itemsize for use in kernel.uses), default=ACCESS_BYTES)
+    size = min(tiling.sizes[last] * count, kernel.extents[last])
+    tiles = prod(-(-e // s) for e, s in zip(kernel.extents, tiling.sizes, strict=True))
+    if tiles < blocks * count and prod(tiling.sizes) >= count * WARP:
+        return tiling
+    return replace(tiling, sizes=(*tiling.sizes[:last], size, *tiling.sizes[last + 1 :]))
 
 
 def _room(threads: Threads, gpu: Gpu) -> int:
@@ -108,6 +143,41 @@ def threads_of(kernel: Kernel, tiling: Tiling, points: tuple[str, ...], gpu: Gpu
     return Threads(placed, THREADS[0] if own or lanes else None, row if lanes else limit, lanes)
 
 
+def _in_vectors(
+    schedule: Schedule, counts: Counts, every: list[tuple[str, ...]], keep: int, threads: Threads
+) -> Schedule | None:
+    """The loops that will run along thread.x with 16 bytes for each thread; None unless all of them may.
+
+    What one of them leaves in a thread the next one finds there.
+    """
+    start = schedule
+    for unit in every:
+        loop = _walking(schedule, counts, unit, keep, threads)
+        if loop is None:
+            continue
+        done = in_vectors_of(schedule, unit, loop.name, ()) if is_perfect(schedule, unit) else None
+        size = None if done is None else constant_extent(done, inside(done, unit[0], loop.name))
+        if done is None or size is None or (counts.extent(loop) < size * threads.limit and threads.lanes):
+            return None
+        schedule = done
+    return None if schedule is start else schedule
+
+
+def _walking(
+    schedule: Schedule, counts: Counts, unit: tuple[str, ...], keep: int, threads: Threads
+) -> Loop | None:
+    """The loop of a unit that will run along thread.x; None where none will."""
+    placed = dict(threads.points)
+    loops = schedule.loops(unit[0])[keep:]
+    if threads.across is None:
+        return next((loop for loop in loops if placed.get(loop.name) == THREADS[0]), None)
+    own = tuple(loop for loop in loops if loop.name not in placed)
+    free = tuple(loop for loop in own if counts.parallel(loop))
+    if free:
+        return contiguous(counts, schedule, unit, free)
+    return lane_loop(counts, unit[0], own) if threads.lanes and len(unit) == 1 else None
+
+
 def _unit(
     schedule: Schedule, counts: Counts, unit: tuple[str, ...], keep: int, threads: Threads
 ) -> tuple[Schedule, str | None]:
@@ -121,7 +191,7 @@ def _unit(
     elif threads.across is None:
         schedule, step = _stepped(schedule, counts, name, loops, placed)
     else:
-        own = tuple(loop for loop in loops if loop.name not in placed and counts.parallel(loop))
+        own = tuple(x for x in loops if x.name not in placed and x.bind is None and counts.parallel(x))
         if own:
             across = contiguous(counts, schedule, unit, own)
             if threads.lanes and not within(schedule, name, across, threads.limit):
@@ -130,7 +200,7 @@ def _unit(
             schedule, across_name = _at_most(schedule, name, across, threads.limit)
             placed[across_name] = threads.across
         elif threads.lanes and len(unit) == 1:
-            inner = tuple(loop for loop in loops if loop.name not in placed)
+            inner = tuple(loop for loop in loops if loop.name not in placed and loop.bind is None)
             schedule = by_lanes(schedule, counts, name, inner, threads.limit)
     around = {loop.name for loop in schedule.loops(name)[keep:]}
     places = {loop: place for loop, place in placed.items() if loop in around}

@@ -28,7 +28,7 @@ def test_without_a_tile_of_results_no_registers_are_planned() -> None:
     (each,) = report(cases.pointwise(nn.ReLU(), 4096, 1024)).kernel_times
     assert each.registers is None
     assert "registers not planned" in str(each)
-    assert each.blocks * each.threads == 4096 * 1024
+    assert each.blocks * each.threads * 4 == 4096 * 1024, "16 bytes a thread"
     assert each.waves == -(-each.blocks // (132 * each.occupancy.blocks))
 
 
