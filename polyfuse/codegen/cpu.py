@@ -36,6 +36,7 @@ from polyfuse.codegen.product_loops import movement
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil_row, two_rows
+from polyfuse.codegen.steps_apart import steps_apart
 from polyfuse.codegen.streamed import in_lines, streamed, streams_inside
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.tiles import LINE
@@ -320,6 +321,9 @@ class _Cpu(Emitter):
         call = row_product(node) or tile_product(node, self.ranges, self.around[:-1])
         if call is not None:
             return [ast.unparse(call)]
+        pieces = steps_apart(node, self._unused)
+        if pieces is not None:
+            return self.lines(pieces)
         return [
             "# no microkernel: a condition inside the tile, or no numbers that bound its rows and columns",
             *super().loop(node),

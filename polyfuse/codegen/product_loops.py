@@ -72,6 +72,13 @@ def numbers_in(bound: ast.expr, of: str) -> list[int]:
     return []
 
 
+def parts_of(bound: ast.expr, of: str) -> list[ast.expr]:
+    """What a bound is the largest or the smallest of."""
+    if isinstance(bound, ast.Call) and isinstance(bound.func, ast.Name) and bound.func.id == of:
+        return [part for argument in bound.args for part in parts_of(argument, of)]
+    return [bound]
+
+
 def movement(element: Element, loop: For) -> tuple[int, ...] | None:
     """How many elements further along each axis the next value of a loop is; None where that is not always the same.
 

@@ -10,7 +10,7 @@ import ast
 
 from polyfuse.codegen.index import binary, mentions, substituted
 from polyfuse.codegen.looptree import For
-from polyfuse.codegen.product_loops import ProductLoops, growth, most_of, numbers_in, operands
+from polyfuse.codegen.product_loops import ProductLoops, growth, most_of, numbers_in, operands, parts_of
 from polyfuse.schedule.microkernel import padded
 
 
@@ -43,17 +43,10 @@ def _changes(loop: For, variable: str) -> bool:
 def _bounds(bound: ast.expr, of: str, rows: For, begin: ast.expr) -> ast.Tuple | None:
     """max(0, 3 + r)  ->  ((0, 0), (3, 1)), counted from where columns begin; None if a part does not grow evenly."""
     pairs: list[ast.expr] = []
-    for part in _parts(bound, of):
+    for part in parts_of(bound, of):
         by = growth(part, rows)
         if by is None:
             return None
         first = binary(ast.Sub(), substituted(part, {rows.variable: rows.low}), begin)
         pairs.append(ast.Tuple([first, ast.Constant(by)]))
     return ast.Tuple(pairs)
-
-
-def _parts(bound: ast.expr, of: str) -> list[ast.expr]:
-    """What a bound is the largest or the smallest of."""
-    if isinstance(bound, ast.Call) and isinstance(bound.func, ast.Name) and bound.func.id == of:
-        return [part for argument in bound.args for part in _parts(argument, of)]
-    return [bound]

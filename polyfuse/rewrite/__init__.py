@@ -13,6 +13,7 @@ from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
 from polyfuse.rewrite.pieces import Pieces, pieces
 from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
 from polyfuse.rewrite.refusal import Refusal
+from polyfuse.rewrite.snapshot import Snapshot, snapshot, why_not_snapshot
 from polyfuse.rewrite.terms import Terms, terms, why_not_terms
 from polyfuse.rewrite.view_flow import Composed
 from polyfuse.rewrite.view_places import place, why_not_place
@@ -35,6 +36,7 @@ __all__ = [
     "Pieces",
     "Recomputed",
     "Refusal",
+    "Snapshot",
     "SplitReduction",
     "Terms",
     "Views",
@@ -53,6 +55,7 @@ __all__ = [
     "pieces",
     "place",
     "read_through",
+    "snapshot",
     "split_reduction",
     "terms",
     "why_not_batch",
@@ -61,6 +64,7 @@ __all__ = [
     "why_not_inline",
     "why_not_place",
     "why_not_read_through",
+    "why_not_snapshot",
     "why_not_split_reduction",
     "why_not_terms",
     "why_not_widen",

@@ -262,7 +262,10 @@ def _linked(nest: Nest, first: str, second: str) -> bool:
 
 
 def _placed(nest: Nest, loop: Loop, partner: str, name: str, guest_last: bool) -> isl.PwAff | None:
-    """The loop's last value among a statement's sources in `partner`, or its first among its sinks."""
+    """The loop's last value among a statement's sources in `partner`, or its first among its sinks.
+
+    Instances without any are where they would be by the same function: the last row of a triangle, which has no steps.
+    """
     wanted = (partner, name) if guest_last else (name, partner)
     found = None
     for pair in nest.dependences().between(partner, name):
@@ -274,7 +277,11 @@ def _placed(nest: Nest, loop: Loop, partner: str, name: str, guest_last: bool) -
     values = found.apply_range(loop.date(partner).as_map())
     best = values.lexmax() if guest_last else values.lexmin()
     date = isl.PwMultiAff.from_map(best)
-    return date.get_pw_aff(0).gist(nest.domains[name]) if date.dim(OUT) == 1 else None
+    if date.dim(OUT) != 1:
+        return None
+    value = date.get_pw_aff(0).gist(nest.domains[name])
+    pieces = value.get_pieces()
+    return isl.PwAff.from_aff(pieces[0][1]) if len(pieces) == 1 else value
 
 
 def _joined(home: Tree, shared: tuple[Loop, ...], alignment: Alignment, guest_last: bool) -> Tree:

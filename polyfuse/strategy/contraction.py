@@ -61,8 +61,11 @@ class Product:
         return tuple(d for d in self.steps if self.left.axes[d] == axis)
 
 
-def products_of(nest: Nest, name: str) -> tuple[Product, ...]:
-    """The statement as a product, with any dimension as rows that may be; none if it is none."""
+def products_of(nest: Nest, name: str, triangles: bool = False) -> tuple[Product, ...]:
+    """The statement as a product, with any dimension as rows that may be; none if it is none.
+
+    With `triangles` rows may also begin or end one step further with each row: { mac[i, j, k] : k > i }.
+    """
     s = nest.statement(name)
     if s.op != "+=" or not isinstance(s.body, sympy.Mul) or len(s.body.args) != 2:
         return ()
@@ -72,12 +75,15 @@ def products_of(nest: Nest, name: str) -> tuple[Product, ...]:
         return ()  # rows that lie anywhere: blocks read them from a tensor of their own
     factors = [factor for factor in (_factor(s, value) for value in s.body.args) if factor is not None]
     found = _roles(s, factors) if len(factors) == 2 else []
-    return tuple(p for p in found if _in_tiles(nest.domains[name], p))
+    domain = nest.domains[name]
+    return tuple(p for p in found if _in_tiles(domain, p) or (triangles and _in_triangles(domain, p)))
 
 
-def products_among(nest: Nest, names: tuple[str, ...]) -> tuple[tuple[Product, ...], ...]:
+def products_among(
+    nest: Nest, names: tuple[str, ...], triangles: bool = False
+) -> tuple[tuple[Product, ...], ...]:
     """The products among a kernel's statements, in their order, each with its choices of rows."""
-    return tuple(each for each in (products_of(nest, name) for name in names) if each)
+    return tuple(each for each in (products_of(nest, name, triangles) for name in names) if each)
 
 
 def _factor(s: Statement, value: sympy.Basic) -> Factor | None:
@@ -161,6 +167,21 @@ def _in_tiles(domain: isl.Set, p: Product) -> bool:
     length = domain.dim_max(inner).sub(domain.dim_min(inner)).max_val()
     short = length.is_int() and length.to_python() < MOST_WRITTEN_OUT
     return bool(short) and _is_product(domain, {p.rows}, given={*apart, inner})
+
+
+def _in_triangles(domain: isl.Set, p: Product) -> bool:
+    """Whether columns are the same in all, and borders between rows and steps move by one step with each row.
+
+    { mac[i, j, k] : k > i } is so, and { mac[i, j, k] : k > 2i } is not.
+    """
+    pieces = domain.coalesce().get_basic_sets()
+    if len(p.steps) != 1 or len(pieces) != 1 or not _is_product(domain, {p.columns}):
+        return False
+    for constraint in pieces[0].get_constraints():
+        row, step = (constraint.get_coefficient_val(SET, d) for d in (p.rows, p.steps[0]))
+        if not (row.is_zero() or step.is_zero()) and not row.abs().eq(step.abs()):
+            return False
+    return True
 
 
 def _is_product(domain: isl.Set, dims: set[int], given: set[int] | None = None) -> bool:

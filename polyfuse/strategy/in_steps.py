@@ -39,7 +39,7 @@ def joined_in_tiles(
     """(costs apart, in blocks where that is cheaper; the cost together); None unless both hold a product."""
     if model.machine.kind != "cpu":
         return None
-    if not all(products_among(nest, model.kernel(part).names) for part in (first, second)):
+    if not all(products_among(nest, model.kernel(part).names, triangles=True) for part in (first, second)):
         return None
     return [alone_cost(nest, model, part) for part in (first, second)], model.cost(together)
 
@@ -49,7 +49,7 @@ def alone_cost(nest: Nest, model: Model, part: Tree) -> KernelCost:
     usual = model.cost(part)
     if model.machine.kind != "cpu" or not model.kernel(part).band:
         return usual
-    if len(products_among(nest, model.kernel(part).names)) != 1:
+    if len(products_among(nest, model.kernel(part).names, triangles=True)) != 1:
         return usual
     return min(usual, blocked_cost(model, part), key=lambda cost: cost.total)
 

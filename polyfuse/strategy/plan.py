@@ -17,6 +17,7 @@ from polyfuse.strategy.ahead import rows_ahead, tiles_ahead
 from polyfuse.strategy.batches import in_batches
 from polyfuse.strategy.choice import Choose, asked_once, cheapest
 from polyfuse.strategy.contraction import products_among
+from polyfuse.strategy.copied_first import copied_first
 from polyfuse.strategy.cost import Model, in_blocks, microseconds, ranked
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
@@ -68,7 +69,21 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     tiles = _in_tiles(halved, said, machine, choose) if fuse and machine.kind == "cuda" else None
     if tiles is not None:
         return tiles
-    return _cheaper(halved, said, machine, choose) if fuse else _planned(halved, said, machine, fuse, choose)
+    return _cheapest(halved, said, machine, choose) if fuse else _planned(halved, said, machine, fuse, choose)
+
+
+def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
+    """The plan for a nest, or for the nest with products in place that read copies where that is cheaper."""
+    usual = _cheaper(nest, said, machine, choose)
+    made = copied_first(nest, machine)
+    if made is None:
+        return usual
+    other = _cheaper(made.nest, said, machine, choose)
+    numbers = f"{microseconds(other.seconds)} so, {microseconds(usual.seconds)} in place"
+    if other.seconds >= usual.seconds:
+        refused = (f"not taken: {line}; {numbers}." for line in made.said)
+        return replace(usual, recomputed=(*usual.recomputed, *refused))
+    return replace(other, recomputed=(*other.recomputed, *(f"{line}: {numbers}." for line in made.said)))
 
 
 def _in_tiles(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan | None:
@@ -288,7 +303,8 @@ def _blocked(
 ) -> loops.Planned | str | None:
     """A CPU kernel around one product, or around several in steps, in blocks; why not, or None where it holds none."""
     kernel, cost, counts, machine = model.kernel(part), model.cost(part), model.counts, model.machine
-    products = products_among(schedule.nest, kernel.names) if machine.kind == "cpu" else ()
+    banded = bool(kernel.band) and not joined
+    products = products_among(schedule.nest, kernel.names, banded) if machine.kind == "cpu" else ()
     if not products:
         return None
     if not kernel.band and not joined and len(kernel.names) > 1:
@@ -297,7 +313,7 @@ def _blocked(
     if len(products) > 1:
         return None
     parallel = cost.tiling.parallel
-    if kernel.band and not joined:
+    if banded:
         several = None if parallel is None else kernel.extents[parallel]
         blocks = in_blocks(kernel, machine, counts.total_bytes, several)
         if choose(kernel.names, "form", [blocks.total, cost.total]) == 1:

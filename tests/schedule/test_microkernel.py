@@ -147,6 +147,26 @@ def test_rows_of_a_tile_may_have_columns_of_their_own(border: str, dtype: str) -
     np.testing.assert_array_equal(plain["y"], expected)
 
 
+@pytest.mark.parametrize("border", ["k > i", "k < i and j >= i", "i - 4 <= k <= i + 9", "5 < i + k < 30"])
+def test_steps_that_some_rows_lack_run_as_loops_before_and_after_the_tile(border: str) -> None:
+    """Triangles and bands of steps, also with columns aslant."""
+    shapes = {"A": (30, 23), "B": (30, 39)}
+    tensors = [Tensor(n, shape, "float64", "input") for n, shape in shapes.items()]
+    tensors.append(Tensor("y", (23, 39), "float64", "inout"))
+    box = f"{{ mac[i, j, k] : 0 <= i < 23 and 0 <= j < 39 and 0 <= k < 30 and {border} }}"
+    nest = Nest.of(tensors, [statement(box, "y[i, j] += A[k, i] * B[k, j]")])
+    s = in_place(nest, 5, 16).microkernel("mac", "k")
+    net = pf.compile(nest, target="cpu", schedule=s)
+    inputs = draw(nest) | {"y": np.ones((23, 39))}
+    expected = pf.interpret(nest, inputs)["y"]
+    plain = {name: array.copy() for name, array in inputs.items()}
+    run_plain(s.nest, s.tree, plain, {}, seed=1)
+    net(**inputs)
+    assert "if k_first < k_end:\n                tile_mac_" in net.source
+    np.testing.assert_array_equal(inputs["y"], expected)
+    np.testing.assert_array_equal(plain["y"], expected)
+
+
 @pytest.mark.parametrize("left", ["A[i, k]", "A[k, i]"])
 def test_the_left_operand_may_be_transposed(left: str) -> None:
     nest = product(16, 64, 24, "float32", left=left)

@@ -239,16 +239,19 @@ def test_the_decision_is_explained() -> None:
     assert "of L1's 48 KiB" in text
 
 
-def test_steps_that_depend_on_the_row_stay_loops() -> None:
+@pytest.mark.parametrize(("first", "in_tiles"), [("i", True), ("floor(i / 2)", False)])
+def test_steps_that_begin_with_the_row_run_in_tiles_if_each_row_has_one_less(
+    first: str, in_tiles: bool
+) -> None:
     box = "0 <= i < 40 and 0 <= j < 64"
     tensors = [Tensor("a", (40, 40), "float32", "input"), Tensor("w", (40, 64), "float32", "input")]
     tensors.append(Tensor("y", (40, 64), "float32", "output"))
     statements = [
         statement(f"{{ zero[i, j] : {box} }}", "y[i, j] = 0.0"),
-        statement(f"{{ mac[i, j, k] : {box} and i <= k < 40 }}", "y[i, j] += a[i, k] * w[k, j]"),
+        statement(f"{{ mac[i, j, k] : {box} and {first} <= k < 40 }}", "y[i, j] += a[i, k] * w[k, j]"),
     ]
     net = agrees(Nest.of(tensors, statements), SMALL)
-    assert "tile_mac(" not in net.source
+    assert ("tile_mac(" in net.source) == in_tiles
 
 
 def test_the_trace_makes_the_same_blocks() -> None:
