@@ -52,9 +52,14 @@ def _cut(domain: isl.Set, around: tuple[Loop, ...], top: Loop, name: str) -> lis
     """The tiles in which a point loop lacks a value that it would have without the domain's border, for each loop.
 
     The values it lacks: { [t, p] : [t] runs, [t, p] is a date of some integer vector } - { [t, p] : [t, p] runs }.
+    Where all loops are point loops, these are the tiles of what lies beyond the domain: no set is subtracted, which
+    takes isl long where tiles are cut again (4 s for 608 columns a core, 256 a block, 32 a tile).
     """
-    anywhere = isl.Set.universe(domain.get_space())
     inside = loops_around(top, name)
+    beyond = _beyond(domain) if all(map(is_point_loop, inside)) else None
+    if beyond is not None:
+        return [_prefixes(part, around, name) for part in beyond]
+    anywhere = isl.Set.universe(domain.get_space())
     found = []
     for depth, loop in enumerate(inside):
         if not is_point_loop(loop):
@@ -64,6 +69,24 @@ def _cut(domain: isl.Set, around: tuple[Loop, ...], top: Loop, name: str) -> lis
         lacking = running.intersect(_prefixes(anywhere, both, name)).subtract(_prefixes(domain, both, name))
         found.append(lacking.project_out(SET, len(around), depth + 1))
     return found
+
+
+def _beyond(domain: isl.Set) -> list[isl.Set] | None:
+    """All integer vectors outside of a domain, one part for each of its borders; None where it is no polyhedron.
+
+    { S[i, j] : 0 <= i and j <= i }   ->   { S[i, j] : i < 0 }, { S[i, j] : j > i }
+    """
+    pieces = domain.coalesce().get_basic_sets()
+    if len(pieces) != 1 or pieces[0].dim(isl.dim_type.div) > 0:
+        return None
+    borders = pieces[0].remove_redundancies().get_constraints()
+    if any(border.is_equality() for border in borders):
+        return None
+    sizes = domain.params()
+    halves = (isl.Set.from_basic_set(border.get_aff().neg_basic_set()) for border in borders)
+    parts = (half.set_tuple_id(domain.get_tuple_id()) for half in halves)
+    limited = (part.intersect_params(sizes) for part in parts)
+    return [part for part in limited if not part.is_empty()]
 
 
 def _prefixes(domain: isl.Set, outer: tuple[Loop, ...], name: str) -> isl.Set:
