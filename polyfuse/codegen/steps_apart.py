@@ -1,8 +1,8 @@
 """Steps that all rows of a tile have, apart from those that only some have: the border of a triangle of steps.
 
-for k < 64: for r < min(6, k - 6*i): for c < 32: y[6*i + r, c] += a[k, 6*i + r] * b[k, c]
-->  for k < 6*i + 6: for r < k - 6*i: for c: …            few steps, as loops
-    for k = 6*i + 6 … 64: for r < 6: for c: …             the tile
+    for k < 64: for r < min(6, k - 6*i): for c < 32: y[6*i + r, c] += a[k, 6*i + r] * b[k, c]
+    ->  for k < 6*i + 6: for r < k - 6*i: for c: …            few steps, as loops
+        for k = 6*i + 6 … 64: for r < 6: for c: …             the tile
 
 All steps stay in their order. Rows begin or end one further with each step, so the ones with all rows are an interval.
 """
