@@ -19,6 +19,7 @@ class Question:
     """A product in a schedule, inside the loops `around` its whole kernel, and the machine that it is to run on.
 
     `held` are the bytes that go by before it reads the same numbers again: a call's, or those of a step of these loops.
+    `made` are the tensors that other statements of its kernel write.
     """
 
     schedule: Schedule
@@ -27,6 +28,7 @@ class Question:
     machine: Machine
     around: tuple[Loop, ...]
     held: int
+    made: frozenset[str]
 
     def loops(self) -> dict[int, Loop] | None:
         """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
@@ -58,7 +60,7 @@ class Question:
         if shared is not None:
             return self._sized({**sizes, shared: 1}), (shared, 1)
         found = []
-        for d in (p.rows, p.columns):
+        for d in self._shareable():
             part = ceil(sizes[d] / units)
             one = self._sized({**sizes, d: part})
             choice = blocking(one)
@@ -69,6 +71,15 @@ class Question:
             return whole, None
         _, one, cores = min(found, key=lambda each: each[0])
         return one, cores
+
+    def _shareable(self) -> tuple[int, ...]:
+        """Of rows and columns those that every factor has which is computed in this kernel.
+
+        for i: { l[i, k] = …; for j: y[i, j] += l[i, k] * b[k, j] }: one core's columns would need another core's l.
+        """
+        p = self.product
+        factors = ((p.rows, p.right), (p.columns, p.left))
+        return tuple(d for d, other in factors if other.access.tensor not in self.made)
 
     def _sized(self, sizes: dict[int, int]) -> Task:
         p, nest = self.product, self.schedule.nest

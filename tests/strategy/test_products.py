@@ -231,6 +231,17 @@ def test_sums_of_a_fast_product_are_packed_and_added_up_in_its_tiles() -> None:
     agrees(small.nest, SMALL)
 
 
+def test_cores_share_no_columns_of_a_product_whose_left_factor_its_kernel_computes() -> None:
+    """One core's columns would need rows of the factor that another core computes."""
+    fast = pf.bilinear.strassen
+    found = pf.rewrite.bilinear(product((1024, 1024, 1024)), "mac", fast, apart=True, inline=("right",))
+    plan = plan_for(found.nest, replace(Machine.preset("xeon"), units=2))
+    together = [g.statements for g in plan.groups if {"mac_L1", "mac_product1"} <= set(g.statements)]
+    assert together, "the left sums of a product are computed in its kernel"
+    assert not [note for note in plan.notes if "not in blocks" in note]
+    assert plan.schedule.loops("mac_product1")[0].bind == "cores"
+
+
 def test_the_decision_is_explained() -> None:
     plan = plan_for(product((512, 1024, 1024)), Machine.preset("zen5"))
     text = str(plan)
