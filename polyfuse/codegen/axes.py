@@ -1,14 +1,17 @@
-"""The axes of a GPU's blocks and threads, and which of them a loop runs along."""
+"""The axes of a GPU's blocks and threads, which of them a loop runs along, and from where to where."""
 
 from __future__ import annotations
+
+import ast
 
 import islpy as isl
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import BLOCKS, LANE, THREADS
+from polyfuse.codegen.index import plus, to_python
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Loop
+from polyfuse.ir.tree import Loop, Tree, loops, statements
 from polyfuse.schedule.binding import extent
 
 AXES = (*BLOCKS, *THREADS)
@@ -26,6 +29,36 @@ def axis_name(bind: str) -> str:
 def axis_of(loop: Loop) -> str | None:
     """The hardware axis that a loop runs along; None for a loop that is one."""
     return LANES if loop.bind == LANE else loop.bind if loop.bind in AXES else None
+
+
+def axis_bounds(nest: Nest, part: Tree, bind: str) -> tuple[ast.expr, ast.expr]:
+    """The smallest value and one past the largest of all loops bound to an axis, as expressions in sizes.
+
+    A statement without such a loop runs at value 0, which is then one of them.
+    """
+    bound = [loop for loop in loops(part) if axis_of(loop) == bind]
+    everywhere = {name for loop in bound for name, _ in loop.dates} == set(statements(part))
+    zero = isl.PwAff.val_on_domain(nest.context, isl.Val(0))
+    low, high = (None, None) if everywhere else (zero, zero)
+    for loop in bound:
+        for name, date in loop.dates:
+            values = date.intersect_domain(nest.domains[name]).as_map().range()
+            if values.is_empty():
+                continue
+            least, most = values.dim_min(0), values.dim_max(0)
+            low = least if low is None else low.union_min(least)
+            high = most if high is None else high.union_max(most)
+    if low is None or high is None:
+        return ast.Constant(0), ast.Constant(0)
+    largest = high.max_val()
+    if any(loop.bind == LANE for loop in bound):
+        return ast.Constant(0), ast.Constant(lanes_along(nest, bound, low.min_val(), largest))
+    if bind in THREADS and largest.is_int():
+        # a block's shape is fixed when the kernel is compiled; smaller sizes are guarded
+        high = isl.PwAff.val_on_domain(isl.Set.universe(high.get_domain_space()), largest)
+    build = isl.AstBuild.from_context(nest.context)
+    first, last = (to_python(build.expr_from_pw_aff(value), {}) for value in (low, high))
+    return first, plus(last, 1)
 
 
 def lanes_along(nest: Nest, bound: list[Loop], least: isl.Val, largest: isl.Val) -> int:

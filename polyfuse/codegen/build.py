@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
-from polyfuse.codegen.axes import AXES, LANES, axis_name, axis_of, lanes_along
+from polyfuse.codegen.axes import AXES, LANES, axis_bounds, axis_name, axis_of
 from polyfuse.codegen.barriers import Barriers, with_barrier_statements
 from polyfuse.codegen.chosen_rows import chosen, is_chosen
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
@@ -88,7 +88,9 @@ class _Builder:
         self.names = statements(part)
         self.geometry = {b.tensor: geometry(nest, part, loop, b) for loop, b in buffers_of(part)}
         self.bounds = {
-            bind: self._axis_bounds(bind) for bind in AXES if any(axis_of(x) == bind for x in loops(part))
+            bind: axis_bounds(nest, part, bind)
+            for bind in AXES
+            if any(axis_of(x) == bind for x in loops(part))
         }
         self.namer = Namer((*map(axis_name, AXES), *nest.params))
         self.arrays: dict[str, Tensor] = {}
@@ -390,35 +392,6 @@ class _Builder:
         while name in taken:
             name, n = f"{base(wanted)}_{n}", n + 1
         return name
-
-    def _axis_bounds(self, bind: str) -> tuple[ast.expr, ast.expr]:
-        """The smallest value and one past the largest of all loops bound to an axis, as expressions in sizes.
-
-        A statement without such a loop runs at value 0, which is then one of them.
-        """
-        bound = [loop for loop in loops(self.part) if axis_of(loop) == bind]
-        everywhere = {name for loop in bound for name, _ in loop.dates} == set(self.names)
-        zero = isl.PwAff.val_on_domain(self.nest.context, isl.Val(0))
-        low, high = (None, None) if everywhere else (zero, zero)
-        for loop in bound:
-            for name, date in loop.dates:
-                values = date.intersect_domain(self.nest.domains[name]).as_map().range()
-                if values.is_empty():
-                    continue
-                least, most = values.dim_min(0), values.dim_max(0)
-                low = least if low is None else low.union_min(least)
-                high = most if high is None else high.union_max(most)
-        if low is None or high is None:
-            return ast.Constant(0), ast.Constant(0)
-        largest = high.max_val()
-        if any(loop.bind == LANE for loop in bound):
-            return ast.Constant(0), ast.Constant(lanes_along(self.nest, bound, low.min_val(), largest))
-        if bind in THREADS and largest.is_int():
-            # a block's shape is fixed when the kernel is compiled; smaller sizes are guarded
-            high = isl.PwAff.val_on_domain(isl.Set.universe(high.get_domain_space()), largest)
-        build = isl.AstBuild.from_context(self.nest.context)
-        first, last = (to_python(build.expr_from_pw_aff(value), {}) for value in (low, high))
-        return first, plus(last, 1)
 
     def _extent(self, bind: str) -> ast.expr:
         low, high = self.bounds[bind]

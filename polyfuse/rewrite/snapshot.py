@@ -20,10 +20,10 @@ from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import own_loops
-from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import parts, sequence
+from polyfuse.rewrite.accumulate import copied
 from polyfuse.rewrite.refusal import Refusal, refused
-from polyfuse.sets import IN, OUT, SET, maps_of
+from polyfuse.sets import OUT, maps_of
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def snapshot(nest: Nest, statement: str, tensor: str) -> Snapshot:
         fresh(f"{tensor}_before", {t.name for t in nest.tensors}), known.shape, known.dtype, "temporary"
     )
     reads = [a.map.intersect_domain(nest.domains[statement]).range() for a in _reads(s, tensor)]
-    copy = _copy(
+    copy = copied(
         reduce(isl.Set.union, reads).coalesce(),
         fresh(f"before_{tensor}", {x.name for x in nest.statements}),
         made.name,
@@ -98,14 +98,3 @@ def why_not_snapshot(nest: Nest, statement: str, tensor: str) -> Refusal | None:
 
 def _reads(s: Statement, tensor: str) -> list[Access]:
     return [access for access in s.reads if access.tensor == tensor]
-
-
-def _copy(elements: isl.Set, name: str, target: str, source: str) -> Statement:
-    """before_B[e..]: B_before[e..] = B[e..]."""
-    domain = elements.set_tuple_name(name)
-    for d in range(domain.dim(SET)):
-        domain = domain.set_dim_name(SET, d, f"e{d}")
-    dims = ", ".join(f"e{d}" for d in range(domain.dim(SET)))
-    same = isl.Map(f"{{ [{dims}] -> [{dims}] }}").set_tuple_name(IN, name)
-    write, value = (Access(tensor, same.set_tuple_name(OUT, tensor)) for tensor in (target, source))
-    return Statement(name, domain, write, "=", (value,), read(0))

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.analysis.storage import geometry
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
@@ -43,7 +44,7 @@ from polyfuse.strategy.moves import (
     users_in,
 )
 from polyfuse.strategy.packing import added
-from polyfuse.strategy.register_shapes import ACCESS_BYTES, Extents, Shape, Side, spread_for
+from polyfuse.strategy.register_shapes import Extents, Shape, Side, spread_for
 from polyfuse.strategy.tensor_shapes import tiles_for
 from polyfuse.strategy.wide_loops import in_vectors_of
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP, waits
+from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
@@ -29,9 +30,6 @@ from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.occupancy import occupancy
 
 Integers = npt.NDArray[np.int64]
-
-ACCESS_BYTES = 16
-"""The widest access of one thread."""
 
 SCHEDULERS = 4
 """Instructions of a warp that an SM issues in a cycle."""

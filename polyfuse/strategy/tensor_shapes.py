@@ -15,11 +15,11 @@ from itertools import product as pairs
 from math import ceil
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.register_shapes import (
-    ACCESS_BYTES,
     SCHEDULERS,
     SHARED_BYTES,
     STAGES,

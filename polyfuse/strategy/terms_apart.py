@@ -27,8 +27,10 @@ def with_terms_apart(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...
         done = terms(nest, name)
         if not all(products_of(done.nest, each) for each in done.statements):
             continue
-        before, after = _seconds(nest, (name,), machine), _seconds(done.nest, done.statements, machine)
-        if before is None or after is None:
+        try:
+            before, after = _seconds(nest, (name,), machine), _seconds(done.nest, done.statements, machine)
+        except (IllegalSchedule, InvalidSchedule) as refused:
+            said.append(f"not taken: {done}; {refused}")
             continue
         numbers = f"{microseconds(after)} so, {microseconds(before)} as one"
         if after >= before:
@@ -39,11 +41,8 @@ def with_terms_apart(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...
     return nest, tuple(said)
 
 
-def _seconds(nest: Nest, names: tuple[str, ...], machine: Machine) -> float | None:
-    """What statements cost as kernels of their own; None where they cannot be."""
-    try:
-        schedule = apart(Schedule(nest), names)
-    except (IllegalSchedule, InvalidSchedule):
-        return None
+def _seconds(nest: Nest, names: tuple[str, ...], machine: Machine) -> float:
+    """What statements cost as kernels of their own. Raises IllegalSchedule or InvalidSchedule where they cannot be."""
+    schedule = apart(Schedule(nest), names)
     model = Model(Counts(nest), machine)
     return sum(alone_cost(nest, model, part_with(schedule, name)).total for name in names)

@@ -15,10 +15,10 @@ from itertools import product as pairs
 from math import ceil
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.register_shapes import (
-    ACCESS_BYTES,
     GRID,
     WAYS,
     Extents,
