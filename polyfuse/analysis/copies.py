@@ -12,6 +12,10 @@ the source: those whose element is only cleared. Each adds a product with zero, 
 other factor is finite (it is what padding an image means); nothing else is asked of them.
 
     clear[k]: t[k] = 0;  load[k] for k < n: t[k] = A[k];  mac[k] for k < m: y += t[k] * b[k]      n <= m
+
+A copy may round its values once, to the format to which a microkernel may round its factors, if only such read them.
+
+    load[k]: t[k] = tf32(A[k]);  mac[k, j], a microkernel of tf32 factors: y[j] += t[k] * b[j]
 """
 
 from __future__ import annotations
@@ -26,14 +30,19 @@ from polyfuse.errors import ValidationFailure
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.scalar import Read
+from polyfuse.ir.precision import STORED, Math
+from polyfuse.ir.scalar import Read, Tf32
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import parts, restrict, statements
+from polyfuse.ir.tensor import HALVES
+from polyfuse.ir.tree import Tree, loops_around, parts, restrict, statements
 from polyfuse.sets import OUT, union_map, union_set
 
 
-def check_copies(source: Nest, nest: Nest) -> None:
-    """Raise ValidationFailure unless the nest is the source, with parts of its bodies computed by copies."""
+def check_copies(source: Nest, nest: Nest, tree: Tree) -> None:
+    """Raise ValidationFailure unless the nest is the source, with parts of its bodies computed by copies.
+
+    `tree` is the schedule, which says what may be rounded.
+    """
     originals = {s.name: s for s in source.statements}
     copies = _without_clears(nest, [s for s in nest.statements if s.name not in originals])
     added = {s.write.tensor: s for s in copies}
@@ -42,11 +51,37 @@ def check_copies(source: Nest, nest: Nest) -> None:
     for copy in copies:
         if copy.op != "=" or set(copy.dims) & {symbol.name for symbol in copy.body.free_symbols}:
             raise _failed(f"{copy.name} is not a copy of values")
+    for copy in copies:
+        _check_rounding(nest, tree, copy)
     if restrict(nest.order, frozenset(originals)) != source.order:
         raise _failed("the source's original order is another one")
     for s in nest.statements:
         if s.name in originals:
             _same(source, nest, (s, originals[s.name]), added)
+
+
+def _check_rounding(nest: Nest, tree: Tree, copy: Statement) -> None:
+    """Raise ValidationFailure where a copy rounds its values and something reads them that may not."""
+    to = rounds(nest, copy)
+    if to is None:
+        return
+    for s in nest.statements:
+        if any(access.tensor == copy.write.tensor for access in s.reads):
+            math = next((x.math for x in loops_around(tree, s.name) if x.bind == "microkernel"), "ieee")
+            if math != to:
+                raise _failed(
+                    f"{copy.name} rounds to {to}, and {s.name}, which reads that, is no microkernel of {to} factors"
+                )
+
+
+def rounds(nest: Nest, copy: Statement) -> Math | None:
+    """The format to which a copy rounds its values; None where it keeps every bit."""
+    if isinstance(copy.body, Tf32):
+        return "tf32"
+    dtype = nest.tensor(copy.write.tensor).dtype
+    exact = isinstance(copy.body, Read) and nest.tensor(copy.reads[copy.body.position].tensor).dtype == dtype
+    formats = {held: math for math, held in STORED.items() if held in HALVES}
+    return None if exact else formats.get(dtype)
 
 
 def _without_clears(nest: Nest, copies: list[Statement]) -> list[Statement]:
@@ -152,7 +187,8 @@ def _leaves(
         there = at.apply_range(access.map).apply_range(written.reverse())
         if not there.domain().is_equal(at.domain()):
             raise _failed(f"{s.name} reads {access}, which {copy.name} does not fill")
-        yield from _leaves(nest, (copy, copy.body), pair, there, left, part)
+        value = copy.body.args[0] if isinstance(copy.body, Tf32) else copy.body
+        yield from _leaves(nest, (copy, value), pair, there, left, part)
     elif access is not None and isinstance(part, Read):
         yield _Leaf(access, original.reads[part.position], at)
     elif node.func is part.func and len(node.args) == len(part.args) and (node.args or node == part):

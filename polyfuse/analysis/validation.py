@@ -88,7 +88,7 @@ def validate(
     """
     checks: list[tuple[str, Callable[[], None]]] = [
         ("cover", lambda: _cover(nest, tree)),
-        ("copies", lambda: check_copies(source, nest)),
+        ("copies", lambda: check_copies(source, nest, tree)),
         ("places", lambda: _places(nest, tree)),
         ("order", lambda: _no("order", first_broken(tree, nest.dependences().pairs))),
         ("storage", lambda: _storage(nest, tree)),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
-from polyfuse.codegen.halves import HALF_OPERATIONS
+from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF
 from polyfuse.errors import PolyfuseError, TargetUnavailable
 
@@ -145,7 +145,7 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
         "cuda": cuda, "math": math, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
         "uint16": uint16,
     }  # fmt: skip
-    called = [name for name in (*ARRAYS_OF, *HALF_OPERATIONS) if f"{name}(" in source]
+    called = [name for name in (*ARRAYS_OF, *CONVERSIONS) if f"{name}(" in source]
     if called:
         from polyfuse.codegen import device_halves, device_operations, tensor_operations
 

@@ -1,4 +1,4 @@
-"""Conversions between halves and float32 for numba.cuda source: an instruction each, on sm_80 and later.
+"""Conversions between halves and float32 for numba.cuda source, and rounding to tf32: one instruction, from sm_80 on.
 
 Needs the extra `polyfuse[cuda]`.
 """
@@ -14,8 +14,8 @@ from numba.cuda.extending import intrinsic
 BITS, FLOAT = ir.IntType(16), ir.FloatType()
 
 
-def _conversion(text: str, constraints: str, result: Any, narrow: bool) -> Any:
-    given_as, gives = (types.float32, types.uint16) if narrow else (types.uint16, types.float32)
+def _conversion(text: str, constraints: str, given_as: Any, gives: Any) -> Any:
+    result = BITS if gives is types.uint16 else FLOAT
 
     @intrinsic
     def conversion(typingctx: Any, value: Any) -> Any:
@@ -31,7 +31,10 @@ def _conversion(text: str, constraints: str, result: Any, narrow: bool) -> Any:
     return conversion
 
 
-to_float16 = _conversion("cvt.rn.f16.f32 $0, $1;", "=h,f", BITS, True)
-from_float16 = _conversion("cvt.f32.f16 $0, $1;", "=f,h", FLOAT, False)
-to_bfloat16 = _conversion("cvt.rn.bf16.f32 $0, $1;", "=h,f", BITS, True)
-from_bfloat16 = _conversion("mov.b32 $0, {0, $1};", "=f,h", FLOAT, False)
+to_float16 = _conversion("cvt.rn.f16.f32 $0, $1;", "=h,f", types.float32, types.uint16)
+from_float16 = _conversion("cvt.f32.f16 $0, $1;", "=f,h", types.uint16, types.float32)
+to_bfloat16 = _conversion("cvt.rn.bf16.f32 $0, $1;", "=h,f", types.float32, types.uint16)
+from_bfloat16 = _conversion("mov.b32 $0, {0, $1};", "=f,h", types.uint16, types.float32)
+to_tf32 = _conversion(
+    "{ .reg .b32 bits; cvt.rna.tf32.f32 bits, $1; mov.b32 $0, bits; }", "=f,f", types.float32, types.float32
+)

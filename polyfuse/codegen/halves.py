@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.ir.precision import rounded
 from polyfuse.ir.tensor import HALVES
 
 FROM: Mapping[str, str] = {half: f"from_{half}" for half in HALVES}
@@ -22,6 +23,12 @@ TO: Mapping[str, str] = {half: f"to_{half}" for half in HALVES}
 """The operation that rounds a number to nearest even and gives its bits."""
 
 HALF_OPERATIONS = (*FROM.values(), *TO.values())
+
+ROUND_TF32 = "to_tf32"
+"""The operation that rounds a float32 number to tf32; a GPU's."""
+
+CONVERSIONS = (*HALF_OPERATIONS, ROUND_TF32)
+"""What a GPU's kernels convert by."""
 
 
 def held_as(dtype: str) -> str:
@@ -55,6 +62,8 @@ def converted(operation: str, value: Any) -> Any:
     >>> hex(converted("to_bfloat16", np.float32(1 + 2**-8))), converted("from_float16", np.uint16(0x3C01))
     ('0x3f80', np.float32(1.0009766))
     """
+    if operation == ROUND_TF32:
+        return rounded("tf32", value)[()]
     half = np.dtype(operation.split("_")[1])
     if operation in TO.values():
         with np.errstate(over="ignore"):  # what is too large is infinite

@@ -20,24 +20,6 @@ from polyfuse.analysis.banks import WARP
 Numbers = npt.NDArray[Any]
 
 
-def rounded(math: str, values: Numbers) -> Numbers:
-    """Float32 numbers rounded to a format of factors: to nearest, ties away from zero for tf32 and to even for others.
-
-    >>> one = np.float32([1 + 2**-11, 1 + 2**-9, 1 + 2**-8])
-    >>> [[float(x) - 1 for x in rounded(math, one)] for math in ("tf32", "bf16", "f16")]
-    [[0.0009765625, 0.001953125, 0.00390625], [0.0, 0.0, 0.0], [0.0, 0.001953125, 0.00390625]]
-    """
-    values = np.asarray(values, np.float32)
-    if math == "f16":
-        return values.astype(np.float16).astype(np.float32)
-    bits = values.view(np.uint32)
-    if math == "tf32":
-        cut = (bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
-    else:
-        cut = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)
-    return np.where(np.isfinite(values), cut.view(np.float32), values)
-
-
 def multiplied(a: list[list[Numbers]], b: list[Numbers], c: list[Numbers]) -> list[Numbers]:
     """One instruction by every warp: each list entry has an element a lane, for all lanes of all warps.
 

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse.codegen.lockstep_fragments import multiplied, rounded
+from polyfuse.codegen.lockstep_fragments import multiplied
 from polyfuse.codegen.lockstep_memory import poison
 from polyfuse.codegen.lockstep_values import Value
-from polyfuse.ir.precision import PRECISIONS
+from polyfuse.ir.precision import PRECISIONS, Math, rounded
 
 Numbers = npt.NDArray[Any]
 
@@ -112,7 +112,7 @@ def _line(
     ]
 
 
-def _tile_mma(math: str, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _tile_mma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """All lanes of a warp together: what each reads, rounded, and then the instructions on what all of them hold."""
     threads.together(node)
     rows, columns = _numbers(arguments[:2])
@@ -157,7 +157,7 @@ def _fragment(
     step: Numbers,
     count: int,
     lines: list[int],
-    math: str,
+    math: Math,
 ) -> list[Numbers]:
     """A lane's elements of its line, rounded; zeros beyond the last one."""
     there = step < count

@@ -15,7 +15,7 @@
                   | cuda.(threadIdx | blockIdx | blockDim | gridDim).(x | y | z)
                   | (min | max)(expr, expr, ...) | abs(expr) | dtype(expr) | math.f(expr, ...)
                   | math.(inf | nan | pi) | cuda.shfl_xor_sync(-1, expr, int)
-                  | (from_float16 | to_float16 | from_bfloat16 | to_bfloat16)(expr)      (codegen.halves)
+                  | (from_float16 | to_float16 | from_bfloat16 | to_bfloat16 | to_tf32)(expr)        (codegen.halves)
     dtype       ::= float32 | float64 | int32 | int64 | uint16
 
 Parameters are raw pointers to flat C-contiguous elements, or scalars. A loop's variable lives only inside it.
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NoReturn
 
-from polyfuse.codegen.halves import HALF_OPERATIONS
+from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.errors import PolyfuseError
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint16")
@@ -350,7 +350,7 @@ def callee(func: ast.expr, arguments: int) -> str | None:
             if (name in UNARY_MATH and arguments == 1) or (name == "pow" and arguments == 2):
                 return f"math.{name}"
         case ast.Name(id=name):
-            if (name in (*DTYPES, *HALF_OPERATIONS, "abs") and arguments == 1) or (
+            if (name in (*DTYPES, *CONVERSIONS, "abs") and arguments == 1) or (
                 name in ("min", "max") and arguments > 1
             ):
                 return name

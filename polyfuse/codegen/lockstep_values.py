@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse.codegen.halves import HALF_OPERATIONS, converted
+from polyfuse.codegen.halves import CONVERSIONS, converted
 
 Value = npt.NDArray[Any] | np.generic
 
@@ -85,7 +85,7 @@ def call(function: str, arguments: Sequence[Value]) -> Value:
         return _extremum(function, operands)
     if function == "abs":
         return np.asarray(np.abs(operands[0]))[()]
-    if function in HALF_OPERATIONS:
+    if function in CONVERSIONS:
         result: Value = converted(function, arguments[0])
         return result
     if not function.startswith("math."):

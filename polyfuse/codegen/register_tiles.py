@@ -135,7 +135,7 @@ def _tile_product(
 ) -> TileProduct | None:
     free = replace(top, bind=None)
     try:
-        roles = roles_of(nest, replace_node(part, top, free), s.name, free)
+        roles = roles_of(nest, replace_node(part, top, free), s.name, free, top.math)
     except InvalidSchedule:
         return None
     if roles.rows is None or len(roles.steps) != 1:

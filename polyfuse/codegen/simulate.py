@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen import lockstep_values as values
-from polyfuse.codegen.halves import HALF_OPERATIONS, converted
+from polyfuse.codegen.halves import CONVERSIONS, converted
 from polyfuse.codegen.lockstep_memory import BarrierError, poison
 from polyfuse.codegen.lockstep_operations import distance
 from polyfuse.codegen.lockstep_subset import CONSTANTS, DTYPES, UNARY_MATH, UnsupportedKernel
@@ -134,7 +134,7 @@ def _names() -> dict[str, Any]:
     functions = {f: partial(_math, f) for f in (*UNARY_MATH, "pow")}
     constants = {c: getattr(np, c) for c in CONSTANTS}
     casts = {dtype: getattr(np, dtype) for dtype in DTYPES}
-    halves = {name: partial(converted, name) for name in HALF_OPERATIONS}
+    halves = {name: partial(converted, name) for name in CONVERSIONS}
     extrema = {"min": partial(_extremum, np.fmin), "max": partial(_extremum, np.fmax)}
     copies = _Copies()
     operations = {

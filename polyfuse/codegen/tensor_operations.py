@@ -28,7 +28,7 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from polyfuse.codegen.device_operations import INT, Factor, Tile
-from polyfuse.ir.precision import PRECISIONS
+from polyfuse.ir.precision import PRECISIONS, Math
 
 LINES = 4
 """Lanes of a row, which have a line of steps each."""
@@ -42,7 +42,7 @@ SHAPE = {
 }
 
 
-def _operation(math: str) -> Any:
+def _operation(math: Math) -> Any:
     """The intrinsic for a format of factors."""
 
     @intrinsic
@@ -99,7 +99,7 @@ tile_mma_tf32, tile_mma_bf16, tile_mma_f16 = map(_operation, PRECISIONS)
 class _Tile(Tile):
     """The results of one lane, and the code by which its warp multiplies into them."""
 
-    math: str
+    math: Math
     t: Any
 
     @property

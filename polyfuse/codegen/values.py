@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import sympy
 
-from polyfuse.codegen.halves import FROM, TO
+from polyfuse.codegen.halves import FROM, ROUND_TF32, TO
 from polyfuse.codegen.looptree import Element, Store
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.ir.expression import Dialect, call, to_ast
@@ -73,6 +73,8 @@ class Values:
                 return self._extremum(name, *(self._simple(arg) for arg in args))
             case "where":
                 return ast.IfExp(*args)
+            case "tf32":
+                return call(ROUND_TF32, args)
             case "abs":
                 return call("abs" if not self.dtype.startswith("float") else "math.fabs", args)
             case "pow" if _literal(args[1]) == 2:

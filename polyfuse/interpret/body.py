@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 import sympy
 
-from polyfuse.ir.scalar import Maximum, Minimum, Select
+from polyfuse.ir.precision import rounded
+from polyfuse.ir.scalar import Maximum, Minimum, Select, Tf32
 
 Leaves = Sequence[Any]
 Function = Callable[[Leaves], Any]
@@ -29,6 +30,7 @@ CALLS: Mapping[type[sympy.Basic], Callable[..., Any]] = {
     Maximum: np.maximum,
     Minimum: np.minimum,
     Select: np.where,
+    Tf32: partial(rounded, "tf32"),
     sympy.Abs: np.abs,
     sympy.exp: np.exp,
     sympy.log: np.log,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import sympy
 from sympy.core.relational import Relational
 
-from polyfuse.ir.scalar import Maximum, Minimum, Select
+from polyfuse.ir.scalar import Maximum, Minimum, Select, Tf32
 
 COMPARISONS: dict[type[sympy.Basic], type[ast.cmpop]] = {
     sympy.StrictGreaterThan: ast.Gt,
@@ -65,7 +65,7 @@ def to_ast(body: sympy.Basic, dialect: Dialect) -> ast.expr:
 
 
 def _function_name(body: sympy.Function) -> str:
-    names = {Maximum: "max", Minimum: "min", Select: "where", sympy.Abs: "abs"}
+    names = {Maximum: "max", Minimum: "min", Select: "where", Tf32: "tf32", sympy.Abs: "abs"}
     return names.get(type(body), type(body).__name__)
 
 

@@ -19,7 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.ir.tensor import DType
 
 Math = Literal["ieee", "tf32", "bf16", "f16"]
 
@@ -49,7 +54,7 @@ class Precision:
         return 2 * u + u * u + steps * ADDING * (1 + u) ** 2
 
 
-PRECISIONS: Mapping[str, Precision] = {
+PRECISIONS: Mapping[Math, Precision] = {
     "tf32": Precision(11, 8),
     "bf16": Precision(8, 16),
     "f16": Precision(11, 16),
@@ -58,3 +63,25 @@ PRECISIONS: Mapping[str, Precision] = {
 
 MATHS = ("ieee", *PRECISIONS)
 """What `math=` may be."""
+
+STORED: Mapping[Math, DType] = {"tf32": "float32", "bf16": "bfloat16", "f16": "float16"}
+"""The element type that holds rounded factors: of tf32 numbers those of float32 whose last 13 bits are zeros."""
+
+
+def rounded(math: Math, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Float32 numbers rounded to a format of factors: to nearest, ties away from zero for tf32 and to even for others.
+
+    >>> one = np.float32([1 + 2**-11, 1 + 2**-9, 1 + 2**-8])
+    >>> [[float(x) - 1 for x in rounded(math, one)] for math in ("tf32", "bf16", "f16")]
+    [[0.0009765625, 0.001953125, 0.00390625], [0.0, 0.0, 0.0], [0.0, 0.001953125, 0.00390625]]
+    """
+    given = np.asarray(values, np.float32)
+    if math == "f16":
+        with np.errstate(over="ignore"):  # what is too large is infinite
+            return given.astype(np.float16).astype(np.float32)
+    bits = given.view(np.uint32)
+    if math == "tf32":
+        cut = (bits + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
+    else:
+        cut = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(given), cut.view(np.float32), given)

@@ -7,6 +7,7 @@
            | exp log sqrt tanh sin cos erf abs (body)
            | Maximum(body, body) | Minimum(body, body)      NaN wins, as in numpy.maximum
            | Select(condition, body, body)                  numpy.where
+           | Tf32(body)                                      rounded to 11 digits; made by `promote` alone
 
 SymPy simplifies on construction ((x + y) - x becomes y), which is wrong for floats: everything here is built
 with evaluate=False, and `a - b` is Add(a, Mul(-1, b)), `a / b` is Mul(a, Pow(b, -1)).
@@ -61,6 +62,16 @@ class Select(sympy.Function):
     """Select(condition, a, b): a where the condition holds, else b."""
 
     nargs = 3
+
+    @classmethod
+    def eval(cls, *_: Any) -> None:
+        """Never simplified."""
+
+
+class Tf32(sympy.Function):
+    """A float32 number rounded to tf32, as `polyfuse.ir.precision.rounded` says; no text has it."""
+
+    nargs = 1
 
     @classmethod
     def eval(cls, *_: Any) -> None:
@@ -170,7 +181,8 @@ Encoded = str | int | float | list["Encoded"]
 
 _NODES: Mapping[str, Any] = {
     **{
-        node.__name__: node for node in (Maximum, Minimum, Select, sympy.Add, sympy.Mul, sympy.Pow, sympy.Abs)
+        node.__name__: node
+        for node in (Maximum, Minimum, Select, Tf32, sympy.Add, sympy.Mul, sympy.Pow, sympy.Abs)
     },
     **{name: getattr(sympy, name) for name in ("exp", "log", "tanh", "sin", "cos", "erf")},
     **{node.__name__: node for node in (sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne)},

@@ -18,9 +18,10 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest, own_loops
-from polyfuse.ir.scalar import number
+from polyfuse.ir.precision import STORED, Math
+from polyfuse.ir.scalar import Tf32, number
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import DType, Tensor
+from polyfuse.ir.tensor import DType, Tensor, computed_in
 from polyfuse.ir.tree import (
     Buffer,
     Leaf,
@@ -57,6 +58,23 @@ class Copied:
     body: sympy.Basic
     dtype: DType
     padded: isl.Map | None = None
+
+
+def rounding_of(what: str, body: sympy.Basic, dtype: DType, math: Math) -> tuple[sympy.Basic, DType]:
+    """The body and the element type of a copy that rounds its values to a format of factors, each once.
+
+    f16, bf16:  t = x           stored as float16, bfloat16, which rounds; of a half that it is already: bit for bit
+    tf32:       t = tf32(x)     stored as float32
+
+    Raises InvalidSchedule for values of other types, in which bodies are not computed in float32.
+    """
+    if math == "ieee":
+        return body, computed_in(dtype)
+    if computed_in(dtype) != "float32":
+        raise InvalidSchedule(f"promote: rounded={math!r} rounds float32 numbers, and {what} is {dtype}")
+    if math == "tf32":
+        return Tf32(body), "float32"
+    return body, STORED[math]
 
 
 def copied_in(

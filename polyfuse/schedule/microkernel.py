@@ -21,9 +21,10 @@ from polyfuse.analysis.storage import buffers_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.precision import MATHS, Math
+from polyfuse.ir.precision import MATHS, STORED, Math
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.statement import Statement
+from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import Leaf, Loop, Tree, loops_around, replace_node
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.chains import chain_from, loop_named
@@ -67,13 +68,20 @@ def microkernel(nest: Nest, tree: Tree, statement: str, loop: str, math: Math = 
     There may be several loops of steps: channels and the elements of a window.
     """
     found = loop_named(tree, statement, loop)
-    roles = roles_of(nest, tree, statement, found)
+    check_math("microkernel: math", math)
+    roles = roles_of(nest, tree, statement, found, math)
     if math != "ieee":
         _check_fragments(nest, statement, roles, math)
     return replace_node(tree, found, replace(found, bind="microkernel", apart=True, math=math))
 
 
-def _check_fragments(nest: Nest, statement: str, roles: Roles, math: str) -> None:
+def check_math(what: str, math: str) -> None:
+    """Raises InvalidSchedule for a format of factors that there is not."""
+    if math not in MATHS:
+        raise InvalidSchedule(f"{what}={math!r} is none of {', '.join(MATHS)}")
+
+
+def _check_fragments(nest: Nest, statement: str, roles: Roles, math: Math) -> None:
     """Raises InvalidSchedule unless a tile of results is some of the tensor cores' 16 x 8, a 32nd of each."""
 
     def refuse(why: str) -> InvalidSchedule:
@@ -81,10 +89,9 @@ def _check_fragments(nest: Nest, statement: str, roles: Roles, math: str) -> Non
             f"microkernel: math={math!r} {why}, at loop {roles.steps[0].name} around {statement}"
         )
 
-    if math not in MATHS:
-        raise refuse(f"is none of {', '.join(MATHS)}")
-    dtypes = {nest.tensor(access.tensor).dtype for access in nest.statement(statement).accesses}
-    if dtypes != {"float32"}:
+    s = nest.statement(statement)
+    dtypes = {nest.tensor(access.tensor).dtype for access in s.accesses}
+    if nest.tensor(s.write.tensor).dtype != "float32" or not dtypes <= {"float32", STORED[math]}:
         raise refuse(
             f"rounds factors of float32 sums, and these are {', '.join(sorted(dtypes))}: leave it out"
         )
@@ -95,8 +102,11 @@ def _check_fragments(nest: Nest, statement: str, roles: Roles, math: str) -> Non
         raise refuse(f"needs an even number of rows and of columns in each thread, not {rows} x {columns}")
 
 
-def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
-    """What the loops of a product are. Raises InvalidSchedule, saying what does not fit."""
+def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ieee") -> Roles:
+    """What the loops of a product are. Raises InvalidSchedule, saying what does not fit.
+
+    Factors may be halves if `math` is their format.
+    """
 
     def refuse(why: str) -> InvalidSchedule:
         return InvalidSchedule(f"microkernel: {why}, at loop {top.name} around {statement}")
@@ -122,13 +132,13 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop) -> Roles:
                 f"needs factors whose rows lie one after the other, and those of {tensor.name} lie where "
                 f"{tensor.gather.index} says: promote it first"
             )
-        if tensor.is_half:
+        if tensor.is_half and tensor.dtype != STORED.get(math):
             raise refuse(
                 f"multiplies float32 or float64 numbers, and {tensor.name} is {tensor.dtype}: promote it first, or "
                 "pf.rewrite.widen the nest"
             )
         target = nest.tensor(s.write.tensor)
-        if tensor.dtype != target.dtype:
+        if computed_in(tensor.dtype) != target.dtype:
             raise refuse(
                 f"needs factors of the sum's type, and {tensor.name} is {tensor.dtype}, {target.name} {target.dtype}"
             )

@@ -24,12 +24,13 @@ from polyfuse.analysis.storage import prefix_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.precision import Math
 from polyfuse.ir.scalar import Read, read, reads_in, substitute
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.text import body_text, value_text
 from polyfuse.ir.tree import Buffer, Loop, Tree, date_map
-from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map
+from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map, rounding_of
 from polyfuse.sets import IN, OUT, SET, dimension
 
 
@@ -37,7 +38,8 @@ from polyfuse.sets import IN, OUT, SET, dimension
 class Value:
     """A part of a statement's body, the dimensions that are its buffer's axes, and how it is kept.
 
-    With `chosen` axes the others that it depends on are known from the loops around. `padded`: see above.
+    With `chosen` axes the others that it depends on are known from the loops around. `padded`: see above. What it is
+    `rounded` to is said by `copying.rounding_of`.
     """
 
     statement: Statement
@@ -45,6 +47,7 @@ class Value:
     dims: tuple[int, ...]
     chosen: bool = False
     padded: bool = False
+    rounded: Math = "ieee"
 
     @property
     def text(self) -> str:
@@ -87,7 +90,8 @@ def value_in(nest: Nest, tree: Tree, value: Value, loop: Loop, place: Buffer) ->
 
     main = accesses[0].tensor if len(accesses) == 1 else max(accesses, key=lambda a: a.map.dim(OUT)).tensor
     reads = tuple(_read(value, a, element, prefix, domain) for a in accesses)
-    what = Copied(main, footprint, reads, substitute(value.body, numbered), dtypes.pop(), wider)
+    body, dtype = rounding_of(text, substitute(value.body, numbered), dtypes.pop(), value.rounded)
+    what = Copied(main, footprint, reads, body, dtype, wider)
     return copied_in(nest, tree, prefix, what, redirected, place)
 
 

@@ -19,9 +19,10 @@ from polyfuse.analysis.storage import prefix_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.precision import Math
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import Tensor, computed_in
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import (
     Buffer,
     Loop,
@@ -33,7 +34,8 @@ from polyfuse.ir.tree import (
     statements,
 )
 from polyfuse.schedule.chains import loop_named
-from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map, sized
+from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map, rounding_of, sized
+from polyfuse.schedule.microkernel import check_math
 from polyfuse.schedule.promoted_values import Value, dims_named, value_dims, value_in, value_named
 from polyfuse.sets import IN, OUT
 
@@ -53,10 +55,12 @@ def promote(
     stages: int = 1,
     axes: tuple[str, ...] | None = None,
     padded: bool = False,
+    rounded: Math = "ieee",
 ) -> Promoted:
     """for i: { S; T }  ->  for i: { buffer; copy in; S; T }, S and T touching the buffer instead of the tensor."""
     if memory not in MEMORIES:
         raise InvalidSchedule(f"promote: no memory {memory!r}; there are {', '.join(MEMORIES)}")
+    check_math("promote: rounded", rounded)
     _check_spread(memory, panel, spread)
     _check_stages(memory, stages)
     loop = loop_named(tree, statement, at)
@@ -66,7 +70,7 @@ def promote(
         dims = value_dims(s, value) if axes is None else dims_named(s, axes)
         layout = None if panel is None else panel_of(tensor, len(dims), panel)
         place = Buffer(tensor, memory, layout, spread, stages)
-        return value_in(nest, tree, Value(s, value, dims, axes is not None, padded), loop, place)
+        return value_in(nest, tree, Value(s, value, dims, axes is not None, padded, rounded), loop, place)
     known = nest.tensor(tensor)
     layout = None if panel is None else panel_of(tensor, known.rank, panel)
     buffer = Buffer(tensor, memory, layout, spread, stages)
@@ -77,7 +81,11 @@ def promote(
     if any(buffer.tensor == tensor for other in loops(tree) for buffer in other.buffers):
         raise InvalidSchedule(f"promote: {tensor} is promoted already")
     if not any(s.write.tensor == tensor for s in touching):
-        return _tensor_in(nest, tree, known, loop, buffer)
+        return _tensor_in(nest, tree, known, loop, buffer, rounded)
+    if rounded != "ieee":
+        raise InvalidSchedule(
+            f"promote: {tensor} is computed inside {at}; only what is copied in can be rounded"
+        )
     if known.role != "temporary":
         raise InvalidSchedule(
             f"promote: {tensor} is written inside {at} and visible to the caller ({known.role}); "
@@ -125,7 +133,7 @@ def panel_of(what: str, rank: int, panel: tuple[int, int]) -> Panel:
 # -- tensors -----------------------------------------------------------------------------------------------------------
 
 
-def _tensor_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, place: Buffer) -> Promoted:
+def _tensor_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, place: Buffer, rounded: Math) -> Promoted:
     """A copy of what one iteration of a loop reads of a tensor."""
     reader = next(name for name in statements(loop) if tensor.name in nest.statement(name).tensors)
     prefix = prefix_of(tree, loop, reader)
@@ -137,7 +145,8 @@ def _tensor_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, place: Buffer
         inside = (nest.statement(name) for name in statements(loop))
         return {s.name: _redirected(s, tensor.name, buffer, prefix) for s in inside}
 
-    what = Copied(tensor.name, footprint.reset_tuple_id(OUT), reads, read(0), computed_in(tensor.dtype))
+    body, dtype = rounding_of(tensor.name, read(0), tensor.dtype, rounded)
+    what = Copied(tensor.name, footprint.reset_tuple_id(OUT), reads, body, dtype)
     return copied_in(nest, tree, prefix, what, redirected, place)
 
 

@@ -301,6 +301,7 @@ class Schedule:
         stages: int = 1,
         axes: tuple[str, ...] | None = None,
         padded: bool = False,
+        rounded: Math = "ieee",
     ) -> Schedule:
         """Keep what one iteration of a loop touches of a tensor in a memory of its own.
 
@@ -319,13 +320,15 @@ class Schedule:
         around tell the others. One that is a factor of a sum may be `padded`: where the statement lacks instances, in
         the box around them, its buffer has zeros, which the statement adds: sums stay as they are where the other
         factor is finite (polyfuse.schedule.promoted_values).
+        A copy may be `rounded`, once, to what microkernel(…, math=…) says of its factors: "tf32", "bf16" or "f16".
         """
         options: dict[str, object] = {"at": at, "memory": memory} | ({"panel": panel} if panel else {})
         options |= ({"spread": spread} if spread else {}) | ({"stages": stages} if stages != 1 else {})
         options |= ({"axes": axes} if axes else {}) | ({"padded": padded} if padded else {})
+        options |= {"rounded": rounded} if rounded != "ieee" else {}
         layout = None if spread is None else Spread(*spread)
         done = promotion.promote(
-            self.nest, self.tree, tensor, statement, at, memory, panel, layout, stages, axes, padded
+            self.nest, self.tree, tensor, statement, at, memory, panel, layout, stages, axes, padded, rounded
         )
         return self._checked("promote", (tensor, statement), options, done.nest, done.tree)
 

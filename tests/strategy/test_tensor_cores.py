@@ -13,9 +13,9 @@ import pytest
 import polyfuse as pf
 from polyfuse import cases, nn
 from polyfuse.codegen.cuda_build import main_loop, opcodes
-from polyfuse.codegen.lockstep_fragments import multiplied, rounded
+from polyfuse.codegen.lockstep_fragments import multiplied
 from polyfuse.errors import InvalidMath, InvalidSchedule
-from polyfuse.ir.precision import PRECISIONS
+from polyfuse.ir.precision import PRECISIONS, rounded
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda import build_kernels
