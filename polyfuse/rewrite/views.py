@@ -96,22 +96,22 @@ def _step(
             continue
         several = filled.count(s.write.tensor) > 1
         ways = (placed, _read_through) if several else (_read_through, placed)
-        refusals = []
+        refusals: list[Refusal] = []
         for way in ways:
             found = way(nest, s)
-            why = accept(nest, found) if isinstance(found, Composed) else None
-            if isinstance(found, Composed) and why is None:
+            if isinstance(found, Refusal):
+                refusals.append(found)
+            elif (why := accept(nest, found)) is None:
                 return found
-            refusals.append(Refusal(f"composing {s.name}", why, "another schedule") if why else found)
+            else:
+                refusals.append(Refusal(f"composing {s.name}", why, "another schedule"))
         visible = nest.tensor(s.write.tensor).role != "temporary"
         if visible and s.reads[0].tensor in computed:
             if (cut := needed(nest)) is not nest:
                 return cut
             if (there := _computed_there(nest, s)) is not None:
                 return there
-        kept[s.name] = next(
-            r for r in refusals if isinstance(r, Refusal) and (not visible or "place" in r.rewrite)
-        )
+        kept[s.name] = refusals[ways.index(placed) if visible else 0]  # what is visible is never read through
     return None
 
 

@@ -264,7 +264,8 @@ def _linked(nest: Nest, first: str, second: str) -> bool:
 def _placed(nest: Nest, loop: Loop, partner: str, name: str, guest_last: bool) -> isl.PwAff | None:
     """The loop's last value among a statement's sources in `partner`, or its first among its sinks.
 
-    Instances without any are where they would be by the same function: the last row of a triangle, which has no steps.
+    Instances without any are where they would be by the same function, rounded down: the last row of a triangle, which
+    has no steps; of every third row only, (m - 1) / 3 is whole for those alone.
     """
     wanted = (partner, name) if guest_last else (name, partner)
     found = None
@@ -281,7 +282,7 @@ def _placed(nest: Nest, loop: Loop, partner: str, name: str, guest_last: bool) -
         return None
     value = date.get_pw_aff(0).gist(nest.domains[name])
     pieces = value.get_pieces()
-    return isl.PwAff.from_aff(pieces[0][1]) if len(pieces) == 1 else value
+    return isl.PwAff.from_aff(pieces[0][1].floor()) if len(pieces) == 1 else value
 
 
 def _joined(home: Tree, shared: tuple[Loop, ...], alignment: Alignment, guest_last: bool) -> Tree:

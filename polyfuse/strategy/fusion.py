@@ -183,7 +183,7 @@ def with_inits(state: Search, model: Model, inits: dict[str, str]) -> Search:
 def _results_outside(schedule: Schedule, model: Model, reduction: str) -> Schedule:
     """for k: for i: s[i] += …  ->  for i: for k: s[i] += …, where the loops are perfectly nested."""
     loops = schedule.loops(reduction)
-    if len(part_statements(schedule, reduction)) > 1 or not isinstance(loops[-1].body, Leaf):
+    if len(part_statements(schedule, reduction)) > 1 or not (loops and isinstance(loops[-1].body, Leaf)):
         return schedule
     free = {id(loop): model.counts.parallel(loop) for loop in loops}
     wanted = sorted(loops, key=lambda loop: not free[id(loop)])

@@ -64,6 +64,10 @@ def test_places_are_the_first_ones(axis: int, target: pf.Target) -> None:
         np.testing.assert_array_equal(smallest, np.argmin(data, axis, keepdims=True))
 
 
+def test_a_sum_of_one_number_has_no_loops() -> None:
+    of(lambda x: x / (nn.sum(x * x) + 1.0), np.array(3.0))
+
+
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 def test_places_in_long_rows(target: pf.Target) -> None:
     """In parts, on lanes: whatever order they are combined in."""

@@ -80,6 +80,13 @@ def test_what_an_output_demands_stays_and_says_why() -> None:
     assert copies(views.nest) == ["stack0_0"]
 
 
+def test_a_view_that_a_caller_sees_stays_where_placing_it_is_not_accepted() -> None:
+    nest = nn.lower(nn.linear(x, WEIGHT)[1])
+    views = compose_views(nest, accept=lambda before, found: "it would cost more")
+    assert copies(views.nest) == ["slice0"]
+    assert [refusal.why for refusal in views.kept] == ["it would cost more"]
+
+
 def test_what_no_view_shows_is_not_computed() -> None:
     nest = nn.lower(nn.linear(x, WEIGHT)[:, :3])
     assert [str(s.domain) for s in needed(nest).statements][:2] == [

@@ -126,6 +126,17 @@ def test_threads_that_no_barrier_keeps_in_order_are_refused() -> None:
     assert s.why_not("synchronised") == caught.value.violation
 
 
+def test_a_guest_of_which_each_third_instance_is_read_joins_at_whole_dates() -> None:
+    """Z[m] at t = floor((m - 1) / 3), where T[t] reads it; (m - 1) / 3 is no whole number for the others."""
+    tensors = [Tensor("z", (7,), "float64", "output"), Tensor("y", (2,), "float64", "output")]
+    every = [
+        statement("{ Z[m] : 0 <= m < 7 }", "z[m] = 1.0"),
+        statement("{ T[t] : 0 <= t < 2 }", "y[t] = 2 * z[3 * t + 1]"),
+    ]
+    fused = Schedule(Nest.of(tensors, every)).fuse("T", "Z", at="t")
+    assert str(fused.loops("Z")[0].date("Z")) == "{ Z[m] -> [(floor((-1 + m)/3))] }"
+
+
 def test_why_not_is_none_for_what_is_legal() -> None:
     s = Schedule(pair())
     assert s.why_not("fuse", "S", "R", at="j") is None
