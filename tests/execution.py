@@ -232,9 +232,9 @@ def plain_windows(
     counts: tuple[int, ...],
     lows: tuple[int, ...],
     highs: tuple[int, ...],
-    sure: str,
+    rows_here: str,
 ) -> None:
-    """What the microkernel over windows computes, element by element; what is said to be sure has to be."""
+    """What the microkernel over windows computes, element by element; what is said of its rows has to be so."""
 
     def moved(at: tuple[int, ...], *moves: tuple[tuple[int, ...], int]) -> tuple[int, ...]:
         place = tuple(int(x) for x in np.add(at, np.sum([np.multiply(m, n) for m, n in moves], axis=0)))
@@ -242,10 +242,14 @@ def plain_windows(
         return place
 
     assert columns_here <= columns
-    for low, high, text in zip(lows, highs, sure.split(), strict=True):
-        first, end = map(int, text.split(":"))
-        assert first >= end or low <= first < end <= high
-        assert low >= high or 0 <= low < high <= rows
+    assert all(low >= high or 0 <= low < high <= rows for low, high in zip(lows, highs, strict=True))
+    if rows_here.startswith("at least "):
+        for low, high, text in zip(lows, highs, rows_here.split()[2:], strict=True):
+            first, end = map(int, text.split(":"))
+            assert first >= end or low <= first < end <= high
+    else:
+        here = " ".join(f"{low}:{high}" for low, high in zip(lows, highs, strict=True))
+        assert here in rows_here.split(" or ")
     for *outer, inner in np.ndindex(*(max(0, count) for count in counts), len(lows)):
         for r, c in np.ndindex(rows, columns_here):
             if lows[inner] <= r < highs[inner]:

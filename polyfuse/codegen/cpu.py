@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 from math import prod
 
+from polyfuse.codegen.cases import Facts
 from polyfuse.codegen.chosen_rows import rows_named
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fetching import PIECE
@@ -13,7 +14,6 @@ from polyfuse.codegen.first_values import zeros_of_tile
 from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.halves import HALF_OPERATIONS, held_as, zero
 from polyfuse.codegen.index import binary, substituted
-from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.joined import along_two_axes
 from polyfuse.codegen.looptree import (
     ON_CORES,
@@ -151,7 +151,7 @@ class _Cpu(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.known: frozenset[str] = frozenset()
-        self.ranges: Ranges = {}
+        self.facts = Facts()
         self.around: tuple[For, ...] = ()  # the loops that the walk is in, outermost first
         self.totals: frozenset[str] = frozenset()  # variables that a vector loop reduces into
         # numba makes a function of a parallel loop's body, in which it does not see that a shape is constant
@@ -164,16 +164,23 @@ class _Cpu(Emitter):
         ] = {}  # arrays with two axes as one: the array, the axis, the name
 
     def loop(self, node: For) -> list[str]:
-        outside = self.known, self.ranges, self.around
+        outside = self.known, self.facts, self.around
         whole = streams_inside(node) and not (self.around and streams_inside(self.around[-1]))
         if not_negative(node.low, self.known):
             self.known |= {node.variable}
-        self.ranges = {**self.ranges, node.variable: values_of(node, self.ranges)}
+        self.facts = self.facts.inside(node.variable, values_of(node, self.facts.ranges))
         self.around = (*self.around, node)
         try:
             return [*self._loop(node), *([f"{DONE}()"] if whole else [])]
         finally:
-            self.known, self.ranges, self.around = outside
+            self.known, self.facts, self.around = outside
+
+    def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
+        outside, self.facts = self.facts, self.facts.where(condition, holds)
+        try:
+            return super().guarded(condition, holds, node)
+        finally:
+            self.facts = outside
 
     def _loop(self, node: For) -> list[str]:
         if node.bind == "microkernel":
@@ -318,7 +325,7 @@ class _Cpu(Emitter):
         return f"{FETCH_TO_WRITE if write else FETCH}({element.array}, {index}, {lines})"
 
     def _microkernel(self, node: For) -> list[str]:
-        call = row_product(node) or tile_product(node, self.ranges, self.around[:-1])
+        call = row_product(node) or tile_product(node, self.facts, self.around[:-1])
         if call is not None:
             return [ast.unparse(call)]
         pieces = steps_apart(node, self._unused)

@@ -52,10 +52,11 @@ class Emitter(ABC):
             case For():
                 return self.loop(node)
             case Guard(condition, body, otherwise):
-                lines = [f"if {ast.unparse(condition)}:", *self._indented(self.lines(body) or ["pass"])]
-                return (
-                    lines if otherwise is None else [*lines, "else:", *self._indented(self.lines(otherwise))]
-                )
+                inside = self.guarded(condition, True, body) or ["pass"]
+                lines = [f"if {ast.unparse(condition)}:", *self._indented(inside)]
+                if otherwise is None:
+                    return lines
+                return [*lines, "else:", *self._indented(self.guarded(condition, False, otherwise))]
             case Allocate():
                 return [self.allocation(node)]
             case Store():
@@ -66,6 +67,10 @@ class Emitter(ABC):
                 return self.lanes(node)
             case Barrier():
                 return self.barrier(node)
+
+    def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
+        """The lines of a node that runs where a condition holds, or where it does not."""
+        return self.lines(node)
 
     def lanes(self, node: Lanes) -> list[str]:
         """A reduction over a warp's lanes, which only a GPU has."""

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 
 from polyfuse.codegen.ahead import asked_ahead
+from polyfuse.codegen.cases import Facts
 from polyfuse.codegen.index import binary, is_number, mentions
-from polyfuse.codegen.intervals import Ranges
 from polyfuse.codegen.looptree import For
 from polyfuse.codegen.product_loops import ProductLoops, corner, last_of, most_of, operands, tile_of
 from polyfuse.codegen.slanted_products import slanted_product
@@ -15,7 +15,7 @@ from polyfuse.codegen.window_products import over_windows
 from polyfuse.schedule.microkernel import padded
 
 
-def tile_product(top: For, ranges: Ranges, around: Sequence[For] = ()) -> ast.expr | None:
+def tile_product(top: For, facts: Facts, around: Sequence[For] = ()) -> ast.expr | None:
     """The call for loops of steps, rows and columns around a store; None where they are no tile.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
@@ -27,12 +27,12 @@ def tile_product(top: For, ranges: Ranges, around: Sequence[For] = ()) -> ast.ex
     that asks for a next panel       ->   tile_mac_ahead(8, 32, y, …, w, (j, 0, 0), 1, n, (j + 1, 0, 0), i, 4)
     x[c, 2*(8*i + r) + s] * w[c, s, …], or rows that some s lack   ->   tile_mac_windows(8, 32, …)
 
-    `around` are the loops outside, outermost first, and `ranges` what is known of their variables.
+    `around` are the loops outside, outermost first, and `facts` what is known of their variables.
     """
     tile = tile_of(top)
     if tile is None:
         return None
-    return _one_loop_of_steps(tile, around) or slanted_product(tile) or over_windows(tile, ranges)
+    return _one_loop_of_steps(tile, around) or slanted_product(tile) or over_windows(tile, facts)
 
 
 def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For]) -> ast.expr | None:

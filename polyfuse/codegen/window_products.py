@@ -4,7 +4,10 @@ for c < 16: for r = max(0, 1 - p) … min(3, 29 - p): for s < 3: for q = max(0, 
 ->  tile_mac_windows(14, 32, 32, y, …, (max(0, 1 - 14*j), 0, 0), (14, 14, min(14, 27 - 14*j)), '1:14 0:14 0:13')
 
 The innermost loop of steps is written out where it is short: each of its values may have other rows. That is what the
-border of a padded image does, so no padding is ever stored.
+border of a padded image does, so no padding is ever stored. Where sizes are known a few tiles differ in their rows, and
+each of these has code of its own:
+
+for l in 0, 9 of 56 rows in tiles of 6   ->   tile_mac_windows(6, 64, 64, y, …, '1:6 0:6 0:6 or 0:2 0:2 0:1')
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from polyfuse.codegen.cases import Facts, cases
 from polyfuse.codegen.index import binary, is_number, mentions, substituted
 from polyfuse.codegen.intervals import Interval, Ranges, interval
 from polyfuse.codegen.looptree import Element, For
 from polyfuse.codegen.product_loops import ProductLoops, corner, most_of, movement
 from polyfuse.schedule.microkernel import MOST_SUMS, MOST_WRITTEN_OUT, padded
+
+MOST_CASES = 4
+"""How many tiles that differ in their rows have code of their own: the first, the last, and those beside them."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,9 @@ def values_of(loop: For, ranges: Ranges) -> Interval:
     return Interval(interval(loop.low, ranges).low, None if last is None else last - 1)
 
 
-def over_windows(tile: ProductLoops, ranges: Ranges) -> ast.expr | None:
+def over_windows(tile: ProductLoops, facts: Facts) -> ast.expr | None:
     """The call; None where rows change with other steps, or no numbers bound the tile."""
+    ranges = facts.ranges
     steps = _steps(tile, ranges)
     most_columns = most_of(tile.columns)
     if most_columns is None or not _is_box(tile, steps):
@@ -58,7 +66,10 @@ def over_windows(tile: ProductLoops, ranges: Ranges) -> ast.expr | None:
     if len(known) < 2 * len(rows) or (max(known) - min(known)) * width > MOST_SUMS:
         return None
     present = [_if_present(one, steps, value, ranges) for one, value in zip(rows, steps.values, strict=True)]
-    return _call(tile, steps, present, range(min(known), max(known)), width)
+    every = range(min(known), max(known))
+    return _call(
+        tile, steps, present, every, _exactly(present, every, facts) or _surely(present, every), width
+    )
 
 
 def _steps(tile: ProductLoops, ranges: Ranges) -> _Steps:
@@ -105,8 +116,27 @@ def _if_present(rows: _Rows, steps: _Steps, value: int, ranges: Ranges) -> _Rows
     return _Rows(rows.low, ast.IfExp(here, rows.high, rows.low), Interval())
 
 
+def _exactly(rows: Sequence[_Rows], every: range, facts: Facts) -> str | None:
+    """All that the rows can be together, counted from the first one; None if there are too many cases, or unknown ones.
+
+    1:6 0:6 0:6 or 0:2 0:2 0:1
+    """
+    found = cases([bound for one in rows for bound in (one.low, one.high)], facts)
+    if not found or len(found) > MOST_CASES:
+        return None
+    ends = [[end - every.start for end in case] for case in found]
+    return " or ".join(
+        " ".join(f"{low}:{high}" for low, high in zip(case[::2], case[1::2], strict=True)) for case in ends
+    )
+
+
+def _surely(rows: Sequence[_Rows], every: range) -> str:
+    """The rows that each step has in any case: at least 1:14 0:14 0:13."""
+    return "at least " + " ".join(_sure(one.sure, every) for one in rows)
+
+
 def _call(
-    tile: ProductLoops, steps: _Steps, rows: Sequence[_Rows], every: range, width: int
+    tile: ProductLoops, steps: _Steps, rows: Sequence[_Rows], every: range, shapes: str, width: int
 ) -> ast.expr | None:
     sums, left, right = tile.store.target, tile.left, tile.right
     moves = [
@@ -138,7 +168,7 @@ def _call(
         ast.Tuple(counts),
         ast.Tuple([binary(ast.Sub(), one.low, start) for one in rows]),
         ast.Tuple([binary(ast.Sub(), one.high, start) for one in rows]),
-        ast.Constant(" ".join(_sure(one.sure, every) for one in rows)),
+        ast.Constant(shapes),
     ]
     return ast.Call(ast.Name("tile_mac_windows"), arguments, [])
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse import nn
+from polyfuse.codegen.cases import Facts, cases
 from polyfuse.codegen.intervals import Interval, interval
 from polyfuse.ir import Nest
 from polyfuse.machine import KiB, cpu
@@ -140,6 +141,28 @@ def test_any_convolution(data: Any) -> None:
     options["padding"] = ((number(0, 2), number(0, 2)), (number(0, 4), number(0, 4)))
     nest = convolution(image, number(2, 70), (number(1, 3), number(1, 4)), layout, **options)
     agrees(nest, machine=SMALL)
+
+
+def test_tiles_that_differ_in_their_rows() -> None:
+    """A code for each where there are few, masks where there are many: five of seven tiles."""
+    few, many = (
+        agrees(convolution((1, 2, width), 32, (window,), "NCW", padding=padding, dilation=dilation))
+        for width, window, padding, dilation in ((37, 3, 1, 1), (92, 5, 32, 16))
+    )
+    assert "'1:14 0:14 0:14 or 0:9 0:9 0:8'" in few.source
+    assert "'at least " in many.source
+
+
+def test_cases_of_several_expressions() -> None:
+    def of(*texts: str) -> tuple[tuple[int, ...], ...] | None:
+        return cases([ast.parse(text, mode="eval").body for text in texts], facts)
+
+    border = ast.parse("j >= 1 and j <= 8", mode="eval").body
+    facts = Facts().inside("j", Interval(0, 9)).where(border, False).inside("n", Interval(0, None))
+    assert of("max(0, 1 - 6*j)", "min(6, 56 - 6*j)") == ((1, 6), (0, 2))
+    assert of("3", "4") == ((3, 4),)
+    assert of("min(6, n)", "j") is None
+    assert of("m + 1") is None
 
 
 def test_rows_that_are_absent_read_nothing() -> None:
