@@ -21,6 +21,7 @@ from polyfuse.analysis.legality import Broken
 from polyfuse.analysis.stages import crowded, home, near, touching
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
+from polyfuse.ir.cores import Cores, Digit
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
@@ -134,13 +135,17 @@ class Geometry:
         cell = (number, *inside, along.sub(number.scale_val(width)))
         return cell if self.buffer.spread is None else (self._spread(cell, panel, self.buffer.spread),)
 
-    def _spread(self, cell: tuple[isl.PwAff, ...], panel: Panel, spread: Spread) -> isl.PwAff:
+    def _spread(self, cell: tuple[isl.PwAff, ...], panel: Panel, spread: Spread | Cores) -> isl.PwAff:
         """The position of (panel, row…, element), the rows counted through."""
         number, *rows, along = cell
         extents = [extent for axis, extent in enumerate(self.box) if axis != panel.axis]
         row = rows[0]
         for extent, inner in zip(extents[1:], rows[1:], strict=True):
             row = row.scale_val(isl.Val(extent)).add(inner)
+        if isinstance(spread, Cores):
+            first = number.scale_val(isl.Val(spread.size(prod(extents), panel.width)))
+            place = first.add(digits_of(row, spread.along_steps(panel.width)))
+            return place.add(digits_of(along, spread.along_results(panel.width)))
         tile = floored(along, spread.tile)
         inside = along.sub(tile.scale_val(isl.Val(spread.tile)))
         part = floored(inside, spread.vector)
@@ -161,6 +166,17 @@ class Geometry:
 def floored(value: isl.PwAff, by: int) -> isl.PwAff:
     """floor(value / by)."""
     return value.scale_down_val(isl.Val(by)).floor()
+
+
+def digits_of(value: isl.PwAff, digits: tuple[Digit, ...]) -> isl.PwAff:
+    """The sum of value // divisor % modulus * weight."""
+    found = value.scale_val(isl.Val(0))
+    for digit in digits:
+        part = floored(value, digit.divisor)
+        if digit.modulus is not None:
+            part = part.sub(floored(part, digit.modulus).scale_val(isl.Val(digit.modulus)))
+        found = found.add(part.scale_val(isl.Val(digit.weight)))
+    return found
 
 
 def buffers_of(tree: Tree) -> Iterator[tuple[Loop, Buffer]]:

@@ -38,6 +38,7 @@ from polyfuse.codegen.looptree import (
 from polyfuse.codegen.over_lanes import shuffled, warps_of
 from polyfuse.codegen.padded_copies import with_padded_copies
 from polyfuse.codegen.register_tiles import VectorCopy
+from polyfuse.codegen.warpgroup_calls import shown_to_warpgroups
 from polyfuse.codegen.wide_accesses import with_wide_accesses
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 
@@ -83,7 +84,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     """The numba.cuda source of one kernel: every tensor is a pointer to its elements in row-major order."""
     pointers = tuple(f"{held_as(tensor.dtype)}*" for tensor in kernel.arrays.values())
     signature = pointers + ("int64",) * len(kernel.sizes)
-    kernel = with_wide_accesses(with_padded_copies(for_whole_warps(kernel)))
+    kernel = with_wide_accesses(with_padded_copies(shown_to_warpgroups(for_whole_warps(kernel))))
     wide = copied_widely(kernel.body)
     return CudaKernel(
         kernel.name,
@@ -234,6 +235,7 @@ class _Cuda(Emitter):
         return ast.Name(element.array), in_bits(substituted(position, values))
 
     def barrier(self, node: Barrier) -> list[str]:
-        """A thread waits for its own copies; then all threads' copies are there for all."""
+        """A thread waits for its own copies; then all threads' copies are there for all, tensor cores too."""
         arrived = [] if node.open is None else [f"await_copies({node.open})"]
-        return [*arrived, "cuda.syncthreads()"]
+        shown = ["show_tensor_cores()"] if node.shows else []
+        return [*arrived, *shown, "cuda.syncthreads()"]

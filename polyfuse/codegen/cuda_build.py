@@ -77,6 +77,7 @@ def build(
             ptx = _ptx(function, name, signature, cc, launch_bounds, max_registers)
         sizes = declared_shared(ptx)
         ptx, dynamic = with_dynamic_shared(ptx)
+        ptx, arch = for_warpgroups(ptx, arch)
         options = LinkerOptions(arch=arch, verbose=True, max_register_count=max_registers)
         linker = Linker(ObjectCode.from_ptx(ptx.encode(), name=name), options=options)
         code = bytes(linker.link("cubin").code)
@@ -85,6 +86,21 @@ def build(
         where = f" ({path})" if path else ""
         raise BuildFailure(f"kernel {name!r}{where} does not compile for {arch}: {error}") from error
     return _cubin(name, arch, code, ptx, log, dynamic or sum(sizes.values()), dynamic)
+
+
+def for_warpgroups(ptx: str, arch: str) -> tuple[str, str]:
+    r"""PTX with a warpgroup's instructions is for sm_90a, which has them and runs on compute capability 9.0 alone.
+
+    >>> for_warpgroups(".target sm_90\nwgmma.fence.sync.aligned;", "sm_90")[1]
+    'sm_90a'
+    """
+    if "wgmma." not in ptx:
+        return ptx, arch
+    if arch != "sm_90":
+        raise ValueError(
+            f"a warpgroup's instructions, wgmma, are those of sm_90a and of no other GPU, and this is {arch}"
+        )
+    return re.sub(r"^\.target sm_90\b", ".target sm_90a", ptx, flags=re.MULTILINE), "sm_90a"
 
 
 def sass(cubin: Cubin) -> str:
@@ -125,7 +141,7 @@ def main_loop(cubin: Cubin) -> tuple[str, ...]:
 
 
 def _products(instructions: tuple[str, ...]) -> int:
-    return sum(name.startswith(("FFMA", "DFMA", "HMMA")) for name in instructions)
+    return sum(name.startswith(("FFMA", "DFMA", "HMMA", "HGMMA")) for name in instructions)
 
 
 @contextmanager
@@ -147,9 +163,10 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
     }  # fmt: skip
     called = [name for name in (*ARRAYS_OF, *CONVERSIONS) if f"{name}(" in source]
     if called:
-        from polyfuse.codegen import device_halves, device_operations, tensor_operations
+        from polyfuse.codegen import device_halves, device_operations, tensor_operations, warpgroup_operations
 
-        known = {**vars(tensor_operations), **vars(device_operations), **vars(device_halves)}
+        modules = (warpgroup_operations, tensor_operations, device_operations, device_halves)
+        known = {name: value for module in modules for name, value in vars(module).items()}
         namespace |= {name: known[name] for name in called}
     exec(compile(source, str(path or f"<kernel {name}>"), "exec"), namespace)
     function: Callable[..., None] = namespace[name]

@@ -11,9 +11,9 @@ from polyfuse.codegen.fragments import literals, mma_call
 from polyfuse.codegen.index import Environment, beside, in_bits, is_number, mentions, substituted
 from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, Store, below
 from polyfuse.codegen.product_loops import numbers_in
-from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
+from polyfuse.codegen.register_tiles import Lines, TileProduct, VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE
-from polyfuse.schedule.microkernel import registers_for
+from polyfuse.schedule.microkernel import registers_for, warpgroup_registers
 
 Place = Callable[[Element], ast.expr]
 """How the target writes an element: a subscript."""
@@ -58,6 +58,7 @@ def _tile_fma(top: For, repeated: bool) -> list[str] | None:
     arguments: list[ast.expr] = [ast.Constant(n) for n in (tile.rows, tile.columns, repeated * tile.steps)]
     arguments.append(ast.Name(store.target.array))
     for lines in (tile.left, tile.right):
+        assert isinstance(lines, Lines)
         element = store.reads[lines.position]
         (index,) = element.subscripts
         arguments += [ast.Name(element.array), in_bits(substituted(index, first)), *literals(lines)]
@@ -136,7 +137,10 @@ def planned_registers(node: Node) -> int | None:
 def _planned(node: Node, ahead: bool) -> Iterator[int]:
     match node:
         case Store(operation=TileProduct(rows, columns) as tile):
-            yield registers_for(rows, columns, ITEMSIZE[node.target.dtype], tile.math, ahead)
+            if tile.by_warpgroup:
+                yield warpgroup_registers(rows, columns, tile.copied)
+            else:
+                yield registers_for(rows, columns, ITEMSIZE[node.target.dtype], tile.math, ahead)
     for part in below(node):
         yield from _planned(part, ahead)
 

@@ -16,6 +16,8 @@ from polyfuse.codegen.axes import axis_name
 from polyfuse.codegen.index import in_bits, is_number, mentions, substituted
 from polyfuse.codegen.looptree import Block, For, Guard, Kernel, Node, Store, below
 from polyfuse.codegen.register_tiles import Lines, TileProduct
+from polyfuse.codegen.warpgroup_calls import by_warpgroups, wgmma_call
+from polyfuse.codegen.warpgroup_tiles import GROUP_TILES
 from polyfuse.errors import InvalidSchedule
 
 THREADS = tuple(map(axis_name, ("thread.x", "thread.y", "thread.z")))
@@ -32,13 +34,14 @@ def for_whole_warps(kernel: Kernel) -> Kernel:
     """
     if not _by_warps(kernel.body):
         return kernel
+    multiple = GROUP_TILES if by_warpgroups(kernel.body) else 8
     extents = {axis.name: axis.extent for axis in kernel.axes}
     x, y = (extents.get(f"thread.{d}", ast.Constant(1)) for d in "xy")
     match x, y:
-        case ast.Constant(value=4), ast.Constant(value=int(rows)) if rows % 8 == 0:
+        case ast.Constant(value=4), ast.Constant(value=int(rows)) if rows % multiple == 0:
             return replace(kernel, body=_converged(kernel.body))
     raise InvalidSchedule(
-        f"tensor cores take blocks of 4 threads along thread.x and a multiple of 8 along thread.y, and kernel "
+        f"tensor cores take blocks of 4 threads along thread.x and a multiple of {multiple} along thread.y, and kernel "
         f"{kernel.name} has {ast.unparse(x)} and {ast.unparse(y)}: bind tiles of that many"
     )
 
@@ -57,7 +60,11 @@ def mma_call(top: For, repeated: bool) -> list[str] | None:
             f"the steps of a product by tensor cores begin at {ast.unparse(top.low)}, not at 0"
         )
     _check_alike(top.high)
+    if tile.by_warpgroup:
+        return [wgmma_call(tile, store, {loop.variable: ast.Constant(0) for loop in loops})]
     first: dict[str, ast.expr] = {loop.variable: ast.Constant(0) for loop in loops}
+    assert isinstance(tile.left, Lines)
+    assert isinstance(tile.right, Lines)
     left, right = (store.reads[lines.position] for lines in (tile.left, tile.right))
     (rows_at,), (columns_at,) = left.subscripts, right.subscripts
     arguments = [

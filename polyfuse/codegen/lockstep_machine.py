@@ -76,6 +76,7 @@ class Machine:
         self.lane = np.arange(team.size)
         self.counts_waits = counts_waits
         self.groups: list[list[Asked]] = [[]]
+        self.unshown: set[str] = set()
         self.statements = self.loads = self.stores = self.waits = 0
 
     # -- statements
@@ -222,13 +223,15 @@ class Machine:
         self._banks(memory, at, nbytes)
         if memory.space == "global":
             self.stores += self.active.count
+        if memory.space == "shared":
+            self.unshown.add(memory.name)
         if memory.ledger is not None:
             self._check(memory, at, node, wrote=True)
         memory.data[at] = self.active.pick(value)
 
-    def together(self, node: ast.stmt) -> None:
-        """Raises BarrierError if only some lanes of a warp are here."""
-        self.team.together(self.active.mask, self.kernel.line(node.lineno))
+    def together(self, node: ast.stmt, count: int = WARP) -> None:
+        """Raises BarrierError if only some of `count` threads, a warp or several, are here."""
+        self.team.together(self.active.mask, self.kernel.line(node.lineno), count)
 
     def _banks(self, memory: Memory, at: Integers, nbytes: int | None) -> None:
         """Count the turns that this access waits for banks; a part of a wider one counts where that begins."""

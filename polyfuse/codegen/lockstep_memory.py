@@ -95,15 +95,15 @@ class Team:
         self.since = self.epoch[self.block] << EPOCH_BITS
         self.stamp = self.since | (self.thread << LINE_BITS)
 
-    def together(self, mask: npt.NDArray[np.bool_] | None, line: str) -> None:
-        """Raises BarrierError if only some lanes of a warp are here, or if a block ends inside a warp."""
-        if self.grid.per_block % WARP:
-            raise BarrierError(f"lanes exchange values at {line}, and the block's last warp is not whole")
-        arrived = np.ones((1, WARP), np.bool_) if mask is None else mask.reshape(-1, WARP)
+    def together(self, mask: npt.NDArray[np.bool_] | None, line: str, count: int = WARP) -> None:
+        """Raises BarrierError if only some of `count` threads in a row are here, or a block ends inside them."""
+        if self.grid.per_block % count:
+            raise BarrierError(f"lanes exchange values at {line}, and the block's last {count} are not whole")
+        arrived = np.ones((1, count), np.bool_) if mask is None else mask.reshape(-1, count)
         full, some = arrived.all(axis=1), arrived.any(axis=1)
         if (full != some).any():
             warp = int(np.argmax(full != some))
-            start = int(self.thread[0]) + warp * WARP
+            start = int(self.thread[0]) + warp * count
             here, missing = start + int(np.argmax(arrived[warp])), start + int(np.argmin(arrived[warp]))
             raise BarrierError(
                 f"lanes exchange values under divergent control flow at {line}: {self.grid.name(here)} reaches it, "

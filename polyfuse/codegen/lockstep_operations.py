@@ -14,10 +14,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.banks import WARP
+from polyfuse.codegen.halves import converted
 from polyfuse.codegen.lockstep_fragments import multiplied
 from polyfuse.codegen.lockstep_memory import poison
 from polyfuse.codegen.lockstep_values import Value
-from polyfuse.ir.precision import PRECISIONS, Math, rounded
+from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
+from polyfuse.codegen.warpgroup_descriptors import FORMATS, INSTRUCTION_ROWS, UNIT, WARPGROUP, descriptor
+from polyfuse.ir.precision import PRECISIONS, STORED, Math, rounded
+from polyfuse.ir.tensor import ITEMSIZE
 
 Numbers = npt.NDArray[Any]
 
@@ -39,16 +44,18 @@ class Threads(Protocol):
     """What an operation needs of the machine that runs all threads.
 
     `groups` are the copies that have not been waited for, one list for each group; the last one is still open.
+    `unshown` are the shared arrays that were written and not shown to the tensor cores since.
     """
 
     active: Any
     groups: list[list[Asked]]
+    unshown: set[str]
 
     def value(self, node: ast.expr) -> Value:
         """An expression's value."""
 
-    def together(self, node: ast.stmt) -> None:
-        """Raises BarrierError if only some lanes of a warp are here."""
+    def together(self, node: ast.stmt, count: int = WARP) -> None:
+        """Raises BarrierError if only some of `count` threads, a warp or several, are here."""
 
     def unravelled(self, node: ast.Subscript, position: Any) -> list[Any]:
         """The subscripts of the elements at row-major positions of an array."""
@@ -165,6 +172,73 @@ def _fragment(
     return [rounded(math, np.where(there, value, 0)) for value in found]
 
 
+def _tile_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """All threads of a warpgroup together: an instruction reads its factors where descriptors say."""
+    threads.together(node, WARPGROUP)
+    rows, columns, steps = _numbers(arguments[:3])
+    y, a, b = (_element(node, arguments[p]) for p in (3, 4, 9))
+    a_lines, b_lines = _numbers(arguments[6:9]), _numbers(arguments[11:14])
+    places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
+    sums = [np.asarray(threads.load(y, place)) for place in places]
+    a_at, b_at = (_by_warpgroup(np.broadcast_to(threads.value(arguments[p]), sums[0].shape)) for p in (5, 10))
+    for step in range(0, steps, PRECISIONS[math].steps):
+        right = _matrices(math, threads, b, b_at, step, 4 * columns, *b_lines[:2])
+        for m in range(rows // 2):
+            left = _matrices(math, threads, a, a_at + m * a_lines[2], step, INSTRUCTION_ROWS, *a_lines[:2])
+            own = [
+                (2 * m + h) * columns + 2 * j + e for j in range(columns // 2) for h in (0, 1) for e in (0, 1)
+            ]
+            new = warpgroups_multiplied(left, right, [sums[p] for p in own])
+            for position, value in zip(own, new, strict=True):
+                sums[position] = value
+    for total, place in zip(sums, places, strict=True):
+        threads.store(y, place, total)
+
+
+def _by_warpgroup(value: Numbers) -> Numbers:
+    """The number that all threads of each warpgroup agree on."""
+    by_group = value.reshape(-1, WARPGROUP)
+    if (by_group != by_group[:, :1]).any():
+        raise TypeError("the threads of a warpgroup name different places of a factor")
+    return by_group[:, 0]
+
+
+def _matrices(
+    math: Math,
+    threads: Threads,
+    factor: ast.Subscript,
+    at: Numbers,
+    step: int,
+    count: int,
+    line: int,
+    core: int,
+) -> Numbers:
+    """Each warpgroup's matrix of so many rows, from a step on. Raises TypeError if it was not shown."""
+    assert isinstance(factor.value, ast.Name)
+    if factor.value.id in threads.unshown:
+        raise TypeError(
+            f"{factor.value.id} is read by tensor cores and was not shown to them since it was written"
+        )
+    half = STORED[math]
+    size = ITEMSIZE[half]
+    first = at + step * size // UNIT * line
+    bits = [descriptor(int(start) * size, line * size, core * size) for start in first]
+    # tensor cores read whole core matrices, of which no two words are in one bank: nothing waits
+    return matrices(
+        bits,
+        count,
+        size,
+        lambda place: converted(f"from_{half}", threads.load(factor, [place // size], nbytes=0)),
+    )
+
+
+def _show_tensor_cores(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """Every thread shows what it has written."""
+    if threads.active.mask is not None:
+        raise TypeError("only some threads show what they wrote to the tensor cores")
+    threads.unshown.clear()
+
+
 def _copy_vector(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     for target, place, value, width in _copied(threads, node, arguments):
         threads.store(target, place, value, width)
@@ -221,6 +295,8 @@ def _await_copies(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -
 _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "tile_fma": _tile_fma,
     **{f"tile_mma_{math}": partial(_tile_mma, math) for math in PRECISIONS},
+    **{f"tile_wgmma_{math}": partial(_tile_wgmma, math) for math in FORMATS},
+    "show_tensor_cores": _show_tensor_cores,
     "copy_vector": _copy_vector,
     "copy_ahead": _copy_ahead,
     "copy_padded": _copy_padded,

@@ -6,6 +6,7 @@
                   | (tile_fma | copy_vector | copy_padded)(expr, ...)                    (codegen.device_operations)
                   | (copy_ahead | await_copies)(expr, ...)
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16)(expr, ...)            (codegen.tensor_operations)
+                  | (tile_wgmma_bf16 | tile_wgmma_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
@@ -45,6 +46,9 @@ ARRAYS_OF = {
     "tile_mma_tf32": (3, 4, 11),
     "tile_mma_bf16": (3, 4, 11),
     "tile_mma_f16": (3, 4, 11),
+    "tile_wgmma_bf16": (3, 4, 9),
+    "tile_wgmma_f16": (3, 4, 9),
+    "show_tensor_cores": (),
     "copy_vector": (1, 4),
     "copy_ahead": (1, 4),
     "copy_padded": (0, 2),

@@ -121,9 +121,13 @@ class Let:
 
 @dataclass(frozen=True)
 class Barrier:
-    """All threads of the block meet, each once its copies have arrived but those of the last `open` groups."""
+    """All threads of the block meet, each once its copies have arrived but those of the last `open` groups.
+
+    Where one `shows` what it wrote to shared memory, tensor cores that read there by themselves see it behind.
+    """
 
     open: int | None = None
+    shows: bool = False
 
 
 @dataclass(frozen=True)

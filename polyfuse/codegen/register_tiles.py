@@ -28,13 +28,21 @@ import islpy as isl
 
 from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, flat_position, is_multiple, is_one_access
 from polyfuse.analysis.storage import BLOCKS, Geometry, floored
+from polyfuse.codegen.warpgroup_tiles import (
+    CoreLines,
+    Indices,
+    core_lines,
+    elements_for_each,
+    in_cores,
+    is_whole,
+)
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import Math
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import Loop, Tree, date_map, loops, loops_around, replace_node, statements
+from polyfuse.ir.tree import Loop, Spread, Tree, date_map, loops, loops_around, replace_node, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.microkernel import Roles, roles_of
 from polyfuse.sets import SET
@@ -54,14 +62,23 @@ class Lines:
 
 @dataclass(frozen=True)
 class TileProduct:
-    """A product whose tile of results is in registers and whose factors are in spread panels."""
+    """A product whose tile of results is in registers and whose factors are in spread panels, or in core matrices.
+
+    `copied` elements of these are what each thread of a warpgroup brings there.
+    """
 
     rows: int
     columns: int
     steps: int
-    left: Lines
-    right: Lines
+    left: Lines | CoreLines
+    right: Lines | CoreLines
     math: Math = "ieee"
+    copied: int = 0
+
+    @property
+    def by_warpgroup(self) -> bool:
+        """Whether 128 threads share instructions, which read the factors where they lie."""
+        return isinstance(self.left, CoreLines)
 
 
 @dataclass(frozen=True)
@@ -154,8 +171,12 @@ def _tile_product(
     k, r, c = (loop.date(s.name) for loop in (by_step, roles.rows, roles.columns))
     domain = nest.domains[s.name]
     if top.math != "ieee":
-        left, right = _fragments(nest, part, s, roles, geometries)
-        return TileProduct(rows, columns, steps, left, right, top.math) if left and right else None
+        factors = _fragments(nest, part, s, roles, geometries)
+        if factors is None:
+            return None
+        first, second = factors
+        copied = elements_for_each(nest, part, s, geometries) if isinstance(first, CoreLines) else 0
+        return TileProduct(rows, columns, steps, first, second, top.math, copied)
     left = _lines(domain, s, roles.left, outside, (k, r), rows, geometries)
     right = _lines(domain, s, roles.right, outside, (k, c), columns, geometries)
     if left is None or right is None:
@@ -193,7 +214,7 @@ def _lines(
     """Where a factor's elements lie, in tiles of `most`, if the first one's place is a function of `outside`."""
     access = s.reads[position]
     held = geometries.get(access.tensor)
-    if held is None or held.buffer.spread is None or held.buffer.panel is None:
+    if held is None or not isinstance(held.buffer.spread, Spread) or held.buffer.panel is None:
         return None
     spread, width = held.buffer.spread, held.buffer.panel.width
     if spread.tile != most:
@@ -221,27 +242,35 @@ def _lines(
 
 def _fragments(
     nest: Nest, part: Tree, s: Statement, roles: Roles, geometries: Mapping[str, Geometry]
-) -> tuple[Lines | None, Lines | None]:
+) -> tuple[Lines, Lines] | tuple[CoreLines, CoreLines] | None:
     """Where the factors of a warp's lanes lie; None for one that does not lie as they read it."""
     assert roles.rows is not None, "the verb has asked for rows"
     around = [x for x in loops_around(part, s.name) if x not in (*roles.steps, roles.rows, roles.columns)]
     places = {x.bind: x.date(s.name) for x in around}
     domain, (step,) = nest.domains[s.name], roles.steps
     if not {"thread.x", "thread.y"} <= places.keys() or _least_and_most(domain, places["thread.x"]) != (0, 3):
-        return None, None
+        return None
     serial = [x.date(s.name) for x in around if x.bind is None]
     blocks = [x.date(s.name) for x in around if x.bind in BLOCKS]
     k, r, c = (loop.date(s.name) for loop in (step, roles.rows, roles.columns))
     rows, columns = extent(nest, roles.rows), extent(nest, roles.columns)
     if rows is None or columns is None or not _all_steps(domain, s, blocks, [*serial, k]):
-        return None, None
+        return None
+    if in_cores(geometries, s):
+        others = tuple(x.date(s.name) for x in around if x.bind not in ("thread.x", "thread.y"))
+        at = Indices(k, r, c, places["thread.x"], places["thread.y"], others)
+        whole = is_whole(domain, (*blocks, *serial), k, int(extent(nest, step) or 0))
+        return (
+            core_lines(domain, s, roles.left, roles.right, (rows, columns), at, geometries) if whole else None
+        )
     by_lane = [x.date(s.name) for x in around if x.bind != "thread.x"]
     by_warp = [x.date(s.name) for x in around if x.bind not in ("thread.x", "thread.y")]
     along = c.add(places["thread.x"].scale_val(isl.Val(columns)))
     left = _lines(domain, s, roles.left, by_lane, (k, r), rows, geometries)
     right = _lines(domain, s, roles.right, by_warp, (k, along), columns // 2, geometries)
-    even = all(lines is not None and 4 % lines.every == 0 for lines in (left, right))
-    return (left, right) if even else (None, None)
+    if left is None or right is None or 4 % left.every or 4 % right.every:
+        return None
+    return left, right
 
 
 def _all_steps(domain: isl.Set, s: Statement, blocks: list[isl.PwAff], steps: list[isl.PwAff]) -> bool:
@@ -292,7 +321,9 @@ def _in_neighbours(
 
         def wide(access: Access, name: str = s.name) -> bool:
             held = geometries.get(access.tensor)
-            near = held is None or (held.buffer.memory == "shared" and held.buffer.spread is None)
+            near = held is None or (
+                held.buffer.memory == "shared" and not isinstance(held.buffer.spread, Spread)
+            )
             return near and is_one_access(nest, part, loop, name, access, count, held)
 
         before = {other.write.tensor for other in every[:place]}
@@ -346,5 +377,5 @@ def _steps(held: Geometry, count: int) -> Iterator[int]:
     """How far apart neighbours may lie in the buffer: side by side, or in different lines of a panel."""
     yield 1
     spread, panel = held.buffer.spread, held.buffer.panel
-    if spread is not None and panel is not None and (spread.every == 1 or spread.every % count == 0):
+    if isinstance(spread, Spread) and panel is not None and (spread.every == 1 or spread.every % count == 0):
         yield spread.row(panel.width) + (spread.skip if spread.every == 1 else 0)

@@ -26,6 +26,7 @@ from polyfuse.codegen.halves import CONVERSIONS, converted
 from polyfuse.codegen.lockstep_memory import BarrierError, poison
 from polyfuse.codegen.lockstep_operations import distance
 from polyfuse.codegen.lockstep_subset import CONSTANTS, DTYPES, UNARY_MATH, UnsupportedKernel
+from polyfuse.codegen.warpgroup_descriptors import FORMATS
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.precision import PRECISIONS
 
@@ -144,6 +145,8 @@ def _names() -> dict[str, Any]:
         "copy_padded": _copy_padded,
         "await_copies": copies.wait,
         **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in PRECISIONS},
+        **{f"tile_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
+        "show_tensor_cores": lambda: None,
     }
     return {"math": SimpleNamespace(**functions, **constants), **casts, **halves, **extrema, **operations}
 

@@ -17,6 +17,7 @@ from functools import cached_property
 
 import islpy as isl
 
+from polyfuse.ir.cores import Cores
 from polyfuse.ir.precision import Math
 from polyfuse.sets import IN, OUT, SET, union_set
 
@@ -67,14 +68,14 @@ class Buffer:
 
     It lives for one iteration of that loop (the body below). `memory`: "local" (private to a core or a thread),
     "register" (private to a thread, one element each), "shared" (one per block). Without a `panel` the elements lie
-    in the order of the tensor's axes; a `spread` says how the rows of panels in shared memory lie. With `stages` it
-    holds what so many iterations in a row need.
+    in the order of the tensor's axes; a `spread` says how the rows of panels in shared memory lie: apart, or in core
+    matrices. With `stages` it holds what so many iterations in a row need.
     """
 
     tensor: str
     memory: str
     panel: Panel | None = None
-    spread: Spread | None = None
+    spread: Spread | Cores | None = None
     stages: int = 1
 
     def __str__(self) -> str:
@@ -86,8 +87,8 @@ class Buffer:
             return place
         place = f"{place}, panels of {self.panel.width} along axis {self.panel.axis}"
         s = self.spread
-        if s is None:
-            return place
+        if s is None or isinstance(s, Cores):
+            return place if s is None else f"{place}, {s}"
         gaps = f" {s.gap} apart" if s.gap else ""
         skips = f", {s.skip} skipped every {s.every} rows" if s.skip else ""
         return f"{place}, vectors of {s.vector} of tiles of {s.tile} side by side{gaps}{skips}"

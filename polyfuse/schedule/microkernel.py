@@ -44,6 +44,9 @@ OTHER_REGISTERS = 48
 MOST_REGISTERS = 255
 """Registers that a GPU's thread can name."""
 
+WARPGROUP_OTHERS = 40
+"""Registers of a thread beside its results and copies, where factors go from shared memory to the tensor cores."""
+
 AHEAD_REGISTERS = 32
 """More of them where tiles of float64 numbers are copied ahead: 4 × 4 took 100 to 128 (CUDA 13, sm_80 and sm_90)."""
 
@@ -224,6 +227,14 @@ def registers_for(rows: int, columns: int, itemsize: int, math: Math = "ieee", a
         return min(MOST_REGISTERS, rows * columns + 4 * (rows + columns // 2) + 64)
     wide = AHEAD_REGISTERS if ahead and itemsize > 4 else 0
     return itemsize // 4 * (rows * columns + rows + columns) + OTHER_REGISTERS + wide
+
+
+def warpgroup_registers(rows: int, columns: int, copied: int) -> int:
+    """The registers of a thread whose results a warpgroup's instructions add up, and which copies so many elements.
+
+    Factors are never in registers for the product, only on their way to shared memory.
+    """
+    return rows * columns + copied + WARPGROUP_OTHERS
 
 
 class _Moves:

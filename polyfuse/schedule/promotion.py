@@ -18,6 +18,7 @@ import islpy as isl
 from polyfuse.analysis.storage import prefix_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
+from polyfuse.ir.cores import Cores
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import Math
 from polyfuse.ir.scalar import read
@@ -51,7 +52,7 @@ def promote(
     at: str,
     memory: str,
     panel: tuple[int, int] | None = None,
-    spread: Spread | None = None,
+    spread: Spread | Cores | None = None,
     stages: int = 1,
     axes: tuple[str, ...] | None = None,
     padded: bool = False,
@@ -96,11 +97,33 @@ def promote(
     )
 
 
-def _check_spread(memory: str, panel: tuple[int, int] | None, spread: Spread | None) -> None:
+def layout_of(
+    spread: tuple[int, int, int, int, int] | None, cores: tuple[int, ...] | None
+) -> Spread | Cores | None:
+    """How the rows of a shared buffer's panels lie; None for one after the other."""
+    if spread is not None and cores is not None:
+        raise InvalidSchedule("promote: spread and cores are two ways to lay a panel out; give one of them")
+    if cores is None:
+        return None if spread is None else Spread(*spread)
+    if len(cores) != 7:
+        raise InvalidSchedule(
+            f"promote: cores are seven numbers, tile, lanes, side, depth, gap, apart and skip, not {cores!r}"
+        )
+    return Cores(*cores)
+
+
+def _check_spread(memory: str, panel: tuple[int, int] | None, spread: Spread | Cores | None) -> None:
     if spread is None:
         return
     if memory != "shared" or panel is None:
         raise InvalidSchedule("promote: only panels in shared memory can be spread")
+    if isinstance(spread, Cores):
+        if not spread.fits(panel[1]):
+            raise InvalidSchedule(
+                f"promote: {spread!r} does not fit panels of {panel[1]}; a panel is a whole number of `lanes` tiles, a "
+                "tile whole cores `side` by side, and gaps a whole number of 16 bytes"
+            )
+        return
     whole = spread.tile % spread.vector == 0 and panel[1] % spread.tile == 0
     if not whole or min(spread.tile, spread.vector, spread.every) < 1 or min(spread.gap, spread.skip) < 0:
         raise InvalidSchedule(

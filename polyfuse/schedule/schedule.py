@@ -20,7 +20,7 @@ from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import Math
-from polyfuse.ir.tree import Loop, Spread, Tree, loops_around
+from polyfuse.ir.tree import Loop, Tree, loops_around
 from polyfuse.ir.violation import Violation
 from polyfuse.schedule import (
     affine,
@@ -302,6 +302,7 @@ class Schedule:
         axes: tuple[str, ...] | None = None,
         padded: bool = False,
         rounded: Math = "ieee",
+        cores: tuple[int, int, int, int, int, int, int] | None = None,
     ) -> Schedule:
         """Keep what one iteration of a loop touches of a tensor in a memory of its own.
 
@@ -321,12 +322,15 @@ class Schedule:
         the box around them, its buffer has zeros, which the statement adds: sums stay as they are where the other
         factor is finite (polyfuse.schedule.promoted_values).
         A copy may be `rounded`, once, to what microkernel(…, math=…) says of its factors: "tf32", "bf16" or "f16".
+        In place of `spread`, `cores` of (tile, lanes, side, depth, gap, apart, skip) lay panels out for a warpgroup's
+        instructions, see polyfuse.ir.cores.
         """
         options: dict[str, object] = {"at": at, "memory": memory} | ({"panel": panel} if panel else {})
         options |= ({"spread": spread} if spread else {}) | ({"stages": stages} if stages != 1 else {})
         options |= ({"axes": axes} if axes else {}) | ({"padded": padded} if padded else {})
         options |= {"rounded": rounded} if rounded != "ieee" else {}
-        layout = None if spread is None else Spread(*spread)
+        options |= {"cores": cores} if cores else {}
+        layout = promotion.layout_of(spread, cores)
         done = promotion.promote(
             self.nest, self.tree, tensor, statement, at, memory, panel, layout, stages, axes, padded, rounded
         )

@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+import islpy as isl
+
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.analysis.storage import geometry
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
@@ -25,6 +27,7 @@ from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.rewrite import accumulate
 from polyfuse.schedule import Schedule
+from polyfuse.sets import SET
 from polyfuse.strategy.contraction import Factor, Product, moved_axes, products_of
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.kernel import Kernel
@@ -44,8 +47,8 @@ from polyfuse.strategy.moves import (
     users_in,
 )
 from polyfuse.strategy.packing import added
-from polyfuse.strategy.register_shapes import Extents, Shape, Side, spread_for
-from polyfuse.strategy.tensor_shapes import tiles_for
+from polyfuse.strategy.register_shapes import Extents, Shape, Side
+from polyfuse.strategy.tile_shapes import tiles_for
 from polyfuse.strategy.wide_loops import in_vectors_of
 
 AXES = ("thread.z", "thread.y", "thread.x")
@@ -199,15 +202,14 @@ class Tiles:
         last = schedule.nest.tensor(factor.access.tensor).rank - 1
         by_steps = axes.get(self.product.steps[0]) == last
         wide = in_vectors(schedule.nest, factor, self.shape.itemsize)
-        spread = spread_for(self.shape, side, by_steps, wide)
         done = schedule.promote(
             factor.name,
             self.name,
             at=steps,
             memory="shared",
             panel=(factor.axes[along], side.width),
-            spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
             stages=self.shape.stages,
+            **self.shape.laid_out(side, by_steps, wide),
         )
         self.check_fits(done, steps)
         (copy,) = added(schedule, done)
@@ -300,8 +302,21 @@ def shapes_for(
     results = max(1, rows * columns * count)
     itemsize = schedule.nest.tensor(s.write.tensor).itemsize
     wide = all(in_vectors(schedule.nest, factor, itemsize) for factor in (product.left, product.right))
-    extents = Extents(rows, columns, counts.work(s.name).instances // results, count, wide)
+    steps = counts.work(s.name).instances // results
+    whole = _whole_steps(schedule.nest, product)
+    extents = Extents(rows, columns, steps, count, wide, whole_steps=whole)
     return tiles_for(extents, itemsize, machine, machine.gpu)
+
+
+def _whole_steps(nest: Nest, product: Product) -> int:
+    """The steps of every result, if all have those from 0 to the same constant; else 0."""
+    (d,), domain = product.steps, nest.domains[product.statement]
+    last = domain.dim_max_val(d)
+    if not last.is_int():
+        return 0
+    every = domain.project_out(SET, d, 1).insert_dims(SET, d, 1).set_tuple_id(domain.get_tuple_id())
+    every = every.lower_bound_val(SET, d, isl.Val(0)).upper_bound_val(SET, d, last)
+    return int(last.to_python()) + 1 if every.is_subset(domain) else 0
 
 
 def in_vectors(nest: Nest, factor: Factor, itemsize: int) -> bool:

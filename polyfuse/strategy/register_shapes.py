@@ -10,12 +10,12 @@ All are cycles of one SM and one tile of steps; `waves` counts how often the SMs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from itertools import product as pairs
 from math import ceil
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +123,11 @@ class Shape:
         return "ieee"
 
     @property
+    def how(self) -> str:
+        """What multiplies, for a report."""
+        return ""
+
+    @property
     def over(self) -> tuple[str, str]:
         """The axes that a block's rows are on, the outer ones first, and those of its columns."""
         return "zy", "x"
@@ -179,10 +184,19 @@ class Shape:
         """Elements of a tile of steps, of both factors."""
         return (self.block_rows + self.block_columns) * self.steps
 
+    def laid_out(self, side: Side, by_steps: bool, wide: bool) -> Mapping[str, Any]:
+        """What `promote` is told of a factor's tile: where it lies."""
+        return {"spread": astuple(spread_for(self, side, by_steps, wide))}
+
     @property
     def copies(self) -> int:
         """Instructions of all warps that copy a tile of steps."""
         return ceil(self.staged / self.vector / WARP) * (2 + self.vector)
+
+    @property
+    def storing(self) -> float:
+        """Cycles of shared memory in which a tile of steps is stored there."""
+        return self.copies * (self.itemsize // 4)
 
     @property
     def registers(self) -> int:
@@ -211,7 +225,7 @@ class Shape:
         return (
             f"{statement} in register tiles: blocks of {self.block_rows} × {self.block_columns} results by "
             f"{z} × {y} × {x} threads of {self.rows} × {self.columns}"
-            f"{f' by tensor cores on {self.math} factors' if self.math != 'ieee' else ''}, {self.steps} steps"
+            f"{self.how}, {self.steps} steps"
             f"{f' in each of {self.stages} stages' if self.stages > 1 else ''} in "
             f"{self.shared_bytes} bytes of shared memory, {self.registers} registers planned"
             f"{'; ' + self.why if self.why else ''}",
@@ -228,7 +242,8 @@ class Extents:
     `wide` says that its factors are numbers in memory and can be copied 16 bytes at a time, while a thread does other
     things. Single numbers could be too, but each is an instruction with a guard, which costs more than it hides: 60 %
     of a tile's instructions are multiply-adds then, not 81. A convolution has as many elements in its `windows`, and
-    `deep` rows or columns beside each of its rows or columns, along another dimension.
+    `deep` rows or columns beside each of its rows or columns, along another dimension. `whole_steps` are the steps if
+    every result has that number of them, a constant; 0 if that is not known.
     """
 
     rows: int
@@ -238,6 +253,7 @@ class Extents:
     wide: bool = True
     windows: int = 1
     deep: int = 1
+    whole_steps: int = 0
 
     @property
     def results(self) -> int:
@@ -258,8 +274,8 @@ def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[
 
 
 def waiting_seconds(shape: Shape, machine: Machine) -> float:
-    """What threads with one result each wait for their tiles, which are as deep and not loaded ahead."""
-    return shape.tiles * seconds_of_wait(machine)
+    """What threads with one result each wait for their tiles, of 64 bytes of steps and not loaded ahead."""
+    return shape.tiles * ceil(shape.steps / (4 * shape.vector)) * seconds_of_wait(machine)
 
 
 def seconds_of_wait(machine: Machine) -> float:
@@ -295,7 +311,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     blocks = s.blocks(extents)
     resident = min(s.resident(gpu), ceil(blocks / machine.units))
     issue, delivered = s.demands(machine)
-    shared = delivered + s.copies * (s.itemsize // 4)
+    shared = delivered + s.storing
     level = machine.level(extents.factors * s.itemsize)
     bytes_ = s.staged * s.itemsize * machine.units * cycles / machine.bandwidth(level, machine.units)
     longest = max(issue, shared, bytes_)

@@ -25,7 +25,7 @@ from polyfuse.strategy.contraction import Product, products_of
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.products_cuda import in_vectors, of_one_step
 from polyfuse.strategy.register_shapes import Extents, seconds_of_wait
-from polyfuse.strategy.tensor_shapes import tiles_for
+from polyfuse.strategy.tile_shapes import tiles_for
 
 MOST_PARTS = 256
 """More parts than this are more than a thread adds up one after the other while others wait."""

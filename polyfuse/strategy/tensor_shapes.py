@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product as pairs
 from math import ceil
 
@@ -28,7 +27,6 @@ from polyfuse.strategy.register_shapes import (
     Shape,
     Side,
     costed,
-    shapes,
     threads_of,
 )
 
@@ -53,6 +51,11 @@ class TensorShape(Shape):
     def math(self) -> Math:
         """What factors are rounded to."""
         return self.format
+
+    @property
+    def how(self) -> str:
+        """What multiplies, for a report."""
+        return f" by tensor cores on {self.math} factors"
 
     @property
     def over(self) -> tuple[str, str]:
@@ -109,16 +112,6 @@ class TensorShape(Shape):
         reached = SYNCHRONOUS if machine.gpu.compute_capability >= (9, 0) else 1.0
         delivered = loads * warps * WARP * ACCESS_BYTES / SHARED_BYTES
         return max(issue, flops / (rate * reached)), delivered
-
-
-@lru_cache(maxsize=64)
-def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> tuple[Shape, ...]:
-    """The shapes that a product may take, the cheapest first: tensor cores' where the machine's `math` has some.
-
-    Kept, since a network's layers ask the same.
-    """
-    found = tensor_shapes(extents, itemsize, machine, gpu) or shapes(extents, itemsize, machine, gpu)
-    return tuple(found)
 
 
 def tensor_shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[TensorShape]:

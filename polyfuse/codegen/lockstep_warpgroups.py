@@ -1,0 +1,59 @@
+"""A warpgroup's instruction on NumPy arrays: matrices found by descriptors, and sums of 128 threads.
+
+    wgmma.m64nNk16     C[64, N] += A[64, 16] * B[16, N]
+
+Lane 4 * g + t of warp w holds of C the rows 16w + g and 16w + g + 8, of these the columns 8j + 2t and 8j + 2t + 1 (PTX
+ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16", accumulator D). Products are exact here and their sum rounded
+once; a GPU's may lie off by what polyfuse.ir.precision says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.codegen.warpgroup_descriptors import INSTRUCTION_ROWS, WARPGROUP, Described
+
+Numbers = npt.NDArray[Any]
+
+STEPS = 16
+"""Steps of one instruction on factors of 16 bits."""
+
+
+def matrices(bits: list[int], count: int, itemsize: int, load: Callable[[Numbers], Numbers]) -> Numbers:
+    """[warpgroups, count, 16]: the matrix of so many rows that each warpgroup's descriptor tells of.
+
+    `load` gives what all threads read of an array, each at a byte position of its own: each reads some elements here.
+    """
+    described = [Described.by(each) for each in bits]
+    start = np.repeat([each.start for each in described], WARPGROUP)
+    leading, stride = described[0].leading, described[0].stride
+    whole = Described(0, leading, stride)
+    lane = np.arange(len(start)) % WARPGROUP
+    found = []
+    for first in range(0, count * STEPS, WARPGROUP):
+        row, step = np.divmod(first + lane, STEPS)
+        found.append(np.asarray(load(start + whole.address(row, step, itemsize))))
+    by_group = np.stack(found).reshape(-1, len(bits), WARPGROUP).transpose(1, 0, 2)
+    return by_group.reshape(len(bits), count, STEPS)
+
+
+def warpgroups_multiplied(left: Numbers, right: Numbers, held: list[Numbers]) -> list[Numbers]:
+    """One instruction by every warpgroup: A[64, 16], B[N, 16], and C as its threads hold it, in registers' order.
+
+    Register 4j + 2h + e has row 16 * warp + g + 8h, column 8j + 2t + e.
+    """
+    sums = left.astype(np.float64) @ right.astype(np.float64).transpose(0, 2, 1)
+    lane = np.arange(WARPGROUP)
+    warp, g, t = lane // WARP, lane % WARP // 4, lane % 4
+    new = []
+    for register, before in enumerate(held):
+        j, rest = divmod(register, 4)
+        row = warp * (INSTRUCTION_ROWS // 4) + g + 8 * (rest // 2)
+        own = sums[:, row, 8 * j + 2 * t + rest % 2].reshape(-1)
+        new.append((own + before).astype(np.float32))
+    return new

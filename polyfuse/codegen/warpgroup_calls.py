@@ -1,0 +1,90 @@
+"""A product by warpgroups in the loop tree: its call, and where its factors are shown to the tensor cores.
+
+for k: { for …: a_shared[…] = …; barrier; for k_in: for r: for c: y[r, c] += …; barrier }
+->  for k: { for …: a_shared[…] = …; barrier that shows; tile_wgmma_bf16(…); barrier }
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from polyfuse.codegen.axes import axis_name
+from polyfuse.codegen.index import in_bits, substituted
+from polyfuse.codegen.looptree import Barrier, Block, For, Guard, Kernel, Lanes, Node, Store, below
+from polyfuse.codegen.register_tiles import TileProduct
+from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
+
+X, Y = axis_name("thread.x"), axis_name("thread.y")
+
+OPERATION = {"bf16": "tile_wgmma_bf16", "f16": "tile_wgmma_f16"}
+"""The device operation for each format of the factors."""
+
+
+def wgmma_call(tile: TileProduct, store: Store, first: dict[str, ast.expr]) -> str:
+    """The call for a tile whose factors lie in core matrices, `first` being the loops' first values.
+
+    They begin where those of the warpgroup's first thread do: that of thread.x 0 and a multiple of 32 on thread.y.
+    """
+    group = ast.BinOp(
+        ast.BinOp(ast.Name(Y), ast.FloorDiv(), ast.Constant(GROUP_TILES)),
+        ast.Mult(),
+        ast.Constant(GROUP_TILES),
+    )
+    arguments: list[ast.expr] = [
+        *map(ast.Constant, (tile.rows, tile.columns, tile.steps)),
+        ast.Name(store.target.array),
+    ]
+    for lines in (tile.left, tile.right):
+        assert isinstance(lines, CoreLines)
+        factor = store.reads[lines.position]
+        (at,) = factor.subscripts
+        place = in_bits(substituted(at, {**first, X: ast.Constant(0), Y: group}))
+        arguments += [ast.Name(factor.array), place, *map(ast.Constant, (lines.line, lines.core, lines.far))]
+    return ast.unparse(ast.Call(ast.Name(OPERATION[tile.math]), arguments, []))
+
+
+def by_warpgroups(node: Node) -> bool:
+    """Whether a product by warpgroups is in a node."""
+    match node:
+        case Store(operation=TileProduct() as tile):
+            return tile.by_warpgroup
+    return any(map(by_warpgroups, below(node)))
+
+
+def shown_to_warpgroups(kernel: Kernel) -> Kernel:
+    """The kernel whose barriers behind copies of factors show them to the tensor cores."""
+    factors = _factors(kernel.body)
+    return replace(kernel, body=_shown(kernel.body, factors)) if factors else kernel
+
+
+def _factors(node: Node) -> frozenset[str]:
+    """The arrays that warpgroups' instructions read."""
+    match node:
+        case Store(operation=TileProduct() as tile) if tile.by_warpgroup:
+            return frozenset(element.array for element in node.reads)
+    return frozenset(name for part in below(node) for name in _factors(part))
+
+
+def _shown(node: Node, factors: frozenset[str]) -> Node:
+    match node:
+        case Block(parts):
+            new, unshown = list[Node](), False
+            for part in parts:
+                if isinstance(part, Barrier):
+                    part, unshown = replace(part, shows=unshown), False
+                unshown = unshown or _writes(part, factors)
+                new.append(_shown(part, factors))
+            return Block(tuple(new))
+        case For() | Lanes():
+            return replace(node, body=_shown(node.body, factors))
+        case Guard(_, body, otherwise):
+            other = None if otherwise is None else _shown(otherwise, factors)
+            return replace(node, body=_shown(body, factors), otherwise=other)
+    return node
+
+
+def _writes(node: Node, arrays: frozenset[str]) -> bool:
+    if isinstance(node, Store):
+        return node.target.array in arrays
+    return any(_writes(part, arrays) for part in below(node))

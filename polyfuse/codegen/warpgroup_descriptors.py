@@ -1,0 +1,77 @@
+"""The 64 bits by which a warpgroup's instruction finds a factor in shared memory, and what it reads there.
+
+    bits 0-13   first address / 16              bits 49-51  base offset (0: nothing is swizzled)
+    bits 16-29  leading byte offset / 16        bits 62-63  swizzle (0: none)
+    bits 32-45  stride byte offset / 16
+
+(PTX ISA, "Matrix Descriptor Format" of wgmma.) Without swizzling, and with steps as neighbours, the leading offset lies
+between two core matrices along the steps, the stride offset between two along the rows ("Strides" there).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from polyfuse.ir.cores import CORE_ROWS
+from polyfuse.ir.precision import Math
+
+FORMATS: tuple[Math, ...] = ("bf16", "f16")
+"""The formats of factors that such an instruction takes here: 16 bits each."""
+
+UNIT = 16
+"""Bytes that an offset counts, and those of a core matrix' row."""
+
+FIELD = (1 << 14) - 1
+
+LEADING, STRIDE = 16, 32
+"""Where the offsets' bits begin."""
+
+WARPGROUP = 128
+"""Threads of four warps in a row, the first a multiple of four."""
+
+INSTRUCTION_ROWS = 64
+"""Rows of one instruction's results."""
+
+
+def descriptor(start: int, leading: int, stride: int) -> int:
+    """The descriptor for byte offsets; the start's address in a block's shared memory may be added later, in 16 bytes.
+
+    >>> hex(descriptor(0x420, 2048, 128))
+    '0x800800042'
+    """
+    for what, number in {"start": start, "leading offset": leading, "stride offset": stride}.items():
+        if number % UNIT or not 0 <= number <= FIELD * UNIT:
+            raise ValueError(f"a {what} of {number} bytes; it is a multiple of {UNIT} up to {FIELD * UNIT}")
+    return start // UNIT | leading // UNIT << LEADING | stride // UNIT << STRIDE
+
+
+@dataclass(frozen=True)
+class Described:
+    """A descriptor's byte offsets.
+
+    >>> Described.by(descriptor(0x420, 2048, 128))
+    Described(start=1056, leading=2048, stride=128)
+    """
+
+    start: int
+    leading: int
+    stride: int
+
+    @classmethod
+    def by(cls, bits: int) -> Described:
+        """What the fields say. Raises ValueError for bits that ask for a swizzle or a base offset."""
+        start, leading, stride = ((bits >> first & FIELD) * UNIT for first in (0, LEADING, STRIDE))
+        if descriptor(start, leading, stride) != bits:
+            raise ValueError(f"a descriptor with a swizzle or a base offset: {bits:#x}")
+        return cls(start, leading, stride)
+
+    def address(self, row: Any, step: Any, itemsize: int) -> Any:
+        """The byte address of an element of the matrix; numbers or arrays of them.
+
+        >>> Described(0, 2048, 128).address(9, 10, 2)
+        2196
+        """
+        depth = UNIT // itemsize
+        cores = row // CORE_ROWS * self.stride + step // depth * self.leading
+        return self.start + cores + row % CORE_ROWS * UNIT + step % depth * itemsize

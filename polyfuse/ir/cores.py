@@ -1,0 +1,110 @@
+"""How a factor's tile lies in shared memory where a warpgroup's instructions read it: in core matrices.
+
+A core matrix is 8 rows of 16 bytes, one after the other: 8 rows or columns of results, and `depth` steps of each (PTX
+ISA, "Shared Memory Matrix Layout" of wgmma, without swizzling, steps being neighbours). An instruction reads several
+that are `core` elements apart along the results and two that are `line` elements apart along the steps.
+
+Which row of a tile is which row of an instruction is ours to say. Lane 4 * g + t of a warp gets rows g and g + 8 of its
+16, and columns 8j + 2t, 8j + 2t + 1 ("Matrix Fragments for wgmma"). So that a thread has neighbours of both, as without
+tensor cores,
+
+    row  tile * (8 * warp + g) + 2m + h      is row g of core 2 * warp + h of instruction m     (lanes 8, side 2)
+    column  tile * (4 * group + t) + 2j + e  is row 2t + e of core j of a group's instruction   (lanes 4, side tile / 2)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CORE_ROWS = 8
+"""Rows of a core matrix."""
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A part of an index and what it adds to a position: index // divisor % modulus * weight."""
+
+    divisor: int
+    modulus: int | None
+    weight: int
+
+
+@dataclass(frozen=True)
+class Cores:
+    """A panel's elements in core matrices; all numbers are elements.
+
+    A thread has `tile` neighbours along the results. A core has rows of so many `lanes`, one or two of each, and of a
+    lane's cores so many stand `side` by side, then those of the other lanes. `depth` steps are 16 bytes. Elements are
+    left out behind each core (`gap`), an instruction's cores (`apart`) and a line of them (`skip`), so that copies meet
+    no bank twice.
+    """
+
+    tile: int
+    lanes: int
+    side: int
+    depth: int
+    gap: int = 0
+    apart: int = 0
+    skip: int = 0
+
+    @property
+    def each(self) -> int:
+        """Neighbours of one lane that a core has."""
+        return CORE_ROWS // self.lanes
+
+    @property
+    def core(self) -> int:
+        """From one core to the next along the results."""
+        return CORE_ROWS * self.depth + self.gap
+
+    @property
+    def several(self) -> int:
+        """Instructions that a thread's tile takes for the same steps."""
+        return self.tile // (self.each * self.side)
+
+    def line(self, width: int) -> int:
+        """From one core to the next along the steps, in a panel of so many results."""
+        return self.several * self.far(width) + self.skip
+
+    def far(self, width: int) -> int:
+        """From the cores of one of a warpgroup's instructions to those of its next one."""
+        return self.side * self.core * (width // (self.tile * self.lanes)) + self.apart
+
+    def size(self, rows: int, width: int) -> int:
+        """The elements of a panel of so many steps."""
+        return -(-rows // self.depth) * self.line(width)
+
+    def along_steps(self, width: int) -> tuple[Digit, ...]:
+        """What a step adds to an element's position."""
+        return Digit(1, self.depth, 1), Digit(self.depth, None, self.line(width))
+
+    def along_results(self, width: int) -> tuple[Digit, ...]:
+        """What a row or column of results adds to an element's position.
+
+        >>> rows = Cores(tile=4, lanes=8, side=2, depth=8).along_results(128)
+        >>> [sum(r // d.divisor % (d.modulus or 1000) * d.weight for d in rows) for r in (0, 1, 2, 4, 32)]
+        [0, 64, 512, 8, 128]
+        """
+        return (
+            Digit(1, self.each, self.depth),
+            Digit(self.each, self.side, self.core),
+            Digit(self.each * self.side, self.several, self.far(width)),
+            Digit(self.tile, self.lanes, self.each * self.depth),
+            Digit(self.tile * self.lanes, None, self.side * self.core),
+        )
+
+    def fits(self, width: int) -> bool:
+        """Whether a panel of so many results is whole tiles of whole cores."""
+        whole = min(self.tile, self.side, self.depth) >= 1 and self.lanes in (4, 8)
+        gaps = (self.gap, self.apart, self.skip)
+        return (
+            whole
+            and all(gap >= 0 and gap % self.depth == 0 for gap in gaps)
+            and self.tile % (self.each * self.side) == 0
+            and width % (self.tile * self.lanes) == 0
+        )
+
+    def __str__(self) -> str:
+        """What a dump says of it."""
+        apart = f" {self.gap} apart" if self.gap else ""
+        return f"cores of {CORE_ROWS} × {self.depth}, {self.side} of tiles of {self.tile} side by side{apart}"

@@ -1,0 +1,23 @@
+"""The shapes of tiles that a product may take on a GPU: in a thread's registers, by tensor cores, by warpgroups."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.register_shapes import Extents, Shape, shapes
+from polyfuse.strategy.tensor_shapes import tensor_shapes
+from polyfuse.strategy.warpgroup_shapes import warpgroup_shapes
+
+
+@lru_cache(maxsize=64)
+def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> tuple[Shape, ...]:
+    """The shapes that a product may take, the cheapest first: tensor cores' where the machine's `math` has some.
+
+    Kept, since a network's layers ask the same.
+    """
+    found: list[Shape] = [*tensor_shapes(extents, itemsize, machine, gpu)]
+    if found:
+        found += warpgroup_shapes(extents, machine.math, machine, gpu)
+        return tuple(sorted(found, key=lambda s: s.seconds))
+    return tuple(shapes(extents, itemsize, machine, gpu))

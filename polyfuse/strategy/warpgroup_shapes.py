@@ -1,0 +1,192 @@
+"""Shapes of tiles for Hopper's warpgroups: 128 threads' results, factors read from shared memory by the instructions.
+
+    thread.x     4 lanes along the columns          thread.y     8 lanes along the rows of each of 4 warps, then of the
+    thread.z     further warpgroups along columns                next warpgroup
+
+The factors are rounded when they are copied, into core matrices (ir/cores.py), and no thread loads them again
+(codegen/warpgroup_operations.py); the rest is that of other tiles for tensor cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
+from functools import cache
+from itertools import product as pairs
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from polyfuse.analysis.banks import WARP, waits
+from polyfuse.analysis.neighbours import ACCESS_BYTES
+from polyfuse.ir.cores import Cores, Digit
+from polyfuse.ir.precision import Math
+from polyfuse.machine import Gpu, Machine
+from polyfuse.schedule.microkernel import MOST_REGISTERS, warpgroup_registers
+from polyfuse.strategy.register_shapes import (
+    SCHEDULERS,
+    SHARED_BYTES,
+    WAYS,
+    Extents,
+    Integers,
+    Side,
+    costed,
+    threads_of,
+)
+from polyfuse.strategy.tensor_shapes import TensorShape
+
+CAPABILITY = (9, 0)
+"""The GPUs that have such instructions: their code, sm_90a, runs on no others."""
+
+FORMATS: tuple[Math, ...] = ("bf16", "f16")
+"""The formats of factors that such instructions take here."""
+
+HELD = 2
+"""Bytes of a factor's element in shared memory."""
+
+INSTRUCTION_ROWS, STEPS = 64, 16
+"""Rows and steps of one instruction."""
+
+
+@dataclass(frozen=True)
+class WarpgroupShape(TensorShape):
+    """A shape whose products a warpgroup's instructions compute, with factors rounded when they are staged."""
+
+    @property
+    def how(self) -> str:
+        """What multiplies, for a report."""
+        return f"{super().how}, a warpgroup together"
+
+    def copying(self, by_steps: bool) -> tuple[str, str]:
+        """A quarter of a warp's row copies neighbours; steps that are none lie along the others of the warpgroup."""
+        return ("x", "yz") if by_steps else ("y", "xz")
+
+    @property
+    def right(self) -> Side:
+        """The factor with the columns."""
+        return Side(self.block_columns, self.columns, True)
+
+    @property
+    def registers(self) -> int:
+        """Registers a thread needs at most."""
+        return warpgroup_registers(self.rows, self.columns, self.staged // self.threads)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, all stages of both factors, as widely apart as any choice has them."""
+        sides = (self.left, self.right)
+        sizes = (
+            max(layout_for(self, side, *way).size(self.steps, side.width) for way in WAYS) for side in sides
+        )
+        return self.stages * HELD * sum(sizes)
+
+    @property
+    def copies(self) -> int:
+        """Instructions of all warps that copy a tile of steps: loads, roundings, and stores of 8 bytes or of 2."""
+        return ceil(self.staged / self.vector / WARP) * (2 + 2 * self.vector)
+
+    @property
+    def storing(self) -> float:
+        """A cycle for each store: of 2 bytes at least, as where steps are no neighbours."""
+        return self.staged / WARP
+
+    def laid_out(self, side: Side, by_steps: bool, wide: bool) -> Mapping[str, Any]:
+        """In core matrices, rounded on the way."""
+        return {"cores": astuple(layout_for(self, side, by_steps, wide)), "rounded": self.format}
+
+    def layouts(self, side: Side) -> Iterator[Cores]:
+        """The core matrices to choose from: how far they lie apart."""
+        lanes, beside = (4, self.columns // 2) if side.along_x else (8, 2)
+        depth = ACCESS_BYTES // HELD
+        gaps = [depth * n for n in (0, 1, 2, 4)]
+        for gap, apart, skip in pairs(gaps[:3], gaps if side.tile > 2 and not side.along_x else (0,), gaps):
+            yield Cores(side.tile, lanes, beside, depth, gap, apart, skip)
+
+    def demands(self, machine: Machine) -> tuple[float, float]:
+        """Cycles of an SM for a tile's products, or for issuing all instructions if that takes longer; and of its
+        shared memory, which every instruction's factors are read from.
+        """
+        groups = self.threads // (4 * WARP)
+        instructions = self.rows // 2 * (self.steps // STEPS) * groups
+        issue = ((instructions + 20) * 4 + self.copies) / SCHEDULERS
+        flops = 2 * self.block_rows * self.block_columns * self.steps
+        rate = dict(machine.tensor)[self.format] / (machine.flops32 / (2 * 128))
+        read = instructions * (INSTRUCTION_ROWS + 4 * self.columns) * STEPS * HELD
+        return max(issue, flops / rate), read / SHARED_BYTES
+
+
+def warpgroup_shapes(extents: Extents, format: Math, machine: Machine, gpu: Gpu) -> list[WarpgroupShape]:
+    """The shapes that fit a product and a machine, unsorted; none for a GPU without such instructions."""
+    if gpu.compute_capability != CAPABILITY or format not in FORMATS:
+        return []
+    return [costed(s, extents, machine, gpu) for s in _every(format) if _fits(s, extents, gpu)]
+
+
+def _every(format: Math) -> Iterator[WarpgroupShape]:
+    for (down, across), (rows, columns) in pairs(
+        ((1, 1), (1, 2), (2, 1)), ((2, 16), (2, 32), (4, 16), (4, 32))
+    ):
+        threads_y = 32 * down  # a step for each of them where a copy's neighbours are not steps
+        yield WarpgroupShape(across, threads_y, 4, rows, columns, threads_y, 4, format=format)
+
+
+def _fits(s: WarpgroupShape, extents: Extents, gpu: Gpu) -> bool:
+    """Whether every tile has all of its steps, every thread of a block has results, and a block fits into an SM."""
+    whole = extents.whole_steps > 0 and extents.whole_steps % s.steps == 0
+    enough = whole and extents.rows >= s.block_rows and extents.columns >= s.block_columns
+    enough = enough and s.registers <= MOST_REGISTERS
+    return enough and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1
+
+
+# -- shared memory -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def layout_for(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool) -> Cores:
+    """The core matrices into which a copy's stores wait least for banks, by enumeration; of equals the smallest.
+
+    Reads need no choice: a core matrix of 128 bytes in a row has every bank once.
+    """
+    options = sorted(s.layouts(side), key=lambda o: o.size(s.steps, side.width))
+    least, best = None, options[0]
+    for option in options:
+        found = copy_waits(s, side, by_steps, wide, option)
+        if least is None or found < least:
+            least, best = found, option
+        if found == 0:
+            break
+    return best
+
+
+def copy_waits(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool, cores: Cores) -> int:
+    """The turns that a copy's stores wait for banks, the first tile of each loop."""
+    axes = dict(zip("zyx", threads_of(s), strict=True))
+
+    def counted(names: str) -> Integers:
+        """A thread's number along some axes, the inner ones first."""
+        found = 0 * axes["x"]
+        for axis in reversed(names):
+            found = found * s.on(axis) + axes[axis]
+        return found
+
+    steps, elements = map(counted, s.copying(by_steps))
+    lanes = s.vector if wide else 1
+    if by_steps:
+        return _turns(s, side, cores, steps * lanes, elements, lanes * HELD)
+    return sum(_turns(s, side, cores, steps, elements * lanes + lane, HELD) for lane in range(lanes))
+
+
+def _turns(s: WarpgroupShape, side: Side, cores: Cores, steps: Integers, along: Integers, nbytes: int) -> int:
+    found = _digits(steps, cores.along_steps(side.width)) + _digits(along, cores.along_results(side.width))
+    found = np.where((along >= side.width) | (steps >= s.steps), -1, found * HELD)
+    return waits(found.reshape(-1, WARP), nbytes) if (found >= 0).any() else 0
+
+
+def _digits(values: Integers, digits: tuple[Digit, ...]) -> Integers:
+    """The sum of value // divisor % modulus * weight."""
+    total = 0 * values
+    for digit in digits:
+        part = values // digit.divisor
+        total += (part if digit.modulus is None else part % digit.modulus) * digit.weight
+    return total

@@ -1,0 +1,221 @@
+"""Products by Hopper's warpgroups: right in lock-step, no bank conflict, machine code with what was planned."""
+
+# ruff: noqa: F821
+
+from dataclasses import replace
+from functools import cache
+from itertools import product as pairs
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import cases, nn
+from polyfuse.codegen import lockstep
+from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.lockstep_subset import UnsupportedKernel
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.machine import Machine
+from polyfuse.rewrite import expand
+from polyfuse.runtime.cuda import build_kernels
+from polyfuse.strategy import in_registers
+from polyfuse.strategy.plan import plan_for
+from polyfuse.strategy.register_shapes import WAYS, Extents, Shape
+from polyfuse.strategy.tile_shapes import tiles_for
+from polyfuse.strategy.warpgroup_shapes import WarpgroupShape, copy_waits, layout_for
+from tests.strategy.banks import assert_no_waits
+
+H200 = Machine.preset("h200")
+
+
+def matmul(rows: int, steps: int, columns: int, dtype: str = "float32") -> pf.Nest:
+    """max(x @ y, 0)."""
+    x, y = nn.input("x", (rows, steps), dtype=dtype), nn.input("y", (steps, columns), dtype=dtype)
+    return nn.lower(nn.relu(nn.matmul(x, y)))
+
+
+@pf.nest
+def transposed(A: "f32[32, 132]", B: "f32[72, 32]", C: "f32[132, 72]"):
+    for i in range(132):
+        for j in range(72):
+            for k in range(32):
+                C[i, j] += A[k, i] * B[j, k]
+
+
+NESTS = {
+    "whole": (lambda: matmul(128, 64, 128), "bf16", (1, 1, 2, 16)),
+    "odd results": (lambda: matmul(137, 96, 70), "bf16", (1, 1, 4, 16)),
+    "two warpgroups down": (lambda: matmul(130, 64, 68), "f16", (2, 1, 2, 16)),
+    "two warpgroups across": (lambda: matmul(72, 32, 132), "bf16", (1, 2, 2, 16)),
+    "transposed": (lambda: expand(transposed).nest, "f16", (1, 1, 4, 16)),
+    "of halves": (lambda: matmul(66, 64, 72, "bfloat16"), "bf16", (1, 1, 2, 16)),
+}
+every_nest = pytest.mark.parametrize("name", NESTS)
+
+
+def schedule_of(
+    nest: pf.Nest, math: Math, tile: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> pf.Schedule:
+    """The strategy's schedule with one shape: warpgroups down and across, a thread's rows and columns."""
+    shapes_for = in_registers.shapes_for
+
+    def only(*given: Any) -> tuple[Shape, ...]:
+        every = (s for s in shapes_for(*given) if isinstance(s, WarpgroupShape))
+        return tuple(s for s in every if (s.threads_y // 32, s.threads_z, s.rows, s.columns) == tile)
+
+    monkeypatch.setattr(in_registers, "shapes_for", only)
+    for n in (0, 1):
+        plan = plan_for(nest, replace(H200, math=math), choose=lambda _, what, __, n=n: n * (what == "form"))
+        if "cores of" in str(plan.schedule):
+            return plan.schedule
+    raise AssertionError(str(plan))
+
+
+@cache
+def net_of(name: str) -> pf.Executable:
+    make, math, tile = NESTS[name]
+    with pytest.MonkeyPatch.context() as patched:
+        schedule = schedule_of(make(), math, tile, patched)
+    return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
+
+
+@every_nest
+def test_in_lock_step_it_is_within_the_bound(name: str) -> None:
+    net, (make, math, _) = net_of(name), NESTS[name]
+    nest = make()
+    assert f"tile_wgmma_{math}(" in net.program.source
+    inputs = cases.draw(nest, np.random.default_rng(5))
+    given, outputs = {k: v.copy() for k, v in inputs.items()}, cases.poisoned(nest)
+    net(**given, **({"out": outputs} if outputs else {}))
+    found = (outputs[0] if outputs else given["C"]).astype(np.float64)
+    exact, magnitude = (
+        np.asarray(*pf.interpret(nest, {k: f(v) for k, v in inputs.items()}).values(), dtype=np.float64)
+        for f in (np.copy, np.abs)
+    )
+    if name == "of halves":  # which are rounded already
+        assert np.array_equal(exact, found)
+        return
+    error = np.abs(exact - found)
+    assert (error <= (PRECISIONS[math].bound(96) + 2.0**-18) * magnitude).all()
+    assert error.max() > 2.0**-3 * PRECISIONS[math].unit, "nothing was rounded"
+
+
+@pytest.mark.parametrize("name", [n for n in NESTS if n not in ("transposed", "of halves")])
+def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
+    """As enumerated by the run itself: every address of every warp that copies."""
+    net = net_of(name)
+    (launch,) = net.program.launches
+    assert_no_waits(net.schedule.source, launch)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("672, 80,", "672, 72,"),
+        ("672, 80,", "664, 80,"),
+        ("576, 72,", "576, 64,"),
+        ("y_shared, -0", "y_shared, 8"),
+    ],
+)
+def test_another_layout_is_another_result(old: str, new: str) -> None:
+    """Lock-step reads by the descriptor: one that does not fit the copies multiplies other numbers, or poison."""
+    net = net_of("whole")
+    (launch,) = net.program.launches
+    generator = np.random.default_rng(1)
+    given = [generator.standard_normal(size).astype(np.float32) for size in (64 * 128, 128 * 64, 128 * 128)]
+    source = launch.source.replace(old, new)
+    assert source != launch.source, launch.source
+    right, wrong = ([array.copy() for array in given] for _ in range(2))
+    lockstep.run(launch.source, launch.name, *launch.extents({}), right)
+    lockstep.run(source, launch.name, *launch.extents({}), wrong)
+    assert not np.array_equal(right[2], wrong[2])
+
+
+def test_what_was_not_shown_is_not_read() -> None:
+    net = net_of("whole")
+    (launch,) = net.program.launches
+    source = launch.source.replace("show_tensor_cores()", "pass")
+    arrays = [np.zeros(size, np.float32) for size in (64 * 128, 128 * 64, 128 * 128)]
+    with pytest.raises(UnsupportedKernel, match="_shared is read by tensor cores and was not shown to them"):
+        lockstep.run(source, launch.name, *launch.extents({}), arrays)
+
+
+@pytest.mark.parametrize("tile", [(2, 1, 2, 16), (1, 1, 4, 32), (1, 2, 4, 32)])
+def test_machine_code_is_warpgroups_in_planned_registers(
+    tile: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cuda.core")
+    schedule = schedule_of(matmul(1024, 1024, 1024), "bf16", tile, monkeypatch)
+    net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="none")
+    (code,) = net.program.codes
+    (cubin,) = build_kernels(net.program, (9, 0)).values()
+    assert cubin.arch == "sm_90a"
+    assert code.registers is not None
+    assert cubin.registers <= code.registers
+    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+    assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
+    loop = main_loop(cubin)
+    down, _, rows, columns = tile
+    products = [op for op in loop if op.startswith("HGMMA")]
+    assert products == [f"HGMMA.64x{4 * columns}x16.F32.BF16"] * (rows // 2 * 2 * down)
+    assert loop.count("WARPGROUP.ARRIVE") == 1
+    assert loop.count("WARPGROUP.DEPBAR.LE") == 1
+    assert not {"FFMA", "HMMA.16816.F32.BF16"} & set(loop)
+    assert not [op for op in loop if op.startswith("LDS.U16")], "no thread loads a factor again"
+
+
+def test_shapes_are_hoppers_alone_and_of_whole_steps() -> None:
+    def found(preset: str, math: Math, steps: int) -> list[Shape]:
+        machine = replace(Machine.preset(preset), math=math)
+        assert machine.gpu is not None
+        every = tiles_for(Extents(4096, 4096, 4096, 1, whole_steps=steps), 4, machine, machine.gpu)
+        assert [s.seconds for s in every] == sorted(s.seconds for s in every)
+        return [s for s in every if isinstance(s, WarpgroupShape)]
+
+    assert found("h100", "bf16", 4096)
+    assert found("h200", "f16", 4096)
+    assert not found("a100", "bf16", 4096)
+    assert not found("rtx4090", "bf16", 4096)
+    assert not found("h200", "tf32", 4096)
+    assert not found("h200", "bf16", 0)
+    assert {s.steps for s in found("h200", "bf16", 4096 + 32)} == {32}
+    shape = found("h200", "bf16", 4096)[0]
+    assert "by tensor cores on bf16 factors, a warpgroup together" in shape.sentences("mac")[0]
+    assert shape.registers <= 255
+
+
+def test_copies_meet_no_bank_twice_where_they_are_wide() -> None:
+    for (down, across), (rows, columns) in pairs(((1, 1), (2, 1), (1, 2)), ((2, 16), (4, 32))):
+        s = WarpgroupShape(across, 32 * down, 4, rows, columns, 32 * down, 4, format="bf16")
+        for by_steps, wide in WAYS:
+            for side in (s.left, s.right):
+                cores = layout_for(s, side, by_steps, wide)
+                waiting = copy_waits(s, side, by_steps, wide, cores)
+                expected = wide and (by_steps or side is not s.left)
+                assert waiting == 0 or not expected, (s, side, by_steps, cores)
+
+
+def test_what_does_not_fit_is_said() -> None:
+    nest = matmul(64, 64, 64)
+    s = (
+        pf.Schedule(nest)
+        .split("mac0", "i", 32)
+        .split("mac0", "k", 16)
+        .reorder("mac0", "i", "k", "j", "i_in", "k_in")
+    )
+    with pytest.raises(InvalidSchedule, match=r"Cores\(tile=3, .*does not fit panels of 32"):
+        s.promote("x", "mac0", at="k", memory="shared", panel=(0, 32), cores=(3, 8, 2, 8, 0, 0, 0))
+    with pytest.raises(InvalidSchedule, match="cores are seven numbers"):
+        s.promote("x", "mac0", at="k", memory="shared", panel=(0, 32), cores=(4, 8))
+    with pytest.raises(InvalidSchedule, match="spread and cores are two ways to lay a panel out"):
+        s.promote(
+            "x",
+            "mac0",
+            at="k",
+            memory="shared",
+            panel=(0, 32),
+            spread=(4, 4, 0, 1, 0),
+            cores=(4, 8, 2, 8, 0, 0, 0),
+        )
