@@ -85,6 +85,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac_slanted": plain_slanted_tile,
         "tile_mac_windows": plain_windows,
         "tile_zero": plain_zeros,
+        "tile_first": plain_first_values,
         "on_heap": full_of_nan,
         "on_stack": full_of_nan,
         "line_of": lambda array, count: np.full(count, np.nan, array.dtype),
@@ -170,6 +171,21 @@ def plain_zeros(rows: int, columns: int, y: Array, y_at: tuple[int, ...], y_row:
     for r, c in np.ndindex(rows, columns):
         at = [index + (r if axis == y_row else 0) for axis, index in enumerate(y_at)]
         y[(*at[:-1], at[-1] + c)] = 0
+
+
+def plain_first_values(
+    rows: int,
+    columns: int,
+    y: Array,
+    y_at: tuple[int, ...],
+    y_row: int,
+    b: Array,
+    b_at: tuple[int, ...],
+) -> None:
+    """Each row of a tile of sums set to the same numbers, element by element."""
+    for r, c in np.ndindex(rows, columns):
+        at = [index + (r if axis == y_row else 0) for axis, index in enumerate(y_at)]
+        y[(*at[:-1], at[-1] + c)] = b[(*b_at[:-1], b_at[-1] + c)]
 
 
 def plain_cut_tile(

@@ -10,7 +10,7 @@ from polyfuse.codegen.cases import Facts
 from polyfuse.codegen.chosen_rows import rows_named
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fetching import PIECE
-from polyfuse.codegen.first_values import zeros_of_tile
+from polyfuse.codegen.first_values import first_values
 from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.halves import HALF_OPERATIONS, held_as, zero
 from polyfuse.codegen.index import binary, substituted
@@ -78,7 +78,7 @@ OPERATIONS = {
     "tile_mac_cut": "polyfuse.codegen.cut_tiles",
     "tile_mac_slanted": "polyfuse.codegen.slanted_tiles",
     "tile_mac_windows": "polyfuse.codegen.window_tiles",
-    "tile_zero": "polyfuse.codegen.first_values",
+    **dict.fromkeys(("tile_zero", "tile_first"), "polyfuse.codegen.first_values"),
 }
 """What emitted source may call beside numba's own functions, and where it comes from."""
 
@@ -185,9 +185,9 @@ class _Cpu(Emitter):
     def _loop(self, node: For) -> list[str]:
         if node.bind == "microkernel":
             return self._microkernel(node)
-        zeros = zeros_of_tile(node) if self.has_tiles and node.bind != "cores" else None
-        if zeros is not None:
-            return [ast.unparse(zeros)]
+        begun = first_values(node) if self.has_tiles and node.bind != "cores" else None
+        if begun is not None:
+            return [ast.unparse(begun)]
         held = gathered(node) if node.bind == "vector" else None
         if held is not None:
             return self._gathered(node, held)

@@ -71,6 +71,26 @@ def test_whole_tiles_and_the_rest_equal_the_oracle(shape: tuple[int, int, int], 
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
 
 
+@pytest.mark.parametrize("rows", ["b[j]", "b[i]"])
+def test_sums_that_begin_with_a_row_of_numbers(rows: str) -> None:
+    """The same row in each row of a tile is stored as whole vectors; what differs from row to row is not."""
+    tensors = [
+        Tensor("A", (12, 20), "float32", "input"),
+        Tensor("B", (20, 64), "float32", "input"),
+        Tensor("b", (64,), "float32", "input"),
+        Tensor("y", (12, 64), "float32", "output"),
+    ]
+    box = "0 <= i < 12 and 0 <= j < 64"
+    first = statement(f"{{ first[i, j] : {box} }}", f"y[i, j] = {rows}")
+    mac = statement(f"{{ mac[i, j, k] : {box} and 0 <= k < 20 }}", "y[i, j] += A[i, k] * B[k, j]")
+    nest = Nest.of(tensors, [first, mac])
+    net = pf.compile(nest, target="cpu")
+    inputs = draw(nest)
+    assert "tile_mac(" in net.source
+    assert ("tile_first(" in net.source) == (rows == "b[j]")
+    np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["y"])
+
+
 @settings(max_examples=settings.default.max_examples // 10)
 @given(
     st.tuples(st.integers(2, 30), st.integers(1, 80), st.integers(0, 9)),
