@@ -3,7 +3,8 @@
     for k: { copy x[k]; use x[k] }                x in one stage
     for k: { copy x[k + 1]; use x[k] }            x in two: tile k + 1 arrives in one while tile k is used in the other
 
-An element's *home* is the last iteration that touches it, and its stage is home mod S. The theorem:
+An element's *home* is the last iteration that touches it, and its stage is home mod S. What nobody reads has the home
+of what is read, where that is no further off: panels are filled up with zeros, and are one stage. The theorem:
 
   If the loop runs in order and every access to an element happens in the S iterations that end at its home, two
   elements in one cell are never needed at once: their homes are S apart or more, so the iterations that touch the one
@@ -18,6 +19,7 @@ from functools import reduce
 import islpy as isl
 
 from polyfuse.analysis.legality import Broken
+from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Buffer, Loop, statements
@@ -34,25 +36,36 @@ def home(nest: Nest, loop: Loop, tensor: str) -> isl.PwAff:
 
     for k: { copy[k + 1]: t[k + 1] = …;  use[k]: … t[k] }   ->   { t[k] -> k }
     """
-    when = reduce(isl.Map.union, (date for _, _, date in _dated(nest, loop, tensor)))
-    last = when.coalesce().dim_max(0)
-    return last.gist(when.domain()).coalesce()
+    dates = [
+        (access is nest.statement(name).write, date) for name, access, _, date in _dated(nest, loop, tensor)
+    ]
+    when = reduce(isl.Map.union, (date for _, date in dates)).coalesce()
+    last = when.dim_max(0).gist(when.domain()).coalesce()
+    read = [date for written, date in dates if not written]
+    stages = next((buffer.stages for buffer in loop.buffers if buffer.tensor == tensor), 1)
+    if stages == 1 or not read or last.n_piece() == 1:
+        return last
+    of_read = reduce(isl.Map.union, read).coalesce()
+    there = of_read.dim_max(0).gist(of_read.domain())
+    waits = there.sub(when.dim_min(0))
+    near_enough = waits.max_val().lt(isl.Val(stages)) and there.sub(last).min_val().is_nonneg()
+    return there if when.domain().is_subset(there.domain()) and near_enough else last
 
 
-def _dated(nest: Nest, loop: Loop, tensor: str) -> Iterator[tuple[str, isl.Map, isl.Map]]:
-    """(statement, { instance -> element }, { element -> the loop's value }) for each access to a tensor."""
+def _dated(nest: Nest, loop: Loop, tensor: str) -> Iterator[tuple[str, Access, isl.Map, isl.Map]]:
+    """(statement, access, { instance -> element }, { element -> the loop's value }) for each access to a tensor."""
     for s in touching(nest, loop, tensor):
         for access in s.accesses:
             if access.tensor == tensor:
                 here = access.map.intersect_domain(nest.domains[s.name])
-                yield s.name, here, here.reverse().apply_range(loop.date(s.name).as_map())
+                yield s.name, access, here, here.reverse().apply_range(loop.date(s.name).as_map())
 
 
 def crowded(nest: Nest, loop: Loop, buffer: Buffer) -> Broken | None:
     """Instances that touch an element so far apart that its stage is given away in between; None if there are none."""
     if buffer.stages == 1:
         return None
-    accesses = [(name, here) for name, here, _ in _dated(nest, loop, buffer.tensor)]
+    accesses = [(name, here) for name, _, here, _ in _dated(nest, loop, buffer.tensor)]
     for source, first in accesses:
         for sink, second in accesses:
             pairs = first.apply_range(second.reverse())

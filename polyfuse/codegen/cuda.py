@@ -145,6 +145,12 @@ def size_expression(text: str) -> ast.expr:
     return Plain().visit(tree).body  # type: ignore[no-any-return]
 
 
+def _largest(axis: Axis) -> int:
+    """A number of ones in bits that no value of an axis is above."""
+    extent = axis.extent.value if isinstance(axis.extent, ast.Constant) else None
+    return 2 ** (extent - 1).bit_length() - 1 if isinstance(extent, int) else LARGEST[axis.name.split(".")[0]]
+
+
 class _Cuda(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
@@ -159,7 +165,7 @@ class _Cuda(Emitter):
         lines = []
         for axis in self.kernel.axes:
             unit, d = axis.name.split(".")
-            known = f" & {LARGEST[unit]}" if self.in_tiles else ""
+            known = f" & {_largest(axis)}" if self.in_tiles else ""
             lines.append(f"{axis_name(axis.name)} = cuda.{AXIS_OF[unit]}.{d}{known}")
         for name, (count, dtype) in warps_of(self.kernel.body).items():
             lines.append(f"{name} = cuda.shared.array(({count},), {dtype})")
@@ -193,8 +199,8 @@ class _Cuda(Emitter):
         match node.operation:
             case VectorCopy(count=1) as copy:
                 return [copy_vector(node, copy, None, self.address)]
-            case PaddedCopy(here):
-                return [copy_padded(node, here, self.place)]
+            case PaddedCopy() as copy:
+                return [copy_padded(node, copy, self.place)]
         return super().store(node)
 
     def lanes(self, node: Lanes) -> list[str]:

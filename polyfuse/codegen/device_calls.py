@@ -8,8 +8,8 @@ from dataclasses import replace
 from math import prod
 
 from polyfuse.codegen.fragments import literals, mma_call
-from polyfuse.codegen.index import Environment, beside, in_bits, is_number, mentions, substituted
-from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, Store, below
+from polyfuse.codegen.index import Environment, beside, expanded, in_bits, is_number, mentions, substituted
+from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, PaddedCopy, Store, below
 from polyfuse.codegen.product_loops import numbers_in
 from polyfuse.codegen.register_tiles import Lines, TileProduct, VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE
@@ -102,13 +102,14 @@ def copy_vector(store: Store, copy: VectorCopy, variable: str | None, address: A
     return ast.unparse(ast.Call(ast.Name("copy_ahead" if copy.ahead else "copy_vector"), arguments, []))
 
 
-def copy_padded(store: Store, here: ast.expr, place: Place) -> str:
+def copy_padded(store: Store, copy: PaddedCopy, place: Place) -> str:
     """The call that copies one element where a condition holds, and else zero."""
     source = place(store.reads[0])
     assert isinstance(source, ast.Subscript), "a tensor is a pointer"
     (to,) = store.target.subscripts
-    arguments = [ast.Name(store.target.array), in_bits(to), source.value, source.slice, in_bits(here)]
-    return ast.unparse(ast.Call(ast.Name("copy_padded"), arguments, []))
+    places = [expanded(in_bits(to)), expanded(source.slice)]
+    arguments = [ast.Name(store.target.array), places[0], source.value, places[1], in_bits(copy.here)]
+    return ast.unparse(ast.Call(ast.Name("pad_ahead" if copy.ahead else "copy_padded"), arguments, []))
 
 
 def accessed_widely(node: Node) -> frozenset[str]:
@@ -147,7 +148,7 @@ def _planned(node: Node, ahead: bool) -> Iterator[int]:
 
 def _copies_ahead(node: Node) -> bool:
     match node:
-        case Store(operation=VectorCopy(ahead=True)):
+        case Store(operation=VectorCopy(ahead=True) | PaddedCopy(ahead=True)):
             return True
     return any(map(_copies_ahead, below(node)))
 

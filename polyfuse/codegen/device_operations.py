@@ -2,7 +2,7 @@
 
     tile_fma     a tile of results in registers times some steps of two factors in shared memory
     copy_vector  16 bytes from one array to another, in one access where they are neighbours
-    copy_padded  one element where a condition holds, and zero elsewhere
+    copy_padded  one element where a condition holds, and zero elsewhere; pad_ahead the same, while the thread goes on
     copy_ahead   what copy_vector does, while the thread goes on; await_copies waits for all but the last groups
 
 numba's frontend takes time quadratic in the number of statements: 16 steps of 8 x 8 results written out are 1024 of
@@ -172,6 +172,31 @@ def copy_ahead(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sour
         return context.get_dummy_value()
 
     return types.void(count, target, types.int64, step, source, types.int64), codegen
+
+
+@intrinsic
+def pad_ahead(typingctx: Any, target: Any, to: Any, source: Any, at: Any, here: Any) -> Any:
+    """What copy_padded does, begun and not waited for: a cp.async that reads 4 or 8 bytes, or none, and fills up zeros.
+
+    No branch: where `here` does not hold, PTX looks at no byte of the source.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = context.get_data_type(sig.args[0].dtype)
+        to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (1, 3))
+        data = context.make_array(sig.args[0])(context, builder, args[0]).data
+        shared = builder.addrspacecast(builder.gep(data, [to]), ir.PointerType(kind, addrspace=SHARED))
+        nbytes, word = _bytes(kind, 1), ir.IntType(32)
+        inside = context.cast(builder, args[4], sig.args[4], types.boolean)
+        operands = [
+            builder.ptrtoint(shared, word),
+            builder.ptrtoint(builder.gep(args[2], [at]), INT),
+            builder.select(inside, word(nbytes), word(0)),
+        ]
+        _assembly(builder, f"cp.async.ca.shared.global [$0], [$1], {nbytes}, $2;", "r,l,r", operands)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, here), codegen
 
 
 @intrinsic

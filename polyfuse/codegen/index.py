@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from functools import reduce
 
 import islpy as isl
 
@@ -117,10 +118,61 @@ class _InBits(ast.NodeTransformer):
         left, right = self.visit(node.left), self.visit(node.right)
         match node.op, right:
             case ast.FloorDiv(), ast.Constant(value=int(by)) if by > 0 and by & (by - 1) == 0:
-                return ast.BinOp(left, ast.RShift(), ast.Constant(by.bit_length() - 1))
+                whole, rest = _multiples(left, by)
+                shifted = ast.BinOp(rest, ast.RShift(), ast.Constant(by.bit_length() - 1))
+                return shifted if is_number(whole, 0) else ast.BinOp(whole, ast.Add(), shifted)
             case ast.Mod(), ast.Constant(value=int(by)) if by > 0 and by & (by - 1) == 0:
                 return ast.BinOp(left, ast.BitAnd(), ast.Constant(by - 1))
         return ast.BinOp(left, node.op, right)
+
+
+def _multiples(node: ast.expr, of: int) -> tuple[ast.expr, ast.expr]:
+    """A sum as a quotient and what is left: 32*x + 4*y + t of 8  ->  4*x, 4*y + t."""
+    zero = ast.Constant(0)
+    match node:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            parts = _multiples(left, of), _multiples(right, of)
+            whole, rest = (binary(op, *pair) for pair in zip(*parts, strict=True))
+            return whole, rest
+        case ast.BinOp(left=ast.Constant(value=int(factor)), op=ast.Mult(), right=right) if factor % of == 0:
+            return binary(ast.Mult(), ast.Constant(factor // of), right), zero
+        case ast.Constant(value=int(number)):
+            return ast.Constant(number // of), ast.Constant(number % of)
+    return zero, node
+
+
+def expanded(node: ast.expr) -> ast.expr:
+    """A sum without products of sums: (x + 4*y - 1) * 64 + y  ->  64*x + 257*y + -64.
+
+    Accesses that differ by numbers have addresses that do: one in a register, the others in the instructions.
+    """
+    terms = _terms(node)
+    number = terms.pop("", (node, 0))[1]
+    factors = [binary(ast.Mult(), ast.Constant(factor), atom) for atom, factor in terms.values() if factor]
+    return reduce(lambda total, term: binary(ast.Add(), total, term), [*factors, ast.Constant(number)])
+
+
+def _terms(node: ast.expr) -> dict[str, tuple[ast.expr, int]]:
+    """What a sum adds up, each by its text with its factor; the number by an empty one."""
+    match node:
+        case ast.Constant(value=int(number)):
+            return {"": (node, number)}
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return _scaled(_terms(inner), -1)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            found = _terms(left)
+            for text, (atom, factor) in _scaled(_terms(right), 1 if isinstance(op, ast.Add) else -1).items():
+                found[text] = (atom, factor + found.get(text, (atom, 0))[1])
+            return found
+        case ast.BinOp(left=ast.Constant(value=int(factor)), op=ast.Mult(), right=inner):
+            return _scaled(_terms(inner), factor)
+        case ast.BinOp(left=inner, op=ast.Mult(), right=ast.Constant(value=int(factor))):
+            return _scaled(_terms(inner), factor)
+    return {ast.unparse(node): (node, 1)}
+
+
+def _scaled(terms: dict[str, tuple[ast.expr, int]], by: int) -> dict[str, tuple[ast.expr, int]]:
+    return {text: (atom, by * factor) for text, (atom, factor) in terms.items()}
 
 
 def is_number(node: ast.expr, value: int) -> bool:

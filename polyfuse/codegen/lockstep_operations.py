@@ -245,7 +245,19 @@ def _copy_vector(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) ->
 
 
 def _copy_padded(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    """Only threads for which the condition holds load; all of them store."""
+    target, place, value = _padded(threads, node, arguments)
+    threads.store(target, place, value)
+
+
+def _pad_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """Zeros too are on their way until they have been waited for."""
+    _ask(threads, *_padded(threads, node, arguments))
+
+
+def _padded(
+    threads: Threads, node: ast.stmt, arguments: list[ast.expr]
+) -> tuple[ast.Subscript, list[Any], Value]:
+    """(array, subscripts, value): only threads for which the condition holds load, the others have zero."""
     target, source = (_element(node, arguments[p]) for p in (0, 2))
     to, at, here = (np.asarray(threads.value(arguments[p])) for p in (1, 3, 4))
     everyone = threads.active
@@ -255,14 +267,20 @@ def _copy_padded(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) ->
         loaded = np.asarray(threads.load(source, [at]))
         value = np.where(here, loaded, loaded.dtype.type(0))
     threads.active = everyone
-    threads.store(target, [to], value)
+    return target, [to], value
 
 
 def _copy_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    """Nobody may read what a copy is on its way to: it is poison until it has been waited for, and written then."""
     for target, place, value, width in _copied(threads, node, arguments):
-        threads.store(target, place, poison(value.dtype.name), width)
-        threads.groups[-1].append(Asked(threads.active, target, place, value))
+        _ask(threads, target, place, value, width)
+
+
+def _ask(
+    threads: Threads, target: ast.Subscript, place: list[Any], value: Value, width: int | None = None
+) -> None:
+    """Nobody may read what a copy is on its way to: it is poison until it has been waited for, and written then."""
+    threads.store(target, place, poison(value.dtype.name), width)
+    threads.groups[-1].append(Asked(threads.active, target, place, value))
 
 
 def _copied(
@@ -300,5 +318,6 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "copy_vector": _copy_vector,
     "copy_ahead": _copy_ahead,
     "copy_padded": _copy_padded,
+    "pad_ahead": _pad_ahead,
     "await_copies": _await_copies,
 }

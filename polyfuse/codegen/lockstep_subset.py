@@ -4,7 +4,7 @@
     statement   ::= target = expr | target (+= | -= | *= | /=) expr | for | if | cuda.syncthreads() | pass
                   | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
                   | (tile_fma | copy_vector | copy_padded)(expr, ...)                    (codegen.device_operations)
-                  | (copy_ahead | await_copies)(expr, ...)
+                  | (copy_ahead | pad_ahead | await_copies)(expr, ...)
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16)(expr, ...)            (codegen.tensor_operations)
                   | (tile_wgmma_bf16 | tile_wgmma_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
     target      ::= name | name[expr, ...]
@@ -52,6 +52,7 @@ ARRAYS_OF = {
     "copy_vector": (1, 4),
     "copy_ahead": (1, 4),
     "copy_padded": (0, 2),
+    "pad_ahead": (0, 2),
     "await_copies": (),
 }
 """The device operations, and which of their arguments name arrays; the first of these is written."""

@@ -90,9 +90,13 @@ class Allocate:
 
 @dataclass(frozen=True)
 class PaddedCopy:
-    """A copy of one element where a condition holds, and zero elsewhere (polyfuse.codegen.padded_copies)."""
+    """A copy of one element where a condition holds, and zero elsewhere (polyfuse.codegen.padded_copies).
+
+    One that is `ahead` goes on while the thread does other things (codegen/in_flight.py).
+    """
 
     here: ast.expr
+    ahead: bool = False
 
 
 @dataclass(frozen=True)

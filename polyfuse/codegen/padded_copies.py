@@ -4,21 +4,62 @@
     if a: if b: t[i] = x[j]
 
 One store in place of two, and no registers for the places of both: 128 hold a convolution's 8 x 8 results then.
+
+A copy that goes on while its thread does other things brings its zeros along (`pad_ahead`): nothing orders it behind a
+store of the same thread. Where zeros are stored by themselves the thread waits for its copies of that buffer.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import replace
 
 from polyfuse.codegen.build import guarded
-from polyfuse.codegen.looptree import Block, For, Guard, Kernel, Lanes, Node, PaddedCopy, Store, block
+from polyfuse.codegen.looptree import Block, For, Guard, Kernel, Lanes, Node, PaddedCopy, Store, below, block
 from polyfuse.codegen.register_tiles import VectorCopy
 
 
 def with_padded_copies(kernel: Kernel) -> Kernel:
     """The kernel with such pairs joined."""
-    return replace(kernel, body=_joined(kernel.body))
+    body = _joined(kernel.body)
+    return replace(kernel, body=_waiting(body, frozenset(_stored(body)) & frozenset(_asked(body))))
+
+
+def _stored(node: Node) -> Iterator[str]:
+    """The arrays that a thread stores to."""
+    match node:
+        case Store(operation=VectorCopy(ahead=True) | PaddedCopy(ahead=True)):
+            return
+        case Store(target=target):
+            yield target.array
+    for part in below(node):
+        yield from _stored(part)
+
+
+def _asked(node: Node) -> Iterator[str]:
+    """The arrays to which copies are on their way while their thread does other things."""
+    match node:
+        case Store(target=target, operation=VectorCopy(ahead=True) | PaddedCopy(ahead=True)):
+            yield target.array
+    for part in below(node):
+        yield from _asked(part)
+
+
+def _waiting(node: Node, buffers: frozenset[str]) -> Node:
+    """A node whose copies to some buffers are waited for at once."""
+    match node:
+        case Block(parts):
+            return block(tuple(_waiting(part, buffers) for part in parts))
+        case For() | Lanes():
+            return replace(node, body=_waiting(node.body, buffers))
+        case Guard(_, body, otherwise):
+            other = None if otherwise is None else _waiting(otherwise, buffers)
+            return replace(node, body=_waiting(body, buffers), otherwise=other)
+        case Store(operation=VectorCopy(ahead=True) | PaddedCopy(ahead=True) as copy):
+            if node.target.array in buffers:
+                return replace(node, operation=replace(copy, ahead=False))
+    return node
 
 
 def _joined(node: Node) -> Node:
@@ -41,7 +82,7 @@ def _pair(first: Node, second: Node) -> Node | None:
     """Two stores to one element, zero and then a copy under further conditions, as one."""
     (outside, clear), (inside, copy) = _guarded(first), _guarded(second)
     match clear, copy:
-        case Store(op="=", body=zero), Store(operation=VectorCopy(count=1, ahead=False)) if zero.is_zero:
+        case Store(op="=", body=zero), Store(operation=VectorCopy(count=1, ahead=ahead)) if zero.is_zero:
             pass
         case _:
             return None
@@ -50,7 +91,7 @@ def _pair(first: Node, second: Node) -> Node | None:
     if _text(clear) != _text(copy) or not further or len(inside) - len(further) != len(outside):
         return None
     here = further[0] if len(further) == 1 else ast.BoolOp(ast.And(), further)
-    return guarded(outside, replace(copy, operation=PaddedCopy(here)))
+    return guarded(outside, replace(copy, operation=PaddedCopy(here, ahead)))
 
 
 def _text(store: Store) -> tuple[str, ...]:

@@ -143,6 +143,7 @@ def _names() -> dict[str, Any]:
         "copy_vector": _copy_vector,
         "copy_ahead": copies.ask,
         "copy_padded": _copy_padded,
+        "pad_ahead": copies.pad,
         "await_copies": copies.wait,
         **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in PRECISIONS},
         **{f"tile_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
@@ -184,6 +185,9 @@ class _Copies:
     def ask(self, count: int, target: Any, to: int, step: int, source: Any, at: int) -> None:
         values = [source[at + lane] for lane in range(count)]
         self._own()[-1].append((target, to, step, values))
+
+    def pad(self, target: Any, to: int, source: Any, at: int, here: bool) -> None:
+        self._own()[-1].append((target, to, 1, [source[at] if here else 0]))
 
     def wait(self, still_open: int) -> None:
         own = self._own()

@@ -9,7 +9,8 @@ has zeros and the statement new instances, which add a product with zero.
     ->  for q: for s: t[q, s] = 0;  for q: for s: if 0 <= q + s - 1 < n: t[q, s] = x[q + s - 1]
         for q: for s: y[q] += t[q, s] * w[s]
 
-That is what libraries compute that pad images: the same sums, if the other factor is finite there.
+That is what libraries compute that pad images: the same sums, if the other factor is finite there. Panels are filled
+up with zeros, so that each copy of one is of as many elements.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from functools import reduce
 import islpy as isl
 import sympy
 
-from polyfuse.analysis.storage import prefix_of
+from polyfuse.analysis.storage import corner_of, prefix_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
@@ -29,7 +30,7 @@ from polyfuse.ir.scalar import Read, read, reads_in, substitute
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.text import body_text, value_text
-from polyfuse.ir.tree import Buffer, Loop, Tree, date_map
+from polyfuse.ir.tree import Buffer, Loop, Panel, Tree, date_map
 from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map, rounding_of
 from polyfuse.sets import IN, OUT, SET, dimension
 
@@ -81,6 +82,7 @@ def value_in(nest: Nest, tree: Tree, value: Value, loop: Loop, place: Buffer) ->
         every = padded_domain(nest, s)
         _check_padded(value, element, prefix, domain, every)
         wider = _footprint(value, element, prefix, every.intersect_params(nest.context))
+        wider = wider if place.panel is None else _in_whole_panels(wider, place.panel)
     numbered = {leaf: read(p) for p, leaf in enumerate(reads_in(value.body))}
 
     def redirected(buffer: str) -> dict[str, Statement]:
@@ -193,6 +195,19 @@ def _check_padded(
             .is_subset(access.map.intersect_domain(domain).range())
         ):
             raise InvalidSchedule(f"promote: padded, {s.name} would touch other elements of {access.tensor}")
+
+
+def _in_whole_panels(footprint: isl.Map, panel: Panel) -> isl.Map:
+    """{ [p] -> [e] : 8p <= e < 12 } in panels of 8  ->  { [p] -> [e] : 8p <= e < 8p + 8 }."""
+    d = panel.axis
+    low, extent = corner_of(footprint, d)
+    if not extent.is_int():
+        return footprint
+    width = (int(extent.to_python()) // panel.width + 1) * panel.width
+    names = [f"e{axis}" for axis in range(footprint.dim(OUT))]
+    along = isl.Map(f"{{ [v] -> [{', '.join(names)}] : v <= {names[d]} < v + {width} }}")
+    others = footprint.project_out(OUT, d, 1).insert_dims(OUT, d, 1)
+    return others.intersect(low.as_map().apply_range(along)).coalesce()
 
 
 # -- values in a body --------------------------------------------------------------------------------------------------

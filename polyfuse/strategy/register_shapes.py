@@ -1,7 +1,7 @@
 """Shapes of register tiles on a GPU: which there are, what the model expects of each, why one is chosen.
 
-    time = launch + waves × tiles × max(resident blocks × busy, wait) + what is written
-    wait = busy + LATENCY, or LATENCY / (stages - 1) where tiles are asked for while others are used
+    time = launch + waves × (tiles × max(resident blocks × busy, wait) + LATENCY × fillings) + what is written
+    wait = busy + LATENCY × loads in a row, or LATENCY / (stages - 1) where tiles are asked for while others are used
     busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
            the SM's share of the bytes from L2 or DRAM
 
@@ -199,6 +199,15 @@ class Shape:
         return self.copies * (self.itemsize // 4)
 
     @property
+    def waits(self) -> int:
+        """Loads that a thread waits for one after the other, to copy a tile of steps."""
+        return 1
+
+    def fillings(self, extents: Extents) -> int:
+        """How often stages are filled anew: nothing else goes on then."""
+        return 1
+
+    @property
     def registers(self) -> int:
         """Registers a thread needs at most: the plan that machine code is held to."""
         return registers_for(self.rows, self.columns, self.itemsize, self.math, self.stages > 1)
@@ -316,13 +325,13 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     bytes_ = s.staged * s.itemsize * machine.units * cycles / machine.bandwidth(level, machine.units)
     longest = max(issue, shared, bytes_)
     busy = longest + EXPOSED * (issue + shared + bytes_ - longest)
-    wait = busy + LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
+    wait = busy + s.waits * LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
     tile = max(resident * busy, wait)
     waves = ceil(blocks / (machine.units * resident))
     tiles = ceil(extents.steps / s.steps) * extents.windows
     written = extents.results * s.itemsize
     end = written / machine.bandwidth(machine.levels[-1], min(blocks, machine.units))
-    seconds = machine.launch_seconds + waves * (tiles * tile + LATENCY) / cycles + end
+    seconds = machine.launch_seconds + waves * (tiles * tile + s.fillings(extents) * LATENCY) / cycles + end
     every = waves * tiles * resident / cycles
     issuing, moving = every * max(issue, shared), every * bytes_ + end
     what = {issue: "instructions", shared: "shared memory", bytes_: level.name}[longest]

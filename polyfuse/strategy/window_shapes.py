@@ -20,6 +20,7 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.register_shapes import (
     GRID,
+    STAGES,
     WAYS,
     Extents,
     Integers,
@@ -36,12 +37,19 @@ MOST_THREADS = 256
 COPIED = 8
 """Instructions that copy one pixel: its guard, its address, zero or the load, stores."""
 
+ASKED = 6
+"""Instructions that ask for one pixel, or for zero: its guard, its address, the copy that goes on by itself."""
+
 
 @dataclass(frozen=True)
 class WindowShape(Shape):
-    """A shape whose threads along z have pixels of another row of the image; they are on one side of the product."""
+    """A shape whose threads along z have pixels of another row of the image; they are on one side of the product.
+
+    Where the image is `padded` a pixel is loaded under a branch, and waited for there, unless it is asked for ahead.
+    """
 
     pixels_left: bool = False
+    padded: bool = False
 
     @property
     def over(self) -> tuple[str, str]:
@@ -83,7 +91,13 @@ class WindowShape(Shape):
         """Instructions of all warps that copy a tile of steps: pixels one by one, filters in vectors."""
         pixels, filters = sorted((self.left, self.right), key=self.is_deep, reverse=True)
         vectors = ceil(self._elements(filters) / self.vector / WARP) * (2 + self.vector)
-        return ceil(self._elements(pixels) / WARP) * COPIED + vectors
+        return ceil(self._elements(pixels) / WARP) * (COPIED if self.stages == 1 else ASKED) + vectors
+
+    @property
+    def waits(self) -> int:
+        """Loads that a thread waits for one after the other: of a padded image each pixel."""
+        pixels = max((self.left, self.right), key=self.is_deep)
+        return ceil(self._elements(pixels) / self.threads) if self.padded else 1
 
     @property
     def shared_bytes(self) -> int:
@@ -94,7 +108,12 @@ class WindowShape(Shape):
                 for side in (self.left, self.right)
             )
             * self.itemsize
+            * self.stages
         )
+
+    def fillings(self, extents: Extents) -> int:
+        """Once for each value of the shorter one of two loops: elements of the window, tiles of channels."""
+        return 1 if self.stages == 1 else min(extents.windows, ceil(extents.steps / self.steps))
 
     def _lines(self, side: Side) -> int:
         return self.steps * (self.threads_z if self.is_deep(side) else 1)
@@ -106,23 +125,35 @@ class WindowShape(Shape):
 
 @lru_cache(maxsize=64)
 def window_shapes(
-    extents: Extents, pixels_left: bool, itemsize: int, machine: Machine, gpu: Gpu
+    extents: Extents, pixels_left: bool, padded: bool, itemsize: int, machine: Machine, gpu: Gpu
 ) -> tuple[Shape, ...]:
     """The shapes that fit a convolution and a machine, the cheapest first. Kept, since layers ask the same."""
-    found = [s for s in _every(itemsize, pixels_left) if _fits(s, extents, gpu)]
+    found = [s for s in _every(itemsize, pixels_left, padded) if _fits(s, extents, gpu)]
     return tuple(sorted((costed(s, extents, machine, gpu) for s in found), key=lambda s: s.seconds))
 
 
-def _every(itemsize: int, pixels_left: bool) -> Iterator[WindowShape]:
+def _every(itemsize: int, pixels_left: bool, padded: bool) -> Iterator[WindowShape]:
     vector = ACCESS_BYTES // itemsize
-    for (y, x), z, rows, columns in pairs(
+    for (y, x), z, rows, columns, stages in pairs(
         ((4, 8), (8, 4), (8, 8), (4, 16), (16, 4), (8, 16), (16, 8)),
         (1, 2, 4, 8),
         (2 * vector, vector),
         (2 * vector, vector),
+        STAGES,
     ):
         if 2 * WARP <= x * y * z <= MOST_THREADS:
-            yield WindowShape(z, y, x, rows, columns, 4 * vector, itemsize, pixels_left=pixels_left)
+            yield WindowShape(
+                z,
+                y,
+                x,
+                rows,
+                columns,
+                4 * vector,
+                itemsize,
+                stages,
+                pixels_left=pixels_left,
+                padded=padded,
+            )
 
 
 def _fits(s: WindowShape, extents: Extents, gpu: Gpu) -> bool:

@@ -140,8 +140,10 @@ def shapes_of(
         windows=prod(window),
         deep=counts.extent(band[p.deep]),
     )
-    itemsize = nest.tensor(nest.statement(p.statement).write.tensor).itemsize
-    return window_shapes(extents, p.pixels is p.left, itemsize, machine, machine.gpu)
+    s = nest.statement(p.statement)
+    itemsize = nest.tensor(s.write.tensor).itemsize
+    padded = not s.domain.is_equal(padded_domain(nest, s))
+    return window_shapes(extents, p.pixels is p.left, padded, itemsize, machine, machine.gpu)
 
 
 def in_patches(
@@ -189,7 +191,11 @@ class _Patches(Tiles):
         return schedule, tile, batch
 
     def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
-        """for p_z …: for i: for j: for c: for r: for s  ->  for r: for s: for c (of 16): for p_z …: for c_in …"""
+        """for p_z …: for i: for j: for c: for r: for s  ->  for r: for s: for c (of 16): for p_z …: for c_in …
+
+        With stages the longer one of the window, which is one loop then, and the channels is the inner one: the tiles
+        of its other values are on their way, and each of the outer loop's begins with a wait.
+        """
         loops = {
             next(iter(dims_of(loop.date(self.name)))): loop.name
             for loop in schedule.loops(self.name)[keep:]
@@ -199,7 +205,16 @@ class _Patches(Tiles):
         schedule = schedule.split(self.name, channels, self.shape.steps)
         fine = inside(schedule, self.name, channels).name
         order = (*window, channels, *tile.threads, fine, tile.rows, tile.columns)
-        return schedule.reorder(self.name, *order), channels
+        schedule = schedule.reorder(self.name, *order)
+        if self.shape.stages == 1 or not window:
+            return schedule, channels
+        for _ in window[1:]:
+            outer, inner = (loop.name for loop in schedule.loops(self.name)[keep : keep + 2])
+            schedule = schedule.collapse(self.name, outer, inner)
+        elements, tiles = schedule.loops(self.name)[keep : keep + 2]
+        if (constant_extent(schedule, elements) or 0) < (constant_extent(schedule, tiles) or 0):
+            return schedule, tiles.name
+        return schedule.reorder(self.name, tiles.name, elements.name), elements.name
 
     def staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
         """A factor's tile in shared memory: pixels one by one, zeros beyond the border; filters in vectors."""
@@ -225,12 +240,16 @@ class _Patches(Tiles):
             spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
             axes=tuple(s.dims[d] for d in axes),
             padded=pixels and not s.domain.is_equal(padded_domain(schedule.nest, s)),
+            stages=self.shape.stages,
         )
         self.check_fits(done, steps)
         copies = added(schedule, done)
         own = [loop.name for loop in done.loops(copies[-1]) if set(statements(loop)) <= set(copies)]
         *deep, step, element = own
-        return self._patch(done, copies[-1], deep, step, element, by_steps, self.shape.vector if wide else 1)
+        done = self._patch(done, copies[-1], deep, step, element, by_steps, self.shape.vector if wide else 1)
+        for copy in copies if self.shape.stages > 1 else ():
+            done = done.shift(copy, steps, 1 - self.shape.stages)
+        return done
 
     def _side_by_side(self, nest: Nest, tensor: str, along: int) -> bool:
         """Whether filters may be laid out once for all calls, in whole vectors."""

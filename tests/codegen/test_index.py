@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from polyfuse.codegen.index import in_bits
+from polyfuse.codegen.index import expanded, in_bits
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,7 @@ from polyfuse.codegen.index import in_bits
         ("i % 8", "i & 7"),
         ("(i - 3) // 16 % 4 + 2 * (i % 2)", "(i - 3 >> 4 & 3) + 2 * (i & 1)"),
         ("i // 6 + i % 3", "i // 6 + i % 3"),
+        ("(32 * i + i - 9) // 8", "4 * i - 1 + (i - 1 >> 3)"),
     ],
 )
 def test_powers_of_two_become_shifts_and_masks(text: str, bits: str) -> None:
@@ -21,3 +22,18 @@ def test_powers_of_two_become_shifts_and_masks(text: str, bits: str) -> None:
     assert found == bits
     for i in range(-40, 41):
         assert eval(found, {"i": i}) == eval(text, {"i": i})
+
+
+@pytest.mark.parametrize(
+    ("text", "sum_"),
+    [
+        ("(i + 4 * j - 1) * 64 + j", "64 * i + 257 * j + -64"),
+        ("-(j - i // 3) * 2 + 3 * (i // 3)", "-2 * j + 5 * (i // 3)"),
+        ("2 * (i - j) - 2 * i + 2 * j", "0"),
+    ],
+)
+def test_sums_are_expanded(text: str, sum_: str) -> None:
+    found = ast.unparse(expanded(ast.parse(text, mode="eval").body))
+    assert found == sum_
+    for i in range(-9, 10):
+        assert eval(found, {"i": i, "j": 5}) == eval(text, {"i": i, "j": 5})

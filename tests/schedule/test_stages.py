@@ -131,23 +131,31 @@ KERNEL = """
 def k(x, y):
     tx = cuda.threadIdx.x
     s = cuda.shared.array((32,), float32)
-    copy_ahead(1, s, tx, 1, x, tx)
+    {copy}
     {wait}
     cuda.syncthreads()
     y[tx] = s[31 - tx]
 """
 
 
-def test_what_is_not_waited_for_has_not_arrived() -> None:
+COPIES = {
+    "copy_ahead(1, s, tx, 1, x, tx)": np.arange(32, dtype=np.float32),
+    "pad_ahead(s, tx, x, tx + 8, tx < 24)": np.pad(np.arange(8, 32, dtype=np.float32), (0, 8)),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_what_is_not_waited_for_has_not_arrived(copy: str) -> None:
     x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
-    lockstep.run(KERNEL.format(wait="await_copies(0)"), "k", 1, 32, [x, y])
-    np.testing.assert_array_equal(y, x[::-1])
-    lockstep.run(KERNEL.format(wait="await_copies(1)"), "k", 1, 32, [x, y])
-    assert np.isnan(y).all()
+    lockstep.run(KERNEL.format(copy=copy, wait="await_copies(0)"), "k", 1, 32, [x, y])
+    np.testing.assert_array_equal(y, COPIES[copy][::-1])
+    lockstep.run(KERNEL.format(copy=copy, wait="await_copies(1)"), "k", 1, 32, [x, y])
+    assert np.isnan(y).all(), "zeros too are on their way"
 
 
-def test_what_arrives_without_a_barrier_is_a_race() -> None:
-    source = KERNEL.format(wait="await_copies(0)").replace("    cuda.syncthreads()\n", "")
+@pytest.mark.parametrize("copy", COPIES)
+def test_what_arrives_without_a_barrier_is_a_race(copy: str) -> None:
+    source = KERNEL.format(copy=copy, wait="await_copies(0)").replace("    cuda.syncthreads()\n", "")
     with pytest.raises(lockstep.RaceError, match="race on shared array 's'"):
         lockstep.run(source, "k", 1, 32, [np.zeros(32, np.float32), np.zeros(32, np.float32)])
 
