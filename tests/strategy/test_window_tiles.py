@@ -168,6 +168,9 @@ def test_panels_are_filled_up_with_zeros(stages: int, call: str) -> None:
     s = filled_up(stages)
     net = pf.compile(s.source, schedule=s, target="cuda", machine="h200", device="lockstep")
     assert call in net.source
+    assert f"x_shared = cuda.shared.array(({4 * stages},)" in net.source, (
+        "what nobody reads has no stage of its own"
+    )
     assert s.nest.domains["clear_x"].dim_max_val(2).to_python() == 7
     rng = np.random.default_rng(0)
     arrays = {t.name: rng.integers(-3, 4, t.shape).astype("float32") for t in s.source.inputs}
