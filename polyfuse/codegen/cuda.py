@@ -244,4 +244,5 @@ class _Cuda(Emitter):
         """A thread waits for its own copies; then all threads' copies are there for all, tensor cores too."""
         arrived = [] if node.open is None else [f"await_copies({node.open})"]
         shown = ["show_tensor_cores()"] if node.shows else []
-        return [*arrived, *shown, "cuda.syncthreads()"]
+        awaited = [] if node.awaits is None else ["await_wgmma({}, {}, {})".format(*node.awaits)]
+        return [*awaited, *arrived, *shown, "cuda.syncthreads()"]

@@ -21,7 +21,7 @@ from polyfuse.codegen.lockstep_memory import (
     poison,
     report,
 )
-from polyfuse.codegen.lockstep_operations import Asked, perform
+from polyfuse.codegen.lockstep_operations import Asked, Begun, perform
 from polyfuse.codegen.lockstep_subset import (
     SHUFFLE,
     KernelSource,
@@ -77,6 +77,7 @@ class Machine:
         self.counts_waits = counts_waits
         self.groups: list[list[Asked]] = [[]]
         self.unshown: set[str] = set()
+        self.begun: list[Begun] = []
         self.statements = self.loads = self.stores = self.waits = 0
 
     # -- statements

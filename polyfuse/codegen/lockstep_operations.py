@@ -26,6 +26,9 @@ from polyfuse.ir.tensor import ITEMSIZE
 
 Numbers = npt.NDArray[Any]
 
+CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
+"""(h, e) of four registers in a row of a warpgroup's instruction."""
+
 WIDE = 16
 """Bytes of one access to a vector."""
 
@@ -40,16 +43,27 @@ class Asked:
     value: Value
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A product by warpgroups on its way: the threads that began it, its results, and how they are found again."""
+
+    active: Any
+    results: list[Numbers]
+    multiplied: Callable[[], list[Numbers]]
+
+
 class Threads(Protocol):
     """What an operation needs of the machine that runs all threads.
 
     `groups` are the copies that have not been waited for, one list for each group; the last one is still open.
-    `unshown` are the shared arrays that were written and not shown to the tensor cores since.
+    `unshown` are the shared arrays that were written and not shown to the tensor cores since, `begun` the products that
+    were not waited for.
     """
 
     active: Any
     groups: list[list[Asked]]
     unshown: set[str]
+    begun: list[Begun]
 
     def value(self, node: ast.expr) -> Value:
         """An expression's value."""
@@ -174,25 +188,58 @@ def _fragment(
 
 def _tile_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """All threads of a warpgroup together: an instruction reads its factors where descriptors say."""
+    _begin_wgmma(math, threads, node, arguments)
+    _await_wgmma(threads, node, [*arguments[:2], arguments[3]])
+
+
+def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """Results are poison until they have been waited for."""
     threads.together(node, WARPGROUP)
     rows, columns, steps = _numbers(arguments[:3])
     y, a, b = (_element(node, arguments[p]) for p in (3, 4, 9))
     a_lines, b_lines = _numbers(arguments[6:9]), _numbers(arguments[11:14])
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
-    sums = [np.asarray(threads.load(y, place)) for place in places]
-    a_at, b_at = (_by_warpgroup(np.broadcast_to(threads.value(arguments[p]), sums[0].shape)) for p in (5, 10))
-    for step in range(0, steps, PRECISIONS[math].steps):
-        right = _matrices(math, threads, b, b_at, step, 4 * columns, *b_lines[:2])
-        for m in range(rows // 2):
-            left = _matrices(math, threads, a, a_at + m * a_lines[2], step, INSTRUCTION_ROWS, *a_lines[:2])
-            own = [
-                (2 * m + h) * columns + 2 * j + e for j in range(columns // 2) for h in (0, 1) for e in (0, 1)
-            ]
-            new = warpgroups_multiplied(left, right, [sums[p] for p in own])
-            for position, value in zip(own, new, strict=True):
-                sums[position] = value
-    for total, place in zip(sums, places, strict=True):
-        threads.store(y, place, total)
+    given = [np.asarray(threads.load(y, place)) for place in places]
+    a_at, b_at = (
+        _by_warpgroup(np.broadcast_to(threads.value(arguments[p]), given[0].shape)) for p in (5, 10)
+    )
+    for factor in (a, b):
+        assert isinstance(factor.value, ast.Name)
+        if factor.value.id in threads.unshown:
+            raise TypeError(
+                f"{factor.value.id} is read by tensor cores and was not shown to them since it was written"
+            )
+
+    def multiplied() -> list[Numbers]:
+        sums = list(given)
+        for step in range(0, steps, PRECISIONS[math].steps):
+            right = _matrices(math, threads, b, b_at, step, 4 * columns, *b_lines[:2])
+            for m in range(rows // 2):
+                first = a_at + m * a_lines[2]
+                left = _matrices(math, threads, a, first, step, INSTRUCTION_ROWS, *a_lines[:2])
+                own = [(2 * m + h) * columns + 2 * j + e for j in range(columns // 2) for h, e in CORNERS]
+                new = warpgroups_multiplied(left, right, [sums[p] for p in own])
+                for position, value in zip(own, new, strict=True):
+                    sums[position] = value
+        return sums
+
+    threads.begun.append(Begun(threads.active, multiplied(), multiplied))
+    for place in places:
+        threads.store(y, place, poison("float32"))
+
+
+def _await_wgmma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """What was begun reads its factors until here: they are what they were when it was begun."""
+    _, columns = _numbers(arguments[:2])
+    y, everyone = _element(node, arguments[2]), threads.active
+    for begun in threads.begun:
+        threads.active = begun.active
+        for position, (value, again) in enumerate(zip(begun.results, begun.multiplied(), strict=True)):
+            if not np.array_equal(value, again, equal_nan=True):
+                raise TypeError("a factor was overwritten while tensor cores were to read it")
+            threads.store(y, [np.int64(n) for n in divmod(position, columns)], value)
+    threads.active = everyone
+    threads.begun.clear()
 
 
 def _by_warpgroup(value: Numbers) -> Numbers:
@@ -213,12 +260,7 @@ def _matrices(
     line: int,
     core: int,
 ) -> Numbers:
-    """Each warpgroup's matrix of so many rows, from a step on. Raises TypeError if it was not shown."""
-    assert isinstance(factor.value, ast.Name)
-    if factor.value.id in threads.unshown:
-        raise TypeError(
-            f"{factor.value.id} is read by tensor cores and was not shown to them since it was written"
-        )
+    """Each warpgroup's matrix of so many rows, from a step on."""
     half = STORED[math]
     size = ITEMSIZE[half]
     first = at + step * size // UNIT * line
@@ -314,6 +356,8 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "tile_fma": _tile_fma,
     **{f"tile_mma_{math}": partial(_tile_mma, math) for math in PRECISIONS},
     **{f"tile_wgmma_{math}": partial(_tile_wgmma, math) for math in FORMATS},
+    **{f"begin_wgmma_{math}": partial(_begin_wgmma, math) for math in FORMATS},
+    "await_wgmma": _await_wgmma,
     "show_tensor_cores": _show_tensor_cores,
     "copy_vector": _copy_vector,
     "copy_ahead": _copy_ahead,

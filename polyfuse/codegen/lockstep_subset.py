@@ -7,6 +7,7 @@
                   | (copy_ahead | pad_ahead | await_copies)(expr, ...)
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16)(expr, ...)            (codegen.tensor_operations)
                   | (tile_wgmma_bf16 | tile_wgmma_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
+                  | (begin_wgmma_bf16 | begin_wgmma_f16 | await_wgmma)(expr, ...)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
@@ -48,6 +49,9 @@ ARRAYS_OF = {
     "tile_mma_f16": (3, 4, 11),
     "tile_wgmma_bf16": (3, 4, 9),
     "tile_wgmma_f16": (3, 4, 9),
+    "begin_wgmma_bf16": (3, 4, 9),
+    "begin_wgmma_f16": (3, 4, 9),
+    "await_wgmma": (2,),
     "show_tensor_cores": (),
     "copy_vector": (1, 4),
     "copy_ahead": (1, 4),

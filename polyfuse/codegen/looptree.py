@@ -127,11 +127,13 @@ class Let:
 class Barrier:
     """All threads of the block meet, each once its copies have arrived but those of the last `open` groups.
 
-    Where one `shows` what it wrote to shared memory, tensor cores that read there by themselves see it behind.
+    Where one `shows` what it wrote to shared memory, tensor cores that read there by themselves see it behind. One that
+    `awaits` a tile of results, rows by columns in an array of its own, has them from the tensor cores first.
     """
 
     open: int | None = None
     shows: bool = False
+    awaits: tuple[int, int, str] | None = None
 
 
 @dataclass(frozen=True)

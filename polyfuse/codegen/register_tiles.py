@@ -64,7 +64,8 @@ class Lines:
 class TileProduct:
     """A product whose tile of results is in registers and whose factors are in spread panels, or in core matrices.
 
-    `copied` elements of these are what each thread of a warpgroup brings there.
+    `copied` elements of these are what each thread of a warpgroup brings there. Where all that is copied there in an
+    iteration is for a later one, `ahead`, the product may begin before the copies; it then waits at the next barrier.
     """
 
     rows: int
@@ -74,6 +75,8 @@ class TileProduct:
     right: Lines | CoreLines
     math: Math = "ieee"
     copied: int = 0
+    ahead: bool = False
+    waits: bool = True
 
     @property
     def by_warpgroup(self) -> bool:
@@ -118,7 +121,9 @@ def device_operations(
     its threads are no warps of theirs.
     """
     singles = (name for name in statements(part) if _is_copy(nest, nest.statement(name), geometries))
-    found: dict[str, Operation] = {n: VectorCopy(1, 1, n in ahead) for n in singles}
+    found: dict[str, Operation] = {
+        n: VectorCopy(1, 1, n in ahead and not _of_halves(nest, n)) for n in singles
+    }
     for loop in loops(part):
         names = statements(loop)
         if loop.bind == "vector":
@@ -127,7 +132,7 @@ def device_operations(
             continue
         s = nest.statement(names[0])
         operation = (
-            _tile_product(nest, part, loop, s, geometries)
+            _tile_product(nest, part, loop, s, geometries, ahead)
             if loop.bind == "microkernel"
             else _vector_copy(nest, part, loop, s, geometries, s.name in ahead)
         )
@@ -148,7 +153,7 @@ def in_one_piece(tree: Tree, operations: frozenset[str]) -> Tree:
 
 
 def _tile_product(
-    nest: Nest, part: Tree, top: Loop, s: Statement, geometries: Mapping[str, Geometry]
+    nest: Nest, part: Tree, top: Loop, s: Statement, geometries: Mapping[str, Geometry], ahead: frozenset[str]
 ) -> TileProduct | None:
     free = replace(top, bind=None)
     try:
@@ -176,7 +181,9 @@ def _tile_product(
             return None
         first, second = factors
         copied = elements_for_each(nest, part, s, geometries) if isinstance(first, CoreLines) else 0
-        return TileProduct(rows, columns, steps, first, second, top.math, copied)
+        held = {access.tensor for access in s.reads}
+        copies = {name for name in statements(part) if nest.statement(name).write.tensor in held}
+        return TileProduct(rows, columns, steps, first, second, top.math, copied, copies <= ahead)
     left = _lines(domain, s, roles.left, outside, (k, r), rows, geometries)
     right = _lines(domain, s, roles.right, outside, (k, c), columns, geometries)
     if left is None or right is None:
@@ -369,8 +376,13 @@ def _vector_copy(
     for step in _steps(held, count):
         there = place.sub(along.scale_val(isl.Val(step)))
         if agrees(domain, outside, there) and (step != 1 or is_multiple(domain, there, count)):
-            return VectorCopy(count, step, ahead)
+            return VectorCopy(count, step, ahead and (step == 1 or not _of_halves(nest, s.name)))
     return None
+
+
+def _of_halves(nest: Nest, name: str) -> bool:
+    """Whether a statement writes halves: two bytes by themselves cannot be on their way, which takes 4, 8 or 16."""
+    return nest.tensor(nest.statement(name).write.tensor).is_half
 
 
 def _steps(held: Geometry, count: int) -> Iterator[int]:

@@ -147,7 +147,9 @@ def _names() -> dict[str, Any]:
         "await_copies": copies.wait,
         **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in PRECISIONS},
         **{f"tile_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
+        **{f"begin_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
         "show_tensor_cores": lambda: None,
+        "await_wgmma": lambda *_: None,
     }
     return {"math": SimpleNamespace(**functions, **constants), **casts, **halves, **extrema, **operations}
 

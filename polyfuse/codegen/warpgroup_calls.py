@@ -2,11 +2,19 @@
 
 for k: { for …: a_shared[…] = …; barrier; for k_in: for r: for c: y[r, c] += …; barrier }
 ->  for k: { for …: a_shared[…] = …; barrier that shows; tile_wgmma_bf16(…); barrier }
+
+Where the copies of an iteration are for a later one, they run while the tensor cores multiply. That is the order as
+written but for instances that have nothing in common: as written the copies overwrite nothing that the product behind
+them reads, and codegen/in_flight.py has found that it reads nothing that they write.
+
+    for k: { for …: a_shared[(k + 1) % 2, …] = …; for k_in: for r: for c: y[r, c] += a_shared[k % 2, …] * …; barrier }
+    ->  for k: { begin_wgmma_bf16(…); for …: a_shared[(k + 1) % 2, …] = …; barrier that awaits and shows }
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import replace
 
 from polyfuse.codegen.axes import axis_name
@@ -17,8 +25,13 @@ from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
 
 X, Y = axis_name("thread.x"), axis_name("thread.y")
 
-OPERATION = {"bf16": "tile_wgmma_bf16", "f16": "tile_wgmma_f16"}
-"""The device operation for each format of the factors."""
+OPERATION = {
+    ("bf16", True): "tile_wgmma_bf16",
+    ("f16", True): "tile_wgmma_f16",
+    ("bf16", False): "begin_wgmma_bf16",
+    ("f16", False): "begin_wgmma_f16",
+}
+"""The device operation for each format of the factors, which waits for its results or does not."""
 
 
 def wgmma_call(tile: TileProduct, store: Store, first: dict[str, ast.expr]) -> str:
@@ -41,7 +54,7 @@ def wgmma_call(tile: TileProduct, store: Store, first: dict[str, ast.expr]) -> s
         (at,) = factor.subscripts
         place = in_bits(substituted(at, {**first, X: ast.Constant(0), Y: group}))
         arguments += [ast.Name(factor.array), place, *map(ast.Constant, (lines.line, lines.core, lines.far))]
-    return ast.unparse(ast.Call(ast.Name(OPERATION[tile.math]), arguments, []))
+    return ast.unparse(ast.Call(ast.Name(OPERATION[tile.math, tile.waits]), arguments, []))
 
 
 def by_warpgroups(node: Node) -> bool:
@@ -53,9 +66,57 @@ def by_warpgroups(node: Node) -> bool:
 
 
 def shown_to_warpgroups(kernel: Kernel) -> Kernel:
-    """The kernel whose barriers behind copies of factors show them to the tensor cores."""
+    """The kernel whose products begin before copies where they may, and whose barriers show these."""
     factors = _factors(kernel.body)
-    return replace(kernel, body=_shown(kernel.body, factors)) if factors else kernel
+    return replace(kernel, body=_shown(_begun(kernel.body, factors), factors)) if factors else kernel
+
+
+def _begun(node: Node, factors: frozenset[str]) -> Node:
+    """Products whose copies are ahead before these, in blocks that end at a barrier."""
+    match node:
+        case Block(parts):
+            return Block(_begun_first([_begun(part, factors) for part in parts], factors))
+        case For(bind=bind) if bind != "microkernel":
+            return replace(node, body=_begun(node.body, factors))
+        case Guard(_, body, otherwise):
+            other = None if otherwise is None else _begun(otherwise, factors)
+            return replace(node, body=_begun(body, factors), otherwise=other)
+    return node
+
+
+def _begun_first(parts: list[Node], factors: frozenset[str]) -> tuple[Node, ...]:
+    """copies; product; barrier  ->  product, begun; copies; barrier that waits for it."""
+    for place in range(len(parts) - 1):
+        product, barrier = parts[place], parts[place + 1]
+        stores = list(_stores(product))
+        if len(stores) != 1 or not isinstance(barrier, Barrier):
+            continue
+        tile, first = stores[0].operation, place
+        while first > 0 and all(store.target.array in factors for store in _stores(parts[first - 1])):
+            if isinstance(parts[first - 1], Barrier):
+                break
+            first -= 1
+        if isinstance(tile, TileProduct) and tile.by_warpgroup and tile.ahead and first < place:
+            waits = replace(barrier, awaits=(tile.rows, tile.columns, stores[0].target.array))
+            run = (_without_waiting(product), *parts[first:place], waits)
+            return (*parts[:first], *run, *parts[place + 2 :])
+    return tuple(parts)
+
+
+def _without_waiting(node: Node) -> Node:
+    match node:
+        case Store(operation=TileProduct() as tile):
+            return replace(node, operation=replace(tile, waits=False))
+        case For() | Guard():
+            return replace(node, body=_without_waiting(node.body))
+    return node
+
+
+def _stores(node: Node) -> Iterator[Store]:
+    if isinstance(node, Store):
+        yield node
+    for part in below(node):
+        yield from _stores(part)
 
 
 def _factors(node: Node) -> frozenset[str]:

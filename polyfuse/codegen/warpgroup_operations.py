@@ -2,6 +2,7 @@
 
     tile_wgmma_bf16     wgmma.mma_async.sync.aligned.m64nNk16.f32.bf16.bf16, factors in shared memory
     tile_wgmma_f16      the same of f16
+    begin_wgmma_bf16, begin_wgmma_f16   what these do, begun and not waited for; await_wgmma waits for all that is begun
     show_tensor_cores   fence.proxy.async: what this thread wrote to shared memory is there for such instructions
 
 A warpgroup's instruction reads both factors from shared memory by descriptors (codegen/warpgroup_descriptors.py) and
@@ -26,6 +27,8 @@ from polyfuse.ir.precision import PRECISIONS, Math
 
 FLOAT, BITS, WORD = ir.FloatType(), ir.IntType(16), ir.IntType(32)
 
+WAIT = "wgmma.wait_group.sync.aligned 0;"
+
 ITEMSIZE = 2
 """Bytes of a factor's element."""
 
@@ -43,8 +46,8 @@ class _Matrix:
         return (step // 8 * self.line + instruction * self.far) * ITEMSIZE // UNIT
 
 
-def _operation(math: Math) -> Any:
-    """The intrinsic for a format of factors."""
+def _operation(math: Math, waits: bool) -> Any:
+    """The intrinsic for a format of factors, which waits for its results or does not."""
 
     @intrinsic
     def tile_wgmma(
@@ -75,7 +78,7 @@ def _operation(math: Math) -> Any:
             sums = [builder.gep(data(3), [INT(n)]) for n in range(numbers[0] * numbers[1])]
             left, right = matrix(4, *numbers[3:6]), matrix(9, *numbers[6:9])
             held = [builder.load(place) for place in sums]
-            text = _text(math, (numbers[0], numbers[1]), numbers[2], left, right)
+            text = _text(math, (numbers[0], numbers[1]), numbers[2], left, right) + (WAIT if waits else "")
             operands = ",".join(
                 ["=f"] * len(held) + ["l", "l"] + [str(n) for n in range(len(held))] + ["~{memory}"]
             )
@@ -95,7 +98,31 @@ def _operation(math: Math) -> Any:
     return tile_wgmma
 
 
-tile_wgmma_bf16, tile_wgmma_f16 = map(_operation, FORMATS)
+tile_wgmma_bf16, tile_wgmma_f16 = (_operation(math, True) for math in FORMATS)
+begin_wgmma_bf16, begin_wgmma_f16 = (_operation(math, False) for math in FORMATS)
+
+
+@intrinsic
+def await_wgmma(typingctx: Any, rows: Any, columns: Any, y: Any) -> Any:
+    """Wait for all instructions that were begun; y, an array of the thread's own, has their results."""
+    if not all(isinstance(value, types.IntegerLiteral) for value in (rows, columns)):
+        return None
+    count = rows.literal_value * columns.literal_value
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.asm(ir.FunctionType(ir.VoidType(), []), WAIT, "~{memory}", [], side_effect=True)
+        data = context.make_array(sig.args[2])(context, builder, args[2]).data
+        places = [builder.gep(data, [INT(n)]) for n in range(count)]
+        held = [builder.load(place) for place in places]
+        # nothing that reads the results is moved before the wait: here they become others
+        function = ir.FunctionType(ir.LiteralStructType([FLOAT] * count), [FLOAT] * count)
+        operands = ",".join(["=f"] * count + [str(n) for n in range(count)])
+        found = builder.asm(function, "", operands, held, side_effect=True)
+        for number, place in enumerate(places):
+            builder.store(builder.extract_value(found, number), place)
+        return context.get_dummy_value()
+
+    return types.void(rows, columns, y), codegen
 
 
 @intrinsic
@@ -119,7 +146,7 @@ def _described(builder: Any, data: Any, first: Any, line: int, core: int) -> Any
 
 
 def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _Matrix) -> str:
-    """All instructions of a tile, one group, waited for; operands are results, two descriptors."""
+    """All instructions of a tile, one group; operands are results, two descriptors."""
     rows, columns = tile
     results = rows * columns
     a, b = f"${results}", f"${results + 1}"
@@ -138,7 +165,7 @@ def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _
                 f"wgmma.mma_async.sync.aligned.m64n{4 * columns}k{depth}.f32.{math}.{math} "
                 f"{{{held}}}, rows, columns, add, 1, 1, 0, 0;"
             )
-    lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
+    lines.append("wgmma.commit_group.sync.aligned;")
     return "{ " + "\n".join(lines) + " }"
 
 

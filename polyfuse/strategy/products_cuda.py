@@ -201,7 +201,7 @@ class Tiles:
         axes = moved_axes(factor.access, rank) or {}
         last = schedule.nest.tensor(factor.access.tensor).rank - 1
         by_steps = axes.get(self.product.steps[0]) == last
-        wide = in_vectors(schedule.nest, factor, self.shape.itemsize)
+        wide = in_vectors(schedule.nest, factor, self.shape.itemsize, self.shape.keeps_halves)
         done = schedule.promote(
             factor.name,
             self.name,
@@ -319,12 +319,15 @@ def _whole_steps(nest: Nest, product: Product) -> int:
     return int(last.to_python()) + 1 if every.is_subset(domain) else 0
 
 
-def in_vectors(nest: Nest, factor: Factor, itemsize: int) -> bool:
-    """Whether every row of a tensor begins at a multiple of 16 bytes; isl proves each copy when code is made."""
+def in_vectors(nest: Nest, factor: Factor, itemsize: int, halves: bool = False) -> bool:
+    """Whether every row of a tensor begins at a multiple of 16 bytes; isl proves each copy when code is made.
+
+    With `halves` rows of these may be, of 8 bytes, as where they are kept as they are.
+    """
     tensor = nest.tensor(factor.access.tensor)
     size = tensor.shape[-1]
     return (
-        not (factor.computed or tensor.is_half)
+        not (factor.computed or (tensor.is_half and not halves))
         and isinstance(size, int)
         and size * itemsize % ACCESS_BYTES == 0
     )

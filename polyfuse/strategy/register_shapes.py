@@ -123,6 +123,11 @@ class Shape:
         return "ieee"
 
     @property
+    def keeps_halves(self) -> bool:
+        """Whether factors of halves lie in shared memory as they are."""
+        return False
+
+    @property
     def how(self) -> str:
         """What multiplies, for a report."""
         return ""

@@ -10,7 +10,7 @@ The factors are rounded when they are copied, into core matrices (ir/cores.py), 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 from itertools import product as pairs
 from math import ceil
@@ -45,6 +45,9 @@ FORMATS: tuple[Math, ...] = ("bf16", "f16")
 HELD = 2
 """Bytes of a factor's element in shared memory."""
 
+STAGES = (1, 2)
+"""Tiles of steps in shared memory. With two, a tile is copied through registers while the one before is multiplied."""
+
 INSTRUCTION_ROWS, STEPS = 64, 16
 """Rows and steps of one instruction."""
 
@@ -52,6 +55,11 @@ INSTRUCTION_ROWS, STEPS = 64, 16
 @dataclass(frozen=True)
 class WarpgroupShape(TensorShape):
     """A shape whose products a warpgroup's instructions compute, with factors rounded when they are staged."""
+
+    @property
+    def keeps_halves(self) -> bool:
+        """Factors are of 16 bits here."""
+        return True
 
     @property
     def how(self) -> str:
@@ -124,11 +132,10 @@ def warpgroup_shapes(extents: Extents, format: Math, machine: Machine, gpu: Gpu)
 
 
 def _every(format: Math) -> Iterator[WarpgroupShape]:
-    for (down, across), (rows, columns) in pairs(
-        ((1, 1), (1, 2), (2, 1)), ((2, 16), (2, 32), (4, 16), (4, 32))
-    ):
+    groups, tiles = ((1, 1), (1, 2), (2, 1)), ((2, 16), (2, 32), (4, 16), (4, 32))
+    for (down, across), (rows, columns), stages in pairs(groups, tiles, STAGES):
         threads_y = 32 * down  # a step for each of them where a copy's neighbours are not steps
-        yield WarpgroupShape(across, threads_y, 4, rows, columns, threads_y, 4, format=format)
+        yield WarpgroupShape(across, threads_y, 4, rows, columns, threads_y, 4, stages, format=format)
 
 
 def _fits(s: WarpgroupShape, extents: Extents, gpu: Gpu) -> bool:
@@ -142,12 +149,16 @@ def _fits(s: WarpgroupShape, extents: Extents, gpu: Gpu) -> bool:
 # -- shared memory -----------------------------------------------------------------------------------------------------
 
 
-@cache
 def layout_for(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool) -> Cores:
     """The core matrices into which a copy's stores wait least for banks, by enumeration; of equals the smallest.
 
     Reads need no choice: a core matrix of 128 bytes in a row has every bank once.
     """
+    return _least_waiting(replace(s, stages=1), side, by_steps, wide)  # stages are laid out alike
+
+
+@cache
+def _least_waiting(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool) -> Cores:
     options = sorted(s.layouts(side), key=lambda o: o.size(s.steps, side.width))
     least, best = None, options[0]
     for option in options:

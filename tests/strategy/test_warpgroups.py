@@ -12,7 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
-from polyfuse.codegen import lockstep
+from polyfuse.codegen import lockstep, lockstep_memory
 from polyfuse.codegen.cuda_build import main_loop, opcodes
 from polyfuse.codegen.lockstep_subset import UnsupportedKernel
 from polyfuse.errors import InvalidSchedule
@@ -45,25 +45,28 @@ def transposed(A: "f32[32, 132]", B: "f32[72, 32]", C: "f32[132, 72]"):
 
 
 NESTS = {
-    "whole": (lambda: matmul(128, 64, 128), "bf16", (1, 1, 2, 16)),
-    "odd results": (lambda: matmul(137, 96, 70), "bf16", (1, 1, 4, 16)),
-    "two warpgroups down": (lambda: matmul(130, 64, 68), "f16", (2, 1, 2, 16)),
-    "two warpgroups across": (lambda: matmul(72, 32, 132), "bf16", (1, 2, 2, 16)),
-    "transposed": (lambda: expand(transposed).nest, "f16", (1, 1, 4, 16)),
-    "of halves": (lambda: matmul(66, 64, 72, "bfloat16"), "bf16", (1, 1, 2, 16)),
+    "whole": (lambda: matmul(128, 64, 128), "bf16", (1, 1, 2, 16, 1)),
+    "in two stages": (lambda: matmul(70, 96, 136), "bf16", (1, 1, 2, 16, 2)),
+    "odd results": (lambda: matmul(137, 96, 70), "bf16", (1, 1, 4, 16, 1)),
+    "two warpgroups down": (lambda: matmul(130, 64, 68), "f16", (2, 1, 2, 16, 1)),
+    "two warpgroups across": (lambda: matmul(72, 96, 132), "bf16", (1, 2, 2, 16, 2)),
+    "transposed": (lambda: expand(transposed).nest, "f16", (1, 1, 4, 16, 1)),
+    "of halves": (lambda: matmul(66, 64, 72, "bfloat16"), "bf16", (1, 1, 2, 16, 2)),
 }
 every_nest = pytest.mark.parametrize("name", NESTS)
 
 
 def schedule_of(
-    nest: pf.Nest, math: Math, tile: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
+    nest: pf.Nest, math: Math, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> pf.Schedule:
-    """The strategy's schedule with one shape: warpgroups down and across, a thread's rows and columns."""
+    """The strategy's schedule with one shape: warpgroups down and across, a thread's rows and columns, stages."""
     shapes_for = in_registers.shapes_for
 
     def only(*given: Any) -> tuple[Shape, ...]:
         every = (s for s in shapes_for(*given) if isinstance(s, WarpgroupShape))
-        return tuple(s for s in every if (s.threads_y // 32, s.threads_z, s.rows, s.columns) == tile)
+        return tuple(
+            s for s in every if (s.threads_y // 32, s.threads_z, s.rows, s.columns, s.stages) == tile
+        )
 
     monkeypatch.setattr(in_registers, "shapes_for", only)
     for n in (0, 1):
@@ -142,9 +145,9 @@ def test_what_was_not_shown_is_not_read() -> None:
         lockstep.run(source, launch.name, *launch.extents({}), arrays)
 
 
-@pytest.mark.parametrize("tile", [(2, 1, 2, 16), (1, 1, 4, 32), (1, 2, 4, 32)])
+@pytest.mark.parametrize("tile", [(2, 1, 2, 16, 1), (1, 1, 4, 32, 2), (1, 2, 4, 32, 2)])
 def test_machine_code_is_warpgroups_in_planned_registers(
-    tile: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
+    tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("cuda.core")
     schedule = schedule_of(matmul(1024, 1024, 1024), "bf16", tile, monkeypatch)
@@ -157,13 +160,53 @@ def test_machine_code_is_warpgroups_in_planned_registers(
     assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
     assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
     loop = main_loop(cubin)
-    down, _, rows, columns = tile
+    down, _, rows, columns, stages = tile
     products = [op for op in loop if op.startswith("HGMMA")]
     assert products == [f"HGMMA.64x{4 * columns}x16.F32.BF16"] * (rows // 2 * 2 * down)
     assert loop.count("WARPGROUP.ARRIVE") == 1
     assert loop.count("WARPGROUP.DEPBAR.LE") == 1
+    first_load, last_product = loop.index("LDG.E.128"), loop.index("WARPGROUP.DEPBAR.LE")
+    if stages == 2:
+        assert loop.index(products[0]) < first_load < last_product, (
+            "a tile is copied while tensor cores multiply"
+        )
     assert not {"FFMA", "HMMA.16816.F32.BF16"} & set(loop)
     assert not [op for op in loop if op.startswith("LDS.U16")], "no thread loads a factor again"
+
+
+def test_a_product_begins_before_the_next_tile_is_copied() -> None:
+    (launch,) = net_of("in two stages").program.launches
+    loop = launch.source.split("    for k in")[1]
+    begun, copied, awaited = (
+        loop.index(what) for what in ("begin_wgmma_bf16(", "copy_vector(", "await_wgmma(")
+    )
+    assert begun < copied < awaited < loop.index("show_tensor_cores()") < loop.index("cuda.syncthreads()")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("        await_wgmma(2, 16, y)\n", "        pass\n"), ("2688 * k +", "2688 * (1 - k) +")],
+    ids=["not awaited", "the stage that is being copied"],
+)
+def test_tensor_cores_that_read_what_is_copied_are_found(old: str, new: str) -> None:
+    (launch,) = net_of("in two stages").program.launches
+    changed = launch.source.replace(old, new, 1)
+    assert changed != launch.source, launch.source
+    arrays = [
+        np.random.default_rng(1).standard_normal(n).astype(np.float32) for n in (96 * 136, 70 * 96, 9520)
+    ]
+    with pytest.raises((UnsupportedKernel, lockstep_memory.RaceError), match=r"was overwritten|x_shared"):
+        lockstep.run(changed, launch.name, *launch.extents({}), arrays)
+
+
+@pytest.mark.parametrize("preset", ["h100", "h200"])
+def test_large_products_are_warpgroups(preset: str) -> None:
+    machine = replace(Machine.preset(preset), math="bf16")
+    assert machine.gpu is not None
+    for size in (1024, 4096):
+        best = tiles_for(Extents(size, size, size, 1, whole_steps=size), 4, machine, machine.gpu)[0]
+        assert isinstance(best, WarpgroupShape), best.why
+        assert best.stages == 2
 
 
 def test_shapes_are_hoppers_alone_and_of_whole_steps() -> None:
