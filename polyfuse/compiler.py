@@ -17,7 +17,7 @@ from polyfuse.codegen.program import Target, program
 from polyfuse.errors import BudgetExceeded, InvalidMath, InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, Math
-from polyfuse.ir.tree import loops
+from polyfuse.ir.tree import ON_CORES, loops
 from polyfuse.machine import Machine
 from polyfuse.rewrite.expand import Expansion, expand
 from polyfuse.runtime.cache import keep, recall
@@ -320,7 +320,7 @@ def _automatic(model: Machine | None, device: str | None, schedule: Schedule | N
         return "cuda"
     if schedule is not None:
         places = {loop.bind for loop in loops(schedule.tree)}
-        if places & {"cores", "pipeline"}:
+        if places & {*ON_CORES}:
             return "cpu"
         if any(place and "." in place for place in places):
             return "cuda"
@@ -330,7 +330,7 @@ def _automatic(model: Machine | None, device: str | None, schedule: Schedule | N
 def _check_places(schedule: Schedule, target: Target) -> None:
     for loop in loops(schedule.tree):
         on_gpu = loop.bind is not None and "." in loop.bind
-        if (on_gpu and target == "cpu") or (loop.bind in ("cores", "pipeline") and target == "cuda"):
+        if (on_gpu and target == "cpu") or (loop.bind in ON_CORES and target == "cuda"):
             raise InvalidSchedule(
                 f"loop {loop.name} is bound to {loop.bind}, which target {target} does not have"
             )

@@ -123,7 +123,7 @@ def on_loops(
         case "shift":
             return Call("shift", (statement, loop, draw(st.sampled_from([1, 2, 3, -1, -2]))), {})
         case "bind":
-            place = draw(st.sampled_from(("cores", "pipeline") if target == "cpu" else AXES))
+            place = draw(st.sampled_from(("cores", "dynamic", "pipeline") if target == "cpu" else AXES))
             return Call("bind", (statement,), {loop: place})
         case "microkernel":
             return Call("microkernel", (statement, names[-3] if len(names) > 2 else loop), {})

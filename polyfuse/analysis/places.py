@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.analysis.storage import BLOCKS, LANE, ON_THREADS
-from polyfuse.ir.tree import Loop, Sequence, Tree, children, parts
+from polyfuse.ir.tree import ON_CORES, Loop, Sequence, Tree, children, parts
 
 
 def misplaced(tree: Tree) -> str | None:
@@ -64,10 +64,10 @@ def _loop_faults(loop: Loop, around: tuple[Loop, ...], outermost: bool) -> Itera
         elif (
             other.bind is not None
             and any("." in bind or bind == LANE for bind in (other.bind, loop.bind))
-            and {"cores", "pipeline"} & {other.bind, loop.bind}
+            and {*ON_CORES} & {other.bind, loop.bind}
         ):
             yield f"loop {other.name} is bound to {other.bind} and {loop.name} to {loop.bind}; they do not mix"
-        elif {other.bind, loop.bind} == {"cores", "pipeline"}:
+        elif {other.bind, loop.bind} <= {*ON_CORES}:
             yield f"loops {other.name} and {loop.name} lie one inside the other, and both run on cores"
     if loop.bind == "pipeline" and not (isinstance(loop.body, Loop) and loop.body.bind is None):
         yield f"loop {loop.name} is bound to pipeline, and has not one loop in order directly inside it to wait at"

@@ -18,12 +18,12 @@ from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
 from polyfuse.codegen.axes import AXES, LANES, axis_bounds, axis_name, axis_of
 from polyfuse.codegen.barriers import Barriers, with_barrier_statements
 from polyfuse.codegen.chosen_rows import chosen, is_chosen
+from polyfuse.codegen.dynamic import heavier_last
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
 from polyfuse.codegen.in_flight import in_flight
 from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
 from polyfuse.codegen.leading import leading
 from polyfuse.codegen.looptree import (
-    ON_CORES,
     Allocate,
     Axis,
     Barrier,
@@ -48,7 +48,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.text import body_text
-from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements, to_isl
+from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, loops_around, statements, to_isl
 from polyfuse.sets import OUT, constant, dimension
 
 
@@ -276,7 +276,9 @@ class _Builder:
             return For(variable, low, high, step, None, body)
         bind = "turn" if id(loop) in self.turns else loop.bind
         streams = tuple(self.namer(tensor) for tensor in loop.streams if tensor not in self.geometry)
-        return For(variable, low, high, step, bind, body, tuple(self._ahead(loop, body, here)), streams)
+        ahead = tuple(self._ahead(loop, body, here))
+        backwards = bind == "dynamic" and heavier_last(self.nest, loop)
+        return For(variable, low, high, step, bind, body, ahead, streams, backwards)
 
     def _ahead(self, loop: Loop, body: Node, here: _Here) -> Iterator[tuple[Element, bool]]:
         """What a loop asks for ahead of time: elements of arrays one value of an outer loop later.

@@ -8,15 +8,15 @@ from math import prod
 
 from polyfuse.codegen.cases import Facts
 from polyfuse.codegen.chosen_rows import rows_named
+from polyfuse.codegen.dynamic import apart_from_buffers, in_turns
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.first_values import first_values
 from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.halves import HALF_OPERATIONS, held_as, zero
-from polyfuse.codegen.index import binary, substituted
+from polyfuse.codegen.index import not_negative, substituted
 from polyfuse.codegen.joined import along_two_axes
 from polyfuse.codegen.looptree import (
-    ON_CORES,
     Allocate,
     Barrier,
     Block,
@@ -46,6 +46,7 @@ from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 from polyfuse.codegen.window_products import values_of
 from polyfuse.ir.names import fresh
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
+from polyfuse.ir.tree import ON_CORES, SHARED
 
 HEADER = """\
 import math
@@ -58,6 +59,7 @@ ON_STACK = "on_stack"
 ON_HEAP = "on_heap"
 WHOLE = "whole_registers"
 FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
+TAKE = "next_turn"
 LINE_OF, PAST_LINE, STORE_PAST, DONE = "line_of", "past_line", "store_past", "stores_done"
 OPERATIONS = {
     **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
@@ -133,20 +135,6 @@ def has_bound(node: Node, bind: str) -> bool:
     return (isinstance(node, For) and node.bind == bind) or any(has_bound(part, bind) for part in below(node))
 
 
-def not_negative(value: ast.expr, known: frozenset[str]) -> bool:
-    """Whether LLVM sees that an index is not negative: sums and products of constants and of loops that begin so."""
-    match value:
-        case ast.Constant(value=int(number)):
-            return number >= 0
-        case ast.Name(id=name):
-            return name in known
-        case ast.BinOp(left, ast.Add() | ast.Mult() | ast.FloorDiv() | ast.Mod(), right):
-            return not_negative(left, known) and not_negative(right, known)
-        case ast.Call(func=ast.Name(id="max")):
-            return any(not_negative(argument, known) for argument in value.args)
-    return False
-
-
 class _Cpu(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
@@ -185,7 +173,7 @@ class _Cpu(Emitter):
     def _loop(self, node: For) -> list[str]:
         if node.bind == "microkernel":
             return self._microkernel(node)
-        begun = first_values(node) if self.has_tiles and node.bind != "cores" else None
+        begun = first_values(node) if self.has_tiles and node.bind not in SHARED else None
         if begun is not None:
             return [ast.unparse(begun)]
         held = gathered(node) if node.bind == "vector" else None
@@ -202,6 +190,8 @@ class _Cpu(Emitter):
             return [f"{WHOLE}()", *self._in_pieces(node)]
         if node.bind == "pipeline":
             return self._pipeline(node)
+        if node.bind == "dynamic":
+            return self._dynamic(node)
         if node.bind == "turn" and self.turns:
             head, *body = super().loop(node)
             wait, end = (f"{does}({self.turns}, {node.variable})" for does in ("await_turn", "end_turn"))
@@ -223,21 +213,32 @@ class _Cpu(Emitter):
             value = f"{low} + {node.step} * int64({core})"
         return [head, *self._indented([f"{node.variable} = {value}", *self.lines(node.body)])]
 
+    def _dynamic(self, node: For) -> list[str]:
+        """for i: S  ->  on each core, while there are values: take an i; S. A core's buffers are for all it takes."""
+        taken, turn = (self._unused(f"{node.variable}_{what}") for what in ("taken", "turn"))
+        count, value = in_turns(node, turn)
+        buffers, body = apart_from_buffers(node.body)
+        inside = [f"{node.variable} = {value}", *self.lines(body), f"{turn} = {TAKE}({taken})"]
+        lines = [f"while {turn} < {count}:", *self._indented(inside)]
+        if buffers:
+            lines = [f"if {turn} < {count}:", *self._indented([*self.lines(Block(buffers)), *lines])]
+        return [
+            f"{taken} = turns_of(0)",
+            f"for {node.variable}_core in prange({count}):",
+            *self._indented([f"{turn} = {TAKE}({taken})", *lines]),
+        ]
+
     def _pipeline(self, node: For) -> list[str]:
         """for t: for i: S  ->  for each core that is free: take the next t; for i: wait for i of t - 1; S; say so."""
         turns, turn = (self._unused(f"{node.variable}_{what}") for what in ("turns", "turn"))
-        low, high = ast.unparse(node.low), ast.unparse(node.high)
-        count = ast.unparse(binary(ast.Sub(), node.high, node.low))
-        count = count if node.step == 1 else f"-(({low} - ({high})) // {node.step})"
-        steps = turn if node.step == 1 else f"{node.step} * {turn}"
-        value = f"max({low} + {steps}, {low})"  # the maximum changes nothing, as for cores
+        count, value = in_turns(node, turn)
         outside, self.turns = self.turns, f"{turns}, {turn}"
         body = self._in_turns(node.body)
         self.turns = outside
         return [
             f"{turns} = turns_of({count})",
             f"for {node.variable}_core in prange({count}):",
-            *self._indented([f"{turn} = next_turn({turns})", f"{node.variable} = {value}", *body]),
+            *self._indented([f"{turn} = {TAKE}({turns})", f"{node.variable} = {value}", *body]),
             *self._indented([f"close_turns({turns}, {turn})"]),
         ]
 

@@ -243,3 +243,17 @@ def substituted(node: ast.expr, values: Environment) -> ast.expr:
         case ast.Tuple(elts=parts):
             return ast.Tuple([put(part) for part in parts])
     raise NotImplementedError(f"index expression {ast.unparse(node)}")
+
+
+def not_negative(value: ast.expr, known: frozenset[str]) -> bool:
+    """Whether LLVM sees that an index is not negative: sums and products of constants and of loops that begin so."""
+    match value:
+        case ast.Constant(value=int(number)):
+            return number >= 0
+        case ast.Name(id=name):
+            return name in known
+        case ast.BinOp(left, ast.Add() | ast.Mult() | ast.FloorDiv() | ast.Mod(), right):
+            return not_negative(left, known) and not_negative(right, known)
+        case ast.Call(func=ast.Name(id="max")):
+            return any(not_negative(argument, known) for argument in value.args)
+    return False

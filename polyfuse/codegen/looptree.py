@@ -45,15 +45,12 @@ class Block:
     parts: tuple[Node, ...]
 
 
-ON_CORES = ("cores", "pipeline")
-"""What a loop is bound to whose values run on a CPU's cores at once."""
-
-
 @dataclass(frozen=True)
 class For:
-    """A loop in order, or one whose values run at once ("cores", "vector", "pipeline").
+    """A loop in order, or one whose values run at once ("cores", "dynamic", "vector", "pipeline").
 
-    In a "pipeline" values wait for each other at the loops inside that are bound to "turn".
+    In a "pipeline" values wait for each other at the loops inside that are bound to "turn". Of a "dynamic" loop the
+    last values are taken first if it runs `backwards`.
 
     `ahead` are elements that a vector loop or a microkernel asks for as it runs, each with whether it will be written,
     `streams` arrays that a vector loop stores past the caches.
@@ -67,6 +64,7 @@ class For:
     body: Node
     ahead: tuple[tuple[Element, bool], ...] = ()
     streams: tuple[str, ...] = ()
+    backwards: bool = False
 
 
 @dataclass(frozen=True)

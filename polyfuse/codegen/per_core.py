@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polyfuse.codegen.looptree import ON_CORES, Allocate, Block, For, Guard, Node, below, block
+from polyfuse.codegen.looptree import Allocate, Block, For, Guard, Node, below, block
+from polyfuse.ir.tree import ON_CORES
 
 
 def per_core(node: Node, allocations: tuple[Allocate, ...]) -> Node:

@@ -13,8 +13,8 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from polyfuse.codegen.looptree import ON_CORES, For, Guard, Node, block
-from polyfuse.ir.tree import Loop, Sequence, Tree, children, with_children
+from polyfuse.codegen.looptree import For, Guard, Node, block
+from polyfuse.ir.tree import ON_CORES, Loop, Sequence, Tree, children, with_children
 from polyfuse.schedule.sections import parts_of, values_of
 
 

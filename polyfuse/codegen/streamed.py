@@ -9,8 +9,9 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from polyfuse.codegen.looptree import ON_CORES, Block, Element, For, Node, Store, below, touched
+from polyfuse.codegen.looptree import Block, Element, For, Node, Store, below, touched
 from polyfuse.codegen.product_loops import movement
+from polyfuse.ir.tree import ON_CORES
 
 
 def streamed(loop: For) -> tuple[Element, ...]:

@@ -21,6 +21,12 @@ from polyfuse.ir.cores import Cores
 from polyfuse.ir.precision import Math
 from polyfuse.sets import IN, OUT, SET, union_set
 
+SHARED = ("cores", "dynamic")
+"""What a loop is bound to whose values a CPU's cores share out, in no order: equally many each, or whoever is free."""
+
+ON_CORES = (*SHARED, "pipeline")
+"""What a loop is bound to whose values run on a CPU's cores at once."""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -127,8 +133,9 @@ class Leaf:
 class Loop:
     """One schedule dimension over the statements below it.
 
-    `bind` says what runs its values: None (in order), "cores", "block.x", "thread.y", "lane", "vector", "unroll", or
-    "pipeline": cores, where each value waits for the one before it at every value of the loop directly inside.
+    `bind` says what runs its values: None (in order), "cores", "dynamic" (cores, where whichever is free takes the next
+    value), "block.x", "thread.y", "lane", "vector", "unroll", or "pipeline": cores, where each value waits for the one
+    before it at every value of the loop directly inside.
     `barrier` asks for a barrier of the block's threads at the end of each iteration. `apart` asks for code of its own
     for the full tiles of the loops around it, `fetches` for lines of memory ahead of time; both change no order.
     `streams` are tensors that a loop on vector lanes stores past the caches.

@@ -9,10 +9,21 @@ import islpy as isl
 
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Loop, Tree, loops, path_to, replace_node, statements
+from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, path_to, replace_node, statements
 from polyfuse.schedule.chains import loop_named, only_loop
 
-PLACES = ("cores", "pipeline", "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z", "lane")
+PLACES = (
+    "cores",
+    "dynamic",
+    "pipeline",
+    "block.x",
+    "block.y",
+    "block.z",
+    "thread.x",
+    "thread.y",
+    "thread.z",
+    "lane",
+)
 """Where `bind` may put a loop's values."""
 
 MOST_UNROLLED = 64
@@ -38,7 +49,7 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
     for other in relatives:
         if other.bind == place:
             raise InvalidSchedule(f"bind: loop {other.name} on the same path is already bound to {place}")
-        if other.bind is not None and {other.bind, place} & {"cores", "pipeline"} and other.bind in PLACES:
+        if other.bind is not None and {other.bind, place} & {*ON_CORES} and other.bind in PLACES:
             raise InvalidSchedule(
                 f"bind: loop {other.name} is bound to {other.bind}; {_mixed(other.bind, place)}"
             )
@@ -56,8 +67,9 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
 
 
 def _mixed(one: str, other: str) -> str:
-    if {one, other} == {"cores", "pipeline"}:
-        return "a pipeline's rows run on the cores already"
+    if {one, other} <= {*ON_CORES}:
+        rows = "a pipeline's rows run" if one == "pipeline" else "its values run"
+        return f"{rows} on the cores already"
     return "cores and a GPU's places do not mix"
 
 

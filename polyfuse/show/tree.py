@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PLACES = {
     "cores": "#cfe2f3",
+    "dynamic": "#cfe2f3",
     "pipeline": "#cfe2f3",
     "block": "#cfe2f3",
     "thread": "#d9ead3",

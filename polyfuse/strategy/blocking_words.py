@@ -7,8 +7,11 @@ from math import ceil
 from polyfuse.strategy.blocking import Blocking, Operand, Task, packing
 
 
-def sentences(task: Task, b: Blocking, names: tuple[str, str, str]) -> tuple[str, ...]:
-    """The choice with its numbers; `names` are the loops of rows, columns and steps."""
+def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float = 1.0) -> tuple[str, ...]:
+    """The choice with its numbers; `names` are the loops of rows, columns and steps.
+
+    The busiest core does the task `often` times: the part of it that there is of a triangle, or several pieces.
+    """
     rows, columns, steps = names
     e, m = task.extents, task.machine
     vectors = task.vectors(b)
@@ -32,7 +35,7 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str]) -> tuple[str
     expected = (
         2.0 * e.batches * e.rows * e.columns * e.steps * e.window / b.seconds / m.peak(task.itemsize, 1.0)
     )
-    lines.append(f"{1e6 * b.seconds:.3g} µs expected on one core, {expected:.0%} of its peak")
+    lines.append(f"{1e6 * b.seconds * often:.3g} µs expected on one core, {expected:.0%} of its peak")
     return tuple(lines)
 
 

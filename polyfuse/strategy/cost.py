@@ -215,10 +215,7 @@ def tiles_along(extent: int, size: int) -> int:
 def on_cpu(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> KernelCost:
     """Tiles in order, or one loop of them over the cores."""
     counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
-    units = 1.0
-    if tiling.parallel is not None:
-        parallel = counts[tiling.parallel]
-        units = parallel / math.ceil(parallel / machine.units)
+    units = 1.0 if tiling.parallel is None else evenly(counts[tiling.parallel], machine.units)
     compute = kernel.effort / (machine.peak(kernel.itemsize, units) * CPU_EFFICIENCY)
     memory = kernel.compulsory / machine.bandwidth(machine.level(resident), units)
     again = 0.0
@@ -254,10 +251,15 @@ def segments(kernel: Kernel, tiling: Tiling) -> int:
     return rows * sum(not u.internal and max(u.ratios) < 1.0 for u in kernel.uses)
 
 
-def in_blocks(kernel: Kernel, machine: Machine, resident: int, parallel: int | None) -> KernelCost:
-    """A product's kernel in blocks (strategy.products), with so many values of a parallel loop."""
-    units = 1.0 if parallel is None else parallel / math.ceil(parallel / machine.units)
-    region = machine.region_seconds if parallel is not None else 0.0
+def evenly(values: int, units: int) -> float:
+    """The cores that so many values of equal work keep busy: all of the work over that of the busiest core."""
+    return values / math.ceil(values / units)
+
+
+def in_blocks(kernel: Kernel, machine: Machine, resident: int, at_work: float | None) -> KernelCost:
+    """A product's kernel in blocks (strategy.products), on so many cores; None: without a parallel loop."""
+    units = 1.0 if at_work is None else at_work
+    region = machine.region_seconds if at_work is not None else 0.0
     return KernelCost(
         Tiling((), ()),
         kernel.flops,

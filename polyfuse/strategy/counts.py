@@ -16,11 +16,18 @@ from polyfuse.ir import Access, Nest
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Loop, Tree, statements
-from polyfuse.sets import IN, OUT, Box, bounding_box, bounding_count, constant
+from polyfuse.sets import IN, OUT, PARAM, SET, Box, bounding_box, bounding_count, constant, dimension
 from polyfuse.strategy.arithmetic import effort
 
 NOMINAL_SIZE = 256
 """What a symbolic size counts as."""
+
+
+SAMPLES = 17
+"""Values of a loop at which instances are counted, where some have more of them than others."""
+
+ALIKE = 1.1
+"""How many times the least value's instances the largest one's may be, for all values to count as equal."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class Counts:
         self._slices: dict[tuple[str, int, int], tuple[isl.PwAff, float]] = {}
         self._boxes: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], Box | None]] = {}
         self._carried: dict[tuple[int, int, int], tuple[object, bool]] = {}
+        self._profiles: dict[tuple[str, int], tuple[isl.PwAff, tuple[float, ...]]] = {}
+        self._filled: dict[str, float] = {}
         self._extents: dict[tuple[str, int], tuple[isl.PwAff, tuple[int, int]]] = {}
 
     @cached_property
@@ -146,6 +155,45 @@ class Counts:
         """The number of values of a loop, at least 1."""
         ranges = [self._range(name, date) for name, date in loop.dates]
         return max(1, max(high for _, high in ranges) - min(low for low, _ in ranges) + 1)
+
+    def profile(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
+        """How full a box around all instances is at equally spaced values of a loop; one number where all are equal.
+
+        S[i, j] with j <= i: (0.0, 0.5, 1.0) along i, nearly; a box (1.0,)
+        """
+        key = name, id(date)
+        if key not in self._profiles:
+            self._profiles[key] = date, self._counted_along(name, date)
+        return self._profiles[key][1]
+
+    def _counted_along(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
+        filled = self.filled(name)
+        if filled == 1.0:
+            return (1.0,)
+        along = self._boxes_along(name, date)
+        scale = filled * len(along) / sum(along)
+        return tuple(scale * part for part in along) if max(along) > ALIKE * min(along) else (filled,)
+
+    def filled(self, name: str) -> float:
+        """How full the box around a statement's instances is, by boxes around those of each value of a dimension."""
+        if name not in self._filled:
+            domain = self.domains[name]
+            if domain.is_empty() or domain.project_out(PARAM, 0, domain.dim(PARAM)).is_box():
+                self._filled[name] = 1.0
+            else:
+                along = (self._boxes_along(name, dimension(domain, d)) for d in range(domain.dim(SET)))
+                self._filled[name] = min(sum(parts) / len(parts) for parts in along)
+        return self._filled[name]
+
+    def _boxes_along(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
+        """Boxes around the instances at equally spaced values, as parts of a value's share of the box around all."""
+        domain = self.domains[name]
+        low, high = self._range(name, date)
+        box = bounding_count(domain, {}) / (high - low + 1)
+        steps = min(SAMPLES, high - low + 1) - 1
+        values = [low + (high - low) * step // max(1, steps) for step in range(steps + 1)]
+        at = (domain.intersect(date.eq_set(constant(domain, value))) for value in values)
+        return tuple(min(1.0, bounding_count(here, {}) / box) for here in at)
 
     def parallel(self, loop: Loop) -> bool:
         """Whether no dependence among the statements below lies between two values of the loop."""

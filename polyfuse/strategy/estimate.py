@@ -18,13 +18,25 @@ import islpy as isl
 
 from polyfuse.analysis.bands import is_parallel, open_at
 from polyfuse.ir import Access
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, loops_around, parts, statements
+from polyfuse.ir.tree import (
+    ON_CORES,
+    SHARED,
+    Leaf,
+    Loop,
+    Sequence,
+    Tree,
+    date_map,
+    loops_around,
+    parts,
+    statements,
+)
 from polyfuse.machine import Level, Machine
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import OUT, PARAM, SET
 from polyfuse.strategy.arithmetic import effort
 from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED
 from polyfuse.strategy.counts import Counts, dims_of, stride
+from polyfuse.strategy.shares import cores_at_work
 
 Relation = TypeVar("Relation", isl.Set, isl.Map)
 
@@ -183,6 +195,7 @@ class _Run:
         self.waiting: dict[int, frozenset[str]] = {}
         self.counts, self.machine, self.chains = estimator.counts, estimator.machine, chains
         self.most = 1.0
+        self.kernels = parts(tree)
 
     def extent(self, loop: Loop, depth: int) -> int:
         """The values of a loop in the middle of those around it."""
@@ -213,8 +226,11 @@ class _Run:
 
     def spread(self, loop: Loop, count: int, units: float) -> float:
         """How many units work inside a loop."""
-        if loop.bind in ("cores", "pipeline"):
+        if loop.bind in ON_CORES:
             units = max(1, count) / (ceil(max(1, count) / self.machine.units) + self.lag(loop))
+            # inside other loops its values are those in the middle of these, not all that it has
+            if loop.bind in SHARED and any(loop is one for one in self.kernels):
+                units = min(units, cores_at_work(self.counts, loop, self.machine.units))
             self.most = max(self.most, units)
         return units
 
@@ -326,7 +342,7 @@ class _Run:
             return 0
         if isinstance(tree, Sequence):
             return sum(self.regions(child, depth) for child in tree.children)
-        if tree.bind in ("cores", "pipeline"):
+        if tree.bind in ON_CORES:
             return 1
         inside = self.regions(tree.body, depth + 1)
         return inside * self.extent(tree, depth) if inside else 0

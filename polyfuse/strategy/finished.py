@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.analysis.storage import BLOCKS
-from polyfuse.ir.tree import Loop, Tree, parts, statements
+from polyfuse.ir.tree import SHARED, Loop, Tree, parts, statements
 from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
@@ -18,6 +18,7 @@ from polyfuse.strategy.decisions import Group
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.in_sections import cost_in_turns
 from polyfuse.strategy.kernel import band_of, kernel_of
+from polyfuse.strategy.shares import cores_at_work
 
 
 def kernels_of(schedule: Schedule, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
@@ -35,15 +36,15 @@ def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
     band = band_as_bound(counts, part, machine.kind)
     places = {loop.bind: loop for loop in loops_of(part)}
     if "microkernel" in places:
-        cores = places.get("cores")
-        parallel = counts.extent(cores) if cores is not None else None
-        parallel = machine.units if machine.kind == "cuda" else parallel
-        return in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, parallel)
+        cores = next((places[place] for place in SHARED if place in places), None)
+        at_work = cores_at_work(counts, cores, machine.units) if cores is not None else None
+        at_work = machine.units if machine.kind == "cuda" else at_work
+        return in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, at_work)
     if machine.kind == "cpu" and not band:
         return loops.cost_from(counts, part, Estimator(counts, machine).of(part), machine)
     kernel = kernel_of(counts, part, band)
     sizes, order = (1,) * len(kernel.band), tuple(range(len(kernel.band)))
-    parallel = next((p for p, loop in enumerate(kernel.band) if loop.bind == "cores"), None)
+    parallel = next((p for p, loop in enumerate(kernel.band) if loop.bind in SHARED), None)
     return cost_of(kernel, machine, counts.total_bytes, Tiling(sizes, order, parallel))
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
-from polyfuse.ir.tree import Loop, Tree, loops, parts, statements
+from polyfuse.ir.tree import SHARED, Loop, Tree, loops, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.sections import parts_of
@@ -151,7 +151,7 @@ def _reading_again(plan: Plan, stage: Stage, counts: Counts) -> float:
         if isinstance(part, Loop) and any(loop.bind == "microkernel" for loop in loops(part)):
             at, seen = (stage.part, counts) if name == stage.product else (part, own)
             cost = next(group.cost for group in plan.groups if name in group.statements)
-            shared = plan.machine.units if at is part and part.bind == "cores" else 1
+            shared = plan.machine.units if at is part and part.bind in SHARED else 1
             known[id(part)] = with_steps(cost, seen, at, plan.machine, shared).total - cost.total
     return sum(known.values())
 

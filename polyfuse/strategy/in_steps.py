@@ -17,7 +17,7 @@ from dataclasses import replace
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree
 from polyfuse.strategy.contraction import products_among
-from polyfuse.strategy.cost import CACHED, KernelCost, Model, in_blocks
+from polyfuse.strategy.cost import CACHED, KernelCost, Model, evenly, in_blocks
 from polyfuse.strategy.kernel import kernel_of
 
 
@@ -57,8 +57,9 @@ def alone_cost(nest: Nest, model: Model, part: Tree) -> KernelCost:
 def blocked_cost(model: Model, part: Tree) -> KernelCost:
     """A kernel of products in blocks; a serial loop around it reads again what does not stay in L2."""
     counts, machine, kernel = model.counts, model.machine, model.kernel(part)
-    parallel = kernel.extents[0] if kernel.band and machine.units > 1 else None
-    cost = in_blocks(kernel, machine, counts.total_bytes, parallel)
+    several = kernel.band and machine.units > 1
+    at_work = evenly(kernel.extents[0], machine.units) if several else None
+    cost = in_blocks(kernel, machine, counts.total_bytes, at_work)
     if kernel.band or not isinstance(part, Loop):
         return cost
     step = kernel_of(counts, part, (part,))

@@ -18,7 +18,7 @@ from polyfuse.strategy.batches import in_batches
 from polyfuse.strategy.choice import Choose, asked_once, cheapest
 from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.copied_first import copied_first
-from polyfuse.strategy.cost import Model, in_blocks, microseconds, ranked
+from polyfuse.strategy.cost import Model, evenly, in_blocks, microseconds, ranked
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.draft import Draft
@@ -314,7 +314,7 @@ def _blocked(
         return None
     parallel = cost.tiling.parallel
     if banded:
-        several = None if parallel is None else kernel.extents[parallel]
+        several = None if parallel is None else evenly(kernel.extents[parallel], machine.units)
         blocks = in_blocks(kernel, machine, counts.total_bytes, several)
         if choose(kernel.names, "form", [blocks.total, cost.total]) == 1:
             return "tiles of the band were chosen"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -12,6 +13,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.blocking import Extents, Operand, Task, blocking
 from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.shares import Share, busiest, pieces, place_of
 
 
 @dataclass(frozen=True)
@@ -49,28 +51,45 @@ class Question:
                 found.setdefault(d, loop)
         return found if len(found) == len(p.others) + len(p.steps) + 2 else None
 
-    def task(self, loops: dict[int, Loop], parallel: bool) -> tuple[Task, tuple[int, int] | None]:
-        """The product as one core does it, and the loop that is shared out: (dimension, values a core)."""
+    def task(self, loops: dict[int, Loop], parallel: bool) -> tuple[Task, float, Share | None]:
+        """The product as one core does it, how often the busiest core does that much, and what is shared out."""
         p, units = self.product, self.machine.units if parallel else 1
         sizes = {d: self.counts.extent(loop) for d, loop in loops.items()}
-        whole = self._sized(sizes)
+        whole = self._sized(sizes), self.counts.filled(p.statement), None
         if units == 1:
-            return whole, None
+            return whole
         shared = next((d for d in p.others if sizes[d] >= units), None)
         if shared is not None:
-            return self._sized({**sizes, shared: 1}), (shared, 1)
-        found = []
-        for d in self._shareable():
-            part = ceil(sizes[d] / units)
+            place = "cores" if len(self._profile(loops[shared])) == 1 else "dynamic"
+            return self._sized({**sizes, shared: 1}), 1.0, Share(shared, 1, sizes[shared], place)
+        found = [each for d in self._shareable() for each in self._shared(sizes, d, self._profile(loops[d]))]
+        return min(found, key=lambda each: each[0])[1:] if found else whole
+
+    def _shared(
+        self, sizes: dict[int, int], d: int, profile: tuple[float, ...]
+    ) -> Iterator[tuple[float, Task, float, Share]]:
+        """The ways to share a dimension out, with the seconds of the busiest core: in pieces where work is unequal."""
+        units, extent = self.machine.units, sizes[d]
+        for part in pieces(extent, units) if len(profile) > 1 else (ceil(extent / units),):
             one = self._sized({**sizes, d: part})
             choice = blocking(one)
-            if choice is not None:
-                tile = choice.rows if d == p.rows else choice.columns
-                found.append((choice.seconds, one, (d, ceil(part / tile) * tile)))
-        if not found:
-            return whole, None
-        _, one, cores = min(found, key=lambda each: each[0])
-        return one, cores
+            if choice is None:
+                continue
+            tile = choice.rows if d == self.product.rows else choice.columns
+            size = ceil(part / tile) * tile
+            count = ceil(extent / size)
+            if len(profile) == 1:
+                yield choice.seconds * profile[0], one, profile[0], Share(d, size, count)
+                continue
+            place = place_of(count, units)
+            work = busiest(profile, extent, size, units, place)
+            whole = busiest(profile, extent, extent, 1, "cores")
+            halved = busiest(profile, extent, ceil(extent / units), units, "cores")
+            share = Share(d, size, count, place, work / whole, halved / whole)
+            yield choice.seconds * work / part, one, work / part, share
+
+    def _profile(self, loop: Loop) -> tuple[float, ...]:
+        return self.counts.profile(self.product.statement, loop.date(self.product.statement))
 
     def _shareable(self) -> tuple[int, ...]:
         """Of rows and columns those that every factor has which is computed in this kernel.

@@ -52,6 +52,7 @@ from polyfuse.strategy.moves import (
 )
 from polyfuse.strategy.packing import apart, packed, packed_once
 from polyfuse.strategy.product_task import Question
+from polyfuse.strategy.shares import Share
 
 
 def blocked(
@@ -112,18 +113,22 @@ def blocked_inside(
 
 @dataclass(frozen=True)
 class _Asked:
-    """A kernel, and what the model says of the blocks of its product, the fastest first."""
+    """A kernel, and what the model says of the blocks of its product, the fastest first.
+
+    The busiest core does the task `often` times: the part of it that there is of a triangle, or several pieces.
+    """
 
     kernel: _Blocks
     loops: dict[int, Loop]
     task: Task
-    cores: tuple[int, int] | None
+    often: float
+    share: Share | None
     choices: list[Blocking]
 
     def made(self, choose: Choose) -> Planned:
         """The schedule in blocks. Raises IllegalSchedule or InvalidSchedule where a verb is refused."""
         choice = self.choices[choose(self.kernel.names, "blocks", [b.seconds for b in self.choices])]
-        return Planned(*self.kernel.in_blocks(self.loops, self.task, choice, self.cores))
+        return Planned(*self.kernel.in_blocks(self.loops, self.task, choice, self.often, self.share))
 
 
 class _Blocks:
@@ -161,11 +166,11 @@ class _Blocks:
             return f"{where}{self.name} has not one loop for each of rows, columns and steps"
         if self.product.across and self.own not in internal(self.kernel):
             return f"the sums' neighbours in memory are not columns, and {self.own} is seen outside of the kernel"
-        task, cores = self.question.task(loops, parallel)
+        task, often, share = self.question.task(loops, parallel)
         most, block = task.extents.rows, self._block(self.product.rows)
         choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= most]
         why = "a tile holds at least two rows and two columns of sums"
-        return _Asked(self, loops, task, cores, choices) if choices else why
+        return _Asked(self, loops, task, often, share, choices) if choices else why
 
     def _block(self, dim: int) -> int:
         """The values of a dimension that what follows needs at once; inside other loops it stays outside of tiles."""
@@ -176,7 +181,8 @@ class _Blocks:
         loops: dict[int, Loop],
         task: Task,
         b: Blocking,
-        cores: tuple[int, int] | None,
+        often: float,
+        share: Share | None,
     ) -> tuple[Schedule, tuple[str, ...]]:
         """The schedule in blocks of these sizes, and what is said of them."""
         p, name, schedule = self.product, self.name, self.schedule
@@ -193,9 +199,9 @@ class _Blocks:
             inner[d] = inside(schedule, name, block).name
             return block
 
-        shared = cores[0] if cores is not None else None
-        if cores is not None and shared not in p.others:
-            outer.append(cut(*cores))
+        shared = share.dim if share is not None else None
+        if share is not None and shared not in p.others:
+            outer.append(cut(share.dim, share.size))
         kept = {loop.name for loop in self.around}
         others = sorted((d for d in p.others if inner[d] not in kept), key=lambda d: d != shared)
         blocks = {d: self._block(d) for d in others}
@@ -223,8 +229,8 @@ class _Blocks:
             schedule = self._with_guests(schedule, rows, places)
         for place in places:
             schedule = self._guests_on_lanes(schedule, place)
-        if cores is not None:
-            schedule = schedule.bind(name, **{outer[0]: "cores"})
+        if share is not None:
+            schedule = schedule.bind(name, **{outer[0]: share.place})
         schedule = self._packed(schedule, task, b, outer[-1] if outer else None, rows)
         if p.across:
             schedule = schedule.promote(self.own, name, at=tile, panel=(p.lanes, b.columns))
@@ -234,7 +240,10 @@ class _Blocks:
             schedule = schedule.prefetch(name, next(panels), ahead)
         schedule = self._in_buffers(schedule, several, tile, {columns, tile}, b.columns)
         names = loops[p.rows].name, loops[p.columns].name, loops[first].name
-        return schedule, sentences(task, b, names)
+        said = sentences(task, b, names, often)
+        if share is not None and share.part < 1.0:
+            said = (*said, share.sentence(loops[share.dim].name, self.machine.units))
+        return schedule, said
 
     def _packed(self, schedule: Schedule, task: Task, b: Blocking, block: str | None, rows: str) -> Schedule:
         """The operands in panels: whole and once for all calls, or a block of b and a tile's rows of a at a time."""

@@ -201,7 +201,7 @@ def _cores_for(kernel: Kernel, counts: Counts, rows: int, machine: Machine) -> i
     if machine.units == 1 or rows < machine.units:
         return 1
     alone, shared = (
-        in_blocks(kernel, machine, counts.total_bytes, parts).total for parts in (None, machine.units)
+        in_blocks(kernel, machine, counts.total_bytes, parts).total for parts in (None, float(machine.units))
     )
     return machine.units if shared < alone else 1
 
