@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 
+from polyfuse.codegen.factor_lines import Lines
 from polyfuse.codegen.fragments import literals, mma_call
 from polyfuse.codegen.index import Environment, beside, expanded, in_bits, is_number, mentions, substituted
 from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, PaddedCopy, Store, below
 from polyfuse.codegen.product_loops import numbers_in
-from polyfuse.codegen.register_tiles import Lines, TileProduct, VectorCopy
+from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.schedule.microkernel import registers_for, warpgroup_registers
 
@@ -58,7 +59,7 @@ def _tile_fma(top: For, repeated: bool) -> list[str] | None:
     arguments: list[ast.expr] = [ast.Constant(n) for n in (tile.rows, tile.columns, repeated * tile.steps)]
     arguments.append(ast.Name(store.target.array))
     for lines in (tile.left, tile.right):
-        assert isinstance(lines, Lines)
+        assert isinstance(lines, Lines), "matrices are for tensor cores"
         element = store.reads[lines.position]
         (index,) = element.subscripts
         arguments += [ast.Name(element.array), in_bits(substituted(index, first)), *literals(lines)]
@@ -98,6 +99,14 @@ def copy_vector(store: Store, copy: VectorCopy, variable: str | None, address: A
     first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
     target, to = address(store.target, first)
     source, at = address(store.reads[0], first)
+    if copy.rounded != "ieee":
+        apart = (ast.Constant(copy.run), ast.Constant(copy.step))
+        call = ast.Call(
+            ast.Name(f"copy_rounded_{copy.rounded}"),
+            [ast.Constant(copy.count), target, to, *apart, source, at],
+            [],
+        )
+        return ast.unparse(call)
     arguments = [ast.Constant(copy.count), target, to, ast.Constant(copy.step), source, at]
     return ast.unparse(ast.Call(ast.Name("copy_ahead" if copy.ahead else "copy_vector"), arguments, []))
 

@@ -13,11 +13,13 @@ import ast
 from dataclasses import replace
 
 from polyfuse.codegen.axes import axis_name
-from polyfuse.codegen.index import in_bits, is_number, mentions, substituted
+from polyfuse.codegen.factor_lines import Lines
+from polyfuse.codegen.fragment_layouts import Fragment
+from polyfuse.codegen.index import Environment, in_bits, is_number, mentions, substituted
 from polyfuse.codegen.looptree import Block, For, Guard, Kernel, Node, Store, below
-from polyfuse.codegen.register_tiles import Lines, TileProduct
+from polyfuse.codegen.register_tiles import TileProduct
 from polyfuse.codegen.warpgroup_calls import by_warpgroups, wgmma_call
-from polyfuse.codegen.warpgroup_tiles import GROUP_TILES
+from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
 from polyfuse.errors import InvalidSchedule
 
 THREADS = tuple(map(axis_name, ("thread.x", "thread.y", "thread.z")))
@@ -25,6 +27,9 @@ X, Y, _ = THREADS
 
 OPERATION = {"tf32": "tile_mma_tf32", "bf16": "tile_mma_bf16", "f16": "tile_mma_f16"}
 """The device operation for each format of the factors."""
+
+LINES, MATRICES, TRANSPOSED = range(3)
+"""How lanes read a factor: lines of steps; by ldmatrix, steps neighbours; by ldmatrix.trans, lanes neighbours."""
 
 
 def for_whole_warps(kernel: Kernel) -> Kernel:
@@ -63,24 +68,31 @@ def mma_call(top: For, repeated: bool) -> list[str] | None:
     if tile.by_warpgroup:
         return [wgmma_call(tile, store, {loop.variable: ast.Constant(0) for loop in loops})]
     first: dict[str, ast.expr] = {loop.variable: ast.Constant(0) for loop in loops}
-    assert isinstance(tile.left, Lines)
-    assert isinstance(tile.right, Lines)
-    left, right = (store.reads[lines.position] for lines in (tile.left, tile.right))
-    (rows_at,), (columns_at,) = left.subscripts, right.subscripts
     arguments = [
         *map(ast.Constant, (tile.rows, tile.columns, repeated * tile.steps)),
         ast.Name(store.target.array),
-        ast.Name(left.array),
-        in_bits(substituted(rows_at, first)),
-        *literals(tile.left),
-        ast.Name(right.array),
-        in_bits(substituted(columns_at, {**first, X: ast.Constant(0)})),
-        *literals(tile.right),
+        *_factor(store, tile.left, first),
+        *_factor(store, tile.right, {**first, X: ast.Constant(0)}),
         top.high,
         ast.Name(X),
         in_bits(ast.BinOp(ast.Name(Y), ast.Mod(), ast.Constant(8))),
     ]
     return [ast.unparse(ast.Call(ast.Name(OPERATION[tile.math]), arguments, []))]
+
+
+def _factor(store: Store, fragment: Fragment | CoreLines, first: Environment) -> list[ast.expr]:
+    """A factor's array, where its lanes' elements begin (as matrices: the warp's), how they lie, five numbers."""
+    assert not isinstance(fragment, CoreLines), "a warpgroup's"
+    element = store.reads[fragment.position]
+    (at,) = element.subscripts
+    if isinstance(fragment, Lines):
+        how, numbers = LINES, literals(fragment)
+    else:
+        how = TRANSPOSED if fragment.transposed else MATRICES
+        numbers = [ast.Constant(n) for n in (fragment.row, fragment.own, fragment.step, 0, 0)]
+        warp = ast.BinOp(ast.BinOp(ast.Name(Y), ast.FloorDiv(), ast.Constant(8)), ast.Mult(), ast.Constant(8))
+        first = {**first, X: ast.Constant(0), Y: warp}
+    return [ast.Name(element.array), in_bits(substituted(at, first)), ast.Constant(how), *numbers]
 
 
 def literals(lines: Lines) -> list[ast.expr]:

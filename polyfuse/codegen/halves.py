@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.ir.precision import rounded
+from polyfuse.ir.precision import STORED, Math, rounded
 from polyfuse.ir.tensor import HALVES
 
 FROM: Mapping[str, str] = {half: f"from_{half}" for half in HALVES}
@@ -54,6 +54,11 @@ def zero(dtype: str) -> str:
 def as_held(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A tensor's array as a kernel has it: the same memory."""
     return array.view(held_as(array.dtype.name))
+
+
+def rounded_bits(math: Math, value: Any) -> Any:
+    """A float32 number, or an array of them, as memory holds it rounded to a format of factors, by NumPy."""
+    return converted(ROUND_TF32 if math == "tf32" else TO[STORED[math]], value)
 
 
 def converted(operation: str, value: Any) -> Any:

@@ -21,7 +21,7 @@ from polyfuse.codegen.lockstep_memory import (
     poison,
     report,
 )
-from polyfuse.codegen.lockstep_operations import Asked, Begun, perform
+from polyfuse.codegen.lockstep_operations import perform
 from polyfuse.codegen.lockstep_subset import (
     SHUFFLE,
     KernelSource,
@@ -31,6 +31,7 @@ from polyfuse.codegen.lockstep_subset import (
     coordinate,
     subscripts,
 )
+from polyfuse.codegen.lockstep_threads import Asked, Begun
 from polyfuse.codegen.lockstep_values import Value
 
 

@@ -7,93 +7,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from polyfuse.analysis.banks import WARP
-from polyfuse.codegen.halves import converted
-from polyfuse.codegen.lockstep_fragments import multiplied
+from polyfuse.codegen.halves import converted, rounded_bits
+from polyfuse.codegen.lockstep_fragments import Fragments, multiplied
 from polyfuse.codegen.lockstep_memory import poison
+from polyfuse.codegen.lockstep_threads import WIDE, Asked, Begun, Numbers, Threads, element, line
 from polyfuse.codegen.lockstep_values import Value
 from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
 from polyfuse.codegen.warpgroup_descriptors import FORMATS, INSTRUCTION_ROWS, UNIT, WARPGROUP, descriptor
-from polyfuse.ir.precision import PRECISIONS, STORED, Math, rounded
+from polyfuse.ir.precision import PRECISIONS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
-
-Numbers = npt.NDArray[Any]
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """(h, e) of four registers in a row of a warpgroup's instruction."""
-
-WIDE = 16
-"""Bytes of one access to a vector."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A copy on its way: what arrives where, for the threads that asked for it."""
-
-    active: Any
-    target: ast.Subscript
-    indices: list[Any]
-    value: Value
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A product by warpgroups on its way: the threads that began it, its results, and how they are found again."""
-
-    active: Any
-    results: list[Numbers]
-    multiplied: Callable[[], list[Numbers]]
-
-
-class Threads(Protocol):
-    """What an operation needs of the machine that runs all threads.
-
-    `groups` are the copies that have not been waited for, one list for each group; the last one is still open.
-    `unshown` are the shared arrays that were written and not shown to the tensor cores since, `begun` the products that
-    were not waited for.
-    """
-
-    active: Any
-    groups: list[list[Asked]]
-    unshown: set[str]
-    begun: list[Begun]
-
-    def value(self, node: ast.expr) -> Value:
-        """An expression's value."""
-
-    def together(self, node: ast.stmt, count: int = WARP) -> None:
-        """Raises BarrierError if only some of `count` threads, a warp or several, are here."""
-
-    def unravelled(self, node: ast.Subscript, position: Any) -> list[Any]:
-        """The subscripts of the elements at row-major positions of an array."""
-
-    def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
-        """Elements of an array."""
-
-    def store(self, node: ast.Subscript, indices: list[Any], value: Value, nbytes: int | None = None) -> None:
-        """Set elements of an array."""
-
-
-def distance(step: Any, along: int, line: int, every: int, skip: int, part: int, vector: int) -> Any:
-    """How far an element of a factor lies from the tile's first one."""
-    return step * line + step // every * skip + along // vector * part + along % vector
 
 
 def perform(threads: Threads, name: str, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """One call of an operation by the active threads."""
     _OPERATIONS[name](threads, node, arguments)
-
-
-def _element(node: ast.stmt, array: ast.expr) -> ast.Subscript:
-    """An element of an array, for messages and checks."""
-    return ast.Subscript(array, ast.Constant(0), lineno=node.lineno)
 
 
 def _numbers(arguments: list[ast.expr]) -> list[int]:
@@ -102,7 +37,7 @@ def _numbers(arguments: list[ast.expr]) -> list[int]:
 
 def _tile_fma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     rows, columns = _numbers(arguments[:2])
-    y, a, b = (_element(node, arguments[p]) for p in (3, 4, 11))
+    y, a, b = (element(node, arguments[p]) for p in (3, 4, 11))
     a_lines, b_lines = _numbers(arguments[6:11]), _numbers(arguments[13:18])
     a_at, b_at, count = (np.asarray(threads.value(arguments[p])) for p in (5, 12, 18))
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
@@ -113,8 +48,8 @@ def _tile_fma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> No
         threads.active = outer.where(np.broadcast_to(runs, np.shape(sums[0]))) if runs.ndim else outer
         if threads.active.count == 0 or (runs.ndim == 0 and not runs):
             break
-        left = _line(threads, a, a_at, rows, step, a_lines)
-        right = _line(threads, b, b_at, columns, step, b_lines)
+        left = line(threads, a, a_at, rows, step, a_lines)
+        right = line(threads, b, b_at, columns, step, b_lines)
         new = [s + x * z for s, (x, z) in zip(sums, ((x, z) for x in left for z in right), strict=True)]
         sums = [np.where(runs, after, before) for after, before in zip(new, sums, strict=True)]
     threads.active = outer
@@ -122,68 +57,42 @@ def _tile_fma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> No
         threads.store(y, place, total)
 
 
-def _line(
-    threads: Threads, factor: ast.Subscript, at: Numbers, count: int, step: int | Numbers, lines: list[int]
-) -> list[Numbers]:
-    """A factor's elements of one step; the access of a vector is counted with its first element."""
-    vector = lines[-1]
-    return [
-        np.asarray(threads.load(factor, [at + distance(step, p, *lines)], WIDE if vector > 1 else None))
-        for p in range(count)
-    ]
-
-
 def _tile_mma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    """All lanes of a warp together: what each reads, rounded, and then the instructions on what all of them hold."""
+    """All lanes of a warp together: what each reads, and then the instructions on what all of them hold."""
     threads.together(node)
     rows, columns = _numbers(arguments[:2])
-    y, a, b = (_element(node, arguments[p]) for p in (3, 4, 11))
-    a_lines, b_lines = _numbers(arguments[6:11]), _numbers(arguments[13:18])
-    a_at, b_at, count, t, g = (np.asarray(threads.value(arguments[p])) for p in (5, 12, 18, 19, 20))
+    y, a, b = (element(node, arguments[p]) for p in (3, 4, 12))
+    a_at, b_at, count, t, g = (np.asarray(threads.value(arguments[p])) for p in (5, 13, 20, 21, 22))
+    a_how, b_how = _numbers(arguments[6:12]), _numbers(arguments[14:20])
     if count.ndim:
         raise TypeError("the lanes of a warp take different numbers of steps")
     half, depth = columns // 2, PRECISIONS[math].steps
+    left = Fragments(threads, a, a_at, a_how, rows, True, math, t, g)
+    right = Fragments(threads, b, b_at, b_how, half, False, math, t, g)
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
     sums = [np.asarray(threads.load(y, place)) for place in places]
     for first in range(0, int(count), depth):
-        left, right = (
-            [
-                _fragment(threads, factor, at, width, first + line + t, int(count), lines, math)
-                for line in range(0, depth, 4)
-            ]
-            for factor, at, width, lines in (
-                (a, a_at, rows, a_lines),
-                (b, b_at + g * b_lines[-1], half, b_lines),
-            )
-        )
+        a_held, b_held = (side.at(first, int(count)) for side in (left, right))
         for m in range(0, rows, 2):
             for n in range(half):
-                held = [r * columns + c for r in (m, m + 1) for c in (n, n + half)]
-                new = multiplied(
-                    [[line[r] for line in left] for r in (m, m + 1)],
-                    [line[n] for line in right],
-                    [sums[p] for p in held],
-                )
+                two = (2 * n, 2 * n + 1) if right.transposed else (n, n + half)
+                held = [r * columns + c for r in (m, m + 1) for c in two]
+                new = multiplied([a_held[m], a_held[m + 1]], b_held[n], [sums[p] for p in held])
                 for position, value in zip(held, new, strict=True):
                     sums[position] = value
     for total, place in zip(sums, places, strict=True):
         threads.store(y, place, total)
 
 
-def _fragment(
-    threads: Threads,
-    factor: ast.Subscript,
-    at: Numbers,
-    width: int,
-    step: Numbers,
-    count: int,
-    lines: list[int],
-    math: Math,
-) -> list[Numbers]:
-    """A lane's elements of its line, rounded; zeros beyond the last one."""
-    there = step < count
-    found = _line(threads, factor, at, width, np.where(there, step, count - 1), lines)
-    return [rounded(math, np.where(there, value, 0)) for value in found]
+def _copy_rounded(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    count, run, step = _numbers([arguments[0], *arguments[3:5]])
+    target, source = (element(node, arguments[p]) for p in (1, 5))
+    to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 6))
+    for lane in range(count):
+        value = threads.load(source, threads.unravelled(source, at + lane), WIDE)
+        held = rounded_bits(math, value)
+        place = threads.unravelled(target, to + lane // run * step + lane % run)
+        threads.store(target, place, held, run * held.dtype.itemsize)
 
 
 def _tile_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
@@ -196,7 +105,7 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[a
     """Results are poison until they have been waited for."""
     threads.together(node, WARPGROUP)
     rows, columns, steps = _numbers(arguments[:3])
-    y, a, b = (_element(node, arguments[p]) for p in (3, 4, 9))
+    y, a, b = (element(node, arguments[p]) for p in (3, 4, 9))
     a_lines, b_lines = _numbers(arguments[6:9]), _numbers(arguments[11:14])
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
     given = [np.asarray(threads.load(y, place)) for place in places]
@@ -231,7 +140,7 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[a
 def _await_wgmma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """What was begun reads its factors until here: they are what they were when it was begun."""
     _, columns = _numbers(arguments[:2])
-    y, everyone = _element(node, arguments[2]), threads.active
+    y, everyone = element(node, arguments[2]), threads.active
     for begun in threads.begun:
         threads.active = begun.active
         for position, (value, again) in enumerate(zip(begun.results, begun.multiplied(), strict=True)):
@@ -300,7 +209,7 @@ def _padded(
     threads: Threads, node: ast.stmt, arguments: list[ast.expr]
 ) -> tuple[ast.Subscript, list[Any], Value]:
     """(array, subscripts, value): only threads for which the condition holds load, the others have zero."""
-    target, source = (_element(node, arguments[p]) for p in (0, 2))
+    target, source = (element(node, arguments[p]) for p in (0, 2))
     to, at, here = (np.asarray(threads.value(arguments[p])) for p in (1, 3, 4))
     everyone = threads.active
     threads.active = everyone.where(here) if here.ndim else everyone
@@ -330,7 +239,7 @@ def _copied(
 ) -> Iterator[tuple[ast.Subscript, list[Any], Value, int | None]]:
     """(array, subscripts, value, bytes of the access) for each element of a copy."""
     (count,), (step,) = _numbers(arguments[:1]), _numbers(arguments[3:4])
-    target, source = (_element(node, arguments[p]) for p in (1, 4))
+    target, source = (element(node, arguments[p]) for p in (1, 4))
     to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 5))
     wide = WIDE if count > 1 else None
     for lane in range(count):
@@ -359,6 +268,7 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     **{f"begin_wgmma_{math}": partial(_begin_wgmma, math) for math in FORMATS},
     "await_wgmma": _await_wgmma,
     "show_tensor_cores": _show_tensor_cores,
+    **{f"copy_rounded_{math}": partial(_copy_rounded, math) for math in PRECISIONS},
     "copy_vector": _copy_vector,
     "copy_ahead": _copy_ahead,
     "copy_padded": _copy_padded,

@@ -5,6 +5,7 @@
                   | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
                   | (tile_fma | copy_vector | copy_padded)(expr, ...)                    (codegen.device_operations)
                   | (copy_ahead | pad_ahead | await_copies)(expr, ...)
+                  | (copy_rounded_tf32 | copy_rounded_bf16 | copy_rounded_f16)(expr, ...) (codegen.rounded_copies)
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16)(expr, ...)            (codegen.tensor_operations)
                   | (tile_wgmma_bf16 | tile_wgmma_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
                   | (begin_wgmma_bf16 | begin_wgmma_f16 | await_wgmma)(expr, ...)
@@ -44,9 +45,9 @@ SHUFFLE = "cuda.shfl_xor_sync"
 
 ARRAYS_OF = {
     "tile_fma": (3, 4, 11),
-    "tile_mma_tf32": (3, 4, 11),
-    "tile_mma_bf16": (3, 4, 11),
-    "tile_mma_f16": (3, 4, 11),
+    "tile_mma_tf32": (3, 4, 12),
+    "tile_mma_bf16": (3, 4, 12),
+    "tile_mma_f16": (3, 4, 12),
     "tile_wgmma_bf16": (3, 4, 9),
     "tile_wgmma_f16": (3, 4, 9),
     "begin_wgmma_bf16": (3, 4, 9),
@@ -57,6 +58,9 @@ ARRAYS_OF = {
     "copy_ahead": (1, 4),
     "copy_padded": (0, 2),
     "pad_ahead": (0, 2),
+    "copy_rounded_tf32": (1, 5),
+    "copy_rounded_bf16": (1, 5),
+    "copy_rounded_f16": (1, 5),
     "await_copies": (),
 }
 """The device operations, and which of their arguments name arrays; the first of these is written."""

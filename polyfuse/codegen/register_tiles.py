@@ -8,56 +8,32 @@
 A tile computes all of its results, those that it lacks too: nobody else may touch these in the thread's registers.
 { [loops around] -> element that another statement touches there }  is in  { [loops around] -> element summed there }
 
-An operation knows how far an element lies from the tile's first one. That holds iff the place of an element without
-that distance is the same for all instances that agree on the loops around:
-{ [loops around] -> place(k, r) - distance(k, r) } is single-valued. The first element is at a multiple of the vector.
-
-Tensor cores multiply what the lanes of a warp hold together (codegen/tensor_operations.py). Lane 4 * g + t, the thread
-with thread.x = t and thread.y = g modulo 8, reads rows of its own, whatever t is; its columns are those of the thread
-with thread.x = g // 2, the first or the second half of them. So columns are counted from those of thread.x = 0 on, in
-tiles of half a thread's. And a warp's lanes run the same steps: { results } x { steps } are all of a block's instances.
+An operation knows how far an element lies from the tile's first one (codegen/factor_lines.py). Tensor cores multiply
+what the lanes of a warp hold together (codegen/fragment_layouts.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import islpy as isl
 
+from polyfuse.analysis.copies import rounds
 from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, flat_position, is_multiple, is_one_access
-from polyfuse.analysis.storage import BLOCKS, Geometry, floored
-from polyfuse.codegen.warpgroup_tiles import (
-    CoreLines,
-    Indices,
-    core_lines,
-    elements_for_each,
-    in_cores,
-    is_whole,
-)
+from polyfuse.analysis.storage import Geometry, floored
+from polyfuse.codegen.factor_lines import lines_of
+from polyfuse.codegen.fragment_layouts import Fragment, fragments_of
+from polyfuse.codegen.warpgroup_tiles import CoreLines, elements_for_each
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import Math
-from polyfuse.ir.scalar import read
+from polyfuse.ir.scalar import Tf32, read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Loop, Spread, Tree, date_map, loops, loops_around, replace_node, statements
 from polyfuse.schedule.binding import extent
-from polyfuse.schedule.microkernel import Roles, roles_of
-from polyfuse.sets import SET
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Where a factor's elements lie from its first one: steps are lines, every so many of them some more apart."""
-
-    position: int
-    line: int
-    every: int
-    skip: int
-    part: int
-    vector: int
+from polyfuse.schedule.microkernel import roles_of
 
 
 @dataclass(frozen=True)
@@ -71,8 +47,8 @@ class TileProduct:
     rows: int
     columns: int
     steps: int
-    left: Lines | CoreLines
-    right: Lines | CoreLines
+    left: Fragment | CoreLines
+    right: Fragment | CoreLines
     math: Math = "ieee"
     copied: int = 0
     ahead: bool = False
@@ -98,14 +74,17 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class VectorCopy:
-    """A copy of so many neighbours at once to places `step` elements apart; or of one element.
+    """A copy of so many neighbours at once to places `step` elements apart, or runs of them; or of one element.
 
-    One that is `ahead` goes on while the thread does other things, until it waits for it (codegen/in_flight.py).
+    One that is `rounded` rounds them. One that is `ahead` goes on while the thread does other things, until it waits
+    for it (codegen/in_flight.py).
     """
 
     count: int
     step: int
     ahead: bool = False
+    run: int = 1
+    rounded: Math = "ieee"
 
 
 Operation = TileProduct | VectorCopy | Neighbours
@@ -120,9 +99,9 @@ def device_operations(
     `ahead` are the copies that something waits for. Raises InvalidSchedule where a microkernel is for tensor cores and
     its threads are no warps of theirs.
     """
-    singles = (name for name in statements(part) if _is_copy(nest, nest.statement(name), geometries))
+    singles = (s for s in map(nest.statement, statements(part)) if _copies(nest, s, geometries) == "ieee")
     found: dict[str, Operation] = {
-        n: VectorCopy(1, 1, n in ahead and not _of_halves(nest, n)) for n in singles
+        s.name: VectorCopy(1, 1, s.name in ahead and _is_async(nest, s, 1)) for s in singles
     }
     for loop in loops(part):
         names = statements(loop)
@@ -176,16 +155,16 @@ def _tile_product(
     k, r, c = (loop.date(s.name) for loop in (by_step, roles.rows, roles.columns))
     domain = nest.domains[s.name]
     if top.math != "ieee":
-        factors = _fragments(nest, part, s, roles, geometries)
-        if factors is None:
+        found = fragments_of(nest, part, s, roles, geometries, top.math)
+        if found is None:
             return None
-        first, second = factors
+        first, second = found
         copied = elements_for_each(nest, part, s, geometries) if isinstance(first, CoreLines) else 0
         held = {access.tensor for access in s.reads}
         copies = {name for name in statements(part) if nest.statement(name).write.tensor in held}
         return TileProduct(rows, columns, steps, first, second, top.math, copied, copies <= ahead)
-    left = _lines(domain, s, roles.left, outside, (k, r), rows, geometries)
-    right = _lines(domain, s, roles.right, outside, (k, c), columns, geometries)
+    left = lines_of(domain, s, roles.left, outside, (k, r), rows, geometries)
+    right = lines_of(domain, s, roles.right, outside, (k, c), columns, geometries)
     if left is None or right is None:
         return None
     return TileProduct(rows, columns, steps, left, right)
@@ -209,105 +188,11 @@ def _sums_all(nest: Nest, s: Statement, outside: list[isl.PwAff], sums: Geometry
     return True
 
 
-def _lines(
-    domain: isl.Set,
-    s: Statement,
-    position: int,
-    outside: list[isl.PwAff],
-    inner: tuple[isl.PwAff, isl.PwAff],
-    most: int,
-    geometries: Mapping[str, Geometry],
-) -> Lines | None:
-    """Where a factor's elements lie, in tiles of `most`, if the first one's place is a function of `outside`."""
-    access = s.reads[position]
-    held = geometries.get(access.tensor)
-    if held is None or not isinstance(held.buffer.spread, Spread) or held.buffer.panel is None:
-        return None
-    spread, width = held.buffer.spread, held.buffer.panel.width
-    if spread.tile != most:
-        return None
-    lines = Lines(position, spread.row(width), spread.every, spread.skip, spread.part(width), spread.vector)
-    (place,) = held.cell(s.name, access)
-    step, along = inner
-    tile = floored(along, most)
-    along = along.sub(tile.scale_val(isl.Val(most)))
-    part = floored(along, lines.vector)
-    distance = reduce(
-        isl.PwAff.add,
-        (
-            step.scale_val(isl.Val(lines.line)),
-            floored(step, lines.every).scale_val(isl.Val(lines.skip)),
-            tile.scale_val(isl.Val(lines.vector)),
-            part.scale_val(isl.Val(lines.part)),
-            along.sub(part.scale_val(isl.Val(lines.vector))),
-        ),
-    )
-    first = place.sub(distance)
-    proven = agrees(domain, outside, first) and is_multiple(domain, first, lines.vector)
-    return lines if proven else None
-
-
-def _fragments(
-    nest: Nest, part: Tree, s: Statement, roles: Roles, geometries: Mapping[str, Geometry]
-) -> tuple[Lines, Lines] | tuple[CoreLines, CoreLines] | None:
-    """Where the factors of a warp's lanes lie; None for one that does not lie as they read it."""
-    assert roles.rows is not None, "the verb has asked for rows"
-    around = [x for x in loops_around(part, s.name) if x not in (*roles.steps, roles.rows, roles.columns)]
-    places = {x.bind: x.date(s.name) for x in around}
-    domain, (step,) = nest.domains[s.name], roles.steps
-    if not {"thread.x", "thread.y"} <= places.keys() or _least_and_most(domain, places["thread.x"]) != (0, 3):
-        return None
-    serial = [x.date(s.name) for x in around if x.bind is None]
-    blocks = [x.date(s.name) for x in around if x.bind in BLOCKS]
-    k, r, c = (loop.date(s.name) for loop in (step, roles.rows, roles.columns))
-    rows, columns = extent(nest, roles.rows), extent(nest, roles.columns)
-    if rows is None or columns is None or not _all_steps(domain, s, blocks, [*serial, k]):
-        return None
-    if in_cores(geometries, s):
-        others = tuple(x.date(s.name) for x in around if x.bind not in ("thread.x", "thread.y"))
-        at = Indices(k, r, c, places["thread.x"], places["thread.y"], others)
-        whole = is_whole(domain, (*blocks, *serial), k, int(extent(nest, step) or 0))
-        return (
-            core_lines(domain, s, roles.left, roles.right, (rows, columns), at, geometries) if whole else None
-        )
-    by_lane = [x.date(s.name) for x in around if x.bind != "thread.x"]
-    by_warp = [x.date(s.name) for x in around if x.bind not in ("thread.x", "thread.y")]
-    along = c.add(places["thread.x"].scale_val(isl.Val(columns)))
-    left = _lines(domain, s, roles.left, by_lane, (k, r), rows, geometries)
-    right = _lines(domain, s, roles.right, by_warp, (k, along), columns // 2, geometries)
-    if left is None or right is None or 4 % left.every or 4 % right.every:
-        return None
-    return left, right
-
-
-def _all_steps(domain: isl.Set, s: Statement, blocks: list[isl.PwAff], steps: list[isl.PwAff]) -> bool:
-    """Whether every result of a block takes the same steps, each tile's from 0 on.
-
-    { [block, result, step] }  is  { [block, result] } x { [step] } for each block
-    """
-    element = s.write.subscripts()
-    subscripts = [element.get_pw_aff(axis) for axis in range(element.dim(isl.dim_type.out))]
-    every = date_map(domain, [*blocks, *subscripts, *steps]).range()
-    held, count = len(blocks), len(subscripts)
-    results = every.project_out(SET, held + count, len(steps)).insert_dims(SET, held + count, len(steps))
-    taken = every.project_out(SET, held, count)
-    last = held + len(steps) - 1
-    first = taken.fix_val(SET, last, isl.Val(0)).project_out(SET, last, 1)
-    from_zero = taken.project_out(SET, last, 1).is_subset(first)
-    return bool(from_zero and results.intersect(taken.insert_dims(SET, held, count)).is_subset(every))
-
-
-def _least_and_most(domain: isl.Set, value: isl.PwAff) -> tuple[int, int] | None:
-    """The numbers between which a date lies; None if they depend on sizes."""
-    least, most = value.intersect_domain(domain).min_val(), value.intersect_domain(domain).max_val()
-    return (int(least.to_python()), int(most.to_python())) if least.is_int() and most.is_int() else None
-
-
-def _lacking(math: str, statement: str) -> str:
+def _lacking(math: str, name: str) -> str:
     return (
-        f"microkernel: math={math!r} needs the sums of {statement} in registers and its factors in spread panels in "
-        "shared memory, 4 threads on thread.x along the columns in tiles of half a thread's columns, a multiple of 8 "
-        "on thread.y along the rows in tiles of a thread's rows, and the same steps for every result"
+        f"microkernel: math={math!r} needs the sums of {name} in registers, its factors promoted with rounded={math!r} "
+        "to spread panels in shared memory (polyfuse.codegen.fragment_layouts says which), 4 threads on thread.x along "
+        "the columns, a multiple of 8 on thread.y along the rows, and the same steps for every result"
     )
 
 
@@ -343,20 +228,26 @@ def _in_neighbours(
     return found
 
 
-def _is_copy(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> bool:
-    """Whether a statement copies an element of a tensor into a spread buffer, bit for bit."""
+def _copies(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> Math | None:
+    """To what a statement rounds an element of a tensor that it copies into a spread buffer; None for other ones."""
     held = geometries.get(s.write.tensor)
-    if held is None or held.buffer.spread is None or s.op != "=" or s.body != read(0):
-        return False
+    if held is None or held.buffer.spread is None or s.op != "=" or s.body not in (read(0), Tf32(read(0))):
+        return None
     source = nest.tensor(s.reads[0].tensor)
-    return source.name not in geometries and source.dtype == nest.tensor(s.write.tensor).dtype
+    if source.name in geometries:
+        return None
+    math = rounds(nest, s)
+    if math is None:
+        return "ieee" if source.dtype == nest.tensor(s.write.tensor).dtype else None
+    return math if source.dtype == "float32" and isinstance(held.buffer.spread, Spread) else None
 
 
 def _vector_copy(
     nest: Nest, part: Tree, loop: Loop, s: Statement, geometries: Mapping[str, Geometry], ahead: bool
 ) -> VectorCopy | None:
     """A copy of neighbours in a tensor, the first at a multiple of 16 bytes, to a shared buffer."""
-    if not _is_copy(nest, s, geometries):
+    rounded = _copies(nest, s, geometries)
+    if rounded is None:
         return None
     count, tensor = extent(nest, loop), nest.tensor(s.reads[0].tensor)
     if count is None or count * tensor.itemsize != ACCESS_BYTES:
@@ -373,21 +264,29 @@ def _vector_copy(
     if not (agrees(domain, outside, first) and is_multiple(domain, first, count)):
         return None
     (place,) = held.cell(s.name, s.write)
-    for step in _steps(held, count):
-        there = place.sub(along.scale_val(isl.Val(step)))
-        if agrees(domain, outside, there) and (step != 1 or is_multiple(domain, there, count)):
-            return VectorCopy(count, step, ahead and (step == 1 or not _of_halves(nest, s.name)))
+    for run, step in _runs(held, count):
+        number = floored(along, run)
+        there = place.sub(number.scale_val(isl.Val(step))).sub(along.sub(number.scale_val(isl.Val(run))))
+        if agrees(domain, outside, there) and is_multiple(domain, there, run):
+            if rounded == "ieee" and 1 < run < count:
+                return None
+            ahead = ahead and rounded == "ieee" and _is_async(nest, s, run)
+            return VectorCopy(count, 1 if run == count else step, ahead, run, rounded)
     return None
 
 
-def _of_halves(nest: Nest, name: str) -> bool:
-    """Whether a statement writes halves: two bytes by themselves cannot be on their way, which takes 4, 8 or 16."""
-    return nest.tensor(nest.statement(name).write.tensor).is_half
+def _is_async(nest: Nest, s: Statement, neighbours: int) -> bool:
+    """Whether so many elements can be on their way while a thread goes on: 4 bytes at least."""
+    return neighbours * nest.tensor(s.write.tensor).itemsize >= 4
 
 
-def _steps(held: Geometry, count: int) -> Iterator[int]:
-    """How far apart neighbours may lie in the buffer: side by side, or in different lines of a panel."""
-    yield 1
+def _runs(held: Geometry, count: int) -> Iterator[tuple[int, int]]:
+    """How neighbours may lie in the buffer, in runs so far apart: side by side, in vectors, or in lines of a panel."""
+    yield count, count
     spread, panel = held.buffer.spread, held.buffer.panel
-    if isinstance(spread, Spread) and panel is not None and (spread.every == 1 or spread.every % count == 0):
-        yield spread.row(panel.width) + (spread.skip if spread.every == 1 else 0)
+    if not isinstance(spread, Spread) or panel is None:
+        return
+    if spread.vector < min(count, spread.tile):
+        yield spread.vector, spread.part(panel.width)
+    if spread.every == 1 or spread.every % count == 0:
+        yield 1, spread.row(panel.width) + (spread.skip if spread.every == 1 else 0)

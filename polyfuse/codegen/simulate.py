@@ -22,13 +22,13 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen import lockstep_values as values
-from polyfuse.codegen.halves import CONVERSIONS, converted
+from polyfuse.codegen.halves import CONVERSIONS, converted, rounded_bits
 from polyfuse.codegen.lockstep_memory import BarrierError, poison
-from polyfuse.codegen.lockstep_operations import distance
 from polyfuse.codegen.lockstep_subset import CONSTANTS, DTYPES, UNARY_MATH, UnsupportedKernel
+from polyfuse.codegen.lockstep_threads import distance
 from polyfuse.codegen.warpgroup_descriptors import FORMATS
 from polyfuse.errors import TargetUnavailable
-from polyfuse.ir.precision import PRECISIONS
+from polyfuse.ir.precision import PRECISIONS, Math
 
 MOST_WAIT = 60.0
 """Seconds after which lanes that do not come are missing, not late."""
@@ -150,6 +150,7 @@ def _names() -> dict[str, Any]:
         **{f"begin_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
         "show_tensor_cores": lambda: None,
         "await_wgmma": lambda *_: None,
+        **{f"copy_rounded_{math}": partial(_copy_rounded, math) for math in PRECISIONS},
     }
     return {"math": SimpleNamespace(**functions, **constants), **casts, **halves, **extrema, **operations}
 
@@ -172,6 +173,14 @@ def _copy_vector(count: int, target: Any, to: int, step: int, source: Any, at: i
     into, out_of = target.reshape(-1), source.reshape(-1)  # no copies: both are contiguous
     for lane in range(count):
         into[to + step * lane] = out_of[at + lane]
+
+
+def _copy_rounded(
+    math: Math, count: int, target: Any, to: int, run: int, step: int, source: Any, at: int
+) -> None:
+    into, out_of = target.reshape(-1), source.reshape(-1)
+    for lane in range(count):
+        into[to + lane // run * step + lane % run] = rounded_bits(math, out_of[at + lane])
 
 
 def _copy_padded(target: Any, to: int, source: Any, at: int, here: bool) -> None:

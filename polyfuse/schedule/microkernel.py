@@ -108,7 +108,7 @@ def _check_fragments(nest: Nest, statement: str, roles: Roles, math: Math) -> No
 def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ieee") -> Roles:
     """What the loops of a product are. Raises InvalidSchedule, saying what does not fit.
 
-    Factors may be halves if `math` is their format.
+    Factors may be halves if `math` is their format, and the right one's columns neighbours or not.
     """
 
     def refuse(why: str) -> InvalidSchedule:
@@ -167,7 +167,7 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
     for rows, columns in pairs:
         for left, right in ((0, 1), (1, 0)):
             roles = Roles(steps, rows, columns, left, right)
-            if _fits(moves, s, roles):
+            if _fits(moves, s, roles, anyhow=math != "ieee"):
                 _checked_extents(nest, roles, s.write.tensor, refuse)
                 return roles
     raise refuse(
@@ -175,7 +175,8 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
     )
 
 
-def _fits(moves: _Moves, s: Statement, roles: Roles) -> bool:
+def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
+    """Whether loops do what they are to do; `anyhow`: the right factor's columns need not be neighbours."""
     a, b = s.reads[roles.left], s.reads[roles.right]
     by_step = [moves.of(factor, step) for factor in (a, b) for step in roles.steps]
     if roles.rows is None:
@@ -190,7 +191,7 @@ def _fits(moves: _Moves, s: Statement, roles: Roles) -> bool:
         rows_fit
         and all(map(any, by_step))
         and moves.along_lanes(s.write, roles.columns)
-        and moves.along_lanes(b, roles.columns)
+        and (moves.along_lanes(b, roles.columns) or (anyhow and any(moves.of(b, roles.columns))))
         and not any(moves.of(a, roles.columns))
     )
 

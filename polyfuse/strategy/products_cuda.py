@@ -35,7 +35,6 @@ from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
     buffer_bytes,
     common_loops,
-    constant_extent,
     inside,
     internal,
     is_perfect,
@@ -48,6 +47,7 @@ from polyfuse.strategy.moves import (
 )
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.register_shapes import Extents, Shape, Side
+from polyfuse.strategy.thread_copies import by_threads
 from polyfuse.strategy.tile_shapes import tiles_for
 from polyfuse.strategy.wide_loops import in_vectors_of
 
@@ -202,12 +202,14 @@ class Tiles:
         last = schedule.nest.tensor(factor.access.tensor).rank - 1
         by_steps = axes.get(self.product.steps[0]) == last
         wide = in_vectors(schedule.nest, factor, self.shape.itemsize, self.shape.keeps_halves)
+        of_steps, width = self.shape.panels(side, by_steps)
+        dimension = self.product.steps[0] if of_steps else along
         done = schedule.promote(
             factor.name,
             self.name,
             at=steps,
             memory="shared",
-            panel=(factor.axes[along], side.width),
+            panel=(factor.axes[dimension], width),
             stages=self.shape.stages,
             **self.shape.laid_out(side, by_steps, wide),
         )
@@ -215,7 +217,8 @@ class Tiles:
         (copy,) = added(schedule, done)
         own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
         step, element = own[factor.axes[self.product.steps[0]]], own[factor.axes[along]]
-        done = self._copied(done, copy, step, element, by_steps, self.shape.vector if wide else 1)
+        vector = self.shape.vector if wide else 1
+        done = by_threads(done, copy, (step, element), by_steps, vector, self.shape, side)
         return done if self.shape.stages == 1 else done.shift(copy, steps, 1 - self.shape.stages)
 
     def check_fits(self, schedule: Schedule, steps: str) -> None:
@@ -228,35 +231,6 @@ class Tiles:
                 raise InvalidSchedule(
                     f"a tile of {buffer.tensor} takes {size} bytes of shared memory, not {self.shape.shared_bytes}"
                 )
-
-    def _copied(
-        self, schedule: Schedule, copy: str, step: str, element: str, by_steps: bool, vector: int
-    ) -> Schedule:
-        """A copy's loops over threads: neighbours in memory over y (steps) or x, the other ones over the others."""
-        s, places = self.shape, dict[str, str]()
-
-        def over(schedule: Schedule, loop: str, axis: str, limit: int) -> Schedule:
-            """The loop's innermost `limit` values on an axis; what is left outside."""
-            schedule = schedule.split(copy, loop, limit)
-            places[inside(schedule, copy, loop).name] = axis
-            return schedule
-
-        lanes: tuple[str, ...] = ()
-        if vector > 1:
-            fine = step if by_steps else element
-            schedule = schedule.split(copy, fine, vector)
-            lanes = (inside(schedule, copy, fine).name,)
-        steps, elements = s.copying(by_steps)
-        for axes, along in ((steps, step), (elements, element))[:: 1 if by_steps else -1]:
-            for axis in axes:
-                schedule = over(schedule, along, f"thread.{axis}", s.on(axis))
-        own = [loop.name for loop in schedule.loops(copy) if len(loop.dates) == 1]
-        serial = [loop for loop in own if loop not in places and loop not in lanes]
-        schedule = schedule.reorder(copy, *serial, *places, *lanes).bind(copy, **places)
-        for loop in schedule.loops(copy):
-            if loop.name in serial and (constant_extent(schedule, loop) or 65) <= 8:
-                schedule = schedule.unroll(copy, loop.name)
-        return schedule.vectorize(copy, lanes[0]) if lanes else schedule
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,14 @@ class Shape:
         """
         return ("y", "xz") if by_steps else ("yz", "x")
 
+    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
+        """How many neighbours on thread.y copy neighbours in memory, as those on thread.x do."""
+        return 1
+
+    def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
+        """Whether a factor's panels in shared memory are of steps, and how wide they are."""
+        return False, side.width
+
     def on(self, axis: str) -> int:
         """Threads along an axis."""
         return {"z": self.threads_z, "y": self.threads_y, "x": self.threads_x}[axis]

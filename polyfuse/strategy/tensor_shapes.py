@@ -8,29 +8,33 @@ The product runs in mma.sync instructions (codegen/tensor_operations.py); the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass, replace
 from itertools import product as pairs
 from math import ceil
+from typing import Any
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
-from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.ir.precision import PRECISIONS, STORED, Math
+from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.fragment_spreads import Staged, laid_out
 from polyfuse.strategy.register_shapes import (
     SCHEDULERS,
     SHARED_BYTES,
-    STAGES,
+    WAYS,
     Extents,
     Integers,
     Shape,
     Side,
     costed,
+    spread_for,
     threads_of,
 )
 
-ITEMSIZE = 4
+FLOAT32 = 4
 """Bytes of a factor's elements in memory: float32, whatever they are rounded to."""
 
 SYNCHRONOUS = 0.63
@@ -39,6 +43,9 @@ Nvidia Hopper GPU Architecture via Microbenchmarking", 2024, section on tensor c
 
 LINES = 4
 """Lines of steps that the lanes of one row read at once."""
+
+STEPS = (16, 32, 64)
+"""How many steps may be staged at a time: with more of them the latency of a tile is covered by more products."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,36 @@ class TensorShape(Shape):
     def copying(self, by_steps: bool) -> tuple[str, str]:
         """A quarter of a warp's row copies neighbours."""
         return ("x", "yz") if by_steps else ("yz", "x")
+
+    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
+        """As many as the layout that was found has."""
+        if not by_steps and self.format == "tf32":
+            return 1
+        return laid_out(self.staged_side(side), by_steps, vector)[0]
+
+    @property
+    def held(self) -> int:
+        """Bytes of a factor's element in shared memory."""
+        return ITEMSIZE[STORED[self.format]]
+
+    def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
+        """Rows of steps where these are neighbours in memory."""
+        return by_steps, self.steps if by_steps else side.width
+
+    def spread(self, side: Side, by_steps: bool, wide: bool) -> Spread:
+        """As ldmatrix reads it, or where it cannot, in lines of tf32 numbers."""
+        if not by_steps and self.format == "tf32":
+            return spread_for(replace(self, steps=STEPS[0]), side, by_steps, wide)  # lines are laid out alike
+        return laid_out(self.staged_side(side), by_steps, self.vector if wide else 1)[1]
+
+    def laid_out(self, side: Side, by_steps: bool, wide: bool) -> Mapping[str, Any]:
+        """Rounded once, where it is staged."""
+        return {"spread": astuple(self.spread(side, by_steps, wide)), "rounded": self.format}
+
+    def staged_side(self, side: Side) -> Staged:
+        """A factor's tile."""
+        own, lanes = (self.columns, 4) if side.along_x else (self.rows, 8)
+        return Staged(self.steps, side.width, own, lanes, self.held)
 
     @property
     def block_rows(self) -> int:
@@ -99,13 +136,10 @@ class TensorShape(Shape):
 
     def demands(self, machine: Machine) -> tuple[float, float]:
         """Cycles of an SM for a tile's products: the tensor cores' or, if they wait for these, all instructions'."""
-        warps, precision = self.threads // WARP, PRECISIONS[self.format]
-        lines = self.steps // LINES
-        read = self.rows + self.columns // 2
-        products = self.rows // 2 * (self.columns // 2) * ceil(self.steps / precision.steps)
-        loads = read // self.vector * lines
-        roundings = read * lines * 8 // precision.steps
-        issue = ((products + loads + roundings + 20) * warps + self.copies) / SCHEDULERS
+        warps, instructions = self.threads // WARP, self.steps // PRECISIONS[self.format].steps
+        products = self.rows // 2 * (self.columns // 2) * instructions
+        loads = (self.rows // 2 + self.columns // 4) * instructions
+        issue = ((products + loads + 20) * warps + self.copies) / SCHEDULERS
         flops = 2 * self.block_rows * self.block_columns * self.steps
         rate = dict(machine.tensor)[self.format] / (machine.flops32 / (2 * 128))
         assert machine.gpu is not None, "tensor cores are a GPU's"
@@ -113,25 +147,45 @@ class TensorShape(Shape):
         delivered = loads * warps * WARP * ACCESS_BYTES / SHARED_BYTES
         return max(issue, flops / (rate * reached)), delivered
 
+    @property
+    def copies(self) -> int:
+        """Instructions of all warps that copy a tile of steps: a load, addresses, roundings, stores of runs."""
+        roundings = self.vector * self.held // FLOAT32
+        return ceil(self.staged / self.vector / WARP) * (2 + roundings + self.vector // 2)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, all stages of both factors, spread as widely as any choice does."""
+        return self.stages * sum(self._most_bytes(side) for side in (self.left, self.right))
+
+    def _most_bytes(self, side: Side) -> int:
+        sizes = []
+        for by_steps, wide in WAYS:
+            of_steps, width = self.panels(side, by_steps)
+            rows = side.width if of_steps else self.steps
+            sizes.append(self.spread(side, by_steps, wide).size(rows, width) * self.held)
+        return max(sizes)
+
 
 def tensor_shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[TensorShape]:
     """The shapes for a machine's `math` that fit a product, the cheapest first; none for other than float32 sums."""
-    if itemsize != ITEMSIZE or machine.math not in dict(machine.tensor):
+    if itemsize != FLOAT32 or machine.math not in dict(machine.tensor):
         return []
-    every = (s for s in _every(machine.math) if s.stages == 1 or extents.wide)
+    every = _every(machine.math)
     return sorted(
         (costed(s, extents, machine, gpu) for s in every if _fits(s, extents, gpu)), key=lambda s: s.seconds
     )
 
 
 def _every(format: Math) -> Iterator[TensorShape]:
-    for (warps_down, warps_across), (rows, columns), stages in pairs(
-        ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2)), ((4, 8), (8, 8), (8, 16)), STAGES
+    for (down, across), (rows, columns), steps in pairs(
+        ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2)), ((4, 8), (8, 8), (8, 16)), STEPS
     ):
-        yield TensorShape(warps_across, 8 * warps_down, 4, rows, columns, 16, ITEMSIZE, stages, format=format)
+        yield TensorShape(across, 8 * down, 4, rows, columns, steps, FLOAT32, format=format)
 
 
 def _fits(s: TensorShape, extents: Extents, gpu: Gpu) -> bool:
-    """Whether every lane of a block has results somewhere, and a block fits into an SM."""
+    """Whether every lane of a block has results somewhere, a tile its steps, and a block fits into an SM."""
     enough = extents.rows >= s.block_rows and extents.columns >= s.block_columns
+    enough = enough and s.steps <= max(STEPS[0], extents.steps)
     return enough and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1

@@ -70,6 +70,14 @@ class WarpgroupShape(TensorShape):
         """A quarter of a warp's row copies neighbours; steps that are none lie along the others of the warpgroup."""
         return ("x", "yz") if by_steps else ("y", "xz")
 
+    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
+        """Threads on thread.y copy one line each."""
+        return 1
+
+    def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
+        """Panels of rows, or of columns."""
+        return False, side.width
+
     @property
     def right(self) -> Side:
         """The factor with the columns."""

@@ -150,7 +150,7 @@ def test_machine_code_is_warpgroups_in_planned_registers(
     tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("cuda.core")
-    schedule = schedule_of(matmul(1024, 1024, 1024), "bf16", tile, monkeypatch)
+    schedule = schedule_of(matmul(2048, 1024, 2048), "bf16", tile, monkeypatch)
     net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="none")
     (code,) = net.program.codes
     (cubin,) = build_kernels(net.program, (9, 0)).values()

@@ -1,0 +1,88 @@
+"""What the device operations in lock-step need of the machine that runs all threads, and how a lane reads a line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.codegen.lockstep_values import Value
+
+Numbers = npt.NDArray[Any]
+
+WIDE = 16
+"""Bytes of one access to a vector."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A copy on its way: what arrives where, for the threads that asked for it."""
+
+    active: Any
+    target: ast.Subscript
+    indices: list[Any]
+    value: Value
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A product by warpgroups on its way: the threads that began it, its results, and how they are found again."""
+
+    active: Any
+    results: list[Numbers]
+    multiplied: Callable[[], list[Numbers]]
+
+
+class Threads(Protocol):
+    """What an operation needs of the machine that runs all threads.
+
+    `groups` are the copies that have not been waited for, one list for each group; the last one is still open.
+    `unshown` are the shared arrays that were written and not shown to the tensor cores since, `begun` the products that
+    were not waited for.
+    """
+
+    active: Any
+    groups: list[list[Asked]]
+    unshown: set[str]
+    begun: list[Begun]
+
+    def value(self, node: ast.expr) -> Value:
+        """An expression's value."""
+
+    def together(self, node: ast.stmt, count: int = WARP) -> None:
+        """Raises BarrierError if only some of `count` threads, a warp or several, are here."""
+
+    def unravelled(self, node: ast.Subscript, position: Any) -> list[Any]:
+        """The subscripts of the elements at row-major positions of an array."""
+
+    def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
+        """Elements of an array."""
+
+    def store(self, node: ast.Subscript, indices: list[Any], value: Value, nbytes: int | None = None) -> None:
+        """Set elements of an array."""
+
+
+def distance(step: Any, along: int, line: int, every: int, skip: int, part: int, vector: int) -> Any:
+    """How far an element of a factor lies from the tile's first one."""
+    return step * line + step // every * skip + along // vector * part + along % vector
+
+
+def element(node: ast.stmt, array: ast.expr) -> ast.Subscript:
+    """An element of an array, for messages and checks."""
+    return ast.Subscript(array, ast.Constant(0), lineno=node.lineno)
+
+
+def line(
+    threads: Threads, factor: ast.Subscript, at: Numbers, count: int, step: int | Numbers, numbers: list[int]
+) -> list[Numbers]:
+    """A factor's elements of one step; the access of a vector is counted with its first element."""
+    vector = numbers[-1]
+    return [
+        np.asarray(threads.load(factor, [at + distance(step, p, *numbers)], WIDE if vector > 1 else None))
+        for p in range(count)
+    ]

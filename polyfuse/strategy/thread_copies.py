@@ -1,0 +1,71 @@
+"""Copies of a product's factors by all threads of a block, in public verbs.
+
+    for e0: for e1: load   ->   for e0_out: for e1_out: for e1_x (thread.x): for e0_y (thread.y): for l (vector): load
+
+Neighbours in memory are on thread.x, 16 bytes of them a thread; the other axes have what else there is. Where a shape
+asks for it, neighbours on thread.y go on with neighbours in memory:
+
+    for e0: for e1: load   ->   … for e1_x (thread.x): for e0_y_e1_y (thread.y; e1_y inside): load
+"""
+
+from __future__ import annotations
+
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.moves import constant_extent, inside
+from polyfuse.strategy.register_shapes import Shape, Side
+
+
+def by_threads(
+    schedule: Schedule,
+    copy: str,
+    loops: tuple[str, str],
+    by_steps: bool,
+    vector: int,
+    shape: Shape,
+    side: Side,
+) -> Schedule:
+    """A copy with its loops (steps, elements along the results) over threads; `by_steps`: steps are neighbours."""
+    step, element = loops
+    fine, other = (step, element) if by_steps else (element, step)
+    places, lanes = dict[str, str](), tuple[str, ...]()
+    if vector > 1:
+        schedule = schedule.split(copy, fine, vector)
+        lanes = (inside(schedule, copy, fine).name,)
+    steps, elements = shape.copying(by_steps)
+    folded = shape.folded(side, by_steps, vector)
+    for axes, along in ((steps, step), (elements, element))[:: 1 if by_steps else -1]:
+        for axis in axes:
+            if axis == "y" and folded > 1:
+                schedule, on_axis = _folded(schedule, copy, (other, fine), shape.on(axis), folded)
+            else:
+                schedule = schedule.split(copy, along, shape.on(axis))
+                on_axis = inside(schedule, copy, along).name
+            places[on_axis] = f"thread.{axis}"
+    own = _own(schedule, copy)
+    serial = [loop for loop in own if loop not in places and loop not in lanes]
+    schedule = schedule.reorder(copy, *serial, *places, *lanes).bind(copy, **places)
+    for loop in schedule.loops(copy):
+        if loop.name in serial and (constant_extent(schedule, loop) or 65) <= 8:
+            schedule = schedule.unroll(copy, loop.name)
+    return schedule.vectorize(copy, lanes[0]) if lanes else schedule
+
+
+def _folded(
+    schedule: Schedule, copy: str, loops: tuple[str, str], threads: int, folded: int
+) -> tuple[Schedule, str]:
+    """One loop over the innermost `folded` values of the second loop, around them as many of the first as there are."""
+    pair = []
+    for loop, count in zip(loops, (threads // folded, folded), strict=True):
+        schedule = schedule.split(copy, loop, count)
+        pair.append(inside(schedule, copy, loop).name)
+    others = [name for name in _own(schedule, copy) if name not in pair]
+    schedule = schedule.reorder(copy, *others, *pair)
+    before = set(_own(schedule, copy))
+    schedule = schedule.collapse(copy, *pair)
+    (made,) = set(_own(schedule, copy)) - before
+    return schedule, made
+
+
+def _own(schedule: Schedule, copy: str) -> list[str]:
+    """The loops of the copy alone."""
+    return [loop.name for loop in schedule.loops(copy) if len(loop.dates) == 1]
