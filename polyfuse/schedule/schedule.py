@@ -210,9 +210,10 @@ class Schedule:
     def bind(self, statement: str | None = None, **places: str) -> Schedule:
         """Run a loop's values at once: on "cores", in a "pipeline", or on a GPU's "block.x", "thread.y", ….
 
-        for i: S  ->  parallel for i over cores: S                      i="cores": each core has equally many values
-        for i: S  ->  each core, while there are any: take an i; S      i="dynamic": for values of unequal work, as the
-                                                                        rows of a triangle (OpenMP's schedule(dynamic))
+        for i: S  ->  parallel for i over cores: S, equally many values each, for i="cores"
+
+        for i: S  ->  each core, while there are any: take an i; S, for i="dynamic": values of unequal work, as the rows
+        of a triangle (OpenMP's schedule(dynamic))
 
         for t: for i: S  ->  t="pipeline": t over cores, and i of each t after i of the one before: rows of tiles, each
         tile behind that of the row before (codegen/turns.py)

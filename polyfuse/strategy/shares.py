@@ -3,6 +3,7 @@
     { S[i, j, k] : i <= j }, columns j on two cores     halves of j ("cores")              25 and 75 % of the work
                                                         ten blocks, as cores are free      51 and 49 %
                                                         ("dynamic")
+
 A loop's profile is how full a box around all instances is at equally spaced values of the loop: (0.0, 0.5, 1.0) for a
 triangle, (1.0,) where all values are equal.
 """
