@@ -13,7 +13,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.blocking import Extents, Operand, Task, blocking
 from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
-from polyfuse.strategy.shares import Share, busiest, pieces, place_of
+from polyfuse.strategy.shares import Share, busiest, pieces, place_of, place_one_by_one
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Question:
             return whole
         shared = next((d for d in p.others if sizes[d] >= units), None)
         if shared is not None:
-            place = "cores" if len(self._profile(loops[shared])) == 1 else "dynamic"
+            place = place_one_by_one(self._profile(loops[shared]), sizes[shared], units)
             return self._sized({**sizes, shared: 1}), 1.0, Share(shared, 1, sizes[shared], place)
         found = [each for d in self._shareable() for each in self._shared(sizes, d, self._profile(loops[d]))]
         return min(found, key=lambda each: each[0])[1:] if found else whole

@@ -11,7 +11,7 @@ import polyfuse as pf
 from polyfuse.machine import Machine
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.finished import schedule_costs
-from polyfuse.strategy.shares import busiest, cores_at_work
+from polyfuse.strategy.shares import busiest, cores_at_work, place_one_by_one
 
 N = 40
 ZEN5 = Machine.preset("zen5")
@@ -65,6 +65,20 @@ def test_cores_that_wait_are_not_counted() -> None:
     halves, free = (cores_at_work(counts, replace(rows, bind=place), 2) for place in ("cores", "dynamic"))
     assert halves == pytest.approx(4 / 3, rel=0.03)
     assert free > 1.9
+
+
+@pytest.mark.parametrize(
+    ("profile", "place"),
+    [
+        ((0.0, 1.0), "dynamic"),
+        ((1.0, 0.0), "dynamic"),
+        ((0.67, 1.0, 1.0, 1.0, 0.67), "cores"),
+        ((0.9, 1.0), "cores"),
+    ],
+    ids=["a triangle", "a triangle upside down", "a window at the borders of an image", "nearly even"],
+)
+def test_values_are_handed_out_where_that_evens_out_enough(profile: tuple[float, ...], place: str) -> None:
+    assert place_one_by_one(profile, 56, 2) == place
 
 
 def test_a_product_over_a_triangle_is_shared_out_in_unequal_pieces() -> None:
