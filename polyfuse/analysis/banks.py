@@ -7,11 +7,16 @@ as want it (CUDA C++ Programming Guide, section on shared memory).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
 BANKS, WORD, WARP = 32, 4, 32
 SERVED = BANKS * WORD
+
+Option = TypeVar("Option")
 
 
 def waits(addresses: npt.NDArray[np.int64], nbytes: int) -> int:
@@ -32,3 +37,21 @@ def waits(addresses: npt.NDArray[np.int64], nbytes: int) -> int:
     banks = unlike // words_in_all * BANKS + unlike % words_in_all % BANKS
     turns = np.bincount(banks, minlength=len(served) * BANKS).reshape(-1, BANKS)
     return int(np.maximum(turns.max(axis=1) - 1, 0).sum())
+
+
+def least_waiting(options: Iterable[Option], waits_of: Callable[[Option], int]) -> Option:
+    """The first of the options that wait least; one that waits for nothing ends the search.
+
+    >>> least_waiting([5, 3, 4, 3], lambda n: n), least_waiting(iter([2, 0, 1]), lambda n: n)
+    (3, 0)
+    """
+    least: tuple[int, Option] | None = None
+    for option in options:
+        found = waits_of(option)
+        if least is None or found < least[0]:
+            least = found, option
+        if found == 0:
+            break
+    if least is None:
+        raise ValueError("there are no options")
+    return least[1]

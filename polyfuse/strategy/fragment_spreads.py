@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse.analysis.banks import WARP, waits
+from polyfuse.analysis.banks import WARP, least_waiting, waits
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.tree import Spread
 
@@ -59,15 +59,10 @@ def laid_out(s: Staged, by_steps: bool, vector: int) -> tuple[int, Spread]:
     Of those in which reads and stores wait least, the one with the longest rows of neighbours, then the smallest.
     """
     neighbours = s.steps if by_steps else s.width
-    found = []
-    for folded in (each for each in (8, 4, 2, 1) if each == 1 or 4 * vector * each <= neighbours):
-        stores = Stores(by_steps, vector, folded)
-        spread = _spread_of(s, stores)
-        found.append((turns_of(s, stores, spread), folded, spread))
-        if found[-1][0] == 0:
-            break
-    _, folded, spread = min(found, key=lambda each: each[0])
-    return folded, spread
+    ways = (Stores(by_steps, vector, n) for n in (8, 4, 2, 1) if n == 1 or 4 * vector * n <= neighbours)
+    pairs = ((stores, _spread_of(s, stores)) for stores in ways)
+    stores, spread = least_waiting(pairs, lambda pair: turns_of(s, *pair))
+    return stores.folded, spread
 
 
 @dataclass(frozen=True)
@@ -97,14 +92,7 @@ def _spread_of(s: Staged, stores: Stores) -> Spread:
     else:
         options = [Spread(s.own, EIGHT // s.lanes, gap, 1, skip) for gap in gaps for skip in gaps]
     options.sort(key=lambda o: _size_of(s, o, stores.by_steps))
-    least, best = None, options[0]
-    for option in options:
-        found = turns_of(s, stores, option)
-        if least is None or found < least:
-            least, best = found, option
-        if found == 0:
-            break
-    return best
+    return least_waiting(options, lambda o: turns_of(s, stores, o))
 
 
 def _size_of(s: Staged, spread: Spread, by_steps: bool) -> int:

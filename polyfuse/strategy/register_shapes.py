@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse.analysis.banks import WARP, waits
+from polyfuse.analysis.banks import WARP, least_waiting, waits
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Spread
@@ -377,20 +377,13 @@ def spread_for(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
     `by_steps` says that a factor's steps are neighbours in global memory: a copy then turns 4 steps of one row into
     elements of 4 lines. `wide` says that it loads 16 bytes at a time.
     """
-    return _least_waiting(replace(s, stages=1), side, by_steps, wide)  # stages are laid out alike
+    return _spread_of(replace(s, stages=1), side, by_steps, wide)  # stages are laid out alike
 
 
 @cache
-def _least_waiting(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
+def _spread_of(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
     options = sorted(s.spreads(side), key=lambda o: o.size(s.steps, side.width))
-    least, best = None, options[0]
-    for option in options:
-        found = _waits(s, side, by_steps, wide, option)
-        if least is None or found < least:
-            least, best = found, option
-        if found == 0:
-            break
-    return best
+    return least_waiting(options, lambda o: _waits(s, side, by_steps, wide, o))
 
 
 def _positions(spread: Spread, rows: Integers, along: Integers, width: int) -> Integers:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.analysis.banks import WARP, waits
+from polyfuse.analysis.banks import WARP, least_waiting, waits
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.cores import Cores, Digit
 from polyfuse.ir.precision import Math
@@ -162,20 +162,13 @@ def layout_for(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool) -> Cor
 
     Reads need no choice: a core matrix of 128 bytes in a row has every bank once.
     """
-    return _least_waiting(replace(s, stages=1), side, by_steps, wide)  # stages are laid out alike
+    return _layout_of(replace(s, stages=1), side, by_steps, wide)  # stages are laid out alike
 
 
 @cache
-def _least_waiting(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool) -> Cores:
+def _layout_of(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool) -> Cores:
     options = sorted(s.layouts(side), key=lambda o: o.size(s.steps, side.width))
-    least, best = None, options[0]
-    for option in options:
-        found = copy_waits(s, side, by_steps, wide, option)
-        if least is None or found < least:
-            least, best = found, option
-        if found == 0:
-            break
-    return best
+    return least_waiting(options, lambda o: copy_waits(s, side, by_steps, wide, o))
 
 
 def copy_waits(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool, cores: Cores) -> int:
