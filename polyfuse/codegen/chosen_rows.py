@@ -24,6 +24,7 @@ from polyfuse.codegen.looptree import (
     block,
     surely_runs,
     variables,
+    with_below,
 )
 from polyfuse.ir.expression import call
 from polyfuse.ir.names import fresh
@@ -74,12 +75,8 @@ class _Naming:
         match node:
             case Block(parts):
                 return block(tuple(map(self._inside, parts)))
-            case For():
-                return replace(node, body=self.scope(node.body))
-            case Guard(condition, body, otherwise):
-                return Guard(
-                    condition, self.scope(body), None if otherwise is None else self.scope(otherwise)
-                )
+            case For() | Guard():
+                return with_below(node, self.scope)
         return node
 
     def _lifted(self, node: Node, around: tuple[For, ...], found: dict[str, Let]) -> Node:

@@ -28,6 +28,7 @@ from polyfuse.codegen.looptree import (
     Node,
     Store,
     below,
+    stores_in,
     surely_runs,
     variables,
 )
@@ -120,9 +121,7 @@ def array_type(tensor: Tensor, written: bool) -> str:
 
 def written_arrays(node: Node) -> set[str]:
     """The names of the arrays a kernel stores to."""
-    if isinstance(node, Store):
-        return {node.target.array}
-    return {name for part in below(node) for name in written_arrays(part)}
+    return {store.target.array for store in stores_in(node)}
 
 
 def has_cores(node: Node) -> bool:

@@ -16,7 +16,7 @@ from polyfuse.codegen.axes import axis_name
 from polyfuse.codegen.factor_lines import Lines
 from polyfuse.codegen.fragment_layouts import Fragment
 from polyfuse.codegen.index import Environment, in_bits, is_number, mentions, substituted
-from polyfuse.codegen.looptree import Block, For, Guard, Kernel, Node, Store, below
+from polyfuse.codegen.looptree import For, Guard, Kernel, Node, Store, below, stores_in, with_below
 from polyfuse.codegen.register_tiles import TileProduct
 from polyfuse.codegen.warpgroup_calls import by_warpgroups, wgmma_call
 from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
@@ -122,15 +122,12 @@ def _converged(node: Node) -> Node:
     if not _by_warps(node) or (isinstance(node, For) and node.bind == "microkernel"):
         return node
     match node:
-        case Block(parts):
-            return Block(tuple(map(_converged, parts)))
-        case For():
-            for bound in (node.low, node.high):
-                _check_alike(bound)
-            return replace(node, body=_converged(node.body))
+        case For(low=low, high=high):
+            _check_alike(low)
+            _check_alike(high)
         case Guard(condition, body, otherwise):
             return _guarded(condition, body, otherwise)
-    return node
+    return with_below(node, _converged)
 
 
 def _guarded(condition: ast.expr, body: Node, otherwise: Node | None) -> Node:
@@ -169,7 +166,7 @@ def _alone(node: Node) -> bool:
 
 def _by_warps(node: Node) -> bool:
     """Whether a product by tensor cores is in a node."""
-    return _is_mma(node) or any(map(_by_warps, below(node)))
+    return any(map(_is_mma, stores_in(node)))
 
 
 def _is_mma(node: Node | None) -> bool:

@@ -17,8 +17,8 @@ Index and value expressions are Python's own syntax trees (ast.expr) over loop v
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import sympy
 
@@ -184,13 +184,32 @@ def below(node: Node) -> tuple[Node, ...]:
     return ()
 
 
+def with_below(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with others directly inside, one for each: for i: { a; b }  ->  for i: change({ a; b })."""
+    match node:
+        case Block(parts):
+            return Block(tuple(map(change, parts)))
+        case For() | Lanes():
+            return replace(node, body=change(node.body))
+        case Guard(_, body, otherwise):
+            other = None if otherwise is None else change(otherwise)
+            return replace(node, body=change(body), otherwise=other)
+    return node
+
+
+def stores_in(node: Node) -> Iterator[Store]:
+    """The stores inside a node, or the node itself, in the order as written."""
+    if isinstance(node, Store):
+        yield node
+    for part in below(node):
+        yield from stores_in(part)
+
+
 def touched(node: Node, array: str) -> tuple[tuple[Element, ...], tuple[Element, ...]]:
     """The elements of an array that the stores inside a node read, and those that they write."""
-    if isinstance(node, Store):
-        reads = tuple(read for read in node.reads if read.array == array)
-        return reads, (node.target,) if node.target.array == array else ()
-    inside = [touched(part, array) for part in below(node)]
-    return tuple(e for reads, _ in inside for e in reads), tuple(e for _, written in inside for e in written)
+    stores = list(stores_in(node))
+    reads = tuple(read for store in stores for read in store.reads if read.array == array)
+    return reads, tuple(store.target for store in stores if store.target.array == array)
 
 
 def variables(node: Node) -> set[str]:

@@ -25,7 +25,18 @@ import sympy
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.emit import INDENT
-from polyfuse.codegen.looptree import Block, Element, For, Guard, Lanes, Node, Store, below
+from polyfuse.codegen.looptree import (
+    Block,
+    Element,
+    For,
+    Guard,
+    Lanes,
+    Node,
+    Store,
+    below,
+    stores_in,
+    with_below,
+)
 from polyfuse.codegen.values import Place, Values
 from polyfuse.ir.scalar import REDUCTIONS, Read
 
@@ -37,7 +48,7 @@ READ = Read("read0")
 
 def over_lanes(body: Node, partial: Element, lane: str, threads: int) -> Lanes:
     """The stores of a loop over lanes made to go to `partial`, and the one that lane 0 runs when all are done."""
-    found = list(_stores(body))
+    found = list(stores_in(body))
     (target,) = {ast.dump(_as_tuple(store)): store.target for store in found}.values()
     inside = {lane, *_variables(body)}
     used = {n.id for index in target.subscripts for n in ast.walk(index) if isinstance(n, ast.Name)}
@@ -48,13 +59,6 @@ def over_lanes(body: Node, partial: Element, lane: str, threads: int) -> Lanes:
 
 def _as_tuple(store: Store) -> ast.expr:
     return ast.Tuple([ast.Name(store.target.array), *store.target.subscripts])
-
-
-def _stores(node: Node) -> Iterator[Store]:
-    if isinstance(node, Store):
-        yield node
-    for part in below(node):
-        yield from _stores(part)
 
 
 def _variables(node: Node) -> Iterator[str]:
@@ -68,13 +72,8 @@ def _redirected(node: Node, partial: Element) -> Node:
     match node:
         case Store():
             return replace(node, target=partial)
-        case Block(parts):
-            return Block(tuple(_redirected(part, partial) for part in parts))
-        case For():
-            return replace(node, body=_redirected(node.body, partial))
-        case Guard(_, body, otherwise):
-            other = None if otherwise is None else _redirected(otherwise, partial)
-            return replace(node, body=_redirected(body, partial), otherwise=other)
+        case Block() | For() | Guard():
+            return with_below(node, lambda part: _redirected(part, partial))
     raise AssertionError(f"a loop over lanes holds a {type(node).__name__}")
 
 

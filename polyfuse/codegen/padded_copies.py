@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from polyfuse.codegen.build import guarded
-from polyfuse.codegen.looptree import Block, For, Guard, Kernel, Lanes, Node, PaddedCopy, Store, below, block
+from polyfuse.codegen.looptree import Block, Guard, Kernel, Node, PaddedCopy, Store, below, block, with_below
 from polyfuse.codegen.register_tiles import VectorCopy
 
 
@@ -51,15 +51,10 @@ def _waiting(node: Node, buffers: frozenset[str]) -> Node:
     match node:
         case Block(parts):
             return block(tuple(_waiting(part, buffers) for part in parts))
-        case For() | Lanes():
-            return replace(node, body=_waiting(node.body, buffers))
-        case Guard(_, body, otherwise):
-            other = None if otherwise is None else _waiting(otherwise, buffers)
-            return replace(node, body=_waiting(body, buffers), otherwise=other)
         case Store(operation=VectorCopy(ahead=True) | PaddedCopy(ahead=True) as copy):
             if node.target.array in buffers:
                 return replace(node, operation=replace(copy, ahead=False))
-    return node
+    return with_below(node, lambda part: _waiting(part, buffers))
 
 
 def _joined(node: Node) -> Node:
@@ -70,12 +65,7 @@ def _joined(node: Node) -> Node:
                 pair = _pair(done[-1], part) if done else None
                 done[-1:] = [*done[-1:], part] if pair is None else [pair]
             return block(tuple(done))
-        case For() | Lanes():
-            return replace(node, body=_joined(node.body))
-        case Guard(_, body, otherwise):
-            other = None if otherwise is None else _joined(otherwise)
-            return replace(node, body=_joined(body), otherwise=other)
-    return node
+    return with_below(node, _joined)
 
 
 def _pair(first: Node, second: Node) -> Node | None:

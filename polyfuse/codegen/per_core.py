@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polyfuse.codegen.looptree import Allocate, Block, For, Guard, Node, below, block
+from polyfuse.codegen.looptree import Allocate, Block, For, Guard, Node, below, block, with_below
 from polyfuse.ir.tree import ON_CORES
 
 
@@ -15,8 +15,7 @@ def per_core(node: Node, allocations: tuple[Allocate, ...]) -> Node:
     if isinstance(node, For) and node.bind in ON_CORES:
         return replace(node, body=block((*allocations, node.body)))
     if isinstance(node, Guard) and _over_cores(node):
-        otherwise = None if node.otherwise is None else per_core(node.otherwise, allocations)
-        return replace(node, body=per_core(node.body, allocations), otherwise=otherwise)
+        return with_below(node, lambda part: per_core(part, allocations))
     if not (isinstance(node, Block) and _over_cores(node)):
         return block((*allocations, node))
     parts: list[Node] = []

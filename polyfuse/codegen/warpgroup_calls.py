@@ -14,12 +14,11 @@ them reads, and codegen/in_flight.py has found that it reads nothing that they w
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import replace
 
 from polyfuse.codegen.axes import axis_name
 from polyfuse.codegen.index import in_bits, substituted
-from polyfuse.codegen.looptree import Barrier, Block, For, Guard, Kernel, Lanes, Node, Store, below
+from polyfuse.codegen.looptree import Barrier, Block, For, Guard, Kernel, Node, Store, stores_in, with_below
 from polyfuse.codegen.register_tiles import TileProduct
 from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
 
@@ -59,10 +58,11 @@ def wgmma_call(tile: TileProduct, store: Store, first: dict[str, ast.expr]) -> s
 
 def by_warpgroups(node: Node) -> bool:
     """Whether a product by warpgroups is in a node."""
-    match node:
-        case Store(operation=TileProduct() as tile):
-            return tile.by_warpgroup
-    return any(map(by_warpgroups, below(node)))
+    return any(map(_is_by_warpgroup, stores_in(node)))
+
+
+def _is_by_warpgroup(store: Store) -> bool:
+    return isinstance(store.operation, TileProduct) and store.operation.by_warpgroup
 
 
 def shown_to_warpgroups(kernel: Kernel) -> Kernel:
@@ -73,26 +73,21 @@ def shown_to_warpgroups(kernel: Kernel) -> Kernel:
 
 def _begun(node: Node, factors: frozenset[str]) -> Node:
     """Products whose copies are ahead before these, in blocks that end at a barrier."""
-    match node:
-        case Block(parts):
-            return Block(_begun_first([_begun(part, factors) for part in parts], factors))
-        case For(bind=bind) if bind != "microkernel":
-            return replace(node, body=_begun(node.body, factors))
-        case Guard(_, body, otherwise):
-            other = None if otherwise is None else _begun(otherwise, factors)
-            return replace(node, body=_begun(body, factors), otherwise=other)
-    return node
+    if isinstance(node, For) and node.bind == "microkernel":
+        return node
+    new = with_below(node, lambda part: _begun(part, factors))
+    return Block(_begun_first(new.parts, factors)) if isinstance(new, Block) else new
 
 
-def _begun_first(parts: list[Node], factors: frozenset[str]) -> tuple[Node, ...]:
+def _begun_first(parts: tuple[Node, ...], factors: frozenset[str]) -> tuple[Node, ...]:
     """copies; product; barrier  ->  product, begun; copies; barrier that waits for it."""
     for place in range(len(parts) - 1):
         product, barrier = parts[place], parts[place + 1]
-        stores = list(_stores(product))
+        stores = list(stores_in(product))
         if len(stores) != 1 or not isinstance(barrier, Barrier):
             continue
         tile, first = stores[0].operation, place
-        while first > 0 and all(store.target.array in factors for store in _stores(parts[first - 1])):
+        while first > 0 and all(store.target.array in factors for store in stores_in(parts[first - 1])):
             if isinstance(parts[first - 1], Barrier):
                 break
             first -= 1
@@ -100,7 +95,7 @@ def _begun_first(parts: list[Node], factors: frozenset[str]) -> tuple[Node, ...]
             waits = replace(barrier, awaits=(tile.rows, tile.columns, stores[0].target.array))
             run = (_without_waiting(product), *parts[first:place], waits)
             return (*parts[:first], *run, *parts[place + 2 :])
-    return tuple(parts)
+    return parts
 
 
 def _without_waiting(node: Node) -> Node:
@@ -112,19 +107,10 @@ def _without_waiting(node: Node) -> Node:
     return node
 
 
-def _stores(node: Node) -> Iterator[Store]:
-    if isinstance(node, Store):
-        yield node
-    for part in below(node):
-        yield from _stores(part)
-
-
 def _factors(node: Node) -> frozenset[str]:
     """The arrays that warpgroups' instructions read."""
-    match node:
-        case Store(operation=TileProduct() as tile) if tile.by_warpgroup:
-            return frozenset(element.array for element in node.reads)
-    return frozenset(name for part in below(node) for name in _factors(part))
+    products = filter(_is_by_warpgroup, stores_in(node))
+    return frozenset(element.array for product in products for element in product.reads)
 
 
 def _shown(node: Node, factors: frozenset[str]) -> Node:
@@ -137,15 +123,8 @@ def _shown(node: Node, factors: frozenset[str]) -> Node:
                 unshown = unshown or _writes(part, factors)
                 new.append(_shown(part, factors))
             return Block(tuple(new))
-        case For() | Lanes():
-            return replace(node, body=_shown(node.body, factors))
-        case Guard(_, body, otherwise):
-            other = None if otherwise is None else _shown(otherwise, factors)
-            return replace(node, body=_shown(body, factors), otherwise=other)
-    return node
+    return with_below(node, lambda part: _shown(part, factors))
 
 
 def _writes(node: Node, arrays: frozenset[str]) -> bool:
-    if isinstance(node, Store):
-        return node.target.array in arrays
-    return any(_writes(part, arrays) for part in below(node))
+    return any(store.target.array in arrays for store in stores_in(node))

@@ -25,11 +25,11 @@ from polyfuse.codegen.looptree import (
     For,
     Guard,
     Kernel,
-    Lanes,
     Node,
     Store,
     block,
     variables,
+    with_below,
 )
 from polyfuse.codegen.register_tiles import Neighbours, VectorCopy
 from polyfuse.ir.scalar import Read
@@ -71,12 +71,7 @@ def _wide(node: Node, lanes: _OwnArrays) -> Node:
             return block(tuple(_wide(part, lanes) for part in parts))
         case For(bind="vector"):
             return _loop(node, lanes)
-        case For() | Lanes():
-            return replace(node, body=_wide(node.body, lanes))
-        case Guard(_, body, otherwise):
-            other = None if otherwise is None else _wide(otherwise, lanes)
-            return replace(node, body=_wide(body, lanes), otherwise=other)
-    return node
+    return with_below(node, lambda part: _wide(part, lanes))
 
 
 def _loop(loop: For, lanes: _OwnArrays) -> Node:
