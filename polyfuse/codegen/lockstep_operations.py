@@ -18,7 +18,8 @@ from polyfuse.codegen.lockstep_memory import poison
 from polyfuse.codegen.lockstep_threads import WIDE, Asked, Begun, Numbers, Threads, element, line
 from polyfuse.codegen.lockstep_values import Value
 from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
-from polyfuse.codegen.warpgroup_descriptors import FORMATS, INSTRUCTION_ROWS, UNIT, WARPGROUP, descriptor
+from polyfuse.codegen.warpgroup_descriptors import UNIT, WARPGROUP, descriptor
+from polyfuse.ir.cores import FORMATS, INSTRUCTION_ROWS
 from polyfuse.ir.precision import PRECISIONS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
 

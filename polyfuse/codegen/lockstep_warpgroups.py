@@ -16,30 +16,31 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
-from polyfuse.codegen.warpgroup_descriptors import INSTRUCTION_ROWS, WARPGROUP, Described
+from polyfuse.codegen.warpgroup_descriptors import UNIT, WARPGROUP, Described
+from polyfuse.ir.cores import INSTRUCTION_ROWS
 
 Numbers = npt.NDArray[Any]
-
-STEPS = 16
-"""Steps of one instruction on factors of 16 bits."""
 
 
 def matrices(bits: list[int], count: int, itemsize: int, load: Callable[[Numbers], Numbers]) -> Numbers:
     """[warpgroups, count, 16]: the matrix of so many rows that each warpgroup's descriptor tells of.
 
+    Its steps are those of one instruction, two core matrices' of 16 bytes each.
+
     `load` gives what all threads read of an array, each at a byte position of its own: each reads some elements here.
     """
+    steps = 2 * UNIT // itemsize
     described = [Described.by(each) for each in bits]
     start = np.repeat([each.start for each in described], WARPGROUP)
     leading, stride = described[0].leading, described[0].stride
     whole = Described(0, leading, stride)
     lane = np.arange(len(start)) % WARPGROUP
     found = []
-    for first in range(0, count * STEPS, WARPGROUP):
-        row, step = np.divmod(first + lane, STEPS)
+    for first in range(0, count * steps, WARPGROUP):
+        row, step = np.divmod(first + lane, steps)
         found.append(np.asarray(load(start + whole.address(row, step, itemsize))))
     by_group = np.stack(found).reshape(-1, len(bits), WARPGROUP).transpose(1, 0, 2)
-    return by_group.reshape(len(bits), count, STEPS)
+    return by_group.reshape(len(bits), count, steps)
 
 
 def warpgroups_multiplied(left: Numbers, right: Numbers, held: list[Numbers]) -> list[Numbers]:

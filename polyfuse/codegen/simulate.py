@@ -26,8 +26,8 @@ from polyfuse.codegen.halves import CONVERSIONS, converted, rounded_bits
 from polyfuse.codegen.lockstep_memory import BarrierError, poison
 from polyfuse.codegen.lockstep_subset import CONSTANTS, DTYPES, UNARY_MATH, UnsupportedKernel
 from polyfuse.codegen.lockstep_threads import distance
-from polyfuse.codegen.warpgroup_descriptors import FORMATS
 from polyfuse.errors import TargetUnavailable
+from polyfuse.ir.cores import FORMATS
 from polyfuse.ir.precision import PRECISIONS, Math
 
 MOST_WAIT = 60.0

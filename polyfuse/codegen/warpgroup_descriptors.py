@@ -14,10 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyfuse.ir.cores import CORE_ROWS
-from polyfuse.ir.precision import Math
-
-FORMATS: tuple[Math, ...] = ("bf16", "f16")
-"""The formats of factors that such an instruction takes here: 16 bits each."""
 
 UNIT = 16
 """Bytes that an offset counts, and those of a core matrix' row."""
@@ -29,9 +25,6 @@ LEADING, STRIDE = 16, 32
 
 WARPGROUP = 128
 """Threads of four warps in a row, the first a multiple of four."""
-
-INSTRUCTION_ROWS = 64
-"""Rows of one instruction's results."""
 
 
 def descriptor(start: int, leading: int, stride: int) -> int:

@@ -22,15 +22,14 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from polyfuse.codegen.device_operations import INT, SHARED
-from polyfuse.codegen.warpgroup_descriptors import FIELD, FORMATS, UNIT, descriptor
-from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.codegen.warpgroup_descriptors import FIELD, UNIT, descriptor
+from polyfuse.ir.cores import FORMATS
+from polyfuse.ir.precision import PRECISIONS, STORED, Math
+from polyfuse.ir.tensor import ITEMSIZE
 
 FLOAT, BITS, WORD = ir.FloatType(), ir.IntType(16), ir.IntType(32)
 
 WAIT = "wgmma.wait_group.sync.aligned 0;"
-
-ITEMSIZE = 2
-"""Bytes of a factor's element."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,17 @@ class _Matrix:
     first: Any
     line: int
     far: int
+    itemsize: int
 
     def after(self, step: int, instruction: int = 0) -> int:
         """What the descriptor has more at a later step, of a later instruction's rows."""
-        return (step // 8 * self.line + instruction * self.far) * ITEMSIZE // UNIT
+        depth = UNIT // self.itemsize
+        return (step // depth * self.line + instruction * self.far) * self.itemsize // UNIT
 
 
 def _operation(math: Math, waits: bool) -> Any:
     """The intrinsic for a format of factors, which waits for its results or does not."""
+    itemsize = ITEMSIZE[STORED[math]]
 
     @intrinsic
     def tile_wgmma(
@@ -72,8 +74,8 @@ def _operation(math: Math, waits: bool) -> Any:
 
             def matrix(position: int, line: int, core: int, far: int) -> _Matrix:
                 first = context.cast(builder, args[position + 1], sig.args[position + 1], types.int64)
-                bits = _described(builder, data(position), first, line, core)
-                return _Matrix(bits, line, far)
+                bits = _described(builder, data(position), first, line * itemsize, core * itemsize)
+                return _Matrix(bits, line, far, itemsize)
 
             sums = [builder.gep(data(3), [INT(n)]) for n in range(numbers[0] * numbers[1])]
             left, right = matrix(4, *numbers[3:6]), matrix(9, *numbers[6:9])
@@ -138,11 +140,11 @@ def show_tensor_cores(typingctx: Any) -> Any:
 
 
 def _described(builder: Any, data: Any, first: Any, line: int, core: int) -> Any:
-    """The descriptor of the core matrices that begin at an element of an array in shared memory."""
+    """The descriptor of the core matrices that begin at an element of an array in shared memory; offsets in bytes."""
     place = builder.gep(data, [first])
     address = builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(BITS, addrspace=SHARED)), WORD)
     start = builder.zext(builder.lshr(builder.and_(address, WORD(FIELD * UNIT)), WORD(4)), INT)
-    return builder.or_(start, INT(descriptor(0, line * ITEMSIZE, core * ITEMSIZE)))
+    return builder.or_(start, INT(descriptor(0, line, core)))
 
 
 def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _Matrix) -> str:

@@ -16,8 +16,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polyfuse.ir.precision import Math
+
 CORE_ROWS = 8
 """Rows of a core matrix."""
+
+INSTRUCTION_ROWS = 64
+"""Rows of one instruction's results."""
+
+FORMATS: tuple[Math, ...] = ("bf16", "f16")
+"""The formats of factors that such an instruction takes here: 16 bits each."""
 
 
 @dataclass(frozen=True)

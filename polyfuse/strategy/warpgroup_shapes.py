@@ -20,8 +20,8 @@ import numpy as np
 
 from polyfuse.analysis.banks import WARP, least_waiting, waits
 from polyfuse.analysis.neighbours import ACCESS_BYTES
-from polyfuse.ir.cores import Cores, Digit
-from polyfuse.ir.precision import Math
+from polyfuse.ir.cores import FORMATS, INSTRUCTION_ROWS, Cores, Digit
+from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import MOST_REGISTERS, warpgroup_registers
 from polyfuse.strategy.register_shapes import (
@@ -39,17 +39,8 @@ from polyfuse.strategy.tensor_shapes import TensorShape
 CAPABILITY = (9, 0)
 """The GPUs that have such instructions: their code, sm_90a, runs on no others."""
 
-FORMATS: tuple[Math, ...] = ("bf16", "f16")
-"""The formats of factors that such instructions take here."""
-
-HELD = 2
-"""Bytes of a factor's element in shared memory."""
-
 STAGES = (1, 2)
 """Tiles of steps in shared memory. With two, a tile is copied through registers while the one before is multiplied."""
-
-INSTRUCTION_ROWS, STEPS = 64, 16
-"""Rows and steps of one instruction."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +86,7 @@ class WarpgroupShape(TensorShape):
         sizes = (
             max(layout_for(self, side, *way).size(self.steps, side.width) for way in WAYS) for side in sides
         )
-        return self.stages * HELD * sum(sizes)
+        return self.stages * self.held * sum(sizes)
 
     @property
     def copies(self) -> int:
@@ -114,7 +105,7 @@ class WarpgroupShape(TensorShape):
     def layouts(self, side: Side) -> Iterator[Cores]:
         """The core matrices to choose from: how far they lie apart."""
         lanes, beside = (4, self.columns // 2) if side.along_x else (8, 2)
-        depth = ACCESS_BYTES // HELD
+        depth = ACCESS_BYTES // self.held
         gaps = [depth * n for n in (0, 1, 2, 4)]
         for gap, apart, skip in pairs(gaps[:3], gaps if side.tile > 2 and not side.along_x else (0,), gaps):
             yield Cores(side.tile, lanes, beside, depth, gap, apart, skip)
@@ -124,11 +115,12 @@ class WarpgroupShape(TensorShape):
         shared memory, which every instruction's factors are read from.
         """
         groups = self.threads // (4 * WARP)
-        instructions = self.rows // 2 * (self.steps // STEPS) * groups
+        depth = PRECISIONS[self.format].steps
+        instructions = self.rows // 2 * (self.steps // depth) * groups
         issue = ((instructions + 20) * 4 + self.copies) / SCHEDULERS
         flops = 2 * self.block_rows * self.block_columns * self.steps
         rate = dict(machine.tensor)[self.format] / (machine.flops32 / (2 * 128))
-        read = instructions * (INSTRUCTION_ROWS + 4 * self.columns) * STEPS * HELD
+        read = instructions * (INSTRUCTION_ROWS + 4 * self.columns) * depth * self.held
         return max(issue, flops / rate), read / SHARED_BYTES
 
 
@@ -185,13 +177,13 @@ def copy_waits(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool, cores:
     steps, elements = map(counted, s.copying(by_steps))
     lanes = s.vector if wide else 1
     if by_steps:
-        return _turns(s, side, cores, steps * lanes, elements, lanes * HELD)
-    return sum(_turns(s, side, cores, steps, elements * lanes + lane, HELD) for lane in range(lanes))
+        return _turns(s, side, cores, steps * lanes, elements, lanes * s.held)
+    return sum(_turns(s, side, cores, steps, elements * lanes + lane, s.held) for lane in range(lanes))
 
 
 def _turns(s: WarpgroupShape, side: Side, cores: Cores, steps: Integers, along: Integers, nbytes: int) -> int:
     found = _digits(steps, cores.along_steps(side.width)) + _digits(along, cores.along_results(side.width))
-    found = np.where((along >= side.width) | (steps >= s.steps), -1, found * HELD)
+    found = np.where((along >= side.width) | (steps >= s.steps), -1, found * s.held)
     return waits(found.reshape(-1, WARP), nbytes) if (found >= 0).any() else 0
 
 
