@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import islpy as isl
 
 from polyfuse.ir.nest import Nest
@@ -54,3 +56,7 @@ def tree_to_c(nest: Nest, tree: Tree) -> str:
     """The loops as isl's AST generator prints them, in C."""
     build = isl.AstBuild.from_context(nest.context)
     return str(build.node_from_schedule(to_isl(tree, nest.domains)).to_C_str()).rstrip()
+
+
+TEXTS: Mapping[str, Callable[[Nest, Tree], str]] = {"tree": tree_text, "yaml": tree_to_yaml, "c": tree_to_c}
+"""The texts that a tree has by itself, without the verbs that made it."""

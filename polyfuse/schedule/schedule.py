@@ -35,8 +35,8 @@ from polyfuse.schedule import (
     streaming,
     tiling,
 )
-from polyfuse.schedule.dump import tree_text, tree_to_c, tree_to_yaml
-from polyfuse.schedule.step import VERBS, Step, violation_of
+from polyfuse.schedule.dump import TEXTS
+from polyfuse.schedule.step import VERBS, Step, beside_defaults, violation_of
 
 Form = Literal["tree", "yaml", "c", "python"]
 
@@ -289,7 +289,7 @@ class Schedule:
         return self._do(
             "microkernel",
             (statement, loop),
-            {"math": math} if math != "ieee" else {},
+            beside_defaults(Schedule.microkernel, {"math": math}),
             lambda: microkernel.microkernel(self.nest, self.tree, statement, loop, math),
         )
 
@@ -328,11 +328,9 @@ class Schedule:
         In place of `spread`, `cores` of (tile, lanes, side, depth, gap, apart, skip) lay panels out for a warpgroup's
         instructions, see polyfuse.ir.cores.
         """
-        options: dict[str, object] = {"at": at, "memory": memory} | ({"panel": panel} if panel else {})
-        options |= ({"spread": spread} if spread else {}) | ({"stages": stages} if stages != 1 else {})
-        options |= ({"axes": axes} if axes else {}) | ({"padded": padded} if padded else {})
-        options |= {"rounded": rounded} if rounded != "ieee" else {}
-        options |= {"cores": cores} if cores else {}
+        further: dict[str, object] = {"panel": panel, "spread": spread, "stages": stages, "axes": axes}
+        further |= {"padded": padded, "rounded": rounded, "cores": cores}
+        options = {"at": at, "memory": memory} | beside_defaults(Schedule.promote, further)
         layout = promotion.layout_of(spread, cores)
         done = promotion.promote(
             self.nest, self.tree, tensor, statement, at, memory, panel, layout, stages, axes, padded, rounded
@@ -392,16 +390,11 @@ class Schedule:
 
     def dump(self, form: Form = "tree") -> str:
         """The schedule as text: "tree" (ours), "yaml" (isl's schedule tree), "c" (the loops), "python" (the trace)."""
-        match form:
-            case "tree":
-                return tree_text(self.nest, self.tree)
-            case "yaml":
-                return tree_to_yaml(self.nest, self.tree)
-            case "c":
-                return tree_to_c(self.nest, self.tree)
-            case "python":
-                return self.trace()
-        raise InvalidSchedule(f"no form {form!r}; there are tree, yaml, c, python")
+        if form == "python":
+            return self.trace()
+        if form not in TEXTS:
+            raise InvalidSchedule(f"no form {form!r}; there are {', '.join(TEXTS)}, python")
+        return TEXTS[form](self.nest, self.tree)
 
     def __str__(self) -> str:
         return self.dump("tree")

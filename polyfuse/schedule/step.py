@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import signature
 
 from polyfuse.analysis.legality import Broken
 from polyfuse.ir.violation import Instance, Violation
@@ -46,6 +48,16 @@ class Step:
     def __str__(self) -> str:
         parts = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.options)]
         return f"{self.verb}({', '.join(parts)})"
+
+
+def beside_defaults(verb: Callable[..., object], options: Mapping[str, object]) -> dict[str, object]:
+    """The options that are not what a verb takes by itself: a step says no others.
+
+    >>> beside_defaults(lambda loop, size=1, math="ieee": None, {"size": 4, "math": "ieee"})
+    {'size': 4}
+    """
+    defaults = signature(verb).parameters
+    return {name: value for name, value in options.items() if value != defaults[name].default}
 
 
 def violation_of(step: Step, broken: Broken) -> Violation:
