@@ -64,7 +64,8 @@ def build(
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
 
-    Raises BuildFailure where the source does not compile, TargetUnavailable where the extra is missing.
+    Raises BuildFailure where the source does not compile, TargetUnavailable where the extra is missing, or where the
+    kernel's instructions are those of another GPU.
     """
     with _extra_needed():
         from cuda.core import Linker, LinkerOptions, ObjectCode
@@ -82,6 +83,8 @@ def build(
         linker = Linker(ObjectCode.from_ptx(ptx.encode(), name=name), options=options)
         code = bytes(linker.link("cubin").code)
         log = linker.get_info_log() or ""
+    except TargetUnavailable:
+        raise
     except Exception as error:  # whatever numba, NVVM or nvJitLink raise: each has a family of its own
         where = f" ({path})" if path else ""
         raise BuildFailure(f"kernel {name!r}{where} does not compile for {arch}: {error}") from error
@@ -97,7 +100,7 @@ def for_warpgroups(ptx: str, arch: str) -> tuple[str, str]:
     if "wgmma." not in ptx:
         return ptx, arch
     if arch != "sm_90":
-        raise ValueError(
+        raise TargetUnavailable(
             f"a warpgroup's instructions, wgmma, are those of sm_90a and of no other GPU, and this is {arch}"
         )
     return re.sub(r"^\.target sm_90\b", ".target sm_90a", ptx, flags=re.MULTILINE), "sm_90a"

@@ -108,6 +108,16 @@ def test_messages_name_the_file_of_the_source(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_instructions_of_another_gpu_are_no_fault_of_the_source() -> None:
+    pytest.importorskip("cuda.core")
+    source = (
+        "def k(x):\n    y = cuda.local.array((2, 2), float32)\n    await_wgmma(2, 2, y)\n    x[0] = y[0, 0]\n"
+    )
+    assert build(source, "k", ("float32*",)).arch == "sm_90a"
+    with pytest.raises(TargetUnavailable, match="sm_90a and of no other GPU, and this is sm_80"):
+        build(source, "k", ("float32*",), cc=(8, 0))
+
+
 def test_a_signature_names_known_types() -> None:
     with pytest.raises(BuildFailure, match=r"'half\*'; expected is one of float32"):
         _body("y[t] = x[t]", ("half*", "float32*", "int64"))

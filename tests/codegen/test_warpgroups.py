@@ -12,6 +12,7 @@ from polyfuse.codegen.cuda_build import for_warpgroups
 from polyfuse.codegen.lockstep_operations import perform
 from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
 from polyfuse.codegen.warpgroup_descriptors import Described, descriptor
+from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.cores import Cores
 
 
@@ -117,7 +118,7 @@ def test_machine_code_is_for_the_only_gpu_that_has_them() -> None:
     assert for_warpgroups(".target sm_90\n add;", "sm_90") == (".target sm_90\n add;", "sm_90")
     ptx, arch = for_warpgroups(".version 8.0\n.target sm_90\nwgmma.fence;", "sm_90")
     assert (".target sm_90a\n" in ptx, arch) == (True, "sm_90a")
-    with pytest.raises(ValueError, match="sm_90a and of no other GPU, and this is sm_80"):
+    with pytest.raises(TargetUnavailable, match="sm_90a and of no other GPU, and this is sm_80"):
         for_warpgroups(".target sm_80\nwgmma.fence;", "sm_80")
 
 
