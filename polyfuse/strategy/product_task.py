@@ -60,8 +60,10 @@ class Question:
             return whole
         shared = next((d for d in p.others if sizes[d] >= units), None)
         if shared is not None:
-            place = place_one_by_one(self._profile(loops[shared]), sizes[shared], units)
-            return self._sized({**sizes, shared: 1}), 1.0, Share(shared, 1, sizes[shared], place)
+            profile, extent = self._profile(loops[shared]), sizes[shared]
+            place = place_one_by_one(profile, extent, units)
+            often = busiest(profile, extent, 1, units, place)
+            return self._sized({**sizes, shared: 1}), often, Share(shared, 1, extent, place)
         found = [each for d in self._shareable() for each in self._shared(sizes, d, self._profile(loops[d]))]
         return min(found, key=lambda each: each[0])[1:] if found else whole
 

@@ -2,6 +2,7 @@
 
 # ruff: noqa: F821  (sizes are names in annotations)
 
+import re
 from dataclasses import replace
 from itertools import product
 
@@ -11,6 +12,7 @@ import polyfuse as pf
 from polyfuse.machine import Machine
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.finished import schedule_costs
+from polyfuse.strategy.plan import plan_for
 from polyfuse.strategy.shares import busiest, cores_at_work, place_one_by_one
 
 N = 40
@@ -34,6 +36,15 @@ def grams(x: "f64[600, 600]", y: "f64[600, 600]"):
         for j in range(i + 1):
             for k in range(600):
                 y[i, j] += x[k, i] * x[k, j]
+
+
+@pf.nest
+def products(a: "f32[6, 96, 96]", b: "f32[6, 96, 96]", c: "f32[6, 96, 96]"):
+    for n in range(6):
+        for i in range(96):
+            for j in range(96):
+                for k in range(96):
+                    c[n, i, j] += a[n, i, k] * b[n, k, j]
 
 
 def instances(name: str) -> list[tuple[int, ...]]:
@@ -89,3 +100,15 @@ def test_a_product_over_a_triangle_is_shared_out_in_unequal_pieces() -> None:
     )
     (cost,) = schedule_costs(net.schedule, replace(ZEN5, units=2))
     assert cost.utilisation > 0.95
+
+
+def test_what_is_expected_of_a_core_are_all_products_that_it_does() -> None:
+    """Six products: all of them on one core, three each on two, and of four cores two have two."""
+
+    def expected(units: int) -> float:
+        said = "\n".join(plan_for(products, replace(ZEN5, units=units)).groups[0].notes)
+        (found,) = re.findall("(.*) µs expected on one core", said)
+        return float(found)
+
+    assert expected(2) == pytest.approx(expected(1) / 2, rel=0.02)
+    assert expected(4) == pytest.approx(expected(1) / 3, rel=0.02)
