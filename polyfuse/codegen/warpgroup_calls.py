@@ -18,7 +18,19 @@ from dataclasses import replace
 
 from polyfuse.codegen.axes import axis_name
 from polyfuse.codegen.index import in_bits, substituted
-from polyfuse.codegen.looptree import Barrier, Block, For, Guard, Kernel, Node, Store, stores_in, with_below
+from polyfuse.codegen.looptree import (
+    Barrier,
+    Block,
+    For,
+    Guard,
+    Kernel,
+    Lanes,
+    Node,
+    Store,
+    stores_in,
+    surely_runs,
+    with_below,
+)
 from polyfuse.codegen.register_tiles import TileProduct
 from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
 
@@ -68,7 +80,10 @@ def _is_by_warpgroup(store: Store) -> bool:
 def shown_to_warpgroups(kernel: Kernel) -> Kernel:
     """The kernel whose products begin before copies where they may, and whose barriers show these."""
     factors = _factors(kernel.body)
-    return replace(kernel, body=_shown(_begun(kernel.body, factors), factors)) if factors else kernel
+    if not factors:
+        return kernel
+    body, _ = _shown(_begun(kernel.body, factors), factors, False)
+    return replace(kernel, body=body)
 
 
 def _begun(node: Node, factors: frozenset[str]) -> Node:
@@ -113,18 +128,33 @@ def _factors(node: Node) -> frozenset[str]:
     return frozenset(element.array for product in products for element in product.reads)
 
 
-def _shown(node: Node, factors: frozenset[str]) -> Node:
+def _shown(node: Node, factors: frozenset[str], unshown: bool) -> tuple[Node, bool]:
+    """A node whose barriers show the factors where these may have been written and were not shown since.
+
+    `unshown` says whether that may be so before the node; what is returned beside it, whether behind it. A write may
+    reach a barrier from outside of a loop, and from the value before:
+
+        a_shared[…] = …; for k: { if k == 0: product; barrier }   ->   …; for k: { …; barrier that shows }
+    """
     match node:
+        case Store(target=target):
+            return node, unshown or target.array in factors
+        case Barrier():
+            return replace(node, shows=unshown), False
         case Block(parts):
-            new, unshown = list[Node](), False
+            new = list[Node]()
             for part in parts:
-                if isinstance(part, Barrier):
-                    part, unshown = replace(part, shows=unshown), False
-                unshown = unshown or _writes(part, factors)
-                new.append(_shown(part, factors))
-            return Block(tuple(new))
-    return with_below(node, lambda part: _shown(part, factors))
-
-
-def _writes(node: Node, arrays: frozenset[str]) -> bool:
-    return any(store.target.array in arrays for store in stores_in(node))
+                done, unshown = _shown(part, factors, unshown)
+                new.append(done)
+            return Block(tuple(new)), unshown
+        case For() | Lanes():
+            body, left = _shown(node.body, factors, unshown)
+            if left and not unshown:
+                body, left = _shown(node.body, factors, True)
+            ran = isinstance(node, Lanes) or surely_runs(node)
+            return replace(node, body=body), left or (unshown and not ran)
+        case Guard(_, body, otherwise):
+            held, left = _shown(body, factors, unshown)
+            other, rest = (None, unshown) if otherwise is None else _shown(otherwise, factors, unshown)
+            return replace(node, body=held, otherwise=other), left or rest
+    return node, unshown

@@ -47,6 +47,7 @@ def transposed(A: "f32[32, 132]", B: "f32[72, 32]", C: "f32[132, 72]"):
 NESTS = {
     "whole": (lambda: matmul(128, 64, 128), "bf16", (1, 1, 2, 16, 1)),
     "in two stages": (lambda: matmul(70, 96, 136), "bf16", (1, 1, 2, 16, 2)),
+    "one tile in two stages": (lambda: matmul(66, 32, 72), "bf16", (1, 1, 2, 16, 2)),
     "odd results": (lambda: matmul(137, 96, 70), "bf16", (1, 1, 4, 16, 1)),
     "two warpgroups down": (lambda: matmul(130, 64, 68), "f16", (2, 1, 2, 16, 1)),
     "two warpgroups across": (lambda: matmul(72, 96, 132), "bf16", (1, 2, 2, 16, 2)),
