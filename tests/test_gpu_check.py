@@ -68,6 +68,12 @@ def test_as_machine_code_it_has_registers_and_spills_none(case: Case, fuse: bool
         assert cubin.code[:4] == b"\x7fELF"
 
 
+def test_a_case_by_warpgroups_has_their_instructions() -> None:
+    (case,) = (case for case in CASES if "by warpgroups" in case.name)
+    source = compiled(case, True).program.source
+    assert all(name in source for name in ("begin_wgmma_bf16(", "await_wgmma(", "tile_wgmma_bf16("))
+
+
 @pytest.mark.parametrize("case", [c for c in CASES if c.kernels is not None], ids=lambda c: c.name)
 def test_it_is_as_many_kernels_as_promised(case: Case) -> None:
     assert len(compiled(case, True).kernels) == case.kernels
