@@ -201,12 +201,12 @@ class _Cpu(Emitter):
         # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
         low, high, core = ast.unparse(node.low), ast.unparse(node.high), f"{node.variable}_core"
         if node.step == 1:
-            # The maximum changes nothing, but tells LLVM that indices are not negative: else numba's wrap-around of
-            # negative ones keeps it from vectorizing (27 against 180 GFLOP/s, columns of a product over the cores).
-            first = node.low.value if isinstance(node.low, ast.Constant) else None
-            known = isinstance(first, int) and first >= 0
-            head = f"for {core} in prange({low}, {high}):"
-            value = f"max(int64({core}), {low})" if known else f"int64({core})"
+            head, value = f"for {core} in prange({low}, {high}):", f"int64({core})"
+            match node.low, node.high:
+                case ast.Constant(value=int(least)), ast.Constant(value=int(end)) if least >= 0:
+                    value = _within(value, least, end)
+                case ast.Constant(value=int(least)), _ if least >= 0:
+                    value = _within(value, least, None)
         else:  # prange takes no steps
             head = f"for {core} in prange(-(({low} - ({high})) // {node.step})):"
             value = f"{low} + {node.step} * int64({core})"
@@ -397,3 +397,17 @@ def _divides(loop: For, numbers: int) -> bool:
         case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
             return (high - low) % numbers == 0
     return False
+
+
+def _within(value: str, first: int, end: int | None) -> str:
+    """A value that is first <= value < end, written so that LLVM sees it.
+
+    >>> _within("int64(i_core)", 0, None), _within("int64(i_core)", 0, 4)
+    ('max(int64(i_core), 0)', 'min(max(int64(i_core), 0), 3)')
+
+    Else numba's wrap-around of negative indices, or of 512 * i + j beyond 64 bits, keeps it from vectorizing: columns
+    of a product over the cores ran at 27 and 180 GFLOP/s without and with the maximum; column sums of 2000 x 2000 in
+    four parts took 1.15 and 0.35 ms without and with the minimum, 0.59 and 0.15 on two cores (Zen 5).
+    """
+    least = f"max({value}, {first})"
+    return least if end is None or end <= first else f"min({least}, {end - 1})"
