@@ -203,8 +203,8 @@ class _Cpu(Emitter):
         if node.step == 1:
             head, value = f"for {core} in prange({low}, {high}):", f"int64({core})"
             match node.low, node.high:
-                case ast.Constant(value=int(least)), ast.Constant(value=int(end)) if least >= 0:
-                    value = _within(value, least, end)
+                case ast.Constant(value=int(least)), ast.Constant(value=int(stop)) if least >= 0:
+                    value = _within(value, least, stop)
                 case ast.Constant(value=int(least)), _ if least >= 0:
                     value = _within(value, least, None)
         else:  # prange takes no steps
