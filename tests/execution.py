@@ -86,6 +86,8 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac_windows": plain_windows,
         "tile_zero": plain_zeros,
         "tile_first": plain_first_values,
+        "tile_like": lambda array, rows, columns: np.full((rows, columns), np.nan, array.dtype),
+        "store_transposed": plain_transposed,
         "on_heap": full_of_nan,
         "on_stack": full_of_nan,
         "line_of": lambda array, count: np.full(count, np.nan, array.dtype),
@@ -186,6 +188,15 @@ def plain_first_values(
     for r, c in np.ndindex(rows, columns):
         at = [index + (r if axis == y_row else 0) for axis, index in enumerate(y_at)]
         y[(*at[:-1], at[-1] + c)] = b[(*b_at[:-1], b_at[-1] + c)]
+
+
+def plain_transposed(
+    rows: int, columns: int, tile: Array, y: Array, y_at: tuple[int, ...], y_column: int
+) -> None:
+    """A tile's rows along the last axis of y, element by element."""
+    for r, c in np.ndindex(rows, columns):
+        at = [index + (c if axis == y_column else 0) for axis, index in enumerate(y_at)]
+        y[(*at[:-1], at[-1] + r)] = tile[r, c]
 
 
 def plain_cut_tile(

@@ -41,6 +41,7 @@ from polyfuse.codegen.steps_apart import steps_apart
 from polyfuse.codegen.streamed import in_lines, streamed, streams_inside
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.codegen.tiles import LINE
+from polyfuse.codegen.transposed_stores import TRANSPOSING, transposed_store
 from polyfuse.codegen.turns import TURN_OPERATIONS
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
@@ -74,6 +75,7 @@ OPERATIONS = {
     FETCH: "polyfuse.codegen.fetching",
     FETCH_TO_WRITE: "polyfuse.codegen.fetching",
     **dict.fromkeys((LINE_OF, PAST_LINE, STORE_PAST, DONE), "polyfuse.codegen.streaming"),
+    **dict.fromkeys(TRANSPOSING, "polyfuse.codegen.transposing"),
     **dict.fromkeys(TURN_OPERATIONS, "polyfuse.codegen.turns"),
     "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
@@ -175,6 +177,9 @@ class _Cpu(Emitter):
         begun = first_values(node) if self.has_tiles and node.bind not in SHARED else None
         if begun is not None:
             return [ast.unparse(begun)]
+        across = transposed_store(node, self._unused) if self.has_tiles else None
+        if across is not None:
+            return [across.before, *self.loop(across.loops), across.after]
         held = gathered(node) if node.bind == "vector" else None
         if held is not None:
             return self._gathered(node, held)

@@ -1,0 +1,124 @@
+"""Which loops over a tile store results across memory, and the loops that keep them in a tile of their own first.
+
+for r < 14: for c < 32: out[i, c, k, 14*l + r] = e
+->  for c < 32: for r < 14: out_tile[r, c] = e;  store_transposed(14, 32, out_tile, out, (i, 0, k, 14*l), 1)
+
+Vectors along r would gather what lies along c, and those along c scatter. 32 images of 16 x 28 x 28 with 32 filters
+of 3 x 3, bias and ReLU took 1.22 ms with gathers and take 1.04, one of 64 x 56 x 56 with 64 filters 1.02 and 0.97; with
+two threads 0.80 and 0.56, 0.57 and 0.51 (Zen 5, in turns).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+
+from polyfuse.codegen.index import binary, mentions
+from polyfuse.codegen.looptree import Block, Element, For, Store
+from polyfuse.codegen.product_loops import axis, corner
+from polyfuse.codegen.tiles import VECTOR_BYTES
+
+TILE_LIKE, STORE_TRANSPOSED = "tile_like", "store_transposed"
+TRANSPOSING = (TILE_LIKE, STORE_TRANSPOSED)
+
+LEAST = 4
+"""Rows and columns of a tile: vectors of fewer numbers than these are no gain."""
+
+MOST = 128
+"""Vectors of a tile: what two of a product's are at most, with some room, and a small part of L1."""
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """Loops that keep their results in a tile, and the lines before and after them."""
+
+    before: str
+    loops: For
+    after: str
+
+
+def transposed_store(rows: For, unused: Callable[[str], str]) -> Transposed | None:
+    """The loops and lines for two loops, the inner one on vector lanes, whose store goes along memory with the outer.
+
+    They change places: LLVM writes the inner loop out, and takes the outer one on lanes.
+    """
+    columns = rows.body
+    if rows.bind is not None or not isinstance(columns, For) or columns.bind != "vector":
+        return None
+    if any(loop.step != 1 or loop.ahead or loop.streams for loop in (rows, columns)):
+        return None
+    stores = _independent(rows, columns)
+    across = [store for store in stores if _lies_across(store, rows, columns)]
+    high, wide = _count(rows), _count(columns)
+    if len(across) != 1 or high is None or wide is None:
+        return None
+    target = across[0].target
+    lanes = VECTOR_BYTES // _itemsize(target)
+    width = ceil(wide / lanes) * lanes
+    if min(high, wide) < LEAST or high * width > MOST * lanes:
+        return None
+    name = unused(f"{target.array}_tile")
+    here = tuple(binary(ast.Sub(), ast.Name(loop.variable), loop.low) for loop in (rows, columns))
+    kept = replace(across[0], target=Element(name, here, target.dtype))
+    first = {loop.variable: loop.low for loop in (rows, columns)}
+    place = f"{target.array}, {ast.unparse(corner(target, first))}, {axis(target, columns)}"
+    inner = replace(rows, body=Block(tuple(kept if one is across[0] else one for one in stores)))
+    return Transposed(
+        f"{name} = {TILE_LIKE}({target.array}, {high}, {width})",
+        replace(columns, bind=None, body=inner),
+        f"{STORE_TRANSPOSED}({high}, {wide}, {name}, {place})",
+    )
+
+
+def _independent(rows: For, columns: For) -> tuple[Store, ...]:
+    """The stores of a body whose iterations have nothing to do with each other; none where that is not seen.
+
+    What is written is an element of its own in each, read nowhere else; or a variable, written before it is read.
+    """
+    parts = columns.body.parts if isinstance(columns.body, Block) else (columns.body,)
+    stores = tuple(part for part in parts if isinstance(part, Store) and part.op == "=")
+    written = {store.target.array: store.target for store in stores}
+    if len(stores) < len(parts) or len(written) < len(stores):
+        return ()
+    known: set[str] = set()
+    for store in stores:
+        own = store.target
+        indices = (index for element in (own, *store.reads) for index in element.subscripts)
+        chosen = any(
+            mentions(index, name) for index in (*indices, *store.indices.values()) for name in written
+        )
+        read = (one for one in store.reads if one.array in written)
+        elsewhere = any(one.array not in known or not _same(one, written[one.array]) for one in read)
+        if chosen or elsewhere or (own.subscripts and not _one_each(own, rows, columns)):
+            return ()
+        known.add(own.array)
+    return stores
+
+
+def _same(one: Element, other: Element) -> bool:
+    return list(map(ast.unparse, one.subscripts)) == list(map(ast.unparse, other.subscripts))
+
+
+def _one_each(element: Element, rows: For, columns: For) -> bool:
+    """Whether an element goes along one axis with the rows, and along another one with the columns."""
+    moved = axis(element, rows), axis(element, columns)
+    return None not in moved and moved[0] != moved[1]
+
+
+def _lies_across(store: Store, rows: For, columns: For) -> bool:
+    last = len(store.target.subscripts) - 1
+    if last < 1 or store.target.dtype not in ("float32", "float64"):
+        return False
+    return _one_each(store.target, rows, columns) and axis(store.target, rows) == last
+
+
+def _count(loop: For) -> int | None:
+    """The number of values of a loop, if it is a number."""
+    count = binary(ast.Sub(), loop.high, loop.low)
+    return count.value if isinstance(count, ast.Constant) and isinstance(count.value, int) else None
+
+
+def _itemsize(element: Element) -> int:
+    return int(element.dtype.removeprefix("float")) // 8

@@ -1,0 +1,118 @@
+"""Two operations for numba source: a tile of results that lies as it is computed, stored as columns by whole vectors.
+
+    out_tile = tile_like(out, 14, 32)                                14 rows of 32 on the stack
+    for c in range(32): for r in range(14): out_tile[r, c] = …       vectors along c
+    store_transposed(14, 32, out_tile, out, (i, 0, k, 14 * l), 1)
+    ->  out[i, c, k, 14 * l + r] = out_tile[r, c]                    vectors along r
+
+Squares of as many rows as a vector has lanes are transposed in registers, one instruction for each vector and power of
+two: with squares of 4, rows two apart exchange halves, then neighbours exchange every second number.
+
+    a0 a1 a2 a3      a0 a1 c0 c1      a0 b0 c0 d0
+    b0 b1 b2 b3  ->  b0 b1 d0 d1  ->  a1 b1 c1 d1
+    c0 c1 c2 c3      a2 a3 c2 c3      a2 b2 c2 d2
+    d0 d1 d2 d3      b2 b3 d2 d3      a3 b3 c3 d3
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+
+from polyfuse.codegen.tiles import LINE, Operand, Tile, are_literals, plus
+
+
+@intrinsic(prefer_literal=True)
+def tile_like(typingctx: Any, array: Any, rows: Any, columns: Any) -> Any:
+    """`rows` of `columns` elements like an array's, on the stack; what they hold is not said. Both are literals.
+
+    It is no `on_stack`, since numba takes the constants of tuples out of a parallel loop's body.
+    """
+    if not are_literals(rows, columns):
+        return None
+    kind = types.Array(array.dtype, 2, "C")
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        element, itemsize = context.get_data_type(kind.dtype), kind.dtype.bitwidth // 8
+        shape = rows.literal_value, columns.literal_value
+        memory = cgutils.alloca_once(builder, ir.ArrayType(element, shape[0] * shape[1]))
+        memory.align = LINE
+        made = make_array(kind)(context, builder)
+        extents, strides = (
+            [context.get_constant(types.intp, n) for n in numbers]
+            for numbers in (shape, (shape[1] * itemsize, itemsize))
+        )
+        data = builder.bitcast(memory, element.as_pointer())
+        populate_array(made, data, extents, strides, itemsize, None)
+        return made._getvalue()
+
+    return kind(array, rows, columns), code
+
+
+@intrinsic(prefer_literal=True)
+def store_transposed(
+    typingctx: Any,
+    rows: Any,
+    columns: Any,
+    tile: Any,
+    y: Any,
+    y_index: Any,
+    y_column_axis: Any,
+) -> Any:
+    """Store the first `rows` and `columns` of a tile in y, from its element at `y_index` on.
+
+    Columns lie along `y_column_axis`, rows along y's last axis. `rows`, `columns` and the axis are literals.
+    """
+    if not are_literals(rows, columns, y_column_axis):
+        return None
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        stored = Tile(builder, kinds[3].dtype, columns.literal_value, rows.literal_value)
+        held, target = (Operand(context, builder, kinds[p], args[p]) for p in (2, 3))
+        places = stored.addresses(target.at(kinds[4], args[4]), target.strides[y_column_axis.literal_value])
+        _store(stored, held, places, rows.literal_value)
+        return context.get_dummy_value()
+
+    return types.void(rows, columns, tile, y, y_index, y_column_axis), code
+
+
+def _store(stored: Tile, held: Operand, places: list[Any], rows: int) -> None:
+    """Square after square: loaded as it lies, transposed, stored."""
+    builder, lanes = stored.builder, stored.lanes
+    for first in range(0, stored.rows, lanes):
+        for vector in range(stored.vectors):
+            square = [ir.Constant(stored.vector, ir.Undefined)] * lanes
+            for r in range(vector * lanes, min(rows, (vector + 1) * lanes)):
+                line = builder.add(held.data, builder.mul(held.strides[0], ir.Constant(ir.IntType(64), r)))
+                place = builder.inttoptr(
+                    plus(builder, line, first * stored.itemsize), stored.vector.as_pointer()
+                )
+                square[r - vector * lanes] = builder.load(place, align=stored.itemsize)
+            for c, value in enumerate(transposed(builder, square)[: stored.rows - first], first):
+                stored.store(value, places[c * stored.vectors + vector], vector)
+
+
+def transposed(builder: Any, square: list[Any]) -> list[Any]:
+    """As many vectors as each has lanes, a power of two, with rows and lanes exchanged."""
+    lanes = len(square)
+    by = lanes // 2
+    while by:
+        for r in range(lanes):
+            if not r & by:
+                square[r], square[r + by] = _exchanged(builder, square[r], square[r + by], by, lanes)
+        by //= 2
+    return square
+
+
+def _exchanged(builder: Any, a: Any, b: Any, by: int, lanes: int) -> tuple[Any, Any]:
+    """Two rows `by` apart: what a has in lanes where b is to be goes to b, and the other way."""
+    low = [lane if not lane & by else lanes + lane - by for lane in range(lanes)]
+    high = [lane + by if not lane & by else lanes + lane for lane in range(lanes)]
+    kind = ir.VectorType(ir.IntType(32), lanes)
+    first, second = (builder.shuffle_vector(a, b, ir.Constant(kind, mask)) for mask in (low, high))
+    return first, second
