@@ -4,6 +4,7 @@
 import ctypes
 import math
 import mmap
+import re
 
 import numba
 import numpy as np
@@ -93,7 +94,7 @@ def smooth(A: "f64[N, M]", w: "f64", B: "f64[N, M]"):
 
 def test_a_stencil_runs_in_rows_of_lanes_and_computes_what_python_does() -> None:
     net = pf.compile(smooth, target="cpu")
-    assert "row_of_lanes(float64" in net.source
+    assert re.search(r"row_of_lanes(_ahead)?\(float64", net.source)
     for columns in (3, 9, 37):
         A = np.random.default_rng(columns).random((6, columns))
         B, C = np.zeros_like(A), np.zeros_like(A)
@@ -151,7 +152,7 @@ def test_an_array_with_the_name_of_an_address_keeps_it() -> None:
     A, j_A, B = np.tile(np.arange(20.0), (4, 1)), np.ones((4, 20)), np.zeros((4, 20))
     net = pf.compile(borrowed, target="cpu")
     net(A, j_A, B)
-    assert "row_of_lanes(float64" in net.source
+    assert re.search(r"row_of_lanes(_ahead)?\(float64", net.source)
     np.testing.assert_array_equal(B[1:-1, 1:-1], np.tile(6 * np.arange(1.0, 19) - 1, (2, 1)))
 
 
