@@ -281,7 +281,7 @@ class _Builder:
         return For(variable, low, high, step, bind, body, ahead, streams, backwards)
 
     def _ahead(self, loop: Loop, body: Node, here: _Here) -> Iterator[tuple[Element, bool]]:
-        """What a loop asks for ahead of time: elements of arrays one value of an outer loop later.
+        """What a loop asks for ahead of time: elements of arrays one or more values of an outer loop later.
 
         A loop of one value became none: there is no next one.
         """
@@ -293,7 +293,7 @@ class _Builder:
             reads, written = touched(body, array)
             known = tuple(element for element in reads or written if not is_chosen(element))
             zero = ast.Constant(0)
-            for element in leading(known, For(variable, zero, zero, step, None, Block(()))):
+            for element in leading(known, For(variable, zero, zero, fetch.by * step, None, Block(()))):
                 yield element, not reads
 
     def _high(self, node: isl.AstNode, here: _Here) -> ast.expr:

@@ -33,7 +33,7 @@ from polyfuse.codegen.looptree import (
     variables,
 )
 from polyfuse.codegen.microkernel import tile_product
-from polyfuse.codegen.product_loops import movement
+from polyfuse.codegen.product_loops import most_of, movement
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil_row, two_rows
@@ -283,10 +283,20 @@ class _Cpu(Emitter):
         return [*note, *pieces]
 
     def _asking(self, node: For, numbers: int) -> list[str]:
-        """for j: S  ->  for j_piece: { fetch(x, (i + 1, j_piece), 8); for j of the piece: S }."""
+        """for j: S  ->  for j_piece: { fetch(x, (i + 1, j_piece), 8); for j of the piece: S }.
+
+        A loop that is no longer than a piece asks for its own length, and stays as it is.
+        """
+        most = most_of(node)
+        if most is not None and most <= numbers:
+            asked = [
+                self._asked(element, write, node.variable, node.low, most) for element, write in node.ahead
+            ]
+            return [*asked, *super().loop(node)]
         piece = f"{node.variable}_piece"
         low, high = ast.unparse(node.low), ast.unparse(node.high)
-        lines = [self._asked(element, write, node.variable, piece, numbers) for element, write in node.ahead]
+        at = ast.Name(piece)
+        lines = [self._asked(element, write, node.variable, at, numbers) for element, write in node.ahead]
         count = str(numbers) if _divides(node, numbers) else f"min({numbers}, {high} - {piece})"
         # of what ends where a size does LLVM does not see that it stays above where it begins
         first = piece if isinstance(node.high, ast.Constant) else f"max({low}, {piece})"
@@ -299,7 +309,8 @@ class _Cpu(Emitter):
         first, count = f"{variable}_first", f"{variable}_count"
         low, high = ast.unparse(node.low), ast.unparse(node.high)
         held = {element.array: self._unused(f"{element.array}_line") for element in streams}
-        inside = [self._asked(element, write, variable, piece, numbers) for element, write in node.ahead]
+        at = ast.Name(piece)
+        inside = [self._asked(element, write, variable, at, numbers) for element, write in node.ahead]
         inside += [f"{first} = max({low}, {piece})", f"{count} = min({piece} + {numbers}, {high}) - {first}"]
         inside += self._piece(replace(node, body=in_lines(node.body, held, variable, piece)), first, count)
         for element in streams:
@@ -323,9 +334,9 @@ class _Cpu(Emitter):
         """An element's subscripts as a tuple, at one value of a loop."""
         return ast.unparse(ast.Tuple([substituted(index, {variable: value}) for index in element.subscripts]))
 
-    def _asked(self, element: Element, write: bool, variable: str, piece: str, numbers: int) -> str:
+    def _asked(self, element: Element, write: bool, variable: str, at: ast.expr, numbers: int) -> str:
         """The line that asks for one piece of a row."""
-        index = self._index_at(element, variable, ast.Name(piece))
+        index = self._index_at(element, variable, at)
         lines = -(-numbers * ITEMSIZE[element.dtype] // LINE)
         return f"{FETCH_TO_WRITE if write else FETCH}({element.array}, {index}, {lines})"
 

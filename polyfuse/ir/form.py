@@ -87,7 +87,7 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
             yield f"{len(tree.children)} parts, barriers {tree.barriers}"
         case Loop():
             buffers = [replace(b, tensor=f"#{numbers[b.tensor]}") for b in tree.buffers]
-            fetches = [(numbers[f.tensor], steps.get(f.loop, f.loop)) for f in tree.fetches]
+            fetches = [(numbers[f.tensor], steps.get(f.loop, f.loop), f.by) for f in tree.fetches]
             streams = [numbers[tensor] for tensor in tree.streams]
             marks = f"{tree.bind} {tree.barrier} {tree.apart} {tree.math} {buffers} {fetches} {streams}"
             yield f"loop {steps[tree.name]} {marks}"
@@ -126,7 +126,7 @@ def renamed_tree(tree: Tree, names: Names) -> Tree:
                 dates=tuple(dates),
                 body=renamed_tree(tree.body, names),
                 buffers=tuple(replace(b, tensor=names(b.tensor)) for b in tree.buffers),
-                fetches=tuple(Fetch(names(f.tensor), names(f.loop)) for f in tree.fetches),
+                fetches=tuple(Fetch(names(f.tensor), names(f.loop), f.by) for f in tree.fetches),
                 streams=tuple(names(tensor) for tensor in tree.streams),
             )
 

@@ -102,14 +102,20 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A loop on vector lanes, or a microkernel, asks for what it touches of a tensor one value of `loop` later."""
+    """A loop on vector lanes, or a microkernel, asks for what it touches of a tensor `by` values of `loop` later."""
 
     tensor: str
     loop: str
+    by: int = 1
+
+    @property
+    def later(self) -> str:
+        """Which value of the loop: "the next i", "i + 4"."""
+        return f"the next {self.loop}" if self.by == 1 else f"{self.loop} + {self.by}"
 
     def __str__(self) -> str:
         """What a dump says of it: "fetches x of the next i"."""
-        return f"fetches {self.tensor} of the next {self.loop}"
+        return f"fetches {self.tensor} of {self.later}"
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,10 @@ from polyfuse.schedule.microkernel import roles_of
 from polyfuse.sets import IN, OUT
 
 
-def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str) -> Tree:
-    """for i: for j (vector): … x[i, j] …  ->  the same, which asks for x[i + 1, j] meanwhile."""
+def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str, by: int = 1) -> Tree:
+    """for i: for j (vector): … x[i, j] …  ->  the same, which asks for x[i + by, j] meanwhile."""
+    if not isinstance(by, int) or by < 1:
+        raise InvalidSchedule(f"prefetch: by={by!r}; it is a number of values from 1 on: what comes later")
     for rows in nest.with_role("gathered"):
         if rows.name == tensor and rows.gather is not None:
             raise InvalidSchedule(
@@ -32,6 +34,8 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str) -> 
         raise InvalidSchedule(
             f"prefetch: {statement} runs in a GPU's threads, which hide what they wait for themselves"
         )
+    if kernel is not None and by != 1:
+        raise InvalidSchedule(f"prefetch: by={by}; the tiles of a microkernel ask for the next panel, by=1")
     if kernel is not None:
         return _next_panel(nest, tree, statement, tensor, outer, kernel)
     touched = [a for a in nest.statement(statement).accesses if a.tensor == tensor]
@@ -46,10 +50,10 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str) -> 
             f"prefetch: {statement} has no access to {tensor} that goes on to the next element with {inner.name} and "
             f"elsewhere with {loop}"
         )
-    wanted = Fetch(tensor, loop)
-    if wanted in inner.fetches:
-        raise InvalidSchedule(f"prefetch: {inner.name} asks for {tensor} of the next {loop} already")
-    return replace_node(tree, inner, replace(inner, fetches=(*inner.fetches, wanted)))
+    known = next((fetch for fetch in inner.fetches if (fetch.tensor, fetch.loop) == (tensor, loop)), None)
+    if known is not None:
+        raise InvalidSchedule(f"prefetch: {inner.name} asks for {tensor} of {known.later} already")
+    return replace_node(tree, inner, replace(inner, fetches=(*inner.fetches, Fetch(tensor, loop, by))))
 
 
 def _next_panel(nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop, kernel: Loop) -> Tree:

@@ -241,11 +241,11 @@ class Schedule:
             lambda: binding.vectorize(self.nest, self.tree, statement, loop),
         )
 
-    def prefetch(self, statement: str, tensor: str, loop: str) -> Schedule:
-        """Ask for what the innermost loop touches of a tensor one value of an outer loop later, while it runs.
+    def prefetch(self, statement: str, tensor: str, loop: str, by: int = 1) -> Schedule:
+        """Ask for what the innermost loop touches of a tensor `by` values of an outer loop later, while it runs.
 
         for i: { …; for j (vector): e[j] = exp(x[i, j] - m) }
-        ->  for i: { …; for j, 512 bytes at a time: ask for x[i + 1, j …]; for these j (vector): e[j] = … }
+        ->  for i: { …; for j, 512 bytes at a time: ask for x[i + by, j …]; for these j (vector): e[j] = … }
 
         Nothing is reordered. `loop` is one around the innermost loop, which has to be on vector lanes and to walk along
         the tensor's memory; or around a microkernel whose second factor is in panels: the tiles of one value ask for
@@ -254,8 +254,8 @@ class Schedule:
         return self._do(
             "prefetch",
             (statement, tensor, loop),
-            {},
-            lambda: prefetching.prefetch(self.nest, self.tree, statement, tensor, loop),
+            beside_defaults(Schedule.prefetch, {"by": by}),
+            lambda: prefetching.prefetch(self.nest, self.tree, statement, tensor, loop, by),
         )
 
     def stream(self, statement: str) -> Schedule:

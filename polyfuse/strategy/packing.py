@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from math import ceil, prod
+
 from polyfuse.ir.tree import Sequence
 from polyfuse.schedule import Schedule
+from polyfuse.schedule.binding import extent
 from polyfuse.strategy.moves import inside, reordered
+
+AHEAD_BYTES = 4096
+"""How far on a copy into panels asks: the time in which it copies them is that of memory."""
 
 
 def apart(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
@@ -23,6 +29,19 @@ def packed(schedule: Schedule, what: str, statement: str, at: str, panel: tuple[
     (copy,) = added(schedule, done)
     own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
     return done.vectorize(copy, own[-1]) if panel is None else _row_by_row(done, copy, own, panel)
+
+
+def rows_asked_for(schedule: Schedule, tensor: str, copy: str) -> Schedule:
+    """A copy of parts of rows into panels that asks for later rows, 4 KiB on.
+
+    Parts of a large matrix' rows lie far apart, and no prefetcher of the processor follows these. Packing 2048 x 2048
+    numbers, 1 KiB of a row at a time, took one Zen 5 core 5.4 ms without and 1.3 with, of 75 for the product; 1024 x
+    1024 0.48 and 0.32, of 10.
+    """
+    *_, rows, panels, lanes = schedule.loops(copy)
+    numbers = prod(extent(schedule.nest, loop) or 1 for loop in (panels, lanes))
+    row = numbers * schedule.nest.tensor(tensor).itemsize
+    return schedule.prefetch(copy, tensor, rows.name, by=ceil(AHEAD_BYTES / row))
 
 
 def packed_once(schedule: Schedule, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:

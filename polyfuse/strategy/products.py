@@ -24,6 +24,7 @@ from polyfuse.strategy.blocking import Blocking, Task, blockings
 from polyfuse.strategy.blocking_words import sentences
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import Product
+from polyfuse.strategy.cost import CACHED
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.followers import (
     belongs,
@@ -50,7 +51,7 @@ from polyfuse.strategy.moves import (
     units,
     users_in,
 )
-from polyfuse.strategy.packing import apart, packed, packed_once
+from polyfuse.strategy.packing import added, apart, packed, packed_once, rows_asked_for
 from polyfuse.strategy.product_task import Question
 from polyfuse.strategy.shares import Share
 
@@ -252,11 +253,20 @@ class _Blocks:
         if b.pack_right and task.right.fixed:
             schedule = packed_once(schedule, p.right.name, name, right)
         elif b.pack_right and block is not None:
-            schedule = packed(schedule, p.right.name, name, block, right)
+            before, schedule = schedule, packed(schedule, p.right.name, name, block, right)
+            if self._comes_in_parts_of_rows():
+                schedule = rows_asked_for(schedule, p.right.name, *added(before, schedule))
         if b.pack_left and task.left.fixed:
             return packed_once(schedule, p.left.name, name, left)
         panel = None if task.left.contiguous else left
         return packed(schedule, p.left.name, name, rows, panel) if b.pack_left else schedule
+
+    def _comes_in_parts_of_rows(self) -> bool:
+        """Whether blocks of b are parts of rows of a tensor in memory that comes from behind L2."""
+        right = self.schedule.nest.tensor(self.product.right.name)
+        along = self.product.right.axes[self.product.columns] == right.rank - 1
+        far = self.question.held > self.machine.levels[CACHED].size
+        return along and far and right.rank > 1 and right.role != "gathered"
 
     def _is_symbolic(self, loop: Loop) -> bool:
         return constant_extent(self.schedule, loop) is None

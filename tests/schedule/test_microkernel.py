@@ -247,6 +247,10 @@ def test_what_asking_ahead_needs_is_said() -> None:
     ):
         with pytest.raises(InvalidSchedule, match=why):
             s.prefetch("mac", tensor, loop)
+    with pytest.raises(
+        InvalidSchedule, match="by=2; the tiles of a microkernel ask for the next panel, by=1"
+    ):
+        s.prefetch("mac", "B", "j", by=2)
 
 
 def refused(schedule: pf.Schedule, loop: str = "k") -> str:

@@ -9,6 +9,8 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.ir.form import renamed_tree
+from polyfuse.ir.tree import Fetch, loops
 from polyfuse.machine import Machine
 from polyfuse.strategy import plan_for
 
@@ -37,6 +39,33 @@ def test_a_row_is_asked_for_while_the_one_before_is_computed() -> None:
         "y[i, j] = x[i, j] + x[i, j]",
     ]
     x = np.random.default_rng(0).standard_normal((5, 300), np.float32)
+    np.testing.assert_array_equal(net(x), x + x)
+
+
+def test_rows_further_on_are_asked_for() -> None:
+    schedule = doubled().prefetch("S", "x", "i", by=4)
+    assert "[fetches x of i + 4]" in str(schedule)
+    assert "prefetch('S', 'x', 'i', by=4)" in schedule.trace()
+    net = pf.compile(schedule.source, target="cpu", schedule=schedule)
+    assert "fetch(x, (i + 4, j_piece), 8)" in net.source
+    x = np.random.default_rng(0).standard_normal((5, 300), np.float32)
+    np.testing.assert_array_equal(net(x), x + x)
+
+
+def test_a_tree_with_other_names_asks_as_far_on() -> None:
+    schedule = doubled().prefetch("S", "x", "i", by=4)
+    names = {"x": "z", "i": "n"}
+    (loop,) = (x for x in loops(renamed_tree(schedule.tree, lambda name: names.get(name, name))) if x.fetches)
+    (fetch,) = loop.fetches
+    assert fetch == Fetch("z", "n", 4)
+
+
+def test_a_loop_no_longer_than_a_piece_stays_whole() -> None:
+    schedule = doubled(columns=40).prefetch("S", "x", "i")
+    net = pf.compile(schedule.source, target="cpu", schedule=schedule)
+    assert "fetch(x, (i + 1, 0), 3)" in net.source
+    assert "piece" not in net.source
+    x = np.random.default_rng(0).standard_normal((5, 40), np.float32)
     np.testing.assert_array_equal(net(x), x + x)
 
 
@@ -81,10 +110,18 @@ def test_what_is_refused(args: tuple[str, str, str], why: str) -> None:
         doubled().prefetch(*args)
 
 
+@pytest.mark.parametrize("by", [0, -1, 1.5])
+def test_what_comes_before_is_not_asked_for(by: object) -> None:
+    with pytest.raises(InvalidSchedule, match="it is a number of values from 1 on"):
+        doubled().prefetch("S", "x", "i", by=by)
+
+
 def test_refused_twice_across_memory_and_on_a_gpu() -> None:
     schedule = doubled()
     with pytest.raises(InvalidSchedule, match="asks for x of the next i already"):
         schedule.prefetch("S", "x", "i").prefetch("S", "x", "i")
+    with pytest.raises(InvalidSchedule, match="asks for x of i \\+ 3 already"):
+        schedule.prefetch("S", "x", "i", by=3).prefetch("S", "x", "i")
     across = pf.Schedule(schedule.source).interchange("S", "i", "j").vectorize("S", "i")
     with pytest.raises(InvalidSchedule, match="goes on to the next element with i and elsewhere with j"):
         across.prefetch("S", "x", "j")
@@ -98,3 +135,45 @@ def test_the_strategy_asks_where_rows_come_from_beyond_l2(rows: int, asks: bool)
     plan = plan_for(pf.lower(nn.Softmax(), batch=rows, features=1024), Machine.preset("zen5"))
     assert ("prefetch('exp0', 'x', 'i')" in plan.schedule.trace()) == asks
     assert ("asks for the next i while one is computed" in str(plan)) == asks
+
+
+@pf.nest
+def product(x: f32[M, K], w: f32[K, N], y: f32[M, N]):  # noqa: F821
+    for i in range(M):  # noqa: F821
+        for j in range(N):  # noqa: F821
+            y[i, j] = 0
+            for k in range(K):  # noqa: F821
+                y[i, j] += x[i, k] * w[k, j]
+
+
+@pf.nest
+def by_columns(x: f32[M, K], w: f32[N, K], y: f32[M, N]):  # noqa: F821
+    for i in range(M):  # noqa: F821
+        for j in range(N):  # noqa: F821
+            y[i, j] = 0
+            for k in range(K):  # noqa: F821
+                y[i, j] += x[i, k] * w[j, k]
+
+
+@pytest.mark.parametrize(
+    ("nest", "side", "asks"), [(product, 1024, True), (product, 128, False), (by_columns, 1024, False)]
+)
+def test_packing_asks_for_later_rows_of_a_large_matrix(nest: Nest, side: int, asks: bool) -> None:
+    """Not where all of it stays in L2, nor where panels are read across the rows."""
+    sizes = {"M": side, "N": side, "K": side}
+    plan = plan_for(nest.with_sizes(sizes), Machine.preset("zen5"))
+    assert ("prefetch('load_w', 'w', 'load_w_0', by=" in plan.schedule.trace()) == asks
+
+
+def test_packing_ahead_leaves_values_as_they_are() -> None:
+    """Rows behind the last one are asked for too, and blocks end where the matrix does."""
+    rng = np.random.default_rng(0)
+    x, w = (
+        rng.integers(-3, 4, (301, 700)).astype(np.float32),
+        rng.integers(-3, 4, (700, 501)).astype(np.float32),
+    )
+    net = pf.compile(product, target="cpu", sizes={"M": 301, "N": 501, "K": 700}, machine="zen5")
+    assert "fetch(w, (" in net.source
+    y = np.zeros((301, 501), np.float32)
+    net(x, w, y)
+    np.testing.assert_array_equal(y, x @ w)
