@@ -255,7 +255,7 @@ class _Blocks:
         elif b.pack_right and block is not None:
             before, schedule = schedule, packed(schedule, p.right.name, name, block, right)
             if self._comes_in_parts_of_rows():
-                schedule = rows_asked_for(schedule, p.right.name, *added(before, schedule))
+                schedule = rows_asked_for(schedule, p.right.access.tensor, *added(before, schedule))
         if b.pack_left and task.left.fixed:
             return packed_once(schedule, p.left.name, name, left)
         panel = None if task.left.contiguous else left
@@ -263,10 +263,11 @@ class _Blocks:
 
     def _comes_in_parts_of_rows(self) -> bool:
         """Whether blocks of b are parts of rows of a tensor in memory that comes from behind L2."""
-        right = self.schedule.nest.tensor(self.product.right.name)
-        along = self.product.right.axes[self.product.columns] == right.rank - 1
-        far = self.question.held > self.machine.levels[CACHED].size
-        return along and far and right.rank > 1 and right.role != "gathered"
+        factor = self.product.right
+        if factor.computed or self.question.held <= self.machine.levels[CACHED].size:
+            return False
+        right = self.schedule.nest.tensor(factor.access.tensor)
+        return right.role != "gathered" and factor.axes[self.product.columns] == right.rank - 1 > 0
 
     def _is_symbolic(self, loop: Loop) -> bool:
         return constant_extent(self.schedule, loop) is None
