@@ -423,7 +423,7 @@ def _within(value: str, first: int, end: int | None) -> str:
 
     Else numba's wrap-around of negative indices, or of 512 * i + j beyond 64 bits, keeps it from vectorizing: columns
     of a product over the cores ran at 27 and 180 GFLOP/s without and with the maximum; column sums of 2000 x 2000 in
-    four parts took 1.15 and 0.35 ms without and with the minimum, 0.59 and 0.15 on two cores (Zen 5).
+    four parts took 1.16 and 0.38 ms without and with the minimum, 0.59 and 0.15 on two cores (Zen 5).
     """
     least = f"max({value}, {first})"
     return least if end is None or end <= first else f"min({least}, {end - 1})"

@@ -4,8 +4,8 @@ for r < 14: for c < 32: out[i, c, k, 14*l + r] = e
 ->  for c < 32: for r < 14: out_tile[r, c] = e;  store_transposed(14, 32, out_tile, out, (i, 0, k, 14*l), 1)
 
 Vectors along r would gather what lies along c, and those along c scatter. 32 images of 16 x 28 x 28 with 32 filters
-of 3 x 3, bias and ReLU took 1.22 ms with gathers and take 1.04, one of 64 x 56 x 56 with 64 filters 1.02 and 0.97; with
-two threads 0.80 and 0.56, 0.57 and 0.51 (Zen 5, in turns).
+of 3 x 3, bias and ReLU took 1.24 ms with gathers and take 1.09, one of 64 x 56 x 56 with 64 filters 1.03 and 0.97, with
+two threads 0.57 and 0.52 (medians, Zen 5).
 """
 
 from __future__ import annotations
