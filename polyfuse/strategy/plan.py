@@ -47,17 +47,18 @@ from polyfuse.strategy.split_products import in_parts
 from polyfuse.strategy.terms_apart import with_terms_apart
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
+from polyfuse.strategy.where_read import computed_where_read
 
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
     Views are composed into their users first, sums of products taken apart, isomorphic products batched, and long
-    reductions to a few results split in two passes. On a CPU pipelines of stencils are rewritten where that pays, to
-    run in overlapping tiles. The schedule's source is the nest after that. `fuse=False` is the baseline: every
-    statement is a kernel, but a reduction's first value belongs with it, and each kernel is tiled and bound as the same
-    kernel would be in a fused plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a
-    search wants to try.
+    reductions to a few results split in two passes. On a CPU cheap temporaries that no cache near a core holds are
+    computed where they are read, and pipelines of stencils are rewritten to run in overlapping tiles, where that pays.
+    The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a
+    reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
+    plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
     """
     choose = asked_once(choose)
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
@@ -65,11 +66,12 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     members, shown = in_batches(single, machine) if fuse else (single, ())
     read, turned = with_readers(members, machine) if fuse else (members, ())
     halved, told = in_two_passes(read, machine) if fuse else (read, ())
-    said = (*said, *added_up, *shown, *turned, *told)
-    tiles = _in_tiles(halved, said, machine, choose) if fuse and machine.kind == "cuda" else None
+    lean, again = computed_where_read(halved, machine) if fuse and machine.kind == "cpu" else (halved, ())
+    said = (*said, *added_up, *shown, *turned, *told, *again)
+    tiles = _in_tiles(lean, said, machine, choose) if fuse and machine.kind == "cuda" else None
     if tiles is not None:
         return tiles
-    return _cheapest(halved, said, machine, choose) if fuse else _planned(halved, said, machine, fuse, choose)
+    return _cheapest(lean, said, machine, choose) if fuse else _planned(lean, said, machine, fuse, choose)
 
 
 def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
