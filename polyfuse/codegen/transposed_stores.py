@@ -19,6 +19,7 @@ from polyfuse.codegen.index import binary, mentions
 from polyfuse.codegen.looptree import Block, Element, For, Store
 from polyfuse.codegen.product_loops import axis, corner
 from polyfuse.codegen.tiles import VECTOR_BYTES
+from polyfuse.ir.tensor import ITEMSIZE
 
 TILE_LIKE, STORE_TRANSPOSED = "tile_like", "store_transposed"
 TRANSPOSING = (TILE_LIKE, STORE_TRANSPOSED)
@@ -55,7 +56,7 @@ def transposed_store(rows: For, unused: Callable[[str], str]) -> Transposed | No
     if len(across) != 1 or high is None or wide is None:
         return None
     target = across[0].target
-    lanes = VECTOR_BYTES // _itemsize(target)
+    lanes = VECTOR_BYTES // ITEMSIZE[target.dtype]
     width = ceil(wide / lanes) * lanes
     if min(high, wide) < LEAST or high * width > MOST * lanes:
         return None
@@ -118,7 +119,3 @@ def _count(loop: For) -> int | None:
     """The number of values of a loop, if it is a number."""
     count = binary(ast.Sub(), loop.high, loop.low)
     return count.value if isinstance(count, ast.Constant) and isinstance(count.value, int) else None
-
-
-def _itemsize(element: Element) -> int:
-    return int(element.dtype.removeprefix("float")) // 8

@@ -23,7 +23,7 @@ from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
 from polyfuse.rewrite.inline import inline, reads, why_not_inline
 from polyfuse.strategy.arithmetic import effort
-from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.cost import CACHED, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.priced import Priced, priced
 from polyfuse.strategy.stencils import pipelines
@@ -87,7 +87,7 @@ def _large(nest: Nest, counts: Counts, machine: Machine) -> Iterator[Statement]:
     for s in nest.statements:
         tensor = s.write.tensor
         is_shared = tensor in temporaries and len(counts.users[tensor]) > 2
-        if is_shared and counts.tensor_bytes(tensor) > machine.levels[1].size:
+        if is_shared and counts.tensor_bytes(tensor) > machine.levels[CACHED].size:
             yield s
 
 
