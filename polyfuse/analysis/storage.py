@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import prod
+from math import gcd, prod
 
 import islpy as isl
 
@@ -52,8 +52,10 @@ PRIVATE = ("local", "register")
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where a buffer lies: element e of the tensor is at e - corner(where), inside `box`.
+    """Where a buffer lies: element e of the tensor is at (e - corner(where)) / apart, inside `box`.
 
+    `apart` is more than 1 along axes where all that one iteration touches lies so far apart: four blocks' elements
+    t[i, j], t[i + 64, j], t[i, j + 128], t[i + 64, j + 128] are 2 x 2 cells, of a box of 65 x 129 elements.
     `where` are the values of the loops down to the buffer's and, for a private memory, the thread; `prefix` gives them
     for each statement's instances. With stages, an element's `home` takes the place of the value of the buffer's loop,
     which is the one at `depth`.
@@ -64,6 +66,7 @@ class Geometry:
     box: tuple[int, ...]
     corner: tuple[isl.PwAff, ...]
     prefix: Mapping[str, isl.PwMultiAff]
+    apart: tuple[int, ...]
     home: isl.PwAff | None = None
     depth: int = 0
 
@@ -110,7 +113,7 @@ class Geometry:
     def _inside(self, element: isl.PwMultiAff, where: isl.PwMultiAff) -> list[isl.PwAff]:
         """An element's place in the box."""
         return [
-            element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where))
+            _exactly(element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where)), self.apart[d])
             for d, corner in enumerate(self.corner)
         ]
 
@@ -161,6 +164,11 @@ class Geometry:
                 element,
             ),
         )
+
+
+def _exactly(value: isl.PwAff, by: int) -> isl.PwAff:
+    """value / by, of a multiple."""
+    return value if by == 1 else floored(value, by)
 
 
 def floored(value: isl.PwAff, by: int) -> isl.PwAff:
@@ -283,8 +291,9 @@ def prefix_of(tree: Tree, loop: Loop, statement: str) -> tuple[Loop, ...]:
 def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     """The bounding box of what one iteration of the loop touches of the tensor, as isl computes it.
 
-    With stages it is the box of the elements with one home. The corner is a function of the loops' values; the shape
-    holds for every iteration.
+    Elements between those touched, all so far `apart`, have no cells; panels and stages have cells for all. With
+    stages it is the box of the elements with one home. The corner is a function of the loops' values; the shape holds
+    for every iteration.
     Raises InvalidSchedule if the box has no constant size.
     """
     users = touching(nest, loop, buffer.tensor)
@@ -298,7 +307,8 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
         if access.tensor == buffer.tensor
     ]
     touched = reduce(isl.Map.union, parts)
-    corner, shape = [], []
+    corner, shape, apart = [], [], []
+    ordered = buffer.panel is not None or buffer.stages > 1  # every element has its place there
     for d in range(touched.dim(OUT)):
         low, extent = corner_of(touched, d)
         if not extent.is_int():
@@ -306,9 +316,11 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
                 f"the part of {buffer.tensor} that one iteration of {loop.name} touches has no fixed size; "
                 f"tile first, or promote {buffer.tensor} at a loop further in"
             )
+        step = 1 if ordered or extent.is_zero() else steps_between(touched, d, low)
         corner.append(low)
-        shape.append(int(extent.to_python()) + 1)
-    return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix, last, depth)
+        apart.append(step)
+        shape.append(int(extent.to_python()) // step + 1)
+    return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix, tuple(apart), last, depth)
 
 
 def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
@@ -324,6 +336,20 @@ def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
         if low.sub(one).min_val().is_nonneg() and high.sub(one).max_val().le(extent):
             return one, extent
     return low, extent
+
+
+def steps_between(touched: isl.Map, d: int, corner: isl.PwAff) -> int:
+    """The largest number of which every index along an axis is a multiple, counted from the corner.
+
+    { [i] -> t[i]; [i] -> t[i + 64]; [i] -> t[i + 192] }  ->  64
+    """
+    axis = touched.project_out(OUT, d + 1, touched.dim(OUT) - d - 1).project_out(OUT, 0, d)
+    inside = axis.sum(isl.Map.from_pw_aff(corner.neg())).range()
+    found = 0
+    for part in map(isl.Set.from_basic_set, inside.get_basic_sets()):
+        first, last = part.dim_min_val(0), part.dim_max_val(0)
+        found = gcd(found, first.to_python(), 0 if first.eq(last) else part.get_stride(0).to_python())
+    return max(1, found)
 
 
 def _touched(

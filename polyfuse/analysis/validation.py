@@ -40,7 +40,7 @@ from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, loops_around, statements
-from polyfuse.sets import OUT, first_pair, tuple_names
+from polyfuse.sets import OUT, first_pair, point_of, tuple_names
 
 OPERATIONS = 20_000_000
 """isl operations for one check: about ten seconds."""
@@ -179,6 +179,7 @@ def _storage(nest: Nest, tree: Tree) -> None:
         g = geometry(nest, tree, loop, buffer)
         if buffer.panel is not None and not g.layout().is_injective():
             raise ValidationFailure(f"validation of storage failed: elements of {buffer} share a cell")
+        _all_apart(nest, g, touching)
         flow = [p for p in nest.flow_through(buffer.tensor) if p.kind == "flow"]
         _all_written(nest, buffer, touching, flow)
         place = {s.name: (*_functions(g.prefix[s.name]), *_owners(tree, g, s)) for s in touching}
@@ -191,6 +192,25 @@ def _storage(nest: Nest, tree: Tree) -> None:
                     kept = kept.intersect(same_value(mine, other, pair.map))
             _lost(buffer.tensor, pair.map.subtract(kept))
         _no("storage", crowded(nest, loop, buffer))
+
+
+def _all_apart(nest: Nest, g: Geometry, touching: tuple[Statement, ...]) -> None:
+    """Elements that a buffer leaves out, between those `apart`, are touched by nobody."""
+    steps = [(d, step) for d, step in enumerate(g.apart) if step > 1]
+    for s in touching if steps else ():
+        for access in s.accesses:
+            if access.tensor != g.buffer.tensor:
+                continue
+            element = access.subscripts()
+            for d, step in steps:
+                place = element.get_pw_aff(d).sub(g.corner[d].pullback_pw_multi_aff(g.prefix[s.name]))
+                between = place.mod_val(isl.Val(step)).non_zero_set().intersect(nest.domains[s.name])
+                found = point_of(between)
+                if found is not None:
+                    raise ValidationFailure(
+                        f"validation of storage failed: {s.name}{list(found[1])} touches {g.buffer.tensor} between "
+                        f"elements {step} apart"
+                    )
 
 
 def _functions(prefix: isl.PwMultiAff) -> tuple[isl.PwAff, ...]:
