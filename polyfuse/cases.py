@@ -215,6 +215,7 @@ CASES: tuple[Case, ...] = (
     Case("product of tf32 factors in stages", lambda: product(96, 192, 160), 1, math="tf32"),
     Case("product of bf16 factors", lambda: product(96, 192, 160), 1, math="bf16"),
     Case("product of f16 factors", lambda: product(96, 192, 160), 1, math="f16"),
+    Case("product of float64 on tensor cores", lambda: product(96, 192, 160, "float64"), 1),
     Case("chains of float16 and of bfloat16", lambda: of_halves(chain, 9, 70)),
     Case("softmax of float16 and of bfloat16", lambda: of_halves(nn.softmax, 6, 37)),
     *(Case(f"dense + ReLU, {half}", partial(dense, 33, 50, batch=19, dtype=half)) for half in HALVES),

@@ -16,7 +16,7 @@ from polyfuse.codegen.block_memory import check_shared
 from polyfuse.codegen.program import Target, program
 from polyfuse.errors import BudgetExceeded, InvalidMath, InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.precision import MATHS, Math
+from polyfuse.ir.precision import MATHS, PRECISIONS, Math
 from polyfuse.ir.tree import ON_CORES, loops
 from polyfuse.machine import Machine
 from polyfuse.rewrite.expand import Expansion, expand
@@ -257,7 +257,10 @@ def _placement(
         raise TargetUnavailable(f"no device {place!r}; there are gpu, lockstep, simulator, none")
     if place == "gpu" and not available():
         raise TargetUnavailable(str(missing()))
-    return "cuda", place, model or Machine.preset("h200")  # type: ignore[return-value]
+    model = model or Machine.preset("h200")
+    if place == "simulator":  # one thread at a time: nothing that was not asked for needs 32 at once
+        model = replace(model, tensor=tuple(rate for rate in model.tensor if rate[0] != "f64"))
+    return "cuda", place, model  # type: ignore[return-value]
 
 
 def _with_math(nest: Nest, model: Machine, schedule: Schedule | None, math: Math) -> Machine:
@@ -289,7 +292,7 @@ def _unused(schedule: Schedule, model: Machine) -> tuple[str, ...]:
     """A sentence if not all products of a schedule run on tensor cores, though they might have."""
     if model.math == "ieee":
         return ()
-    rounded = {name for loop in loops(schedule.tree) if loop.math != "ieee" for name in loop.names}
+    rounded = _rounded(schedule)
     if not rounded:
         return (
             f"math={model.math!r} is not used: no float32 product that is alone in its kernel has a warp's 32 x 32 "
@@ -300,11 +303,16 @@ def _unused(schedule: Schedule, model: Machine) -> tuple[str, ...]:
 
 def _in_float32(schedule: Schedule, model: Machine) -> tuple[str, ...]:
     """A sentence that names the products which tensor cores might have computed and do not, if there are any."""
-    rounded = {name for loop in loops(schedule.tree) if loop.math != "ieee" for name in loop.names}
+    rounded = _rounded(schedule)
     left = [name for name in _float_products(schedule.source) if name not in rounded]
     if model.math == "ieee" or not left:
         return ()
     return (f"math={model.math!r} is not used for {', '.join(left)}: float32 as written.",)
+
+
+def _rounded(schedule: Schedule) -> set[str]:
+    """The statements whose factors are rounded."""
+    return {name for loop in loops(schedule.tree) if loop.math in PRECISIONS for name in loop.names}
 
 
 def _float_products(nest: Nest) -> list[str]:

@@ -313,19 +313,21 @@ def gpu(
     l2: tuple[int, float],
     dram: tuple[int, float],
     gpu: Gpu,
-    tensor: tuple[float, float],
+    tensor: tuple[float, float, float],
 ) -> Machine:
     """A GPU from its data sheet: TFLOP/s in fp32 and fp64 without tensor cores; L2 and DRAM as (bytes, bytes/s).
 
-    `tensor` is the TFLOP/s of its tensor cores for tf32, and for bf16 and f16, of dense matrices.
+    `tensor` is the TFLOP/s of its tensor cores for tf32, for bf16 and f16, of dense matrices, and for float64 numbers,
+    0 if they have no such instructions worth calling.
     """
     levels = (
         Level("L2", *l2, private=False, drawn_by=sms),
         Level("DRAM", *dram, private=False, drawn_by=sms),
     )
     flops32, flops64 = (1e12 * value / sms for value in teraflops)
-    by_format = dict(zip(("tf32", "bf16", "f16"), (tensor[0], tensor[1], tensor[1]), strict=True))
-    rates = tuple((name, 1e12 * value / sms) for name, value in by_format.items())
+    tf32, halves, doubles = tensor
+    by_format = {"tf32": tf32, "bf16": halves, "f16": halves, "f64": doubles}
+    rates = tuple((name, 1e12 * value / sms) for name, value in by_format.items() if value)
     return Machine(name, "cuda", sms, 128, levels, flops32, flops64, LAUNCH_SECONDS, 0.0, gpu, tensor=rates)
 
 
@@ -353,7 +355,7 @@ PRESETS: Mapping[str, Machine] = {
         (40 * MiB, 7.2e12),
         (80 * GiB, 2.04e12),
         _limits((8, 0), 164 * KiB),
-        (156.0, 312.0),
+        (156.0, 312.0, 19.5),
     ),
     "h100": gpu(
         "h100",
@@ -362,7 +364,7 @@ PRESETS: Mapping[str, Machine] = {
         (50 * MiB, 9.0e12),
         (80 * GiB, 3.35e12),
         _limits((9, 0), 228 * KiB),
-        (494.5, 989.5),
+        (494.5, 989.5, 67.0),
     ),
     "h200": gpu(
         "h200",
@@ -371,7 +373,7 @@ PRESETS: Mapping[str, Machine] = {
         (50 * MiB, 9.0e12),
         (141 * GiB, 4.8e12),
         _limits((9, 0), 228 * KiB),
-        (494.5, 989.5),
+        (494.5, 989.5, 67.0),
     ),
     "rtx4090": gpu(
         "rtx4090",
@@ -380,7 +382,7 @@ PRESETS: Mapping[str, Machine] = {
         (72 * MiB, 5.0e12),
         (24 * GiB, 1.01e12),
         _limits((8, 9), 100 * KiB, 1536, 24),
-        (82.6, 165.2),
+        (82.6, 165.2, 0.0),
     ),
     "zen5": cpu("zen5", 2, 64, (48 * KiB, 1 * MiB, 32 * MiB), 4.1e9),
     "xeon": cpu("xeon", 2, 64, (48 * KiB, 2 * MiB, 480 * MiB), 2.6e9, MESH),

@@ -144,7 +144,7 @@ def main_loop(cubin: Cubin) -> tuple[str, ...]:
 
 
 def _products(instructions: tuple[str, ...]) -> int:
-    return sum(name.startswith(("FFMA", "DFMA", "HMMA", "HGMMA")) for name in instructions)
+    return sum(name.startswith(("FFMA", "DFMA", "DMMA", "HMMA", "HGMMA")) for name in instructions)
 
 
 @contextmanager

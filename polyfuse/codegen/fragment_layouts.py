@@ -6,7 +6,8 @@ own, and of its 8 columns one (PTX ISA, "Matrix Fragments for mma.m16n8k8", "…
     rows of 16 bytes along the steps        ldmatrix: eight rows, g's are a thread's own       factors by their steps
     lines of steps, 8 halves side by side   ldmatrix.trans: 8 rows of 8 threads, or 4 pairs    other factors of halves
                                             of columns of 4 threads, are neighbours
-    lines of steps of float32 numbers       each lane reads neighbours of its own line         other factors of tf32
+    lines of steps of whole numbers         each lane reads neighbours of its own line         other factors of tf32,
+                                                                                               all of f64
 
 ldmatrix gives lane 4 * g + t the words t of rows g of four matrices; lane 8 * q + row says where row `row` of matrix q
 lies. So it serves iff the place of an element is that of the warp's first one and a distance that grows evenly with
@@ -28,7 +29,7 @@ from polyfuse.analysis.storage import BLOCKS, Geometry, floored
 from polyfuse.codegen.factor_lines import Lines, lines_of
 from polyfuse.codegen.warpgroup_tiles import CoreLines, Indices, core_lines, in_cores, is_whole
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.precision import PRECISIONS, STORED, Math
+from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Spread, Tree, date_map, loops_around
 from polyfuse.schedule.binding import extent
@@ -40,6 +41,9 @@ EIGHT = 8
 
 ACROSS = 4
 """Lanes of a warp along the columns."""
+
+IN_LINES: tuple[Math, ...] = ("tf32", "f64")
+"""The formats of which a lane can read its own line of steps: one element of it is one of an instruction's words."""
 
 
 @dataclass(frozen=True)
@@ -106,18 +110,23 @@ def fragments_of(
         _Side(roles.right, columns, columns // 2, ACROSS, c.add(x.scale_val(isl.Val(columns))), others),
     )
     found: list[Fragment | None] = [_matrices(nest, s, side, k, geometries, math) for side in sides]
-    if math == "tf32":
+    if math in IN_LINES:
         own = [_Side(roles.left, rows, rows, EIGHT, r, [*others, y]), sides[1]]
         for n, side in enumerate(own):
-            found[n] = found[n] or _lines(nest, s, side, k, geometries)
+            found[n] = found[n] or _lines(nest, s, side, k, geometries, math)
     left, right = found
     return None if left is None or right is None else (left, right)
 
 
 def _lines(
-    nest: Nest, s: Statement, side: _Side, step: isl.PwAff, geometries: Mapping[str, Geometry]
+    nest: Nest,
+    s: Statement,
+    side: _Side,
+    step: isl.PwAff,
+    geometries: Mapping[str, Geometry],
+    math: Math,
 ) -> Lines | None:
-    if not _is_rounded(nest, s.reads[side.position].tensor, "tf32"):
+    if not _is_rounded(nest, s.reads[side.position].tensor, math):
         return None
     inner = (step, side.along)
     lines = lines_of(nest.domains[s.name], s, side.position, side.by_warp, inner, side.part, geometries)
@@ -134,10 +143,12 @@ def _matrices(
 ) -> Matrices | None:
     access, domain = s.reads[side.position], nest.domains[s.name]
     held, tensor = geometries.get(access.tensor), nest.tensor(access.tensor)
-    if held is None or not isinstance(held.buffer.spread, Spread) or not _is_rounded(nest, tensor.name, math):
+    if math == "f64" or held is None or not isinstance(held.buffer.spread, Spread):
+        return None  # a matrix has words of 32 bits
+    if not _is_rounded(nest, tensor.name, math):
         return None
-    found = _by_steps(held, side, step, PRECISIONS[math].steps)
-    if found is None and math != "tf32":
+    found = _by_steps(held, side, step, STEPS[math])
+    if found is None and math not in IN_LINES:
         found = _by_elements(held, side, step)
     if found is None:
         return None

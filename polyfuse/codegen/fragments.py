@@ -21,11 +21,12 @@ from polyfuse.codegen.register_tiles import TileProduct
 from polyfuse.codegen.warpgroup_calls import by_warpgroups, wgmma_call
 from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
 from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.precision import STEPS
 
 THREADS = tuple(map(axis_name, ("thread.x", "thread.y", "thread.z")))
 X, Y, _ = THREADS
 
-OPERATION = {"tf32": "tile_mma_tf32", "bf16": "tile_mma_bf16", "f16": "tile_mma_f16"}
+OPERATION = {math: f"tile_mma_{math}" for math in STEPS}
 """The device operation for each format of the factors."""
 
 LINES, MATRICES, TRANSPOSED = range(3)

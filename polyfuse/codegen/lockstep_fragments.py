@@ -1,11 +1,12 @@
 """The tensor cores' instructions on NumPy arrays: what 32 lanes hold goes into matrices, and what they get comes out.
 
     mma.m16n8k8, mma.m16n8k16     C[16, 8] += A[16, steps] * B[steps, 8], one warp's
+    mma.m8n8k4                    C[8, 8] += A[8, 4] * B[4, 8], of float64 numbers
 
 Lane 4 * g + t holds of A the rows g and g + 8, of B the column g, and of C rows g and g + 8, columns 2t and 2t + 1. Its
-steps are t and t + 4 of 8, and 2t, 2t + 1, 2t + 8, 2t + 9 of 16 (PTX ISA, sections "Matrix Fragments for mma.m16n8k8"
-and "Matrix Fragments for mma.m16n8k16"). Products are exact here and their sum rounded once; a GPU's may lie off by
-what polyfuse.ir.precision says.
+steps are t of 4, t and t + 4 of 8, and 2t, 2t + 1, 2t + 8, 2t + 9 of 16 (PTX ISA, sections "Matrix Fragments for
+mma.m8n8k4", "… mma.m16n8k8", "… mma.m16n8k16"); of float64 numbers there are no rows g + 8. Products of rounded
+factors are exact here and their sum rounded once; a GPU's may lie off by what polyfuse.ir.precision says.
 
     ldmatrix, ldmatrix.trans      four matrices of 8 rows of 16 bytes, one warp's
 
@@ -26,7 +27,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.fragments import LINES, TRANSPOSED
 from polyfuse.codegen.halves import FROM, converted
 from polyfuse.codegen.lockstep_threads import WIDE, Threads, line
-from polyfuse.ir.precision import STORED, Math
+from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
 
 Numbers = npt.NDArray[Any]
@@ -70,13 +71,13 @@ class Fragments:
     def _lines(self, step: int, count: int) -> list[list[Numbers]]:
         first = self.first if self.left else self.first + self.g * self.numbers[-1]
         found: list[list[Numbers]] = [[] for _ in range(self.width)]
-        for own in (step + self.t, step + self.t + 4):
+        for own in (step + n + self.t for n in range(0, STEPS[self.math], 4)):
             there = own < count
             read = np.where(there, own, count - 1)
             for n, value in enumerate(
                 line(self.threads, self.factor, first, self.width, read, self.numbers[1:])
             ):
-                found[n].append(np.where(there, value, np.float32(0)))
+                found[n].append(np.where(there, value, value.dtype.type(0)))
         return found
 
     def _loaded(self, step: int, own: int, matrices: int, count: int) -> list[list[Numbers]]:
@@ -114,21 +115,22 @@ class Fragments:
 def multiplied(a: list[list[Numbers]], b: list[Numbers], c: list[Numbers]) -> list[Numbers]:
     """One instruction by every warp: each list entry has an element a lane, for all lanes of all warps.
 
-    `a` has rows g and g + 8 of a lane's steps, `b` its steps, `c` (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+    `a` has rows g and g + 8 of a lane's steps, `b` its steps, `c` (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1);
+    of float64 numbers there is row g alone.
     """
-    warps, depth = len(c[0]) // WARP, 4 * len(b)
+    warps, depth, heights = len(c[0]) // WARP, 4 * len(b), range(0, 8 * len(a), 8)
     lanes = np.arange(WARP)
     g, t = lanes // 4, lanes % 4
-    left = np.empty((warps, 16, depth))
+    left = np.empty((warps, 8 * len(a), depth))
     right = np.empty((warps, depth, 8))
-    steps = (t, t + 4) if depth == 8 else (2 * t, 2 * t + 1, 2 * t + 8, 2 * t + 9)
+    steps = {4: (t,), 8: (t, t + 4), 16: (2 * t, 2 * t + 1, 2 * t + 8, 2 * t + 9)}[depth]
     for position, step in enumerate(steps):
-        left[:, g, step] = a[0][position].reshape(warps, WARP)
-        left[:, g + 8, step] = a[1][position].reshape(warps, WARP)
+        for rows, below in zip(a, heights, strict=True):
+            left[:, g + below, step] = rows[position].reshape(warps, WARP)
         right[:, step, g] = b[position].reshape(warps, WARP)
     sums = left @ right
-    places = ((g, 2 * t), (g, 2 * t + 1), (g + 8, 2 * t), (g + 8, 2 * t + 1))
+    places = [(g + below, 2 * t + n) for below in heights for n in (0, 1)]
     return [
-        (sums[:, row, column].reshape(-1) + held).astype(np.float32)
+        (sums[:, row, column].reshape(-1) + held).astype(held.dtype)
         for (row, column), held in zip(places, c, strict=True)
     ]

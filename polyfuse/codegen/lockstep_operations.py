@@ -20,8 +20,9 @@ from polyfuse.codegen.lockstep_values import Value
 from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
 from polyfuse.codegen.warpgroup_descriptors import UNIT, WARPGROUP, descriptor
 from polyfuse.ir.cores import FORMATS, INSTRUCTION_ROWS
-from polyfuse.ir.precision import PRECISIONS, STORED, Math
+from polyfuse.ir.precision import PRECISIONS, STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.schedule.microkernel import ROWS_OF_ONE
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """(h, e) of four registers in a row of a warpgroup's instruction."""
@@ -67,18 +68,18 @@ def _tile_mma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.
     a_how, b_how = _numbers(arguments[6:12]), _numbers(arguments[14:20])
     if count.ndim:
         raise TypeError("the lanes of a warp take different numbers of steps")
-    half, depth = columns // 2, PRECISIONS[math].steps
+    half, depth, each = columns // 2, STEPS[math], ROWS_OF_ONE[math]
     left = Fragments(threads, a, a_at, a_how, rows, True, math, t, g)
     right = Fragments(threads, b, b_at, b_how, half, False, math, t, g)
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
     sums = [np.asarray(threads.load(y, place)) for place in places]
     for first in range(0, int(count), depth):
         a_held, b_held = (side.at(first, int(count)) for side in (left, right))
-        for m in range(0, rows, 2):
+        for m in range(0, rows, each):
             for n in range(half):
                 two = (2 * n, 2 * n + 1) if right.transposed else (n, n + half)
-                held = [r * columns + c for r in (m, m + 1) for c in two]
-                new = multiplied([a_held[m], a_held[m + 1]], b_held[n], [sums[p] for p in held])
+                held = [r * columns + c for r in range(m, m + each) for c in two]
+                new = multiplied(a_held[m : m + each], b_held[n], [sums[p] for p in held])
                 for position, value in zip(held, new, strict=True):
                     sums[position] = value
     for total, place in zip(sums, places, strict=True):
@@ -122,7 +123,7 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[a
 
     def multiplied() -> list[Numbers]:
         sums = list(given)
-        for step in range(0, steps, PRECISIONS[math].steps):
+        for step in range(0, steps, STEPS[math]):
             right = _matrices(math, threads, b, b_at, step, 4 * columns, *b_lines[:2])
             for m in range(rows // 2):
                 first = a_at + m * a_lines[2]
@@ -264,7 +265,7 @@ def _await_copies(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -
 
 _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "tile_fma": _tile_fma,
-    **{f"tile_mma_{math}": partial(_tile_mma, math) for math in PRECISIONS},
+    **{f"tile_mma_{math}": partial(_tile_mma, math) for math in STEPS},
     **{f"tile_wgmma_{math}": partial(_tile_wgmma, math) for math in FORMATS},
     **{f"begin_wgmma_{math}": partial(_begin_wgmma, math) for math in FORMATS},
     "await_wgmma": _await_wgmma,

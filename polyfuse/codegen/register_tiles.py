@@ -189,9 +189,10 @@ def _sums_all(nest: Nest, s: Statement, outside: list[isl.PwAff], sums: Geometry
 
 
 def _lacking(math: str, name: str) -> str:
+    rounded = "" if math == "f64" else f" with rounded={math!r}"
     return (
-        f"microkernel: math={math!r} needs the sums of {name} in registers, its factors promoted with rounded={math!r} "
-        "to spread panels in shared memory (polyfuse.codegen.fragment_layouts says which), 4 threads on thread.x along "
+        f"microkernel: math={math!r} needs the sums of {name} in registers, its factors promoted{rounded} to "
+        "spread panels in shared memory (polyfuse.codegen.fragment_layouts says which), 4 threads on thread.x along "
         "the columns, a multiple of 8 on thread.y along the rows, and the same steps for every result"
     )
 

@@ -28,7 +28,7 @@ from polyfuse.codegen.lockstep_subset import CONSTANTS, DTYPES, UNARY_MATH, Unsu
 from polyfuse.codegen.lockstep_threads import distance
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.cores import FORMATS
-from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.ir.precision import PRECISIONS, STEPS, Math
 
 MOST_WAIT = 60.0
 """Seconds after which lanes that do not come are missing, not late."""
@@ -145,7 +145,7 @@ def _names() -> dict[str, Any]:
         "copy_padded": _copy_padded,
         "pad_ahead": copies.pad,
         "await_copies": copies.wait,
-        **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in PRECISIONS},
+        **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in STEPS},
         **{f"tile_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
         **{f"begin_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
         "show_tensor_cores": lambda: None,

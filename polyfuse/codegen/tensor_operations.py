@@ -3,9 +3,10 @@
     tile_mma_tf32   factors of 11 digits, 8 steps an instruction: mma.sync.aligned.m16n8k8
     tile_mma_bf16   factors of 8 digits, 16 steps an instruction: mma.sync.aligned.m16n8k16
     tile_mma_f16    factors of 11 digits up to 65504, likewise
+    tile_mma_f64    float64 numbers as they are, 4 steps: mma.sync.aligned.m8n8k4, which has no rows g + 8
 
 A warp's instruction multiplies 16 rows by 8 columns. Which 16 and which 8 is ours to say. With g = lane / 4 and
-t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k8", "… for mma.m16n8k16"):
+t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k8", "… mma.m16n8k16", "… mma.m8n8k4"):
 
     C  c0 c1 c2 c3     rows g, g + 8, columns 2t, 2t + 1                 lane's own rows 2m, 2m + 1, two columns
     A  a0 a1 a2 a3     rows g, g + 8, steps t, t + 4                     lane's own rows 2m, 2m + 1
@@ -14,9 +15,9 @@ t = lane % 4 (PTX ISA, "Matrix Fragments for mma.m16n8k8", "… for mma.m16n8k16
 So a thread has neighbouring rows and columns as it has without tensor cores, and whatever follows the product runs on
 them in registers. Its two columns are n and n + half, or where a factor is transposed on its way neighbours, 2n and
 2n + 1. Of 16 steps an instruction a lane has four, 2t, 2t + 1, 2t + 8, 2t + 9: two words of two numbers, where tf32 has
-two words of steps t and t + 4. Factors are rounded in shared memory already (`promote(…, rounded=…)`), and come from
-there by ldmatrix (codegen/matrix_loads.py), or those of tf32 in lines as `device_operations.Factor` reads them. Needs
-the extra `polyfuse[cuda]`, and a GPU from sm_80 on.
+two words of steps t and t + 4, and f64 one number of step t. Factors are rounded in shared memory already (`promote(…,
+rounded=…)`), and come from there by ldmatrix (codegen/matrix_loads.py), or those of tf32 and f64 in lines as
+`device_operations.Factor` reads them. Needs the extra `polyfuse[cuda]`, and a GPU from sm_80 on.
 """
 
 from __future__ import annotations
@@ -31,17 +32,20 @@ from numba.cuda.extending import intrinsic
 from polyfuse.codegen.device_operations import INT, Factor, Tile
 from polyfuse.codegen.fragments import LINES, TRANSPOSED
 from polyfuse.codegen.matrix_loads import WORD, matrices_from
-from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.ir.precision import STEPS, Math
+from polyfuse.schedule.microkernel import ROWS_OF_ONE
 
 ROWS = 4
 """Lines of steps, one for each of the lanes along a warp's columns."""
 
-FLOAT = ir.FloatType()
+KIND = {"tf32": ir.FloatType(), "bf16": ir.FloatType(), "f16": ir.FloatType(), "f64": ir.DoubleType()}
+"""Of sums, and of the elements of lines."""
 
 SHAPE = {
     "tf32": "m16n8k8.row.col.f32.tf32.tf32.f32",
     "bf16": "m16n8k16.row.col.f32.bf16.bf16.f32",
     "f16": "m16n8k16.row.col.f32.f16.f16.f32",
+    "f64": "m8n8k4.row.col.f64.f64.f64.f64",
 }
 
 
@@ -55,8 +59,9 @@ def _operation(math: Math) -> Any:
         b: Any, b_at: Any, b_how: Any, b_1: Any, b_2: Any, b_3: Any, b_4: Any, b_5: Any,
         count: Any, lane_x: Any, lane_y: Any,
     ) -> Any:  # fmt: skip
-        """y[r, c] += a(k, r) * b(k, c) for the steps k < count, factors rounded before, sums in float32.
+        """y[r, c] += a(k, r) * b(k, c) for the steps k < count, factors rounded before.
 
+        Sums are float32 numbers, of f64 factors float64 ones.
         A factor is an array, where the lane's elements of it begin, how they are read, and five numbers: in lines
         line, every, skip, part, vector as for `tile_fma`, its first element that of the warp's first lane along
         columns; as matrices the elements from one of their rows to the next, one own row or column, one step.
@@ -86,7 +91,8 @@ def _operation(math: Math) -> Any:
                     )
                 if not left:  # the tiles of half a thread's columns are side by side
                     at = builder.add(at, builder.mul(g, INT(of[4])))
-                return _Lines(builder, Factor(builder, FLOAT, start(position, at), *of), left, t)
+                factor = Factor(builder, KIND[math], start(position, at), *of)
+                return _Lines(builder, factor, left, t, math)
 
             left = side(4, numbers[3], numbers[4:9], True)
             right = side(12, numbers[9], numbers[10:15], False)
@@ -108,34 +114,39 @@ def _operation(math: Math) -> Any:
     return tile_mma
 
 
-tile_mma_tf32, tile_mma_bf16, tile_mma_f16 = map(_operation, PRECISIONS)
+tile_mma_tf32, tile_mma_bf16, tile_mma_f16, tile_mma_f64 = map(_operation, STEPS)
 
 
 @dataclass(frozen=True)
 class _Lines:
-    """A factor of tf32 numbers of which a lane reads its own line of steps, neighbours in one access."""
+    """A factor of tf32 or f64 numbers of which a lane reads its own line of steps, neighbours in one access."""
 
     builder: Any
     factor: Factor
     left: bool
     t: Any
+    math: Math
 
     def words(self, width: int, step: Any, count: Any) -> list[list[Any]]:
         """The words of each instruction's rows, or of its columns, from a step on; zeros from `count` on."""
-        lines = [self._line(width, step, line, count) for line in (0, ROWS)]
+        lines = [self._line(width, step, line, count) for line in range(0, STEPS[self.math], ROWS)]
         if self.left:
-            return [[line[r] for line in lines for r in (m, m + 1)] for m in range(0, width, 2)]
+            each = ROWS_OF_ONE[self.math]
+            return [[line[m + r] for line in lines for r in range(each)] for m in range(0, width, each)]
         return [[line[n] for line in lines] for n in range(width)]
 
     def _line(self, width: int, step: Any, line: int, count: Any) -> list[Any]:
         builder = self.builder
         if count is None:
-            found = self.factor.from_line(self.t).at(step + line, width)
-            return [builder.bitcast(value, WORD) for value in found]
+            return [self._word(value) for value in self.factor.from_line(self.t).at(step + line, width)]
         own = builder.add(step, builder.add(self.t, INT(line)))
         there = builder.icmp_signed("<", own, count)
         found = self.factor.at(builder.select(there, own, builder.sub(count, INT(1))), width)
-        return [builder.bitcast(builder.select(there, value, FLOAT(0.0)), WORD) for value in found]
+        return [self._word(builder.select(there, value, self.factor.kind(0.0))) for value in found]
+
+    def _word(self, value: Any) -> Any:
+        """An instruction's operand: float64 numbers are taken as they are."""
+        return value if self.math == "f64" else self.builder.bitcast(value, WORD)
 
 
 @dataclass(frozen=True)
@@ -153,7 +164,7 @@ class _Tile(Tile):
     @property
     def depth(self) -> int:
         """The steps of one instruction."""
-        return PRECISIONS[self.math].steps
+        return STEPS[self.math]
 
     def _stepped(self, held: list[Any], step: int) -> list[Any]:
         return self._last(held, step, None)
@@ -164,22 +175,37 @@ class _Tile(Tile):
         return self._multiplied(held, a, self.right.words(self.columns // 2, step, count))
 
     def _multiplied(self, held: list[Any], a: list[list[Any]], b: list[list[Any]]) -> list[Any]:
-        """The results after one instruction for each 16 x 8 of them."""
-        new, half = list(held), self.columns // 2
+        """The results after one instruction for each 16 x 8 of them, or 8 x 8."""
+        new, half, each = list(held), self.columns // 2, ROWS_OF_ONE[self.math]
         for n, columns in enumerate(b):  # whose words ptxas moves side by side, once for all rows
             for m, rows in enumerate(a):
                 two = (2 * n, 2 * n + 1) if self.paired else (n, n + half)
-                places = [r * self.columns + c for r in (2 * m, 2 * m + 1) for c in two]
+                places = [r * self.columns + c for r in range(each * m, each * (m + 1)) for c in two]
                 sums = self._instruction([*rows, *columns], [new[p] for p in places])
                 for position, value in zip(places, sums, strict=True):
                     new[position] = value
         return new
 
     def _instruction(self, factors: list[Any], sums: list[Any]) -> list[Any]:
-        """C + A * B of one 16 x 8 tile, this lane's part."""
-        text = f"mma.sync.aligned.{SHAPE[self.math]} {{$0,$1,$2,$3}}, {{$4,$5,$6,$7}}, {{$8,$9}}, {{$10,$11,$12,$13}};"
-        operands = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-        result, values = ir.LiteralStructType([FLOAT] * 4), [*factors, *sums]
-        function = ir.FunctionType(result, [value.type for value in values])
+        """C + A * B of one tile, this lane's part."""
+        kind, values, count = KIND[self.math], [*factors, *sums], len(sums)
+        of, word = ("d", "d") if self.math == "f64" else ("f", "r")
+        operands = ",".join([f"={of}"] * count + [word] * len(factors) + [of] * count)
+        right = len(factors) // (
+            ROWS_OF_ONE[self.math] + 1
+        )  # of each of a lane's rows as many words as of a column
+        names = _in_braces(count, len(factors) - right, right, count)
+        function = ir.FunctionType(ir.LiteralStructType([kind] * count), [value.type for value in values])
+        text = f"mma.sync.aligned.{SHAPE[self.math]} {names};"
         found = self.builder.asm(function, text, operands, values, side_effect=False)
-        return [self.builder.extract_value(found, part) for part in range(4)]
+        return [self.builder.extract_value(found, part) for part in range(count)]
+
+
+def _in_braces(*counts: int) -> str:
+    """Operands by number, those of one matrix in braces: "{$0,$1}, {$2}" for 2 and 1."""
+    starts = [sum(counts[:n]) for n in range(len(counts))]
+    groups = (
+        ",".join(f"${n}" for n in range(start, start + count))
+        for start, count in zip(starts, counts, strict=True)
+    )
+    return ", ".join(f"{{{group}}}" for group in groups)

@@ -24,7 +24,7 @@ from numba.cuda.extending import intrinsic
 from polyfuse.codegen.device_operations import INT, SHARED
 from polyfuse.codegen.warpgroup_descriptors import FIELD, UNIT, descriptor
 from polyfuse.ir.cores import FORMATS
-from polyfuse.ir.precision import PRECISIONS, STORED, Math
+from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
 
 FLOAT, BITS, WORD = ir.FloatType(), ir.IntType(16), ir.IntType(32)
@@ -152,7 +152,7 @@ def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _
     rows, columns = tile
     results = rows * columns
     a, b = f"${results}", f"${results + 1}"
-    depth = PRECISIONS[math].steps
+    depth = STEPS[math]
     lines = [
         ".reg .pred add; .reg .b64 rows, columns;",
         "setp.eq.b32 add, 0, 0;",

@@ -2,9 +2,11 @@
 
     y[i, j] += a[i, k] * b[k, j]   ->   y[i, j] += round(a[i, k]) * round(b[k, j])      summed up in float32
 
-`ieee` rounds nothing. A factor rounded to the nearest number of p digits is off by at most u = 2^-p of itself, so a
-product by 2u + u^2 of itself. A product of two rounded factors is exact in float32 (2 x 11 digits are 22 of 24). The
-tensor cores add such products to the float32 sum in an order of their own, and may cut off where float32 rounds
+`ieee` rounds nothing, nor does `f64`, tensor cores' products of float64 numbers, whose every step is IEEE's
+multiply-add (PTX ISA, "mma": .f64, rounded to nearest even). Of the others a factor rounded to the nearest number of p
+digits is off by at most u = 2^-p of itself, so a product by 2u + u^2 of itself. A product of two rounded factors is
+exact in float32 (2 x 11 digits are 22 of 24). The tensor cores add such products to the float32 sum in an order of
+their own, and may cut off where float32 rounds
 (Fasi, Higham, Mikaitis & Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 2021, sections 3
 and 4): each of n additions is off by at most 2^-22 of the partial sums' absolute values here, four units of rounding,
 which leaves room for the digits that are lost when several products are aligned and cut off at once. Together
@@ -26,7 +28,7 @@ import numpy.typing as npt
 
 from polyfuse.ir.tensor import DType
 
-Math = Literal["ieee", "tf32", "bf16", "f16"]
+Math = Literal["ieee", "tf32", "bf16", "f16", "f64"]
 
 ADDING = 2.0**-22
 """What one addition inside the tensor cores is off by at most, relative to the absolute values it adds."""
@@ -34,10 +36,9 @@ ADDING = 2.0**-22
 
 @dataclass(frozen=True)
 class Precision:
-    """A format of factors: its digits in base two with the leading one, and the steps that one instruction takes."""
+    """A format that factors are rounded to: its digits in base two, the leading one with them."""
 
     digits: int
-    steps: int
 
     @property
     def unit(self) -> float:
@@ -55,17 +56,21 @@ class Precision:
 
 
 PRECISIONS: Mapping[Math, Precision] = {
-    "tf32": Precision(11, 8),
-    "bf16": Precision(8, 16),
-    "f16": Precision(11, 16),
+    "tf32": Precision(11),
+    "bf16": Precision(8),
+    "f16": Precision(11),
 }
-"""The formats of factors (PTX ISA, section "Alternate Floating-Point Data Formats"; f16 is IEEE's, up to 65504)."""
+"""The formats that factors are rounded to (PTX ISA, section "Alternate Floating-Point Data Formats"; f16 is IEEE's, up
+to 65504)."""
 
 MATHS = ("ieee", *PRECISIONS)
-"""What `math=` may be."""
+"""What compile's `math=` may be."""
 
-STORED: Mapping[Math, DType] = {"tf32": "float32", "bf16": "bfloat16", "f16": "float16"}
-"""The element type that holds rounded factors: of tf32 numbers those of float32 whose last 13 bits are zeros."""
+STEPS: Mapping[Math, int] = {"tf32": 8, "bf16": 16, "f16": 16, "f64": 4}
+"""The formats that tensor cores multiply, and the steps that one instruction of a warp takes."""
+
+STORED: Mapping[Math, DType] = {"tf32": "float32", "bf16": "bfloat16", "f16": "float16", "f64": "float64"}
+"""The element type that holds factors: of tf32 numbers those of float32 whose last 13 bits are zeros."""
 
 
 def rounded(math: Math, values: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -4,6 +4,7 @@
     for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of sums
     for c: for s: for q: for f: y[q, f] += x[c, 2*q + s] * w[c, s, f]   ->   the same, over two loops of steps
     with math="tf32": for k: for r: for c: y[r, c] += tf32(a[r, k]) * tf32(b[k, c])   ->   a GPU's tensor cores
+    with math="f64": the same of float64 numbers, which nothing rounds
 
 It changes no order (every sum is added up over k as before), so nothing can be illegal; what it needs is the shape, and
 a refusal says what the shape lacks.
@@ -11,7 +12,7 @@ a refusal says what the shape lacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import islpy as isl
@@ -21,7 +22,7 @@ from polyfuse.analysis.storage import buffers_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.precision import MATHS, STORED, Math
+from polyfuse.ir.precision import MATHS, STEPS, STORED, Math
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import computed_in
@@ -41,11 +42,18 @@ OTHER_REGISTERS = 48
 """Registers of a GPU's thread for addresses, counters and what is being copied, beside results and factors."""
 
 
+ROWS_OF_ONE: Mapping[Math, int] = {"tf32": 2, "bf16": 2, "f16": 2, "f64": 1}
+"""A lane's rows of results in one instruction of the tensor cores, which has two of its columns."""
+
 MOST_REGISTERS = 255
 """Registers that a GPU's thread can name."""
 
 WARPGROUP_OTHERS = 40
 """Registers of a thread beside its results and copies, where factors go from shared memory to the tensor cores."""
+
+DOUBLE_OTHERS = 76
+"""Registers beside results and factors where tensor cores multiply float64 numbers: 4 × 4 results took up to 118 in
+all, 4 × 8 and 8 × 4 up to 130, 8 × 8 up to 197, with one, two and four stages (CUDA 13, sm_80 and sm_90)."""
 
 AHEAD_REGISTERS = 32
 """More of them where tiles of float64 numbers are copied ahead: 4 × 4 took 100 to 128 (CUDA 13, sm_80 and sm_90)."""
@@ -71,21 +79,24 @@ def microkernel(nest: Nest, tree: Tree, statement: str, loop: str, math: Math = 
     There may be several loops of steps: channels and the elements of a window.
     """
     found = loop_named(tree, statement, loop)
-    check_math("microkernel: math", math)
+    check_math("microkernel: math", math, ("ieee", *STEPS))
     roles = roles_of(nest, tree, statement, found, math)
     if math != "ieee":
         _check_fragments(nest, statement, roles, math)
     return replace_node(tree, found, replace(found, bind="microkernel", apart=True, math=math))
 
 
-def check_math(what: str, math: str) -> None:
+def check_math(what: str, math: str, formats: tuple[str, ...] = MATHS) -> None:
     """Raises InvalidSchedule for a format of factors that there is not."""
-    if math not in MATHS:
-        raise InvalidSchedule(f"{what}={math!r} is none of {', '.join(MATHS)}")
+    if math not in formats:
+        raise InvalidSchedule(f"{what}={math!r} is none of {', '.join(formats)}")
 
 
 def _check_fragments(nest: Nest, statement: str, roles: Roles, math: Math) -> None:
-    """Raises InvalidSchedule unless a tile of results is some of the tensor cores' 16 x 8, a 32nd of each."""
+    """Raises InvalidSchedule unless a tile of results is some of the tensor cores' 16 x 8, a 32nd of each.
+
+    Of float64 results they are 8 x 8.
+    """
 
     def refuse(why: str) -> InvalidSchedule:
         return InvalidSchedule(
@@ -94,15 +105,16 @@ def _check_fragments(nest: Nest, statement: str, roles: Roles, math: Math) -> No
 
     s = nest.statement(statement)
     dtypes = {nest.tensor(access.tensor).dtype for access in s.accesses}
-    if nest.tensor(s.write.tensor).dtype != "float32" or not dtypes <= {"float32", STORED[math]}:
-        raise refuse(
-            f"rounds factors of float32 sums, and these are {', '.join(sorted(dtypes))}: leave it out"
-        )
+    sums = "float64" if math == "f64" else "float32"
+    if nest.tensor(s.write.tensor).dtype != sums or not dtypes <= {sums, STORED[math]}:
+        takes = "multiplies float64 numbers" if math == "f64" else "rounds factors of float32 sums"
+        raise refuse(f"{takes}, and these are {', '.join(sorted(dtypes))}: leave it out")
     if roles.rows is None or len(roles.steps) != 1:
         raise refuse("needs perfectly nested loops (steps, rows, columns), one of each")
     rows, columns = (extent(nest, loop) for loop in (roles.rows, roles.columns))
-    if not rows or not columns or rows % 2 or columns % 2:
-        raise refuse(f"needs an even number of rows and of columns in each thread, not {rows} x {columns}")
+    if not rows or not columns or rows % ROWS_OF_ONE[math] or columns % 2:
+        even = "columns" if ROWS_OF_ONE[math] == 1 else "rows and of columns"
+        raise refuse(f"needs an even number of {even} in each thread, not {rows} x {columns}")
 
 
 def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ieee") -> Roles:
@@ -224,6 +236,8 @@ def registers_for(rows: int, columns: int, itemsize: int, math: Math = "ieee", a
     For tensor cores 16 steps of the rows and of half the columns are four lines each, which are read ahead, and the
     copies' places are not given up for that while a thread can have more.
     """
+    if math == "f64":
+        return min(MOST_REGISTERS, 2 * (rows * columns + rows + columns // 2) + DOUBLE_OTHERS)
     if math != "ieee":
         return min(MOST_REGISTERS, rows * columns + 4 * (rows + columns // 2) + 64)
     wide = AHEAD_REGISTERS if ahead and itemsize > 4 else 0

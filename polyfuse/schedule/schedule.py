@@ -284,7 +284,7 @@ class Schedule:
         With a `math` of "tf32", "bf16" or "f16" a GPU's tensor cores multiply: factors are rounded to that format, the
         products summed up in float32, 8 or 16 steps at a time in an order of the hardware's. Threads are on
         thread.x, 4 of them along the columns, and thread.y, a multiple of 8 along the rows. How far results may lie
-        off is said in polyfuse.ir.precision.
+        off is said in polyfuse.ir.precision. "f64" multiplies float64 numbers, and rounds nothing.
         """
         return self._do(
             "microkernel",

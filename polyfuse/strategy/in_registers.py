@@ -34,7 +34,7 @@ def in_registers(
     shapes = (
         shapes_of(schedule, counts, product, band, machine)
         if isinstance(product, Convolution)
-        else shapes_for(schedule, counts, product, band, machine)
+        else shapes_for(schedule, counts, kernel, product, band, machine)
     )
     if not shapes:
         return "no tile of results fits the product's sizes"

@@ -266,7 +266,12 @@ def in_tiles(schedule: Schedule, name: str) -> bool:
 
 
 def shapes_for(
-    schedule: Schedule, counts: Counts, product: Product, band: Mapping[int, Loop], machine: Machine
+    schedule: Schedule,
+    counts: Counts,
+    kernel: Kernel,
+    product: Product,
+    band: Mapping[int, Loop],
+    machine: Machine,
 ) -> tuple[Shape, ...]:
     """The shapes that fit a product's sizes and a machine, the cheapest first."""
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
@@ -279,7 +284,9 @@ def shapes_for(
     steps = counts.work(s.name).instances // results
     whole = _whole_steps(schedule.nest, product)
     extents = Extents(rows, columns, steps, count, wide, whole_steps=whole)
-    return tiles_for(extents, itemsize, machine, machine.gpu)
+    found = tiles_for(extents, itemsize, machine, machine.gpu)
+    alone = s.write.tensor in internal(kernel)
+    return tuple(shape for shape in found if alone or shape.math != "f64")
 
 
 def _whole_steps(nest: Nest, product: Product) -> int:

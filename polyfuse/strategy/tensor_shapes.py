@@ -16,7 +16,7 @@ from typing import Any
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
-from polyfuse.ir.precision import PRECISIONS, STORED, Math
+from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
@@ -44,7 +44,7 @@ Nvidia Hopper GPU Architecture via Microbenchmarking", 2024, section on tensor c
 LINES = 4
 """Lines of steps that the lanes of one row read at once."""
 
-STEPS = (16, 32, 64)
+DEEP = (16, 32, 64)
 """How many steps may be staged at a time: with more of them the latency of a tile is covered by more products."""
 
 
@@ -91,7 +91,7 @@ class TensorShape(Shape):
     def spread(self, side: Side, by_steps: bool, wide: bool) -> Spread:
         """As ldmatrix reads it, or where it cannot, in lines of tf32 numbers."""
         if not by_steps and self.format == "tf32":
-            return spread_for(replace(self, steps=STEPS[0]), side, by_steps, wide)  # lines are laid out alike
+            return spread_for(replace(self, steps=DEEP[0]), side, by_steps, wide)  # lines are laid out alike
         return laid_out(self.staged_side(side), by_steps, self.vector if wide else 1)[1]
 
     def laid_out(self, side: Side, by_steps: bool, wide: bool) -> Mapping[str, Any]:
@@ -136,7 +136,7 @@ class TensorShape(Shape):
 
     def demands(self, machine: Machine) -> tuple[float, float]:
         """Cycles of an SM for a tile's products: the tensor cores' or, if they wait for these, all instructions'."""
-        warps, instructions = self.threads // WARP, self.steps // PRECISIONS[self.format].steps
+        warps, instructions = self.threads // WARP, self.steps // STEPS[self.format]
         products = self.rows // 2 * (self.columns // 2) * instructions
         loads = (self.rows // 2 + self.columns // 4) * instructions
         issue = ((products + loads + 20) * warps + self.copies) / SCHEDULERS
@@ -173,19 +173,19 @@ def tensor_shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -
         return []
     every = _every(machine.math)
     return sorted(
-        (costed(s, extents, machine, gpu) for s in every if _fits(s, extents, gpu)), key=lambda s: s.seconds
+        (costed(s, extents, machine, gpu) for s in every if fits(s, extents, gpu)), key=lambda s: s.seconds
     )
 
 
 def _every(format: Math) -> Iterator[TensorShape]:
     for (down, across), (rows, columns), steps in pairs(
-        ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2)), ((4, 8), (8, 8), (8, 16)), STEPS
+        ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2)), ((4, 8), (8, 8), (8, 16)), DEEP
     ):
         yield TensorShape(across, 8 * down, 4, rows, columns, steps, FLOAT32, format=format)
 
 
-def _fits(s: TensorShape, extents: Extents, gpu: Gpu) -> bool:
+def fits(s: TensorShape, extents: Extents, gpu: Gpu) -> bool:
     """Whether every lane of a block has results somewhere, a tile its steps, and a block fits into an SM."""
     enough = extents.rows >= s.block_rows and extents.columns >= s.block_columns
-    enough = enough and s.steps <= max(STEPS[0], extents.steps)
+    enough = enough and s.steps <= max(DEEP[0], extents.steps)
     return enough and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1

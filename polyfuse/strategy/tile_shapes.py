@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.double_shapes import double_shapes
 from polyfuse.strategy.register_shapes import Extents, Shape, shapes
 from polyfuse.strategy.tensor_shapes import tensor_shapes
 from polyfuse.strategy.warpgroup_shapes import warpgroup_shapes
@@ -14,10 +15,11 @@ from polyfuse.strategy.warpgroup_shapes import warpgroup_shapes
 def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> tuple[Shape, ...]:
     """The shapes that a product may take, the cheapest first: tensor cores' where the machine's `math` has some.
 
-    Kept, since a network's layers ask the same.
+    Those of float64 numbers round nothing and compete with the others. Kept, since a network's layers ask the same.
     """
     found: list[Shape] = [*tensor_shapes(extents, itemsize, machine, gpu)]
     if found:
         found += warpgroup_shapes(extents, machine.math, machine, gpu)
         return tuple(sorted(found, key=lambda s: s.seconds))
-    return tuple(shapes(extents, itemsize, machine, gpu))
+    found = [*double_shapes(extents, itemsize, machine, gpu), *shapes(extents, itemsize, machine, gpu)]
+    return tuple(sorted(found, key=lambda s: s.seconds))

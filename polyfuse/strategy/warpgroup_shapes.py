@@ -21,7 +21,7 @@ import numpy as np
 from polyfuse.analysis.banks import WARP, least_waiting, waits
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.cores import FORMATS, INSTRUCTION_ROWS, Cores, Digit
-from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.ir.precision import STEPS, Math
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import MOST_REGISTERS, warpgroup_registers
 from polyfuse.strategy.register_shapes import (
@@ -115,7 +115,7 @@ class WarpgroupShape(TensorShape):
         shared memory, which every instruction's factors are read from.
         """
         groups = self.threads // (4 * WARP)
-        depth = PRECISIONS[self.format].steps
+        depth = STEPS[self.format]
         instructions = self.rows // 2 * (self.steps // depth) * groups
         issue = ((instructions + 20) * 4 + self.copies) / SCHEDULERS
         flops = 2 * self.block_rows * self.block_columns * self.steps

@@ -18,7 +18,7 @@ from polyfuse.codegen.fragments import MATRICES, TRANSPOSED
 from polyfuse.codegen.halves import rounded_bits
 from polyfuse.codegen.lockstep_fragments import Fragments, multiplied
 from polyfuse.errors import InvalidMath, InvalidSchedule
-from polyfuse.ir.precision import PRECISIONS, rounded
+from polyfuse.ir.precision import PRECISIONS, STEPS, rounded
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.fragment_spreads import Stores, turns_of
@@ -126,7 +126,7 @@ def test_a_matrix_load_hands_out_rows_as_the_ptx_isa_says(math: Any) -> None:
 @every_math
 def test_an_instruction_is_a_product_of_matrices(math: str) -> None:
     """A[16, k], B[k, 8] and C[16, 8] handed out to lanes as the PTX ISA says, and put together again."""
-    depth = PRECISIONS[math].steps
+    depth = STEPS[math]
     rng = np.random.default_rng(2)
     a, b, c = (rounded(math, rng.standard_normal(s)) for s in ((16, depth), (depth, 8), (16, 8)))
     g, t = np.arange(32) // 4, np.arange(32) % 4

@@ -1,0 +1,94 @@
+"""Shapes of tiles for tensor cores of float64 numbers: nothing is rounded, every step is an IEEE multiply-add.
+
+The threads are those of other tiles for tensor cores; factors lie in lines of steps as without tensor cores, so that
+tiles of later steps can be on their way meanwhile, and lanes read their own line of four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
+from itertools import product as pairs
+from typing import Any
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.neighbours import ACCESS_BYTES
+from polyfuse.ir.precision import STEPS
+from polyfuse.ir.tree import Spread
+from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.register_shapes import (
+    SCHEDULERS,
+    SHARED_BYTES,
+    Extents,
+    Shape,
+    Side,
+    costed,
+    spread_for,
+)
+from polyfuse.strategy.tensor_shapes import TensorShape, fits
+
+FLOAT64 = 8
+"""Bytes of an element, in memory as in shared memory."""
+
+DEEP = (8, 16)
+"""How many steps may be staged at a time."""
+
+STAGES = (1, 2, 4)
+"""How many tiles of steps are in shared memory."""
+
+
+@dataclass(frozen=True)
+class DoubleShape(TensorShape):
+    """A shape whose products of float64 numbers run on tensor cores."""
+
+    @property
+    def how(self) -> str:
+        """What multiplies, for a report."""
+        return " by tensor cores on float64 numbers as they are"
+
+    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
+        """Copies are those of lines."""
+        return 1
+
+    def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
+        """Lines of steps, however a factor lies in memory."""
+        return False, side.width
+
+    def spread(self, side: Side, by_steps: bool, wide: bool) -> Spread:
+        """As a lane reads its own line."""
+        return spread_for(self, side, by_steps, wide)
+
+    def laid_out(self, side: Side, by_steps: bool, wide: bool) -> Mapping[str, Any]:
+        """Nothing is rounded."""
+        return {"spread": astuple(self.spread(side, by_steps, wide))}
+
+    def demands(self, machine: Machine) -> tuple[float, float]:
+        """Cycles of an SM for a tile's products: the tensor cores' or, if they wait for these, all instructions'."""
+        warps, groups = self.threads // WARP, self.steps // STEPS[self.format]
+        products = self.rows * (self.columns // 2) * groups
+        loads = (self.rows + self.columns // 2) // self.vector * groups
+        issue = ((products + loads + 20) * warps + self.copies) / SCHEDULERS
+        flops = 2 * self.block_rows * self.block_columns * self.steps
+        rate = dict(machine.tensor)[self.format] / (machine.flops32 / (2 * 128))
+        return max(issue, flops / rate), loads * warps * WARP * ACCESS_BYTES / SHARED_BYTES
+
+    @property
+    def copies(self) -> int:
+        """Those of a tile without tensor cores."""
+        return Shape.copies.fget(self)  # type: ignore[attr-defined, no-any-return]
+
+
+def double_shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[DoubleShape]:
+    """The shapes that fit a product of float64 numbers whose results all take the same steps, the cheapest first."""
+    if itemsize != FLOAT64 or "f64" not in dict(machine.tensor) or not extents.whole_steps:
+        return []
+    every = (s for s in _every() if s.stages == 1 or extents.wide)
+    fitting = (s for s in every if fits(s, extents, gpu))
+    return sorted((costed(s, extents, machine, gpu) for s in fitting), key=lambda s: s.seconds)
+
+
+def _every() -> Iterator[DoubleShape]:
+    for (down, across), (rows, columns), steps, stages in pairs(
+        ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2)), ((4, 4), (4, 8), (8, 4), (8, 8)), DEEP, STAGES
+    ):
+        yield DoubleShape(across, 8 * down, 4, rows, columns, steps, FLOAT64, stages, format="f64")
