@@ -7,6 +7,9 @@
                            with stages, a tile of a later k
           for i_z: for i_y: for j_x: for r: for c: bias; relu
 
+Blocks of large products are in groups of rows (strategy/grid_order.py): groups on block.z behind b, j on block.y, the
+rows of blocks in a group on block.x.
+
 Every statement maps the same results to the same thread, so that they never leave its registers. The factors' tiles lie
 in shared memory with their steps as lines, so spread that no access waits for a bank.
 """
@@ -109,10 +112,9 @@ class Tiles:
         if self.shape.math != "ieee" and sums not in internal(self.kernel):
             return f"{sums} is not in registers, where tensor cores add up: another kernel reads it"
         others = tuple(band[d].name for d in p.others)
-        schedule, tile, batch = self.cut(self.schedule, band, others)
-        keep = len(batch) + 2
+        schedule, tile, blocks = self.cut(self.schedule, band, others)
+        keep = len(blocks)
         schedule = rejoined(separated(schedule, names, keep), names, keep)
-        blocks = (*batch, band[p.rows].name, band[p.columns].name)
         schedule = schedule.bind(
             names[0], **dict(zip(blocks, ("block.z", "block.y", "block.x")[3 - keep :], strict=True))
         )
@@ -142,7 +144,7 @@ class Tiles:
     ) -> tuple[Schedule, Names, tuple[str, ...]]:
         """for n: for h: for i: for j  ->  for n_h: for i: for j: for i_z: for i_y: for j_x: for r: for c.
 
-        A grid has one axis for the batch: its dimensions are one loop, which is named last.
+        The loops over blocks are named last. A grid has one axis for the batch: its dimensions are one loop.
         """
         first, s = self.kernel.names[0], self.shape
         i, j = band[self.product.rows].name, band[self.product.columns].name
@@ -156,19 +158,23 @@ class Tiles:
             schedule = schedule.split(first, loop, size)
             own.append(inside(schedule, first, loop).name)
         tile = Names((threads["z"], threads["y"], threads["x"]), *own)
-        schedule, batch = self.in_one_batch(schedule, others, (i, j, *tile.all))
-        return schedule, tile, batch
+        if s.group == 1:
+            return self.in_one_batch(schedule, others, (i, j), tile)
+        # for i: for j  ->  for i (groups of rows): for j: for i_in, blocks that run at once share rows and columns
+        schedule = schedule.split(first, i, s.group)
+        return self.in_one_batch(schedule, (*others, i), (j, inside(schedule, first, i).name), tile)
 
     def in_one_batch(
-        self, schedule: Schedule, others: tuple[str, ...], inside: tuple[str, ...]
-    ) -> tuple[Schedule, tuple[str, ...]]:
-        """The other dimensions outermost, as one loop, which is named; none if there are none."""
+        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, str], tile: Names
+    ) -> tuple[Schedule, Names, tuple[str, ...]]:
+        """The other dimensions outermost, as one loop, if there are any; the loops over blocks are named last."""
         first = self.kernel.names[0]
-        schedule = reordered(schedule, first, (*others, *inside))
+        schedule = reordered(schedule, first, (*others, *blocks, *tile.all))
         for _ in others[1:]:
             two = schedule.loops(first)[:2]
             schedule = schedule.collapse(first, two[0].name, two[1].name)
-        return schedule, tuple(loop.name for loop in schedule.loops(first)[: min(1, len(others))])
+        count = len(blocks) + min(1, len(others))
+        return schedule, tile, tuple(loop.name for loop in schedule.loops(first)[:count])
 
     def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
         """for i_z …: for r: for c: for k  ->  for k (of 16): for i_z …: for k_in: for r: for c."""

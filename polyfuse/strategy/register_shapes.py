@@ -3,7 +3,7 @@
     time = launch + waves × (tiles × max(resident blocks × busy, wait) + LATENCY × fillings) + what is written
     wait = busy + LATENCY × loads in a row, or LATENCY / (stages - 1) where tiles are asked for while others are used
     busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
-           the SM's share of the bytes from L2 or DRAM
+           the SM's share of the bytes from L2, and of those from DRAM where the factors do not fit into L2
 
 All are cycles of one SM and one tile of steps; `waves` counts how often the SMs are filled with resident blocks.
 """
@@ -27,6 +27,7 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import registers_for
 from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.grid_order import GRID, Grid, Order
 from polyfuse.strategy.occupancy import occupancy
 
 Integers = npt.NDArray[np.int64]
@@ -43,9 +44,6 @@ WAYS = ((True, True), (True, False), (False, True), (False, False))
 LATENCY = 700
 """Cycles from a tile's loads to its products that other work has to cover: global memory, a store, two barriers. The
 order of magnitude of published microbenchmarks, not measured here."""
-
-GRID = 65535
-"""The most blocks along a grid's second and third axis: tiles of rows, and products of a batch."""
 
 STAGES = (1, 2, 4)
 """How many tiles of steps are in shared memory, those on their way beside the one that is multiplied. Three would need
@@ -69,7 +67,8 @@ class Side:
 class Shape:
     """Threads of a block, results of a thread, and steps that are staged at a time.
 
-    Once it is costed for a product: the seconds expected, those in which instructions are issued (or shared memory is
+    Once it is costed for a product: the `group` of rows of blocks that start together (strategy/grid_order.py), the
+    seconds expected, those in which instructions are issued (or shared memory is
     read, if that takes longer) and those in which bytes are moved; the tiles of steps one after the other; and why.
     """
 
@@ -81,6 +80,7 @@ class Shape:
     steps: int
     itemsize: int
     stages: int = 1
+    group: int = field(default=1, compare=False)
     seconds: float = field(default=0.0, compare=False)
     issuing: float = field(default=0.0, compare=False)
     moving: float = field(default=0.0, compare=False)
@@ -170,6 +170,18 @@ class Shape:
         """Blocks of the grid."""
         across = ceil(extents.rows / self.block_rows) * ceil(extents.columns / self.block_columns)
         return across * extents.count
+
+    def order(self, extents: Extents, wave: int, cache: int) -> Order:
+        """How blocks are numbered, and the bytes that a wave of them reads from DRAM for a tile of steps."""
+        grid = Grid(
+            ceil(extents.rows / self.block_rows),
+            ceil(extents.columns / self.block_columns),
+            extents.count,
+            ceil(extents.steps / self.steps),
+            self.block_rows * self.steps * self.itemsize,
+            self.block_columns * self.steps * self.itemsize,
+        )
+        return grid.best(wave, cache)
 
     def spreads(self, side: Side) -> list[Spread]:
         """The layouts to choose from for a factor."""
@@ -333,27 +345,35 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     blocks = s.blocks(extents)
     resident = min(s.resident(gpu), ceil(blocks / machine.units))
     issue, delivered = s.demands(machine)
-    shared = delivered + s.storing
-    level = machine.level(extents.factors * s.itemsize)
-    bytes_ = s.staged * s.itemsize * machine.units * cycles / machine.bandwidth(level, machine.units)
-    longest = max(issue, shared, bytes_)
-    busy = longest + EXPOSED * (issue + shared + bytes_ - longest)
+    cache, memory = machine.levels[0], machine.levels[-1]
+    fits = extents.factors * s.itemsize <= cache.size
+    order = Order() if fits else s.order(extents, machine.units * resident, cache.size)
+    needs = {
+        "instructions": issue,
+        "shared memory": delivered + s.storing,
+        "L2": s.staged * s.itemsize * machine.units * cycles / machine.bandwidth(cache, machine.units),
+        "DRAM": order.read / resident * cycles / machine.bandwidth(memory, machine.units),
+    }
+    what = max(needs, key=lambda name: needs[name])
+    busy = needs[what] + EXPOSED * (sum(needs.values()) - needs[what])
     wait = busy + s.waits * LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
     tile = max(resident * busy, wait)
     waves = ceil(blocks / (machine.units * resident))
     tiles = ceil(extents.steps / s.steps) * extents.windows
     written = extents.results * s.itemsize
-    end = written / machine.bandwidth(machine.levels[-1], min(blocks, machine.units))
+    end = written / machine.bandwidth(memory, min(blocks, machine.units))
     seconds = machine.launch_seconds + waves * (tiles * tile + s.fillings(extents) * LATENCY) / cycles + end
     every = waves * tiles * resident / cycles
-    issuing, moving = every * max(issue, shared), every * bytes_ + end
-    what = {issue: "instructions", shared: "shared memory", bytes_: level.name}[longest]
+    issuing = every * max(issue, needs["shared memory"])
+    moving = every * max(needs["L2"], needs["DRAM"]) + end
+    parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items() if value)
     why = (
-        f"{microseconds(seconds)} expected: {blocks} blocks, {resident} on an SM, {waves} waves of {tiles} tiles of "
-        f"{tile:.0f} cycles ({issue:.0f} of instructions, {shared:.0f} of shared memory, {bytes_:.0f} of {level.name} "
-        f"a block; {'latency' if tile > resident * busy else what} decides)"
+        f"{microseconds(seconds)} expected: {blocks} blocks{order}, {resident} on an SM, {waves} waves of {tiles} "
+        f"tiles of {tile:.0f} cycles ({parts} a block; {'latency' if tile > resident * busy else what} decides)"
     )
-    return replace(s, seconds=seconds, issuing=issuing, moving=moving, tiles=tiles, why=why)
+    return replace(
+        s, group=order.group, seconds=seconds, issuing=issuing, moving=moving, tiles=tiles, why=why
+    )
 
 
 def _delivered(s: Shape, side: Side) -> float:

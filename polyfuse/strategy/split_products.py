@@ -36,6 +36,10 @@ LEAST_STEPS = 64
 IN_FLIGHT = 4
 """Partial results that a thread asks for before it adds them; an assumption, as the compiler unrolls such loops."""
 
+WORTH = 0.99
+"""Parts are taken where they are expected to take less than this of the time in one piece. What large products gain is
+a last wave that is fuller, a percent or less, for an array of partial results and another kernel."""
+
 
 @dataclass(frozen=True)
 class Parted:
@@ -70,7 +74,7 @@ def in_parts(nest: Nest, machine: Machine) -> Parted | None:
             continue
         whole, *split = _choices(nest, product, machine)
         best = min(split, key=lambda choice: choice.seconds, default=whole)
-        if best.seconds >= whole.seconds:
+        if best.seconds >= WORTH * whole.seconds:
             continue
         dim = nest.statement(name).dims[product.steps[0]]
         if why_not_split_reduction(done, name, dim, size=best.size) is not None:

@@ -18,8 +18,8 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.grid_order import GRID, Order
 from polyfuse.strategy.register_shapes import (
-    GRID,
     STAGES,
     WAYS,
     Extents,
@@ -73,6 +73,10 @@ class WindowShape(Shape):
     def blocks(self, extents: Extents) -> int:
         """Blocks of the grid."""
         return super().blocks(extents) * ceil(extents.deep / self.threads_z)
+
+    def order(self, extents: Extents, wave: int, cache: int) -> Order:
+        """Row by row. What blocks read of the same pixels is counted for each of them."""
+        return Order(read=wave * self.staged * self.itemsize)
 
     def is_deep(self, side: Side) -> bool:
         """Whether a side's elements are pixels."""

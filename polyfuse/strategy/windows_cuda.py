@@ -187,8 +187,7 @@ class _Patches(Tiles):
             names.append((thread, inside(schedule, first, thread).name))
         (y, rows), (x, columns) = names
         tile = Names((z, y, x), rows, columns)
-        schedule, batch = self.in_one_batch(schedule, others, (i, j, *tile.all))
-        return schedule, tile, batch
+        return self.in_one_batch(schedule, others, (i, j), tile)
 
     def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
         """for p_z …: for i: for j: for c: for r: for s  ->  for r: for s: for c (of 16): for p_z …: for c_in …
