@@ -32,12 +32,23 @@ class Values:
 
     def lines(self) -> list[str]:
         """The assignment, with the temporaries it needs."""
+        bits = self._bits()
+        if bits is not None:
+            return [f"{ast.unparse(self.place(self.store.target))} = {ast.unparse(bits)}"]
         target, value, op = self.place(self.store.target), self._value(), self.store.op
         if self.store.target.dtype in TO:
             value = call(TO[self.store.target.dtype], [value])
         if op in ("max=", "min="):
             value, op = self._call(op.removesuffix("="), [target, value]), "="
         return [*self.prelude, f"{ast.unparse(target)} {op} {ast.unparse(value)}"]
+
+    def _bits(self) -> ast.expr | None:
+        """The element that is copied to another half of its type, bit for bit; None where a number is computed."""
+        if self.store.op != "=" or not isinstance(self.store.body, Read):
+            return None
+        element = self.store.reads[self.store.body.position]
+        dtype = self.store.target.dtype
+        return self.place(element) if dtype in TO and element.dtype == dtype else None
 
     def in_any_order(self) -> list[str]:
         """A reduction's assignment, with an operation that may be reordered: `m = max_any_order(m, x)`."""

@@ -60,6 +60,11 @@ class TensorShape(Shape):
         return self.format
 
     @property
+    def keeps_halves(self) -> bool:
+        """Whether factors in memory may be of the format already."""
+        return self.held < FLOAT32
+
+    @property
     def how(self) -> str:
         """What multiplies, for a report."""
         return f" by tensor cores on {self.math} factors"

@@ -258,3 +258,18 @@ def test_the_verb_says_what_it_needs() -> None:
     s = s.reorder("mac0", "i", "j", "k", "i_in", "j_in")
     with pytest.raises(InvalidSchedule, match="rounds factors of float32 sums, and these are float64"):
         s.microkernel("mac0", "k", math="tf32")
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_halves_in_memory_are_copied_four_at_a_time_and_not_converted(half: Any) -> None:
+    pytest.importorskip("cuda.core")
+    nest = cases.product(2048, 512, 2048, half)
+    math: Any = "bf16" if half == "bfloat16" else "f16"
+    net = pf.compile(nest, target="cuda", machine="a100", device="none", math=math)
+    copies = [line for line in net.source.splitlines() if line.strip().startswith(("x_shared[", "y_shared["))]
+    assert len(copies) == 2, "one line a factor: its lanes' elements"
+    assert not [line for line in copies if "to_" in line or "from_" in line]
+    loop = next(filter(None, map(main_loop, build_kernels(net.program, (8, 0)).values())))
+    assert "LDG.E.64" in {name.replace(".CONSTANT", "") for name in loop}
+    assert not [name for name in loop if name.startswith(("LDG.E.U16", "F2F"))]
+    assert sum(name.startswith("HMMA") for name in loop) >= 0.33 * len(loop)
