@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import reduce
 from math import prod
+from typing import TypeVar
 
 import islpy as isl
+
+U = TypeVar("U", isl.UnionSet, isl.UnionMap)
 
 IN, OUT, PARAM, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.param, isl.dim_type.set
 
@@ -17,7 +19,8 @@ def union_set(sets: Iterable[isl.Set]) -> isl.UnionSet:
     >>> print(union_set([isl.Set("{ A[i] : i = 0 }"), isl.Set("{ B[] }")]).is_empty())
     False
     """
-    return reduce(lambda u, s: u.union(isl.UnionSet.from_set(s)), sets, isl.UnionSet("{ }"))
+    every = [isl.UnionSet.from_set(one) for one in sets]
+    return _halved(every) if every else isl.UnionSet("{ }")
 
 
 def union_map(maps: Iterable[isl.Map]) -> isl.UnionMap:
@@ -26,7 +29,16 @@ def union_map(maps: Iterable[isl.Map]) -> isl.UnionMap:
     >>> union_map([isl.Map("{ A[i] -> B[i] }"), isl.Map("{ A[i] -> C[i] }")]).n_map()
     2
     """
-    return reduce(lambda u, m: u.union(isl.UnionMap.from_map(m)), maps, isl.UnionMap("{ }"))
+    every = [isl.UnionMap.from_map(one) for one in maps]
+    return _halved(every) if every else isl.UnionMap("{ }")
+
+
+def _halved(parts: list[U]) -> U:
+    """The union of the unions of both halves: isl copies what it adds to, which one by one is a square of copies."""
+    while len(parts) > 1:
+        last = parts[-1:] if len(parts) % 2 else []
+        parts = [one.union(other) for one, other in zip(parts[::2], parts[1::2], strict=False)] + last
+    return parts[0]
 
 
 def maps_of(relation: isl.UnionMap) -> list[isl.Map]:
@@ -54,6 +66,39 @@ def tuple_names(relation: isl.Map) -> tuple[str, str]:
     ('S', 'T')
     """
     return relation.get_tuple_name(IN) or "", relation.get_tuple_name(OUT) or ""
+
+
+def meeting(first: isl.UnionMap, second: isl.UnionMap) -> Iterator[tuple[isl.Map, isl.Map]]:
+    """The maps of two relations that may meet: no coordinate of what they share is fixed to two values.
+
+    isl's own composition asks every map of one about every map of the other: 64 slices that are stacked are 64 × 64
+    questions, and 64 pairs that meet.
+
+    >>> a = isl.UnionMap("{ A[] -> y[0, 3]; B[] -> y[1, 3] }")
+    >>> [(str(m), str(n)) for m, n in meeting(a, a.reverse())]
+    [('{ A[] -> y[0, 3] }', '{ y[0, 3] -> A[] }'), ('{ B[] -> y[1, 3] }', '{ y[1, 3] -> B[] }')]
+    """
+    late: dict[tuple[str, int], list[tuple[isl.Map, list[int | None]]]] = {}
+    for other in _by_names(second):
+        late.setdefault((tuple_names(other)[0], other.dim(IN)), []).append((other, _fixed(other, IN)))
+    for one in _by_names(first):
+        values = _fixed(one, OUT)
+        for other, known in late.get((tuple_names(one)[1], len(values)), ()):
+            if all(a == b or a is None or b is None for a, b in zip(values, known, strict=True)):
+                yield one, other
+
+
+def _by_names(relation: isl.UnionMap) -> list[isl.Map]:
+    """The maps of a union, in an order that costs no text."""
+    found: list[isl.Map] = []
+    relation.foreach_map(found.append)
+    return sorted(found, key=tuple_names)
+
+
+def _fixed(relation: isl.Map, side: isl.dim_type) -> list[int | None]:
+    """The value of each coordinate of one side where isl knows at once that it has only one; else None."""
+    values = (relation.plain_get_val_if_fixed(side, d) for d in range(relation.dim(side)))
+    return [int(value.to_python()) if value.is_int() else None for value in values]
 
 
 def between(relation: isl.UnionMap, sources: isl.UnionSet, sinks: isl.UnionSet) -> isl.UnionMap:

@@ -9,8 +9,10 @@ Kernels R may run once, before all calls, iff
   - no dependence leads from an instance of another kernel to one of R (R may run before all others).
 
 { K0 } fulfils both. { K0 } with a K2 after K1 that writes p again does not: the second call would read K2's p. The
-largest such set exists, since fewer kernels in R only take more away; it is found from all by leaving out, again and
-again, those that do not fulfil it.
+largest such set exists, since fewer kernels in R only take more away: a kernel that may not run once with R may not run
+once with any part of R. So it is what is left of all kernels without those that read or write something of a call's
+own, and without those that a kernel left out takes along, by writing what they touch or by a dependence: each is left
+out once, and each dependence is followed once.
 """
 
 from __future__ import annotations
@@ -18,16 +20,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Tree, parts, statements
 
 
 def once(nest: Nest, tree: Tree) -> tuple[bool, ...]:
     """For each kernel of a tree, in order, whether it runs once: the most kernels for which the theorem holds."""
     names = [statements(part) for part in parts(tree)]
-    found = [True] * len(names)
-    while (refused := refusal(nest, tree, tuple(found))) is not None:
-        found = [each and refused not in own for each, own in zip(found, names, strict=True)]
-    return tuple(found)
+    kernel = {name: own for own in names for name in own}
+    left = [s.name for s in nest.statements if s.name not in kernel or _of_a_call(nest, s)]
+    refused: set[str] = set()
+    changed: set[str] = set()
+    while left:
+        name = left.pop()
+        if name in refused:
+            continue
+        own = kernel.get(name, (name,))
+        refused |= set(own)
+        left += [pair.sink for each in own for pair in nest.dependences().after(each)]
+        for tensor in {nest.statement(each).write.tensor for each in own} - changed:
+            changed.add(tensor)
+            left += [s.name for s in (*nest.writers(tensor), *nest.readers(tensor))]
+    return tuple(refused.isdisjoint(own) for own in names)
+
+
+def _of_a_call(nest: Nest, s: Statement) -> bool:
+    """Whether a statement reads more than constants and temporaries, or writes more than temporaries."""
+    return nest.tensor(s.write.tensor).role != "temporary" or any(
+        nest.tensor(t).role not in ("constant", "temporary") for t in s.tensors
+    )
 
 
 def refusal(nest: Nest, tree: Tree, chosen: tuple[bool, ...]) -> str | None:
@@ -40,11 +61,7 @@ def refusal(nest: Nest, tree: Tree, chosen: tuple[bool, ...]) -> str | None:
     written = {s.write.tensor for s in nest.statements if s.name not in early}
     for name in statements(tree):
         s = nest.statement(name)
-        if name in early and (
-            nest.tensor(s.write.tensor).role != "temporary"
-            or any(nest.tensor(t).role not in ("constant", "temporary") for t in s.tensors)
-            or not written.isdisjoint(s.tensors)
-        ):
+        if name in early and (_of_a_call(nest, s) or not written.isdisjoint(s.tensors)):
             return name
     pairs = nest.dependences().pairs
     return next((p.sink for p in pairs if p.sink in early and p.source not in early), None)

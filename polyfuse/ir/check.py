@@ -14,6 +14,7 @@ temporaries too, and a buffer for one is proven from its flow. What that costs i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import statements
-from polyfuse.sets import maps_of, param_names, point_of, tuple_names
+from polyfuse.sets import maps_of, param_names, point_of, tuple_names, union_map
 
 if TYPE_CHECKING:
     from polyfuse.ir.nest import Nest
@@ -47,7 +48,7 @@ def _names(nest: Nest) -> None:
     tensors = [t.name for t in nest.tensors]
     names = [s.name for s in nest.statements]
     for kind, found in (("tensor", tensors), ("statement", names)):
-        double = next((n for n in found if found.count(n) > 1), None)
+        double = next((name for name, times in Counter(found).items() if times > 1), None)
         if double is not None:
             raise InvalidNest(f"two {kind}s are named {double!r}")
     if sorted(statements(nest.order)) != sorted(names):
@@ -115,10 +116,7 @@ def _in_bounds(nest: Nest, statement: Statement, access: Access) -> None:
 
 def _of_temporaries(nest: Nest, relation: isl.UnionMap) -> isl.UnionMap:
     names = {t.name for t in nest.with_role("temporary")}
-    kept = isl.UnionMap("{ }")
-    for part in maps_of(relation):
-        if tuple_names(part)[1] in names:
-            kept = kept.union(isl.UnionMap.from_map(part))
+    kept = union_map(part for part in maps_of(relation) if tuple_names(part)[1] in names)
     return kept.intersect_params(nest.context)
 
 

@@ -20,12 +20,28 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import islpy as isl
 
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
-from polyfuse.sets import maps_of, tuple_names, union_map
+from polyfuse.sets import maps_of, meeting, tuple_names, union_map
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def grouped(items: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
+    """The values of each key, in order: what is asked for by name again and again is found once.
+
+    >>> grouped([("a", 1), ("b", 2), ("a", 3)])
+    {'a': (1, 3), 'b': (2,)}
+    """
+    found: dict[K, list[V]] = {}
+    for key, value in items:
+        found.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in found.items()}
 
 
 @dataclass(frozen=True)
@@ -75,10 +91,21 @@ class Dependences:
 
     @cached_property
     def _by_ends(self) -> Mapping[frozenset[str], tuple[Pairs, ...]]:
-        found: dict[frozenset[str], list[Pairs]] = {}
-        for pair in self.pairs:
-            found.setdefault(frozenset((pair.source, pair.sink)), []).append(pair)
-        return {ends: tuple(pairs) for ends, pairs in found.items()}
+        return grouped((frozenset((pair.source, pair.sink)), pair) for pair in self.pairs)
+
+    def after(self, statement: str) -> tuple[Pairs, ...]:
+        """The pairs whose source is a statement."""
+        return self._by_source.get(statement, ())
+
+    @cached_property
+    def _by_source(self) -> Mapping[str, tuple[Pairs, ...]]:
+        return grouped((pair.source, pair) for pair in self.pairs)
+
+    @cached_property
+    def values(self) -> Mapping[tuple[str, str], tuple[Pairs, ...]]:
+        """The pairs by which values travel, of each two statements: flow, and what sums add to."""
+        travels = (pair for pair in self.pairs if pair.kind in ("flow", "reduction"))
+        return grouped(((pair.source, pair.sink), pair) for pair in travels)
 
     def __str__(self) -> str:
         lines = []
@@ -94,10 +121,7 @@ def split(kind: str, relation: isl.Map) -> Pairs:
 
 def relation_of(accesses: Iterable[tuple[Statement, Access]]) -> isl.UnionMap:
     """The accesses of many statements as one relation from instances to elements, limited to the domains."""
-    union = isl.UnionMap("{ }")
-    for statement, access in accesses:
-        union = union.union(isl.UnionMap.from_map(access.map.intersect_domain(statement.domain)))
-    return union
+    return union_map(access.map.intersect_domain(statement.domain) for statement, access in accesses)
 
 
 @dataclass(frozen=True)
@@ -130,11 +154,7 @@ def through(accesses: AccessRelations, tensors: Container[str]) -> AccessRelatio
     """Only what touches some tensors."""
 
     def kept(relation: isl.UnionMap) -> isl.UnionMap:
-        union = isl.UnionMap("{ }")
-        for part in maps_of(relation):
-            if tuple_names(part)[1] in tensors:
-                union = union.union(isl.UnionMap.from_map(part))
-        return union
+        return union_map(part for part in maps_of(relation) if tuple_names(part)[1] in tensors)
 
     return replace(
         accesses,
@@ -152,9 +172,17 @@ def merged(
     `targets` says which tensor each statement writes. A statement writes one, so a pair passes through its source's
     target (flow, output, reduction) or its sink's (anti).
     """
-    untouched = [p for p in old.pairs if targets[p.sink if p.kind == "anti" else p.source] not in touched]
+    gone: list[Pairs] = []
+    untouched: list[Pairs] = []
+    for p in old.pairs:
+        through = targets[p.sink if p.kind == "anti" else p.source]
+        (gone if through in touched else untouched).append(p)
     pairs = tuple(p for kind, _ in old.kinds() for p in (*untouched, *fresh.pairs) if p.kind == kind)
-    unions = {kind: union_map(p.map for p in pairs if p.kind == kind) for kind, _ in old.kinds()}
+    new = dict(fresh.kinds())
+    unions = {
+        kind: union.subtract(union_map(p.map for p in gone if p.kind == kind)).union(new[kind])
+        for kind, union in old.kinds()
+    }
     result = Dependences(**unions)
     result.__dict__["pairs"] = pairs
     return result
@@ -196,26 +224,26 @@ def unhidden(
     given { A[i] -> [i, 0] : 0 <= i <= 1; B[] -> [0, 2]; C[] -> [1, 1] }, A and B writing and C reading element 0, it
     finds A[0] -> C[] although B[] comes between. This is also the faster way, here by a factor of three.
     """
-    hidden = earlier(early, hiding, order).apply_range(earlier(hiding, late, order))
-    return earlier(early, late, order).subtract(hidden)
+    through = meeting(earlier(early, hiding, order), earlier(hiding, late, order))
+    return earlier(early, late, order).subtract(union_map(one.apply_range(other) for one, other in through))
 
 
 def earlier(first: isl.UnionMap, second: isl.UnionMap, order: isl.UnionMap) -> isl.UnionMap:
     """Pairs (instance of `first`, instance of `second`) that touch one element, the first at an earlier date."""
     dates = {tuple_names(part)[0]: part for part in maps_of(order)}
-    union = isl.UnionMap("{ }")
-    for pair in maps_of(first.apply_range(second.reverse())):
-        before, after = (dates.get(name) for name in tuple_names(pair))
+    found = []
+    for one, other in meeting(first, second.reverse()):
+        before, after = dates.get(tuple_names(one)[0]), dates.get(tuple_names(other)[1])
         if before is not None and after is not None:
-            union = union.union(isl.UnionMap.from_map(pair.intersect(before.lex_lt_map(after))))
-    return union
+            found.append(one.apply_range(other).intersect(before.lex_lt_map(after)))
+    return union_map(found)
 
 
 def among_groups(pairs: isl.UnionMap, operators: Mapping[str, str]) -> isl.UnionMap:
     """Those pairs on what their sinks write that lie between two updates by one operator."""
-    own = isl.UnionMap("{ }")
+    own = []
     for pair in maps_of(pairs):
         first, second = (operators.get(name) for name in tuple_names(pair))
         if first is not None and first == second:
-            own = own.union(isl.UnionMap.from_map(pair))
-    return own
+            own.append(pair)
+    return union_map(own)

@@ -21,6 +21,7 @@ from polyfuse.ir.dependences import (
     Pairs,
     access_relations,
     dependences,
+    grouped,
     merged,
     through,
 )
@@ -89,17 +90,41 @@ class Nest:
 
     def tensor(self, name: str) -> Tensor:
         """The tensor of that name; InvalidNest if there is none."""
-        for tensor in self.tensors:
-            if tensor.name == name:
-                return tensor
+        if name in self._tensors:
+            return self._tensors[name]
         raise InvalidNest(f"no tensor {name!r}; there are {', '.join(t.name for t in self.tensors)}")
+
+    @cached_property
+    def _tensors(self) -> Mapping[str, Tensor]:
+        return {tensor.name: tensor for tensor in self.tensors}
 
     def statement(self, name: str) -> Statement:
         """The statement of that name; InvalidNest if there is none."""
-        for statement in self.statements:
-            if statement.name == name:
-                return statement
+        if name in self._statements:
+            return self._statements[name]
         raise InvalidNest(f"no statement {name!r}; there are {', '.join(s.name for s in self.statements)}")
+
+    @cached_property
+    def _statements(self) -> Mapping[str, Statement]:
+        return {statement.name: statement for statement in self.statements}
+
+    def writers(self, tensor: str) -> tuple[Statement, ...]:
+        """The statements that write a tensor, as they are listed."""
+        return self._writers.get(tensor, ())
+
+    @cached_property
+    def _writers(self) -> Mapping[str, tuple[Statement, ...]]:
+        return grouped((s.write.tensor, s) for s in self.statements)
+
+    def readers(self, tensor: str) -> tuple[Statement, ...]:
+        """The statements that read a tensor, as they are listed."""
+        return self._readers.get(tensor, ())
+
+    @cached_property
+    def _readers(self) -> Mapping[str, tuple[Statement, ...]]:
+        return grouped(
+            (name, s) for s in self.statements for name in dict.fromkeys(a.tensor for a in s.reads)
+        )
 
     def with_role(self, *roles: str) -> tuple[Tensor, ...]:
         """The tensors with one of these roles, in order."""
@@ -131,6 +156,11 @@ class Nest:
     def original_dates(self) -> isl.UnionMap:
         """When each instance runs in the original order: instances -> dates."""
         return dates(self.order, self.domains)
+
+    def dates_of(self, names: Iterable[str]) -> isl.UnionMap:
+        """When each instance of some statements runs: in the original order, though the dates are others."""
+        order = restrict(self.order, frozenset(names))
+        return dates(order, self.domains) if order is not None else isl.UnionMap("{ }")
 
     def dependences(self) -> Dependences:
         """Which pairs of instances must keep their order, and why (computed once)."""
@@ -165,11 +195,11 @@ class Nest:
     def _flow_by_tensor(self) -> Mapping[str, tuple[Pairs, ...]]:
         # A statement writes one tensor, so the source of a flow says which tensor its value travels through.
         targets = {s.name: s.write.tensor for s in self.statements}
-        found: dict[str, list[Pairs]] = {tensor.name: [] for tensor in self.tensors}
-        for pair in self.dependences().pairs:
-            if pair.kind in ("flow", "reduction"):
-                found[targets[pair.source]].append(pair)
-        return {name: tuple(pairs) for name, pairs in found.items()}
+        values = (p for p in self.dependences().pairs if p.kind in ("flow", "reduction"))
+        return {
+            **{tensor.name: () for tensor in self.tensors},
+            **grouped((targets[p.source], p) for p in values),
+        }
 
     def check(self) -> None:
         """Raise InvalidNest if an invariant is broken; the message names the statement and an instance."""

@@ -19,7 +19,7 @@ import islpy as isl
 
 from polyfuse.ir.cores import Cores
 from polyfuse.ir.precision import Math
-from polyfuse.sets import IN, OUT, SET, union_set
+from polyfuse.sets import IN, OUT, SET, union_map, union_set
 
 SHARED = ("cores", "dynamic")
 """What a loop is bound to whose values a CPU's cores share out, in no order: equally many each, or whoever is free."""
@@ -285,6 +285,8 @@ def replace_node(tree: Tree, old: Tree, new: Tree) -> Tree:
 
 def restrict(tree: Tree, keep: frozenset[str]) -> Tree | None:
     """The tree with only some of its statements; None if none of them is in it."""
+    if tree.members <= keep:
+        return tree
     match tree:
         case Leaf(name):
             return tree if name in keep else None
@@ -313,12 +315,10 @@ def dates(tree: Tree, domains: Mapping[str, isl.Set]) -> isl.UnionMap:
     Sequence(Leaf("A"), Loop("i", {B[i] -> [i]}, Leaf("B")))  ->  { A[] -> [0, 0]; B[i] -> [1, i] }
     """
     width = depth(tree)
-    relation = isl.UnionMap("{ }")
-    for name, parts in date_parts(tree).items():
-        domain = domains[name]
-        padded = [*parts, *([0] * (width - len(parts)))]
-        relation = relation.union(isl.UnionMap.from_map(date_map(domain, padded)))
-    return relation
+    return union_map(
+        date_map(domains[name], [*parts, *([0] * (width - len(parts)))])
+        for name, parts in date_parts(tree).items()
+    )
 
 
 def date_parts(tree: Tree) -> dict[str, list[isl.PwAff | int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import islpy as isl
@@ -89,7 +90,7 @@ class Plan:
             *at[:1],
             *(c for part in _offsets(s.write) for c in part),
             *at[1:],
-            self.nest.statements.index(s),
+            self._written[name],
         )
 
     def _steps(self, group: Sequence[str]) -> list[list[int]] | None:
@@ -152,7 +153,16 @@ class Plan:
 
     def part(self, group: Group) -> trees.Tree:
         """The part of the nest's order that a group's first statement is in."""
-        return next(p for p in trees.parts(self.nest.order) if group[0] in trees.statements(p))
+        return self._parts[group[0]]
+
+    @cached_property
+    def _parts(self) -> Mapping[str, trees.Tree]:
+        return {name: part for part in trees.parts(self.nest.order) for name in trees.statements(part)}
+
+    @cached_property
+    def _written(self) -> Mapping[str, int]:
+        """Which of the nest's statements each is."""
+        return {s.name: position for position, s in enumerate(self.nest.statements)}
 
     def _tensors(self, stacks: Mapping[tuple[str, ...], Tensor]) -> tuple[Tensor, ...]:
         found: dict[str, Tensor] = {}

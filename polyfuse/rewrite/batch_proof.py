@@ -9,7 +9,7 @@ from polyfuse.ir import Nest, Statement
 from polyfuse.ir import tree as trees
 from polyfuse.rewrite.agenda import Group
 from polyfuse.rewrite.batch_plan import Plan, Stacked
-from polyfuse.sets import IN, OUT, maps_of, union_map
+from polyfuse.sets import IN, OUT, maps_of, union_map, union_set
 
 
 def proven(plan: Plan, made: Stacked) -> Nest:
@@ -83,8 +83,7 @@ def _same_flow(nest: Nest, made: Stacked, back: isl.UnionMap) -> None:
     """Sums' own pairs count as flow, as in view_flow.py."""
     old, new = nest.dependences(), made.nest.dependences()
     found = new.flow.union(new.reduction)
-    for name in made.copies:
-        found = found.subtract_domain(isl.UnionSet.from_set(made.nest.domains[name]))
+    found = found.subtract_domain(union_set(made.nest.domains[name] for name in sorted(made.copies)))
     found = found.apply_domain(back).apply_range(back)
     expected = old.flow.union(old.reduction)
     for other in (expected.subtract(found), found.subtract(expected)):

@@ -151,7 +151,7 @@ def product(parts_: list[sympy.Basic]) -> sympy.Basic:
 
 def first_value(nest: Nest, s: Statement) -> Statement | None:
     """The one other statement that writes a sum's tensor, if it sets 0, earlier, for just the elements of the sum."""
-    others = [x for x in nest.statements if x is not s and x.write.tensor == s.write.tensor]
+    others = [x for x in nest.writers(s.write.tensor) if x is not s]
     if len(others) != 1 or others[0].is_reduction or not others[0].body.is_zero:
         return None
     zero = others[0]

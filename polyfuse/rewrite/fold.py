@@ -74,10 +74,11 @@ def fold(nest: Nest, statement: str) -> Folded:
 
     Raises IllegalRewrite where `why_not_fold` says why.
     """
-    chain = _chain(nest, statement)
+    fixed = constant_tensors(nest, nest.order)
+    chain = _chain(nest, statement, fixed)
     if isinstance(chain, Refusal):
         raise IllegalRewrite(chain)
-    position = _place(nest, statement, chain)
+    position = _place(nest, statement, chain, fixed)
     if isinstance(position, Refusal):
         raise IllegalRewrite(position)
     s = nest.statement(statement)
@@ -119,19 +120,23 @@ def fold(nest: Nest, statement: str) -> Folded:
     return Folded(result, statement, factor, weight.tensor, scaled.name, saved)
 
 
-def why_not_fold(nest: Nest, statement: str) -> Refusal | None:
-    """Why no factor of a statement's value can join a constant of a sum before it; None if one can."""
-    chain = _chain(nest, statement)
+def why_not_fold(nest: Nest, statement: str, fixed: frozenset[str] | None = None) -> Refusal | None:
+    """Why no factor of a statement's value can join a constant of a sum before it; None if one can.
+
+    `fixed` is `constant_tensors(nest, nest.order)`: who asks about many statements of a nest finds that once.
+    """
+    fixed = fixed if fixed is not None else constant_tensors(nest, nest.order)
+    chain = _chain(nest, statement, fixed)
     if isinstance(chain, Refusal):
         return chain
-    place = _place(nest, statement, chain)
+    place = _place(nest, statement, chain, fixed)
     return place if isinstance(place, Refusal) else None
 
 
 # -- from the statement back to the sum --------------------------------------------------------------------------------
 
 
-def _chain(nest: Nest, statement: str) -> Chain | Refusal:
+def _chain(nest: Nest, statement: str, fixed: frozenset[str]) -> Chain | Refusal:
     """What a statement computes of the sum before it, or why it is not p · sum + q with constant p and q."""
     call = f"fold({statement!r})"
     s = nest.statement(statement)
@@ -139,7 +144,6 @@ def _chain(nest: Nest, statement: str) -> Chain | Refusal:
         return refused(
             call, f"{statement} is no function of one value before it", "a statement with = that reads one"
         )
-    fixed = constant_tensors(nest, nest.order)
     to_here = isl.Map.identity(s.domain.get_space().map_from_set())
     found, value = s, Linear.identity()
     reads: list[Access] = []
@@ -160,7 +164,7 @@ def _chain(nest: Nest, statement: str) -> Chain | Refusal:
                 reads.append(Access(access.tensor, to_here.apply_range(access.map)))
         value = value.after(own.renamed(moved))
         here = Access(source.tensor, to_here.apply_range(source.map))
-        writers = [x for x in nest.statements if x.write.tensor == source.tensor]
+        writers = nest.writers(source.tensor)
         why = _unfinished(nest, found, source, writers)
         if why is not None:
             return refused(call, *why)
@@ -191,20 +195,18 @@ def _step(s: Statement, fixed: frozenset[str]) -> tuple[Access, Linear] | None:
 
 
 def _unfinished(
-    nest: Nest, reader: Statement, source: Access, writers: list[Statement]
+    nest: Nest, reader: Statement, source: Access, writers: tuple[Statement, ...]
 ) -> tuple[str, str, isl.Map | None] | None:
     """Why what a statement reads is needed elsewhere, or not finished: (why, what would do, pairs)."""
     tensor = nest.tensor(source.tensor)
     if tensor.role != "temporary" or not writers:
         return f"{tensor.name} is {tensor.role}: the caller sees it", "a temporary", None
-    others = [
-        x.name for x in nest.statements if x is not reader and any(a.tensor == tensor.name for a in x.reads)
-    ]
+    others = [x.name for x in nest.readers(tensor.name) if x is not reader]
     if others:
         return f"{', '.join(others)} reads {tensor.name} too", "a value that nothing else reads", None
     names = {x.name for x in writers}
-    for pair in nest.dependences().pairs:
-        if pair.source == reader.name and pair.sink in names:
+    for pair in nest.dependences().after(reader.name):
+        if pair.sink in names:
             return (
                 f"{pair.sink} writes {tensor.name} after {reader.name} has read it",
                 "a finished value",
@@ -216,12 +218,12 @@ def _unfinished(
 # -- where the factor goes ---------------------------------------------------------------------------------------------
 
 
-def _place(nest: Nest, statement: str, chain: Chain) -> int | Refusal:
+def _place(nest: Nest, statement: str, chain: Chain, fixed: frozenset[str]) -> int | Refusal:
     """Which read of the sum the scale may join; why none."""
     call, total = f"fold({statement!r})", chain.sum
     if chain.value.scale == sympy.Integer(1):
         return refused(call, f"{statement} multiplies by nothing", "a scale")
-    if constant_tensors(nest, nest.order) >= set(total.tensors):
+    if fixed >= set(total.tensors):
         return refused(call, f"{total.name} is of constants alone, and runs once", "nothing")
     names = {a.tensor for a in (*chain.reads, chain.source, *total.accesses, nest.statement(statement).write)}
     types = {nest.tensor(name).dtype for name in names}
@@ -231,7 +233,6 @@ def _place(nest: Nest, statement: str, chain: Chain) -> int | Refusal:
         return refused(
             call, "the offset has no constant whose element says all others", "offsets along one axis"
         )
-    fixed = constant_tensors(nest, nest.order)
     scales = [chain.reads[leaf.position] for leaf in reads_in(chain.value.scale)]
     held = [p for p in factors(total.body) if p in map(read, range(len(total.reads)))]
     constant = [total.reads[p.position] for p in held if total.reads[p.position].tensor in fixed]

@@ -80,7 +80,7 @@ def why_not_inline(nest: Nest, statement: str) -> Refusal | None:
     """Why a statement's temporary cannot be computed where it is read; None if it can."""
     producer = nest.statement(statement)
     tensor = nest.tensor(producer.write.tensor)
-    readers = [s for s in nest.statements if reads(s, tensor.name)]
+    readers = nest.readers(tensor.name)
     call = f"inline({statement!r})"
 
     def no(why: str, remedy: str, pairs: isl.Map | None = None) -> Refusal:
@@ -95,9 +95,7 @@ def why_not_inline(nest: Nest, statement: str) -> Refusal | None:
         )
     if not readers:
         return no(f"nothing reads {tensor.name}", "a temporary that is read")
-    other = next(
-        (s.name for s in nest.statements if s is not producer and s.write.tensor == tensor.name), None
-    )
+    other = next((s.name for s in nest.writers(tensor.name) if s is not producer), None)
     if other is not None:
         return no(
             f"{other} writes {tensor.name} too", "`expand`, where the two values share nothing but the name"
@@ -136,10 +134,12 @@ def overwritten(nest: Nest, producer: Statement) -> isl.Map | None:
 
     P[i]: T[i] = a[i];  Q[i]: a[i] = 0;  R[i]: y[i] = T[i]      { P[i] -> R[i] }, since Q[i] runs in between
     """
-    order = nest.original_dates()
+    pairs = nest.flow_through(producer.write.tensor)
+    writers = {s.name: s for access in producer.reads for s in nest.writers(access.tensor)}
+    order = nest.dates_of((producer.name, *writers, *(name for p in pairs for name in (p.source, p.sink))))
     operands = relation_of((producer, access) for access in producer.reads)
-    changing = earlier(operands, nest.accesses.writes, order)
-    uses = union_map(p.map for p in nest.flow_through(producer.write.tensor))
+    changing = earlier(operands, relation_of((s, s.write) for s in writers.values()), order)
+    uses = union_map(p.map for p in pairs)
     later = order.intersect_domain(changing.range()).lex_lt_union_map(order.intersect_domain(uses.range()))
     return next(iter(maps_of(changing.apply_range(later).intersect(uses))), None)
 

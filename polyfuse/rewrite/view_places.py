@@ -8,7 +8,7 @@ import islpy as isl
 
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
-from polyfuse.ir.tree import dates, restrict
+from polyfuse.ir.tree import restrict
 from polyfuse.rewrite.refusal import Refusal, refused
 from polyfuse.rewrite.view_flow import Composed, differences, is_view, made
 from polyfuse.sets import maps_of
@@ -68,8 +68,9 @@ def placed(nest: Nest, s: Statement) -> Composed | Refusal:
                 f"{w.name} writes the same elements of {target}", "a view that alone writes its elements"
             )
     shown = isl.UnionMap.from_map(s.reads[0].map.intersect_domain(nest.domains[statement]))
-    writers = [w for w in nest.statements if w.write.tensor == source.name]
-    changed = earlier(shown, relation_of((w, w.write) for w in writers), _dates_of(nest, (s, *writers)))
+    writers = nest.writers(source.name)
+    order = nest.dates_of((statement, *(w.name for w in writers)))
+    changed = earlier(shown, relation_of((w, w.write) for w in writers), order)
     for pair in maps_of(changed):
         return no(
             f"{source.name} is written again after {statement} shows it", "`expand`, or another tensor", pair
@@ -81,12 +82,6 @@ def placed(nest: Nest, s: Statement) -> Composed | Refusal:
         return no(why, "values that do not overlap", lost)
     users = {x.name: (x.name,) for x in nest.statements if source.name in x.tensors and x is not s}
     return Composed(result, source.name, (statement,), users, target)
-
-
-def _dates_of(nest: Nest, some: tuple[Statement, ...]) -> isl.UnionMap:
-    order = restrict(nest.order, frozenset(s.name for s in some))
-    assert order is not None, "there is the view"
-    return dates(order, nest.domains)
 
 
 def _within(nest: Nest, s: Statement) -> isl.Set:

@@ -10,7 +10,7 @@ import islpy as isl
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, restrict, sequence
-from polyfuse.rewrite.inline import from_sources, overwritten, reads, twice_written
+from polyfuse.rewrite.inline import from_sources, overwritten, twice_written
 from polyfuse.rewrite.pieces import feeds
 from polyfuse.rewrite.refusal import Refusal, refused
 from polyfuse.rewrite.view_flow import Composed, checked, is_view, made
@@ -30,13 +30,12 @@ def through(nest: Nest, tensor: str) -> Composed | Refusal:
     why = why_not_read_through(nest, tensor)
     if why is not None:
         return why
-    sources = tuple(s for s in nest.statements if s.write.tensor == tensor)
+    sources = nest.writers(tensor)
     gone = frozenset(s.name for s in sources)
     taken = {s.name for s in nest.statements}
     pieces: dict[str, tuple[Statement, ...]] = {}
-    for s in nest.statements:
-        if reads(s, tensor):
-            pieces[s.name] = tuple(_by_source(s, tensor, sources, taken))
+    for s in nest.readers(tensor):
+        pieces[s.name] = tuple(_by_source(s, tensor, sources, taken))
     order = restrict(nest.order, frozenset(s.name for s in nest.statements) - gone)
     assert order is not None, "a view has a reader"
     into = {name: tuple(p.name for p in parts) for name, parts in pieces.items()}
@@ -55,8 +54,7 @@ def why_not_read_through(nest: Nest, tensor: str) -> Refusal | None:
     """Why a temporary cannot be read through; None if it can."""
     call = f"read_through({tensor!r})"
     target = nest.tensor(tensor)
-    sources = [s for s in nest.statements if s.write.tensor == tensor]
-    users = [s for s in nest.statements if reads(s, tensor)]
+    sources, users = nest.writers(tensor), nest.readers(tensor)
 
     def no(why: str, remedy: str, pairs: isl.Map | None = None) -> Refusal:
         return refused(call, why, remedy, pairs)
@@ -89,7 +87,7 @@ def why_not_read_through(nest: Nest, tensor: str) -> Refusal | None:
     return None
 
 
-def _written_twice(nest: Nest, sources: list[Statement]) -> Iterator[isl.Map]:
+def _written_twice(nest: Nest, sources: tuple[Statement, ...]) -> Iterator[isl.Map]:
     """Pairs of different instances of some statements that write one element."""
     for position, s in enumerate(sources):
         own = twice_written(nest, s)
@@ -140,6 +138,8 @@ def _from(access: Access, name: str) -> Access:
 
 def with_pieces(tree: Tree, into: Mapping[str, tuple[str, ...]]) -> Tree:
     """The order with each statement's pieces where it stood: at every date, they follow one another."""
+    if all(parts == (name,) or name not in tree.members for name, parts in into.items()):
+        return tree
     match tree:
         case Leaf(name):
             return sequence(tuple(Leaf(part) for part in into.get(name, (name,))))

@@ -83,19 +83,16 @@ def _step(
     nest: Nest, kept: dict[str, Refusal], accept: Accept, keep: Mapping[str, str]
 ) -> Composed | Nest | None:
     """The next view composed, or the nest without what no view needs; why others stay is noted."""
-    filled = [s.write.tensor for s in nest.statements]
     computed = {s.write.tensor for s in nest.statements if not is_view(s)}
     for s in nest.statements:
         if not is_view(s) or not s.reads:
             continue  # numbers go with the rest of their tensor
-        stays = next(
-            (x.name for x in nest.statements if x.write.tensor == s.write.tensor and x.name in keep), None
-        )
+        fills = nest.writers(s.write.tensor)
+        stays = next((x.name for x in fills if x.name in keep), None)
         if stays is not None:
             kept[s.name] = Refusal(f"composing {s.name}", keep[stays], "another schedule")
             continue
-        several = filled.count(s.write.tensor) > 1
-        ways = (placed, _read_through) if several else (_read_through, placed)
+        ways = (placed, _read_through) if len(fills) > 1 else (_read_through, placed)
         refusals: list[Refusal] = []
         for way in ways:
             found = way(nest, s)

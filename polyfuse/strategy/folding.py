@@ -5,6 +5,7 @@ A batch norm after a convolution, or a number after a Linear, then costs a call 
 
 from __future__ import annotations
 
+from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
 from polyfuse.rewrite.fold import fold, why_not_fold
@@ -16,10 +17,10 @@ def with_scales_folded(nest: Nest) -> tuple[Nest, tuple[str, ...]]:
     From the last statement to the first: a chain of scales is one factor.
     """
     said: list[str] = []
+    fixed = constant_tensors(nest, nest.order)
     for name in reversed(statements(nest.order)):
-        known = {s.name for s in nest.statements}
-        if name in known and why_not_fold(nest, name) is None:
+        if name in nest.order.members and why_not_fold(nest, name, fixed) is None:
             done = fold(nest, name)
-            nest = done.nest
+            nest, fixed = done.nest, constant_tensors(done.nest, done.nest.order)
             said.append(f"{done} (fold=False keeps it).")
     return nest, tuple(said)

@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse import nn
-from polyfuse.analysis.once import once
+from polyfuse.analysis.once import once, refusal
 from polyfuse.analysis.validation import ValidationFailure, validate
 from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.ir.tree import Sequence, Tree, parts
 from tests.execution import memory, run_lockstep, run_numba, run_plain
 
 Array = np.ndarray[Any, Any]
@@ -54,6 +57,35 @@ def flags(nest: Nest) -> str:
 )
 def test_which_kernels_run_once(bodies: tuple[str, ...], expected: str) -> None:
     assert flags(nest_of(*bodies)) == expected
+
+
+BODIES = (
+    "t[i] = w[i]",
+    "t[i] = t[5 - i]",
+    "t[i] += w[i]",
+    "u[i] = t[i]",
+    "u[i] = t[i] * x[i]",
+    "s[i] = u[i]",
+    "s[i] = v[i]",
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(BODIES), max_size=7), st.lists(st.booleans(), min_size=12, max_size=12))
+def test_no_kernel_more_may_run_once(bodies: list[str], joined: list[bool]) -> None:
+    """The largest set for which the theorem holds: what is left when kernels that it refuses go one after the other."""
+    start = ("t[i] = w[i]", "u[i] = v[i]", "s[i] = w[i]")
+    nest = nest_of(*start, *bodies, "out[i] = s[i] + x[i]")
+    kernels: list[Tree] = []
+    for part, join in zip(parts(nest.order), joined, strict=False):
+        kernels = [*kernels[:-1], Sequence((kernels[-1], part))] if join and kernels else [*kernels, part]
+    tree = Sequence(tuple(kernels))
+    chosen = (True,) * len(kernels)
+    while (refused := refusal(nest, tree, chosen)) is not None:
+        chosen = tuple(
+            each and refused not in part.members for part, each in zip(kernels, chosen, strict=True)
+        )
+    assert once(nest, tree) == chosen
 
 
 @pytest.mark.parametrize("wrong", [(True, True, True), (False, False, True), (False, True, False)])
