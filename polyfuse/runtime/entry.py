@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -137,9 +138,7 @@ class _Entry:
         first = Held.FIRST_RESULT + len(self.interface.results)
         for position, tensor in enumerate(self.interface.constants):
             self.places[tensor.name] = self._place(tensor, self._held(first + position))
-        for tensor in inputs:
-            if tensor.role == "inout":
-                self._need_apart(tensor.name)
+        self._need_apart([tensor.name for tensor in inputs if tensor.role == "inout"])
         for name, rows in self.interface.indices:
             index = next(tensor for tensor in inputs if tensor.name == name)
             self._need_below(index, self._extent(rows))
@@ -172,7 +171,7 @@ class _Entry:
         theirs = self._given_results(len(tensors))
         for tensor, array in zip(tensors, theirs, strict=True):
             self.places[tensor.name] = self._checked(array, tensor)
-            self._need_apart(tensor.name)
+        self._need_apart([tensor.name for tensor in tensors])
         for array in theirs:
             self.objects.call("Py_IncRef", array)
         ends = [(theirs, builder.block)]
@@ -296,15 +295,37 @@ class _Entry:
     def _extent(self, size: int | str) -> Any:
         return LONG(size) if isinstance(size, int) else self._number(self.interface.expressions.index(size))
 
-    def _need_apart(self, name: str) -> None:
-        """Refuse an array that has a byte in common with another; one without elements has none."""
-        builder, (start, stop) = self.builder, self._bounds(self.places[name])
-        for other, place in self.places.items():
-            if other != name:
-                begin, end = self._bounds(place)
-                apart = [builder.icmp_unsigned("<=", stop, begin), builder.icmp_unsigned("<=", end, start)]
-                empty = [self._same(start, stop), self._same(begin, end)]
-                self._need(builder.or_(builder.or_(*apart), builder.or_(*empty)))
+    def _need_apart(self, names: Sequence[str]) -> None:
+        """Refuse arrays of which one has a byte in common with any other; one without elements has none.
+
+        In loops over all places: code for each pair is too much where 8 results lie beside 512 constants.
+        """
+        if not names:
+            return
+        builder, count = self.builder, len(self.places)
+        with builder.goto_entry_block():
+            begins, ends = (builder.alloca(ir.ArrayType(LONG, count)) for _ in range(2))
+            meet = builder.alloca(LONG)
+        bounds = {name: self._bounds(place) for name, place in self.places.items()}
+        for position, own in enumerate(bounds.values()):
+            for table, bound in zip((begins, ends), own, strict=True):
+                builder.store(bound, builder.gep(table, [LONG(0), LONG(position)]))
+        builder.store(LONG(0), meet)
+        for name in names:
+            start, stop = bounds[name]
+            filled, own = builder.icmp_unsigned("!=", start, stop), LONG(list(bounds).index(name))
+            with cgutils.for_range(builder, LONG(count)) as loop:
+                begin, end = (builder.load(builder.gep(t, [LONG(0), loop.index])) for t in (begins, ends))
+                shared = [
+                    filled,
+                    builder.icmp_unsigned("!=", begin, end),
+                    builder.icmp_unsigned("<", begin, stop),
+                    builder.icmp_unsigned("<", start, end),
+                    builder.icmp_unsigned("!=", loop.index, own),
+                ]
+                found = builder.zext(reduce(builder.and_, shared), LONG)
+                builder.store(builder.or_(builder.load(meet), found), meet)
+        self._need(self._same(builder.load(meet), LONG(0)))
 
     def _bounds(self, place: _Place) -> tuple[Any, Any]:
         start = self.builder.ptrtoint(place.data, LONG)
