@@ -88,6 +88,8 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_first": plain_first_values,
         "tile_like": lambda array, rows, columns: np.full((rows, columns), np.nan, array.dtype),
         "store_transposed": plain_transposed,
+        "address": lambda array, index: (array, index),
+        "short_row": plain_short_row,
         "on_heap": full_of_nan,
         "on_stack": full_of_nan,
         "line_of": lambda array, count: np.full(count, np.nan, array.dtype),
@@ -112,6 +114,30 @@ def plain_store(array: Array, index: tuple[int, ...], line: Array, first: int, c
     assert 0 < count <= line.size - first
     assert 0 <= start <= array.shape[-1] - count
     array[(*outer, slice(start, start + count))] = line[first : first + count]
+
+
+def plain_short_row(
+    kind: Callable[[float], Any],
+    count: int,
+    body: str,
+    names: str,
+    places: tuple[tuple[Array, tuple[int, ...]], ...],
+    numbers: tuple[Any, ...],
+) -> None:
+    """What a short row computes, element by element and assignment by assignment."""
+    called = names.split()
+    elements = dict(zip(called, places, strict=False))
+    for c in range(count):
+        space = {"math": math, "float32": np.float32, "float64": float}
+        space |= dict(zip(called[len(places) :], map(kind, numbers), strict=True))
+        at = {name: (array, (*index[:-1], index[-1] + c)) for name, (array, index) in elements.items()}
+        for assignment in body.split("; "):
+            space |= {name: array[place] for name, (array, place) in at.items()}
+            exec(assignment, space)
+            target = assignment.split(" = ")[0]
+            if target in at:
+                array, place = at[target]
+                array[place] = space[target]
 
 
 def next_turn(turns: list[int]) -> int:

@@ -40,6 +40,7 @@ from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil
 from polyfuse.codegen.steps_apart import steps_apart
 from polyfuse.codegen.streamed import in_lines, streamed, streams_inside
 from polyfuse.codegen.sums import IN_ANY_ORDER
+from polyfuse.codegen.tile_rows import tile_row
 from polyfuse.codegen.tiles import LINE
 from polyfuse.codegen.transposed_stores import TRANSPOSING, transposed_store
 from polyfuse.codegen.turns import TURN_OPERATIONS
@@ -84,6 +85,7 @@ OPERATIONS = {
     "tile_mac_slanted": "polyfuse.codegen.slanted_tiles",
     "tile_mac_windows": "polyfuse.codegen.window_tiles",
     **dict.fromkeys(("tile_zero", "tile_first"), "polyfuse.codegen.first_values"),
+    "short_row": "polyfuse.codegen.short_rows",
 }
 """What emitted source may call beside numba's own functions, and where it comes from."""
 
@@ -183,6 +185,11 @@ class _Cpu(Emitter):
         held = gathered(node) if node.bind == "vector" else None
         if held is not None:
             return self._gathered(node, held)
+        short = (
+            tile_row(node, self.kernel.body, self.place) if self.has_tiles and node.bind == "vector" else None
+        )
+        if short is not None:
+            return [ast.unparse(short)]
         row = (
             stencil_row(node, self.place, self._unused)
             if node.bind == "vector" and not node.streams

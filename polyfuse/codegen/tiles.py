@@ -280,6 +280,10 @@ class Tile:
         fma = self._function("fma", self.vector, [self.vector] * 3)
         return self.builder.call(fma, [a, b, y])
 
+    def function(self, name: str, value: Any) -> Any:
+        """An LLVM function of each number of a vector: sqrt, fabs."""
+        return self.builder.call(self._function(name, self.vector, [self.vector]), [value])
+
     def _of_row(self, row: int, _vector: int) -> Any:
         """All lanes or none, for a row that a tile that is cut may lack."""
         if self.cut is None:
