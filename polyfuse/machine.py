@@ -28,7 +28,7 @@ class Level:
 
     `size` is what one unit can use of it. `bandwidth` is per unit if the level is `private`, else of all together; then
     it takes `drawn_by` units to draw all of it. It is for reads and writes together; reads alone get `reading` times
-    as much.
+    as much, a dozen rows at once `rows` times as much.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Level:
     private: bool
     drawn_by: int = 1
     reading: float = 1.0
+    rows: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,10 @@ class Machine:
         """The smallest level that holds `size` bytes; the last one if none does."""
         return next((level for level in self.levels if size <= level.size), self.levels[-1])
 
+    def keeping(self, size: float) -> Level:
+        """The smallest level that keeps `size` bytes until they are used again; the last one if `keeps` is less."""
+        return self.level(size) if size <= self.keeps else self.levels[-1]
+
     def bandwidth(self, level: Level, units: float) -> float:
         """Bytes per second that `units` units together get from a level."""
         return level.bandwidth * (units if level.private else min(1.0, units / level.drawn_by))
@@ -153,31 +158,43 @@ class Rates:
     """What memory gives to a core, read and write together.
 
     `near` are bytes a cycle from L1, L2 and L3 to each core. `dram` is in bytes per second, of all cores together;
-    `drawn_by` of them draw all of it. Reads alone get `reading` times as much from L1, L2 and L3. A load costs
-    `loading` of a multiply-add beside which it runs. `keeps` is from where on it pays to store past the caches even
-    if the result is read next, where that is less than L3.
+    `drawn_by` of them draw all of it. Reads alone get `reading` times as much from L1, L2 and L3, and a kernel that
+    goes through a dozen rows at once `rows` times as much. A load costs `loading` of a multiply-add beside which it
+    runs. `keeps` is from where on it pays to store past the caches even if the result is read next, where that is less
+    than L3.
     """
 
     near: tuple[float, float, float]
     dram: float
     drawn_by: int = 1
     reading: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    rows: tuple[float, float, float] = (1.0, 1.0, 1.0)
     loading: float = 0.05
     keeps: int = UNBOUNDED
 
 
-ZEN = Rates((109.0, 61.0, 30.0), 38e9)
+ZEN = Rates((109.0, 61.0, 30.0), 38e9, rows=(1.0, 1.0, 0.7))
 """A desktop's core, an L3 beside it: 446, 249, 122 and 38 GB/s by one Zen 5 core at 4.1 GHz. Reads alone were not
 measured. Loads: a tile's step of 16 x 1 vectors loads 17 times for 16 multiply-adds and ran at 87 % of a Zen 4 core's
-peak, one of 8 x 2 loads 10 times and ran at 91 %, one of 4 x 4 at 92 % (all sides 2048)."""
+peak, one of 8 x 2 loads 10 times and ran at 91 %, one of 4 x 4 at 92 % (all sides 2048). A dozen rows: Strassen's sums
+of blocks went at 80 to 90 GB/s, 0.4 to 6 MB in L3, and at 28 to 40 from memory (one Zen 5 core)."""
 
-MESH = Rates((120.0, 39.0, 12.0), 240e9, drawn_by=20, reading=(1.0, 1.6, 1.0), loading=0.5, keeps=32 * MiB)
+MESH = Rates(
+    (120.0, 39.0, 12.0),
+    240e9,
+    drawn_by=20,
+    reading=(1.0, 1.6, 1.0),
+    rows=(1.0, 1.0, 0.45),
+    loading=0.5,
+    keeps=32 * MiB,
+)
 """A server's core, an L3 behind a mesh of many, memory for all of them. By each of two Xeon cores at 2.6 GHz, alone or
 together: 312 GB/s from L1; copied and scaled in place 97 and 107 from L2, 26 and 36 from L3; 12 from DRAM; 160 read
 from L2. How many cores exhaust that memory is a guess. Loads: tiles of 128 steps, panels in L1, ran at 64 % of the peak
 with 25 x 1 vectors (26 loads for 25 multiply-adds), 80 with 10 x 2, 84 with 5 x 4, 87 with 6 x 4. Stores past the
 caches, one core scaling an array and then summing the result, ms with ordinary stores and past the caches: 2.4 and 3.3
-for 16 MiB, 5.5 and 5.3 for 32, 12.2 and 9.4 for 64, of an L3 of 480 MiB that others share."""
+for 16 MiB, 5.5 and 5.3 for 32, 12.2 and 9.4 for 64, of an L3 of 480 MiB that others share. A dozen rows:
+Strassen's sums of blocks went at 14 GB/s for matrices of 1024 x 1024 and at 11 for 4096 x 4096."""
 
 DEFAULT_CACHES = (32 * KiB, 1 * MiB, 16 * MiB)
 DEFAULT_HERTZ = 3.0e9
@@ -197,9 +214,12 @@ def cpu(
     `caches` holds the bytes of L1 and L2 of one core, and of the whole L3; `hertz` the cycles per second. `registers`
     are the vector registers: by default AVX-512's 32 or AVX2's 16.
     """
-    every = zip(("L1", "L2", "L3"), caches, rates.near, rates.reading, strict=True)
+    every = zip(("L1", "L2", "L3"), caches, rates.near, rates.reading, rates.rows, strict=True)
     levels = (
-        *(Level(name, size, near * hertz, True, reading=reading) for name, size, near, reading in every),
+        *(
+            Level(name, size, near * hertz, True, 1, reading, rows)
+            for name, size, near, reading, rows in every
+        ),
         Level("DRAM", UNBOUNDED, rates.dram, private=False, drawn_by=rates.drawn_by),
     )
     flops32 = 2 * 2 * vector_bytes / 4 * hertz
