@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import islpy as isl
 
@@ -22,6 +24,13 @@ class Access:
     def subscripts(self) -> isl.PwMultiAff:
         """The element as a function of the instance."""
         return isl.PwMultiAff.from_map(self.map)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """islpy's own pickle refuses a map that names an element's dimension like one of the instance's: as text."""
+        return {**self.__dict__, "map": str(self.map)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update({**state, "map": isl.Map(state["map"])})
 
     def __str__(self) -> str:
         """The access as a program would write it: "X[i, k]"."""

@@ -240,6 +240,19 @@ def test_a_pickled_net_gives_the_same_results_and_keeps_replaced_constants() -> 
     assert copy.explain() == net.explain()
 
 
+def test_a_batched_ensemble_and_a_folded_norm_are_pickled_too() -> None:
+    """Their accesses { stack[e0] -> w[0, e0] } have dimensions of an element with the names of the instance's."""
+    x = nn.input("x", (2, 5, 6))
+    members = nn.stack([nn.relu(nn.linear(x[k], nn.Linear(6, 4))) for k in range(2)])
+    folded = nn.Sequential(nn.Conv2d(3, 3, 3, groups=3), nn.BatchNorm(3))
+    for nest in (pf.lower(members), pf.lower(folded, batch=2, features=(3, 6, 6))):
+        net = pf.compile(nest, target="cpu")
+        copy = pickle.loads(pickle.dumps(net))
+        given = cases.draw(nest, np.random.default_rng(3))
+        np.testing.assert_array_equal(copy(**given), net(**given))
+        assert copy.schedule.trace() == net.schedule.trace()
+
+
 def test_a_schedule_made_by_hand() -> None:
     nest = small_nest()
     schedule = pf.Schedule(nest).tile("mac0", i=2, j=3).fuse("bias0", "relu0", at="j")
