@@ -61,7 +61,7 @@ class Grid:
         """The order in which so many blocks at once read least, L2 being a `cache` of so many bytes.
 
         >>> str(Grid(64, 64, 1, 256, 128 * 32 * 4, 128 * 32 * 4).best(132, 50 * 2**20))
-        ' in groups of 16 rows (DRAM reads 0.37 of those row by row)'
+        ' in groups of 8 rows (DRAM reads 0.40 of those row by row)'
         """
         by_rows = self.read(1, wave, cache)
         orders = (Order(group, self.read(group, wave, cache), by_rows) for group in self.groups())
