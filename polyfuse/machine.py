@@ -409,8 +409,9 @@ PRESETS: Mapping[str, Machine] = {
 }
 """Machines by name.
 
-GPUs: SXM boards; SMs, peak rates (tensor cores' for dense matrices and sums in float32), DRAM and the size of L2 from
-NVIDIA's data sheets. The rate of L2 is on none of them: A100's is its white paper's 5120 bytes a cycle at 1.41 GHz,
-H100's and H200's assume as many at 1.76 GHz, the RTX 4090's assumes 2048 at 2.5 GHz. "zen5" and "xeon" are the machines
-of two cores on which `ZEN` and `MESH` were measured; CALL_SECONDS and REGION_SECONDS are from the first.
+GPUs: SXM boards; SMs, peak rates (tensor cores' for dense matrices; sums in float32, of float64 numbers in float64),
+DRAM and the size of L2 from NVIDIA's data sheets. The rate of L2 is on none of them: A100's is its white paper's 5120
+bytes a cycle at 1.41 GHz, H100's and H200's assume as many at 1.76 GHz, the RTX 4090's assumes 2048 at 2.5 GHz. "zen5"
+and "xeon" are the machines of two cores on which `ZEN` and `MESH` were measured; CALL_SECONDS and REGION_SECONDS are
+from the first.
 """

@@ -6,7 +6,7 @@ own, and of its 8 columns one (PTX ISA, "Matrix Fragments for mma.m16n8k8", "…
     rows of 16 bytes along the steps        ldmatrix: eight rows, g's are a thread's own       factors by their steps
     lines of steps, 8 halves side by side   ldmatrix.trans: 8 rows of 8 threads, or 4 pairs    other factors of halves
                                             of columns of 4 threads, are neighbours
-    lines of steps of whole numbers         each lane reads neighbours of its own line         other factors of tf32,
+    lines of steps of 4 or 8 bytes each     each lane reads neighbours of its own line         other factors of tf32,
                                                                                                all of f64
 
 ldmatrix gives lane 4 * g + t the words t of rows g of four matrices; lane 8 * q + row says where row `row` of matrix q

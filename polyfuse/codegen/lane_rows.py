@@ -36,6 +36,13 @@ from polyfuse.codegen.tiles import NEAREST_CACHE, READ, VECTOR_BYTES, WRITE, Ope
 CONTRACT = ("contract",)
 """a * b + c may be rounded once, as in a kernel's other loops."""
 
+
+def combined(builder: ir.IRBuilder, op: ast.operator, left: Any, right: Any) -> Any:
+    """left + right, or what else of + - * / an operator of Python's says, of numbers or vectors."""
+    emit = {ast.Add: builder.fadd, ast.Sub: builder.fsub, ast.Mult: builder.fmul, ast.Div: builder.fdiv}
+    return emit[type(op)](left, right, flags=CONTRACT)
+
+
 WORD = ir.IntType(64)
 
 
@@ -347,14 +354,7 @@ class _Row:
             case ast.BinOp(ast.BinOp(a, ast.Mult(), b), ast.Add(), right):
                 return self.lanes.multiply_add(*(self._evaluated(part, names) for part in (a, b, right)))
             case ast.BinOp(left, op, right):
-                emit = {
-                    ast.Add: builder.fadd,
-                    ast.Sub: builder.fsub,
-                    ast.Mult: builder.fmul,
-                    ast.Div: builder.fdiv,
-                }
-                sides = self._evaluated(left, names), self._evaluated(right, names)
-                return emit[type(op)](*sides, flags=CONTRACT)
+                return combined(builder, op, self._evaluated(left, names), self._evaluated(right, names))
             case ast.Call(ast.Name(id="sqrt"), [operand]):
                 return self.lanes.sqrt(self._evaluated(operand, names))
         raise AssertionError(f"{ast.unparse(node)} on lanes")

@@ -20,9 +20,8 @@ from polyfuse.codegen.lockstep_values import Value
 from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
 from polyfuse.codegen.warpgroup_descriptors import UNIT, WARPGROUP, descriptor
 from polyfuse.ir.cores import FORMATS, INSTRUCTION_ROWS
-from polyfuse.ir.precision import PRECISIONS, STEPS, STORED, Math
+from polyfuse.ir.precision import PRECISIONS, ROWS_OF_ONE, STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
-from polyfuse.schedule.microkernel import ROWS_OF_ONE
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """(h, e) of four registers in a row of a warpgroup's instruction."""

@@ -18,6 +18,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from polyfuse.codegen.lane_rows import combined
 from polyfuse.codegen.tiles import Tile, are_literals, plus
 
 FUNCTIONS = ("fabs", "sqrt")
@@ -31,9 +32,6 @@ ORDERS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
 }
 """Comparisons that do not hold where one side is no number; != does."""
-
-CONTRACT = ("contract",)
-"""a * b + c may be rounded once, as in a kernel's other loops."""
 
 
 @intrinsic(prefer_literal=True)
@@ -103,13 +101,7 @@ class _Vector:
             case ast.Call(ast.Attribute(ast.Name("math"), name), [operand]):
                 return self.tile.function(name, self.of(operand))
             case ast.BinOp(left, op, right):
-                emit = {
-                    ast.Add: builder.fadd,
-                    ast.Sub: builder.fsub,
-                    ast.Mult: builder.fmul,
-                    ast.Div: builder.fdiv,
-                }
-                return emit[type(op)](self.of(left), self.of(right), flags=CONTRACT)
+                return combined(builder, op, self.of(left), self.of(right))
             case ast.UnaryOp(ast.USub(), operand):
                 return builder.fneg(self.of(operand))
             case ast.UnaryOp(ast.Not(), operand):

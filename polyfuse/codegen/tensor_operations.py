@@ -32,8 +32,7 @@ from numba.cuda.extending import intrinsic
 from polyfuse.codegen.device_operations import INT, Factor, Tile
 from polyfuse.codegen.fragments import LINES, TRANSPOSED
 from polyfuse.codegen.matrix_loads import WORD, matrices_from
-from polyfuse.ir.precision import STEPS, Math
-from polyfuse.schedule.microkernel import ROWS_OF_ONE
+from polyfuse.ir.precision import ROWS_OF_ONE, STEPS, Math
 
 ROWS = 4
 """Lines of steps, one for each of the lanes along a warp's columns."""
@@ -191,9 +190,7 @@ class _Tile(Tile):
         kind, values, count = KIND[self.math], [*factors, *sums], len(sums)
         of, word = ("d", "d") if self.math == "f64" else ("f", "r")
         operands = ",".join([f"={of}"] * count + [word] * len(factors) + [of] * count)
-        right = len(factors) // (
-            ROWS_OF_ONE[self.math] + 1
-        )  # of each of a lane's rows as many words as of a column
+        right = len(factors) // (ROWS_OF_ONE[self.math] + 1)  # a column has as many words as each row
         names = _in_braces(count, len(factors) - right, right, count)
         function = ir.FunctionType(ir.LiteralStructType([kind] * count), [value.type for value in values])
         text = f"mma.sync.aligned.{SHAPE[self.math]} {names};"

@@ -69,6 +69,9 @@ MATHS = ("ieee", *PRECISIONS)
 STEPS: Mapping[Math, int] = {"tf32": 8, "bf16": 16, "f16": 16, "f64": 4}
 """The formats that tensor cores multiply, and the steps that one instruction of a warp takes."""
 
+ROWS_OF_ONE: Mapping[Math, int] = {"tf32": 2, "bf16": 2, "f16": 2, "f64": 1}
+"""A lane's rows of results in one instruction of the tensor cores, which has two of its columns."""
+
 STORED: Mapping[Math, DType] = {"tf32": "float32", "bf16": "bfloat16", "f16": "float16", "f64": "float64"}
 """The element type that holds factors: of tf32 numbers those of float32 whose last 13 bits are zeros."""
 

@@ -12,7 +12,7 @@ a refusal says what the shape lacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import islpy as isl
@@ -22,7 +22,7 @@ from polyfuse.analysis.storage import buffers_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.precision import MATHS, STEPS, STORED, Math
+from polyfuse.ir.precision import MATHS, ROWS_OF_ONE, STEPS, STORED, Math
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import computed_in
@@ -41,9 +41,6 @@ MOST_SUMS = 512
 OTHER_REGISTERS = 48
 """Registers of a GPU's thread for addresses, counters and what is being copied, beside results and factors."""
 
-
-ROWS_OF_ONE: Mapping[Math, int] = {"tf32": 2, "bf16": 2, "f16": 2, "f64": 1}
-"""A lane's rows of results in one instruction of the tensor cores, which has two of its columns."""
 
 MOST_REGISTERS = 255
 """Registers that a GPU's thread can name."""

@@ -6,26 +6,21 @@ tiles of later steps can be on their way meanwhile, and lanes read their own lin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product as pairs
-from typing import Any
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import STEPS
-from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.register_shapes import (
     SCHEDULERS,
     SHARED_BYTES,
     Extents,
-    Shape,
-    Side,
     costed,
-    spread_for,
 )
-from polyfuse.strategy.tensor_shapes import TensorShape, fits
+from polyfuse.strategy.tensor_shapes import WarpShape, fits
 
 FLOAT64 = 8
 """Bytes of an element, in memory as in shared memory."""
@@ -38,29 +33,13 @@ STAGES = (1, 2, 4)
 
 
 @dataclass(frozen=True)
-class DoubleShape(TensorShape):
+class DoubleShape(WarpShape):
     """A shape whose products of float64 numbers run on tensor cores."""
 
     @property
     def how(self) -> str:
         """What multiplies, for a report."""
         return " by tensor cores on float64 numbers as they are"
-
-    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
-        """Copies are those of lines."""
-        return 1
-
-    def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
-        """Lines of steps, however a factor lies in memory."""
-        return False, side.width
-
-    def spread(self, side: Side, by_steps: bool, wide: bool) -> Spread:
-        """As a lane reads its own line."""
-        return spread_for(self, side, by_steps, wide)
-
-    def laid_out(self, side: Side, by_steps: bool, wide: bool) -> Mapping[str, Any]:
-        """Nothing is rounded."""
-        return {"spread": astuple(self.spread(side, by_steps, wide))}
 
     def demands(self, machine: Machine) -> tuple[float, float]:
         """Cycles of an SM for a tile's products: the tensor cores' or, if they wait for these, all instructions'."""
@@ -71,11 +50,6 @@ class DoubleShape(TensorShape):
         flops = 2 * self.block_rows * self.block_columns * self.steps
         rate = dict(machine.tensor)[self.format] / (machine.flops32 / (2 * 128))
         return max(issue, flops / rate), loads * warps * WARP * ACCESS_BYTES / SHARED_BYTES
-
-    @property
-    def copies(self) -> int:
-        """Those of a tile without tensor cores."""
-        return Shape.copies.fget(self)  # type: ignore[attr-defined, no-any-return]
 
 
 def double_shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[DoubleShape]:

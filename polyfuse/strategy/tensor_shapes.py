@@ -49,25 +49,15 @@ DEEP = (16, 32, 64)
 
 
 @dataclass(frozen=True)
-class TensorShape(Shape):
-    """A shape whose products run on tensor cores, with factors rounded to a format."""
+class WarpShape(Shape):
+    """A shape whose products run on tensor cores: where a warp's results are, and which lane reads what."""
 
     format: Math = "tf32"
 
     @property
     def math(self) -> Math:
-        """What factors are rounded to."""
+        """What the tensor cores multiply."""
         return self.format
-
-    @property
-    def keeps_halves(self) -> bool:
-        """Whether factors in memory may be of the format already."""
-        return self.held < FLOAT32
-
-    @property
-    def how(self) -> str:
-        """What multiplies, for a report."""
-        return f" by tensor cores on {self.math} factors"
 
     @property
     def over(self) -> tuple[str, str]:
@@ -77,36 +67,6 @@ class TensorShape(Shape):
     def copying(self, by_steps: bool) -> tuple[str, str]:
         """A quarter of a warp's row copies neighbours."""
         return ("x", "yz") if by_steps else ("yz", "x")
-
-    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
-        """As many as the layout that was found has."""
-        if not by_steps and self.format == "tf32":
-            return 1
-        return laid_out(self.staged_side(side), by_steps, vector)[0]
-
-    @property
-    def held(self) -> int:
-        """Bytes of a factor's element in shared memory."""
-        return ITEMSIZE[STORED[self.format]]
-
-    def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
-        """Rows of steps where these are neighbours in memory."""
-        return by_steps, self.steps if by_steps else side.width
-
-    def spread(self, side: Side, by_steps: bool, wide: bool) -> Spread:
-        """As ldmatrix reads it, or where it cannot, in lines of tf32 numbers."""
-        if not by_steps and self.format == "tf32":
-            return spread_for(replace(self, steps=DEEP[0]), side, by_steps, wide)  # lines are laid out alike
-        return laid_out(self.staged_side(side), by_steps, self.vector if wide else 1)[1]
-
-    def laid_out(self, side: Side, by_steps: bool, wide: bool) -> Mapping[str, Any]:
-        """Rounded once, where it is staged."""
-        return {"spread": astuple(self.spread(side, by_steps, wide)), "rounded": self.format}
-
-    def staged_side(self, side: Side) -> Staged:
-        """A factor's tile."""
-        own, lanes = (self.columns, 4) if side.along_x else (self.rows, 8)
-        return Staged(self.steps, side.width, own, lanes, self.held)
 
     @property
     def block_rows(self) -> int:
@@ -138,6 +98,51 @@ class TensorShape(Shape):
         v = self.vector
         skips = [(1, 0), *((every, n) for every in (1, 2, LINES) for n in range(v, WARP + 1, v))]
         return [Spread(side.tile, v, gap, *skip) for gap in range(0, WARP, v) for skip in skips]
+
+
+@dataclass(frozen=True)
+class TensorShape(WarpShape):
+    """A shape with factors rounded to a format."""
+
+    @property
+    def keeps_halves(self) -> bool:
+        """Whether factors in memory may be of the format already."""
+        return self.held < FLOAT32
+
+    @property
+    def how(self) -> str:
+        """What multiplies, for a report."""
+        return f" by tensor cores on {self.math} factors"
+
+    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
+        """As many as the layout that was found has."""
+        if not by_steps and self.format == "tf32":
+            return 1
+        return laid_out(self.staged_side(side), by_steps, vector)[0]
+
+    @property
+    def held(self) -> int:
+        """Bytes of a factor's element in shared memory."""
+        return ITEMSIZE[STORED[self.format]]
+
+    def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
+        """Rows of steps where these are neighbours in memory."""
+        return by_steps, self.steps if by_steps else side.width
+
+    def spread(self, side: Side, by_steps: bool, wide: bool) -> Spread:
+        """As ldmatrix reads it, or where it cannot, in lines of tf32 numbers."""
+        if not by_steps and self.format == "tf32":
+            return spread_for(replace(self, steps=DEEP[0]), side, by_steps, wide)  # lines are laid out alike
+        return laid_out(self.staged_side(side), by_steps, self.vector if wide else 1)[1]
+
+    def laid_out(self, side: Side, by_steps: bool, wide: bool) -> Mapping[str, Any]:
+        """Rounded once, where it is staged."""
+        return {"spread": astuple(self.spread(side, by_steps, wide)), "rounded": self.format}
+
+    def staged_side(self, side: Side) -> Staged:
+        """A factor's tile."""
+        own, lanes = (self.columns, 4) if side.along_x else (self.rows, 8)
+        return Staged(self.steps, side.width, own, lanes, self.held)
 
     def demands(self, machine: Machine) -> tuple[float, float]:
         """Cycles of an SM for a tile's products: the tensor cores' or, if they wait for these, all instructions'."""
@@ -189,7 +194,7 @@ def _every(format: Math) -> Iterator[TensorShape]:
         yield TensorShape(across, 8 * down, 4, rows, columns, steps, FLOAT32, format=format)
 
 
-def fits(s: TensorShape, extents: Extents, gpu: Gpu) -> bool:
+def fits(s: WarpShape, extents: Extents, gpu: Gpu) -> bool:
     """Whether every lane of a block has results somewhere, a tile its steps, and a block fits into an SM."""
     enough = extents.rows >= s.block_rows and extents.columns >= s.block_columns
     enough = enough and s.steps <= max(DEEP[0], extents.steps)

@@ -48,11 +48,6 @@ class WarpgroupShape(TensorShape):
     """A shape whose products a warpgroup's instructions compute, with factors rounded when they are staged."""
 
     @property
-    def keeps_halves(self) -> bool:
-        """Factors are of 16 bits here."""
-        return True
-
-    @property
     def how(self) -> str:
         """What multiplies, for a report."""
         return f"{super().how}, a warpgroup together"

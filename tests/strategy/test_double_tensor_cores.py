@@ -3,43 +3,28 @@
 # ruff: noqa: F821
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from itertools import product as pairs
 
 import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import cases, nn
-from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse import cases
+from polyfuse.codegen.cuda_build import main_loop
 from polyfuse.codegen.lockstep_fragments import multiplied
 from polyfuse.errors import InvalidMath, InvalidSchedule
 from polyfuse.machine import Machine
-from polyfuse.runtime.cuda import build_kernels
+from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.double_shapes import DoubleShape, double_shapes
-from polyfuse.strategy.plan import plan_for
-from polyfuse.strategy.register_shapes import WAYS, Extents, _waits, shapes
+from polyfuse.strategy.products_cuda import _whole_steps
+from polyfuse.strategy.register_shapes import WAYS, Extents, _waits, shapes, spread_for
+from tests.strategy import on_tensor_cores as products
 from tests.strategy.banks import assert_no_waits
+from tests.strategy.on_tensor_cores import by_tensor_cores, in_planned_registers
 
-H200 = Machine.preset("h200")
-
-
-def matmul(rows: int, steps: int, columns: int, batch: tuple[int, ...] = ()) -> pf.Nest:
-    """max(x @ y, 0)."""
-    x, y = (nn.input(name, (*batch, *shape), "float64") for name, shape in named(rows, steps, columns))
-    return nn.lower(nn.relu(nn.matmul(x, y)))
-
-
-def named(rows: int, steps: int, columns: int) -> tuple[tuple[str, tuple[int, int]], ...]:
-    """The factors' names and shapes."""
-    return ("x", (rows, steps)), ("y", (steps, columns))
-
-
-def transposed() -> pf.Nest:
-    """max(x.T @ y.T, 0): the steps of the right factor are neighbours, and rows of the left one."""
-    x, y = nn.input("x", (44, 68), "float64"), nn.input("y", (76, 44), "float64")
-    return nn.lower(nn.relu(nn.matmul(nn.transpose(x), nn.transpose(y))))
-
+matmul = partial(products.matmul, dtype="float64")
 
 NESTS = {
     "odd": lambda: matmul(79, 41, 70),
@@ -48,23 +33,14 @@ NESTS = {
     "in stages": lambda: matmul(68, 84, 36),
     "several warps": lambda: matmul(131, 20, 260),
     "batched": lambda: matmul(40, 19, 35, (3,)),
-    "transposed": transposed,
+    "transposed": partial(products.transposed, "float64"),
 }
 every_nest = pytest.mark.parametrize("name", NESTS)
 
 
 @cache
 def net_of(name: str) -> pf.Executable:
-    """The plan with tensor cores, whether the model finds register tiles the faster form at these sizes or not."""
-    nest = NESTS[name]()
-    for n in (0, 1):
-        plan = plan_for(nest, H200, choose=lambda _, what, __, n=n: n * (what == "form"))
-        if "f64 factors" in str(plan.schedule):
-            schedule = plan.schedule
-            return pf.compile(
-                schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep"
-            )
-    raise AssertionError(str(plan))
+    return by_tensor_cores(NESTS[name]())
 
 
 @every_nest
@@ -88,7 +64,7 @@ def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice() -> Non
     for (rows, columns), steps in pairs(((4, 4), (4, 8), (8, 4), (8, 8)), (8, 16)):
         shape = DoubleShape(2, 16, 4, rows, columns, steps, 8, format="f64")
         for side, way in pairs((shape.left, shape.right), WAYS):
-            assert _waits(shape, side, *way, shape.spread(side, *way)) == 0, (shape, side, way)
+            assert _waits(shape, side, *way, spread_for(shape, side, *way)) == 0, (shape, side, way)
 
 
 def test_an_instruction_is_a_product_of_matrices() -> None:
@@ -109,12 +85,7 @@ def test_machine_code_is_tensor_cores_in_planned_registers(
 ) -> None:
     pytest.importorskip("cuda.core")
     net = pf.compile(matmul(*sizes), target="cuda", machine="h200", device="none")
-    (code,) = net.program.codes
-    (cubin,) = build_kernels(net.program, capability).values()
-    assert code.registers is not None
-    assert cubin.registers <= code.registers
-    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
-    assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
+    cubin = in_planned_registers(net, capability)
     # on sm_90 ptxas puts a NOP behind most of these instructions
     loop = [name for name in main_loop(cubin) if name != "NOP"]
     assert sum(name.startswith("DMMA") for name in loop) >= 0.3 * len(loop)
@@ -153,9 +124,18 @@ def triangle(a: f64[96, 96], b: f64[96, 96], y: f64[96, 96]):
                 y[i, j] += a[i, k] * b[k, j]
 
 
-def test_results_that_take_different_steps_keep_plain_multiply_adds() -> None:
-    net = pf.compile(triangle, target="cuda", machine="h200", device="lockstep")
-    assert "tile_mma" not in net.program.source
+def test_shapes_are_for_results_that_all_take_the_same_steps() -> None:
+    """Lanes of a warp multiply together, so that a row of a triangle cannot end before the next one."""
+    product, *_ = products_of(triangle, "S1", triangles=True)
+    assert _whole_steps(triangle, product) == 0
+    full = matmul(96, 96, 96)
+    product, *_ = products_of(full, "mac0")
+    assert _whole_steps(full, product) == 96
+    machine = Machine.preset("h200")
+    assert machine.gpu is not None
+    sizes = Extents(1024, 1024, 1024, 1)
+    assert double_shapes(replace(sizes, whole_steps=1024), 8, machine, machine.gpu)
+    assert not double_shapes(sizes, 8, machine, machine.gpu)
 
 
 def test_the_verb_says_what_it_needs() -> None:

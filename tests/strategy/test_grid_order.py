@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import cases, nn
-from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse import cases
+from polyfuse.codegen.cuda_build import main_loop
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.machine import KiB, Machine, MiB
-from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.grid_order import GRID, Grid
 from polyfuse.strategy.plan import plan_for
 from polyfuse.strategy.register_shapes import Extents
 from polyfuse.strategy.tile_shapes import tiles_for
+from tests.strategy.on_tensor_cores import in_planned_registers, matmul
 
 
 def numbered(grid: Grid, group: int) -> list[tuple[int, int]]:
@@ -85,13 +85,6 @@ def tiny(preset: str) -> Machine:
     return replace(machine, units=1, levels=(replace(cache, size=4 * KiB), memory))
 
 
-def product(rows: int, steps: int, columns: int, batch: int = 0) -> pf.Nest:
-    """max(x @ y, 0)."""
-    more = (batch,) * (batch > 0)
-    x, y = nn.input("x", (*more, rows, steps)), nn.input("y", (*more, steps, columns))
-    return nn.lower(nn.relu(nn.matmul(x, y)))
-
-
 def in_tiles(nest: pf.Nest, preset: str, math: Math) -> pf.Schedule:
     """The schedule with tiles of results, whether the model finds them the faster form at these sizes or not."""
     machine = replace(tiny(preset), math=math)
@@ -100,9 +93,9 @@ def in_tiles(nest: pf.Nest, preset: str, math: Math) -> pf.Schedule:
 
 
 NESTS = {
-    "whole groups": (lambda: product(256, 64, 384), 64),
-    "a group cut short, odd sides": (lambda: product(281, 45, 400), 45),
-    "a batch": (lambda: product(256, 32, 384, 3), 32),
+    "whole groups": (lambda: matmul(256, 64, 384), 64),
+    "a group cut short, odd sides": (lambda: matmul(281, 45, 400), 45),
+    "a batch": (lambda: matmul(256, 32, 384, (3,)), 32),
 }
 
 
@@ -127,7 +120,7 @@ def test_in_lock_step_it_is_what_the_oracle_says(name: str, preset: str, math: A
 
 def test_on_the_simulator_blocks_that_are_not_there_keep_nobody_at_a_barrier() -> None:
     pytest.importorskip("numba.cuda.simulator.kernel")
-    nest = product(70, 24, 530)
+    nest = matmul(70, 24, 530)
     schedule = in_tiles(nest, "a100", "ieee")
     net = pf.compile(nest, target="cuda", machine=tiny("a100"), device="simulator", schedule=schedule)
     assert "block.z" in schedule.trace()
@@ -141,13 +134,8 @@ def test_on_the_simulator_blocks_that_are_not_there_keep_nobody_at_a_barrier() -
 )
 def test_machine_code_keeps_its_registers(preset: str, capability: tuple[int, int], math: Any) -> None:
     pytest.importorskip("cuda.core")
-    nest = product(8192, 8192, 8192)
+    nest = matmul(8192, 8192, 8192)
     net = pf.compile(nest, target="cuda", machine=preset, device="none", math=math)
     assert "blocks in groups of" in str(net.explain())
-    (code,) = net.program.codes
-    (cubin,) = build_kernels(net.program, capability).values()
-    assert code.registers is not None
-    assert cubin.registers <= code.registers
-    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
-    assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
+    cubin = in_planned_registers(net, capability)
     assert any(name.startswith(("FFMA", "HMMA", "HGMMA")) for name in main_loop(cubin))

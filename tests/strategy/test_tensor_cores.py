@@ -13,7 +13,7 @@ import pytest
 import polyfuse as pf
 from polyfuse import cases, nn
 from polyfuse.analysis.copies import rounds
-from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.cuda_build import main_loop
 from polyfuse.codegen.fragments import MATRICES, TRANSPOSED
 from polyfuse.codegen.halves import rounded_bits
 from polyfuse.codegen.lockstep_fragments import Fragments, multiplied
@@ -22,25 +22,13 @@ from polyfuse.ir.precision import PRECISIONS, STEPS, rounded
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.fragment_spreads import Stores, turns_of
-from polyfuse.strategy.plan import plan_for
 from polyfuse.strategy.register_shapes import WAYS, Extents, _waits
 from polyfuse.strategy.tensor_shapes import TensorShape, tensor_shapes
 from tests.strategy.banks import assert_no_waits
+from tests.strategy.on_tensor_cores import by_tensor_cores, in_planned_registers, matmul, transposed
 
 H200 = Machine.preset("h200")
 MATHS = tuple(PRECISIONS)
-
-
-def matmul(rows: int, steps: int, columns: int, batch: tuple[int, ...] = ()) -> pf.Nest:
-    """max(x @ y, 0)."""
-    x, y = nn.input("x", (*batch, rows, steps)), nn.input("y", (*batch, steps, columns))
-    return nn.lower(nn.relu(nn.matmul(x, y)))
-
-
-def transposed() -> pf.Nest:
-    """max(x.T @ y.T, 0): the steps of the right factor are neighbours, and rows of the left one."""
-    x, y = nn.input("x", (44, 68)), nn.input("y", (76, 44))
-    return nn.lower(nn.relu(nn.matmul(nn.transpose(x), nn.transpose(y))))
 
 
 NESTS = {
@@ -58,16 +46,7 @@ every_math = pytest.mark.parametrize("math", MATHS)
 
 @cache
 def net_of(name: str, math: Any) -> pf.Executable:
-    """The plan with tensor cores, whether the model finds them the faster form at these sizes or not."""
-    nest = NESTS[name][0]()
-    for n in (0, 1):
-        plan = plan_for(nest, replace(H200, math=math), choose=lambda _, what, __, n=n: n * (what == "form"))
-        if "factors" in str(plan.schedule):
-            schedule = plan.schedule
-            return pf.compile(
-                schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep"
-            )
-    raise AssertionError(str(plan))
+    return by_tensor_cores(NESTS[name][0](), math)
 
 
 @every_math
@@ -148,12 +127,7 @@ def test_machine_code_is_tensor_cores_in_planned_registers(capability: tuple[int
     pytest.importorskip("cuda.core")
     nest = matmul(4096, 512, 4096)
     net = pf.compile(nest, target="cuda", machine="a100", device="none", math=math)
-    (code,) = net.program.codes
-    (cubin,) = build_kernels(net.program, capability).values()
-    assert code.registers is not None
-    assert cubin.registers <= code.registers
-    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
-    assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
+    cubin = in_planned_registers(net, capability)
     loop = main_loop(cubin)
     products, matrices = (sum(name.startswith(of) for name in loop) for of in ("HMMA", "LDSM"))
     assert products == {"tf32": 8, "bf16": 4, "f16": 4}[math] * matrices > 0, "8 x 16 results a thread"

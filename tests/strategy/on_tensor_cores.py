@@ -1,0 +1,51 @@
+"""What tests of tensor cores share: nests, plans that take them, and what machine code of a product keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.codegen.cuda_build import Cubin, opcodes
+from polyfuse.machine import Machine
+from polyfuse.runtime.cuda import build_kernels
+from polyfuse.strategy.plan import plan_for
+
+
+def matmul(
+    rows: int, steps: int, columns: int, batch: tuple[int, ...] = (), dtype: Any = "float32"
+) -> pf.Nest:
+    """max(x @ y, 0)."""
+    x, y = nn.input("x", (*batch, rows, steps), dtype), nn.input("y", (*batch, steps, columns), dtype)
+    return nn.lower(nn.relu(nn.matmul(x, y)))
+
+
+def transposed(dtype: Any = "float32") -> pf.Nest:
+    """max(x.T @ y.T, 0): the steps of the right factor are neighbours, and rows of the left one."""
+    x, y = nn.input("x", (44, 68), dtype), nn.input("y", (76, 44), dtype)
+    return nn.lower(nn.relu(nn.matmul(nn.transpose(x), nn.transpose(y))))
+
+
+def by_tensor_cores(nest: pf.Nest, math: Any = "ieee") -> pf.Executable:
+    """The plan with tensor cores, whether the model finds them the faster form at these sizes or not."""
+    machine = replace(Machine.preset("h200"), math=math)
+    for n in (0, 1):
+        plan = plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form"))
+        if "factors" in str(plan.schedule):
+            schedule = plan.schedule
+            return pf.compile(
+                schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep"
+            )
+    raise AssertionError(str(plan))
+
+
+def in_planned_registers(net: pf.Executable, capability: tuple[int, int]) -> Cubin:
+    """The machine code of a program's only kernel, of which nothing is spilled or in local memory."""
+    (code,) = net.program.codes
+    (cubin,) = build_kernels(net.program, capability).values()
+    assert code.registers is not None
+    assert cubin.registers <= code.registers
+    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+    assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
+    return cubin
