@@ -3,9 +3,9 @@
     A B C  A B C  A B C …      each letter: a pause, one call that is not counted, then enough calls, timed together
 
 In turns, so that a clock that changes or a neighbour that wakes up meets all of them alike; the median, so that one
-interruption does not decide. The pause is there because the threads of one library (OpenBLAS, OpenMP) go on spinning
-after its last call, on the cores that the next candidate needs. A ratio is only worth something between rows of one
-run.
+interruption does not decide. The pause goes on until no thread of the process is busy: those of one library go on
+spinning after its last call (OpenBLAS's for 105 ms on a Zen 5), on the cores that the next candidate needs. A ratio is
+only worth something between rows of one run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ Clock = Callable[[], float]
 
 PACKAGES = ("polyfuse", "numpy", "numba", "islpy", "sympy", "numba-cuda", "cuda-core")
 """Whose versions a figure depends on."""
+
+BUSY = 0.1
+"""The part of a CPU that threads may take while all of them rest."""
+
+SETTLED = 2.0
+"""Seconds after which a turn begins all the same."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +61,15 @@ def in_turns(
 ) -> dict[str, Timing]:
     """Time callables in turns; each turn of each takes about `seconds`, or one call where a call takes longer.
 
-    Before each there is a `pause`, in seconds. Every callable runs before the clock starts. `after_turn` gets the
-    number of turns done, to show progress. For one thread on a machine that others use, `time.process_time` is a
-    `clock` that stands still while they run.
+    Before each there is a `pause`, in seconds, or more where threads are still busy. Every callable runs before the
+    clock starts. `after_turn` gets the number of turns done, to show progress. For one thread on a machine that others
+    use, `time.process_time` is a `clock` that stands still while they run.
     """
     calls = {name: _calls(candidate, seconds, clock) for name, candidate in candidates.items()}
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(turns):
         for name, candidate in candidates.items():
-            time.sleep(pause)
+            settle(pause)
             candidate()
             taken[name].append(_seconds(candidate, calls[name], clock))
         if after_turn is not None:
@@ -93,13 +99,23 @@ def in_turns_prepared(
             break
         for name, candidate in candidates.items():
             prepare()
-            time.sleep(pause)
+            settle(pause)
             once = _seconds(candidate, 1, clock)
             if once <= pause:
                 prepare()
                 once = _seconds(candidate, 1, clock)
             taken[name].append(once)
     return {name: tuple(values) for name, values in taken.items()}
+
+
+def settle(pause: float, cpu_seconds: Clock = time.process_time) -> None:
+    """Wait for `pause` seconds, again and again until no thread was busy meanwhile, by the CPU time of a process."""
+    end = time.perf_counter() + SETTLED * (pause > 0)
+    busy = True
+    while busy and time.perf_counter() < end:
+        before, start = cpu_seconds(), time.perf_counter()
+        time.sleep(pause)
+        busy = cpu_seconds() - before > BUSY * (time.perf_counter() - start)
 
 
 def _calls(candidate: Callable[[], object], seconds: float, clock: Clock) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import polyfuse as pf
@@ -27,7 +29,7 @@ def test_candidates_run_in_turns_and_are_counted() -> None:
     assert 0 < times["a"].best <= times["a"].low <= times["a"].median <= times["a"].high
 
 
-def test_the_uncounted_call_of_a_turn_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_uncounted_call_of_a_turn_is_not_counted() -> None:
     now = 0.0
     # four calls before the turns; then pairs of an uncounted and a counted one
     costs = iter([1.0] * 4 + [50.0, 1.0, 50.0, 2.0, 50.0, 30.0])
@@ -36,21 +38,19 @@ def test_the_uncounted_call_of_a_turn_is_not_counted(monkeypatch: pytest.MonkeyP
         nonlocal now
         now += next(costs)
 
-    monkeypatch.setattr(measure.time, "sleep", lambda seconds: None)
-    time = measure.in_turns({"call": call}, turns=3, clock=lambda: now)["call"]
-    assert (time.best, time.median) == (1.0, 2.0)
+    took = measure.in_turns({"call": call}, turns=3, pause=0.0, clock=lambda: now)["call"]
+    assert (took.best, took.median) == (1.0, 2.0)
 
 
-def test_what_changes_its_arguments_is_prepared_before_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_its_arguments_is_prepared_before_each_call() -> None:
     now, order = 0.0, ""
 
     def call(name: str, seconds: float) -> None:
         nonlocal now, order
         now, order = now + seconds, order + name
 
-    monkeypatch.setattr(measure.time, "sleep", lambda seconds: None)
     candidates = {"a": lambda: call("a", 1.0), "b": lambda: call("b", 2.0)}
-    clock = {"clock": lambda: now}
+    clock = {"pause": 0.0, "clock": lambda: now}
     taken = measure.in_turns_prepared(candidates, lambda: call("-", 9.0), 4.0, (2, 5), **clock)
     assert order == 3 * "-a-b"  # 3 × (1 + 2) is the first sum that reaches 4 for each of the two
     assert taken == {"a": (1.0, 1.0, 1.0), "b": (2.0, 2.0, 2.0)}
@@ -58,9 +58,22 @@ def test_what_changes_its_arguments_is_prepared_before_each_call(monkeypatch: py
     assert len(measure.in_turns_prepared(candidates, lambda: None, 99.0, (2, 5), **clock)["a"]) == 5
 
 
+def test_a_turn_waits_until_nobodys_threads_are_busy() -> None:
+    cpu_seconds = iter([0.0, 0.001, 0.001, 0.002, 0.002, 0.002])
+    start = time.perf_counter()
+    measure.settle(0.001, lambda: next(cpu_seconds))  # two pauses with busy threads, and one without
+    assert next(cpu_seconds, None) is None
+    assert time.perf_counter() - start >= 0.003
+
+
+def test_a_turn_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "SETTLED", 0.01)
+    measure.settle(0.001, lambda: 1e6 * time.perf_counter())
+
+
 def test_one_turn_is_its_own_quartile() -> None:
-    time = measure.in_turns({"a": lambda: None}, turns=1, pause=0.0)["a"]
-    assert time.low == time.median == time.high == time.best
+    took = measure.in_turns({"a": lambda: None}, turns=1, pause=0.0)["a"]
+    assert took.low == took.median == took.high == took.best
 
 
 def test_the_environment_says_what_figures_depend_on() -> None:

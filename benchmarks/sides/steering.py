@@ -16,17 +16,13 @@ import numpy as np
 
 from benchmarks.fresh import with_threads
 from benchmarks.sides.environments import ROOT
+from polyfuse import measure
 
 PAUSE = 0.02
-"""Seconds before a turn, and again while a side's threads still take more than BUSY of a CPU.
+"""Seconds before a turn, and again while a side's threads are busy.
 
 Those of onnxruntime go on looking for work for 20 to 25 ms after a call.
 """
-
-BUSY = 0.02
-
-SETTLED = 2.0
-"""Seconds after which a turn begins all the same."""
 
 LIMIT = 600.0
 """Seconds after which a worker that does not answer is ended."""
@@ -154,13 +150,7 @@ def hand_over(folder: Path, name: str, arrays: Mapping[str, Any]) -> None:
 def settle(workers: Iterable[Worker]) -> None:
     """Wait until no thread of these processes is busy: it would take a CPU from the side whose turn is next."""
     workers = list(workers)
-    end = time.perf_counter() + SETTLED
-    while time.perf_counter() < end:
-        before, start = sum(worker.cpu_seconds() for worker in workers), time.perf_counter()
-        time.sleep(PAUSE)
-        used = sum(worker.cpu_seconds() for worker in workers) - before
-        if used <= BUSY * (time.perf_counter() - start):
-            return
+    measure.settle(PAUSE, lambda: sum(worker.cpu_seconds() for worker in workers))
 
 
 def in_turns(

@@ -12,6 +12,7 @@ from benchmarks.peers.references import error, reference
 from benchmarks.sides import memory, steering
 from benchmarks.sides.environments import ROOT, Environment, last_line
 from benchmarks.sides.steering import Missing, Refused, Worker, hand_over, in_turns, settle
+from polyfuse import measure
 from tests.benchmarks.small import SMALL
 
 
@@ -101,7 +102,7 @@ def test_sides_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_turn_begins_when_threads_of_the_turn_before_are_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steering, "SETTLED", 60.0)
+    monkeypatch.setattr(measure, "SETTLED", 60.0)
     busy = tmp_path / "python"
     busy.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{SPINNING}" "$@"\n')
     busy.chmod(0o755)
