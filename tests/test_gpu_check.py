@@ -68,10 +68,13 @@ def test_as_machine_code_it_has_registers_and_spills_none(case: Case, fuse: bool
         assert cubin.code[:4] == b"\x7fELF"
 
 
-def test_a_case_by_warpgroups_has_their_instructions() -> None:
-    (case,) = (case for case in CASES if "by warpgroups" in case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "by warpgroups" in case.name], ids=lambda case: case.name
+)
+def test_a_case_by_warpgroups_has_their_instructions(case: Case) -> None:
     source = compiled(case, True).program.source
-    assert all(name in source for name in ("begin_wgmma_bf16(", "await_wgmma(", "tile_wgmma_bf16("))
+    expected = (f"begin_wgmma_{case.math}(", "await_wgmma(", f"tile_wgmma_{case.math}(")
+    assert all(name in source for name in expected)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.kernels is not None], ids=lambda c: c.name)

@@ -31,6 +31,7 @@ from polyfuse.codegen.warpgroup_tiles import CoreLines, Indices, core_lines, in_
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.statement import Statement
+from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.ir.tree import Spread, Tree, date_map, loops_around
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.microkernel import Roles
@@ -100,9 +101,11 @@ def fragments_of(
     others = [loop.date(s.name) for loop in around if loop.bind not in ("thread.x", "thread.y")]
     if in_cores(geometries, s):
         at = Indices(k, r, c, x, y, tuple(others))
-        if not is_whole(domain, (*blocks, *serial), k, int(extent(nest, step) or 0)):
+        rounded = all(_is_rounded(nest, access.tensor, math) for access in s.reads)
+        if not rounded or not is_whole(domain, (*blocks, *serial), k, int(extent(nest, step) or 0)):
             return None
-        return core_lines(domain, s, roles.left, roles.right, (rows, columns), at, geometries)
+        depth = ACCESS_BYTES // ITEMSIZE[STORED[math]]
+        return core_lines(domain, s, roles.left, roles.right, (rows, columns), depth, at, geometries)
     warp = [*others, floored(y, EIGHT)]
     lane = y.sub(floored(y, EIGHT).scale_val(isl.Val(EIGHT)))
     sides = (

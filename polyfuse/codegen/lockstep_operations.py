@@ -21,7 +21,7 @@ from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
 from polyfuse.codegen.warpgroup_descriptors import UNIT, WARPGROUP, descriptor
 from polyfuse.ir.cores import FORMATS, INSTRUCTION_ROWS
 from polyfuse.ir.precision import PRECISIONS, ROWS_OF_ONE, STEPS, STORED, Math
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.tensor import HALVES, ITEMSIZE
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 """(h, e) of four registers in a row of a warpgroup's instruction."""
@@ -171,17 +171,15 @@ def _matrices(
     core: int,
 ) -> Numbers:
     """Each warpgroup's matrix of so many rows, from a step on."""
-    half = STORED[math]
-    size = ITEMSIZE[half]
+    held = STORED[math]
+    size = ITEMSIZE[held]
     first = at + step * size // UNIT * line
     bits = [descriptor(int(start) * size, line * size, core * size) for start in first]
     # tensor cores read whole core matrices, of which no two words are in one bank: nothing waits
-    return matrices(
-        bits,
-        count,
-        size,
-        lambda place: converted(f"from_{half}", threads.load(factor, [place // size], nbytes=0)),
+    found = matrices(
+        bits, count, size, lambda place: np.asarray(threads.load(factor, [place // size], nbytes=0))
     )
+    return np.asarray(converted(f"from_{held}", found)) if held in HALVES else found
 
 
 def _show_tensor_cores(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:

@@ -7,8 +7,8 @@
                   | (copy_ahead | pad_ahead | await_copies)(expr, ...)
                   | (copy_rounded_tf32 | copy_rounded_bf16 | copy_rounded_f16)(expr, ...) (codegen.rounded_copies)
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16 | tile_mma_f64)(expr, ...) (codegen.tensor_operations)
-                  | (tile_wgmma_bf16 | tile_wgmma_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
-                  | (begin_wgmma_bf16 | begin_wgmma_f16 | await_wgmma)(expr, ...)
+                  | (tile_wgmma_tf32 | …_bf16 | …_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
+                  | (begin_wgmma_tf32 | …_bf16 | …_f16 | await_wgmma)(expr, ...)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
@@ -49,8 +49,10 @@ ARRAYS_OF = {
     "tile_mma_bf16": (3, 4, 12),
     "tile_mma_f16": (3, 4, 12),
     "tile_mma_f64": (3, 4, 12),
+    "tile_wgmma_tf32": (3, 4, 9),
     "tile_wgmma_bf16": (3, 4, 9),
     "tile_wgmma_f16": (3, 4, 9),
+    "begin_wgmma_tf32": (3, 4, 9),
     "begin_wgmma_bf16": (3, 4, 9),
     "begin_wgmma_f16": (3, 4, 9),
     "await_wgmma": (2,),

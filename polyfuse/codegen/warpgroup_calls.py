@@ -33,14 +33,14 @@ from polyfuse.codegen.looptree import (
 )
 from polyfuse.codegen.register_tiles import TileProduct
 from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
+from polyfuse.ir.cores import FORMATS
 
 X, Y = axis_name("thread.x"), axis_name("thread.y")
 
 OPERATION = {
-    ("bf16", True): "tile_wgmma_bf16",
-    ("f16", True): "tile_wgmma_f16",
-    ("bf16", False): "begin_wgmma_bf16",
-    ("f16", False): "begin_wgmma_f16",
+    (math, waits): f"{'tile' if waits else 'begin'}_wgmma_{math}"
+    for math in FORMATS
+    for waits in (True, False)
 }
 """The device operation for each format of the factors, which waits for its results or does not."""
 

@@ -2,7 +2,8 @@
 
     tile_wgmma_bf16     wgmma.mma_async.sync.aligned.m64nNk16.f32.bf16.bf16, factors in shared memory
     tile_wgmma_f16      the same of f16
-    begin_wgmma_bf16, begin_wgmma_f16   what these do, begun and not waited for; await_wgmma waits for all that is begun
+    tile_wgmma_tf32     …m64nNk8.f32.tf32.tf32
+    begin_wgmma_…       what these do, begun and not waited for; await_wgmma waits for all that is begun
     show_tensor_cores   fence.proxy.async: what this thread wrote to shared memory is there for such instructions
 
 A warpgroup's instruction reads both factors from shared memory by descriptors (codegen/warpgroup_descriptors.py) and
@@ -100,8 +101,8 @@ def _operation(math: Math, waits: bool) -> Any:
     return tile_wgmma
 
 
-tile_wgmma_bf16, tile_wgmma_f16 = (_operation(math, True) for math in FORMATS)
-begin_wgmma_bf16, begin_wgmma_f16 = (_operation(math, False) for math in FORMATS)
+tile_wgmma_tf32, tile_wgmma_bf16, tile_wgmma_f16 = (_operation(math, True) for math in FORMATS)
+begin_wgmma_tf32, begin_wgmma_bf16, begin_wgmma_f16 = (_operation(math, False) for math in FORMATS)
 
 
 @intrinsic
@@ -153,6 +154,8 @@ def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _
     results = rows * columns
     a, b = f"${results}", f"${results + 1}"
     depth = STEPS[math]
+    halves = ITEMSIZE[STORED[math]] == 2
+    signs = "1, 1, 0, 0" if halves else "1, 1"  # and of halves: neither factor is transposed
     lines = [
         ".reg .pred add; .reg .b64 rows, columns;",
         "setp.eq.b32 add, 0, 0;",
@@ -165,7 +168,7 @@ def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _
             lines.append(f"add.s64 rows, {a}, {left.after(step, m)};")
             lines.append(
                 f"wgmma.mma_async.sync.aligned.m64n{4 * columns}k{depth}.f32.{math}.{math} "
-                f"{{{held}}}, rows, columns, add, 1, 1, 0, 0;"
+                f"{{{held}}}, rows, columns, add, {signs};"
             )
     lines.append("wgmma.commit_group.sync.aligned;")
     return "{ " + "\n".join(lines) + " }"

@@ -64,18 +64,24 @@ def core_lines(
     left: int,
     right: int,
     tile: tuple[int, int],
+    depth: int,
     at: Indices,
     geometries: Mapping[str, Geometry],
 ) -> tuple[CoreLines, CoreLines] | None:
-    """Where the rows' factor (the read `left`) and the columns' lie; None where they do not lie as they are read."""
+    """Where the rows' factor (the read `left`) and the columns' lie; None where they do not lie as they are read.
+
+    `depth` elements are the 16 bytes of a core matrix' row.
+    """
     rows, columns = tile
     group = floored(at.y, GROUP_TILES)
     lane = at.y.sub(group.scale_val(isl.Val(GROUP_TILES)))
     row = at.row.add(lane.scale_val(isl.Val(rows)))
     column = at.column.add(at.x.scale_val(isl.Val(columns)))
     found = (
-        _lines(domain, s, left, at.step, row, (rows, 8, 2), [*at.around, group], geometries),
-        _lines(domain, s, right, at.step, column, (columns, 4, columns // 2), [*at.around], geometries),
+        _lines(domain, s, left, at.step, row, (rows, 8, 2, depth), [*at.around, group], geometries),
+        _lines(
+            domain, s, right, at.step, column, (columns, 4, columns // 2, depth), [*at.around], geometries
+        ),
     )
     return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
@@ -86,14 +92,16 @@ def _lines(
     position: int,
     step: isl.PwAff,
     along: isl.PwAff,
-    shape: tuple[int, int, int],
+    shape: tuple[int, int, int, int],
     outside: list[isl.PwAff],
     geometries: Mapping[str, Geometry],
 ) -> CoreLines | None:
     access = s.reads[position]
     held = geometries[access.tensor]
     cores, panel = held.buffer.spread, held.buffer.panel
-    if not isinstance(cores, Cores) or panel is None or (cores.tile, cores.lanes, cores.side) != shape:
+    if not isinstance(cores, Cores) or panel is None:
+        return None
+    if (cores.tile, cores.lanes, cores.side, cores.depth) != shape:
         return None
     steps, results = cores.along_steps(panel.width), cores.along_results(panel.width)
     (place,) = held.cell(s.name, access)

@@ -24,8 +24,8 @@ CORE_ROWS = 8
 INSTRUCTION_ROWS = 64
 """Rows of one instruction's results."""
 
-FORMATS: tuple[Math, ...] = ("bf16", "f16")
-"""The formats of factors that such an instruction takes here: 16 bits each."""
+FORMATS: tuple[Math, ...] = ("tf32", "bf16", "f16")
+"""The formats of factors that such an instruction takes here: of 32 bits, or of 16."""
 
 
 @dataclass(frozen=True)

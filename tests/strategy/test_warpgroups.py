@@ -16,7 +16,7 @@ from polyfuse.codegen import lockstep, lockstep_memory
 from polyfuse.codegen.cuda_build import main_loop
 from polyfuse.codegen.lockstep_subset import UnsupportedKernel
 from polyfuse.errors import InvalidSchedule
-from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.ir.precision import PRECISIONS, STEPS, Math
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.strategy import in_registers
@@ -46,6 +46,10 @@ NESTS = {
     "two warpgroups down": (lambda: matmul(130, 64, 68), "f16", (2, 1, 2, 16, 1)),
     "two warpgroups across": (lambda: matmul(72, 96, 132), "bf16", (1, 2, 2, 16, 2)),
     "transposed": (lambda: expand(transposed).nest, "f16", (1, 1, 4, 16, 1)),
+    "tf32": (lambda: matmul(128, 64, 128), "tf32", (1, 1, 2, 16, 1)),
+    "tf32 in two stages": (lambda: matmul(70, 96, 136), "tf32", (1, 1, 2, 16, 2)),
+    "tf32 with odd results": (lambda: matmul(137, 64, 70), "tf32", (2, 1, 2, 16, 2)),
+    "tf32 transposed": (lambda: expand(transposed).nest, "tf32", (1, 1, 4, 16, 1)),
     "of halves": (lambda: matmul(66, 64, 72, dtype="bfloat16"), "bf16", (1, 1, 2, 16, 2)),
 }
 every_nest = pytest.mark.parametrize("name", NESTS)
@@ -100,7 +104,9 @@ def test_in_lock_step_it_is_within_the_bound(name: str) -> None:
     assert error.max() > 2.0**-3 * PRECISIONS[math].unit, "nothing was rounded"
 
 
-@pytest.mark.parametrize("name", ["in two stages", "odd results"])
+@pytest.mark.parametrize(
+    "name", ["in two stages", "odd results", "tf32 in two stages", "tf32 with odd results"]
+)
 def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
     """As enumerated by the run itself: every address of every warp that copies."""
     net = net_of(name)
@@ -140,19 +146,29 @@ def test_what_was_not_shown_is_not_read() -> None:
         lockstep.run(source, launch.name, *launch.extents({}), arrays)
 
 
-@pytest.mark.parametrize("tile", [(2, 1, 2, 16, 1), (1, 2, 4, 32, 2)])
+@pytest.mark.parametrize(
+    ("math", "tile"),
+    [
+        ("bf16", (2, 1, 2, 16, 1)),
+        ("bf16", (1, 2, 4, 32, 2)),
+        ("tf32", (2, 1, 2, 16, 1)),
+        ("tf32", (1, 2, 2, 32, 2)),
+        ("tf32", (1, 1, 4, 32, 2)),
+    ],
+)
 def test_machine_code_is_warpgroups_in_planned_registers(
-    tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    math: Math, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("cuda.core")
-    schedule = schedule_of(matmul(2048, 1024, 2048), "bf16", tile, monkeypatch)
+    schedule = schedule_of(matmul(2048, 1024, 2048), math, tile, monkeypatch)
     net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="none")
     cubin = in_planned_registers(net, (9, 0))
     assert cubin.arch == "sm_90a"
     loop = main_loop(cubin)
     down, _, rows, columns, stages = tile
     products = [op for op in loop if op.startswith("HGMMA")]
-    assert products == [f"HGMMA.64x{4 * columns}x16.F32.BF16"] * (rows // 2 * 2 * down)
+    depth, kind = STEPS[math], {"bf16": "F32.BF16", "tf32": "F32.TF32"}[math]
+    assert products == [f"HGMMA.64x{4 * columns}x{depth}.{kind}"] * (rows // 2 * 32 * down // depth)
     assert loop.count("WARPGROUP.ARRIVE") == 1
     assert loop.count("WARPGROUP.DEPBAR.LE") == 1
     first_load, last_product = loop.index("LDG.E.128"), loop.index("WARPGROUP.DEPBAR.LE")
@@ -189,9 +205,10 @@ def test_tensor_cores_that_read_what_is_copied_are_found(old: str, new: str) -> 
         lockstep.run(changed, launch.name, *launch.extents({}), arrays)
 
 
+@pytest.mark.parametrize("math", ["bf16", "tf32"])
 @pytest.mark.parametrize("preset", ["h100", "h200"])
-def test_large_products_are_warpgroups(preset: str) -> None:
-    machine = replace(Machine.preset(preset), math="bf16")
+def test_large_products_are_warpgroups(preset: str, math: Math) -> None:
+    machine = replace(Machine.preset(preset), math=math)
     assert machine.gpu is not None
     for size in (1024, 4096):
         best = tiles_for(Extents(size, size, size, 1, whole_steps=size), 4, machine, machine.gpu)[0]
@@ -211,7 +228,7 @@ def test_shapes_are_hoppers_alone_and_of_whole_steps() -> None:
     assert found("h200", "f16", 4096)
     assert not found("a100", "bf16", 4096)
     assert not found("rtx4090", "bf16", 4096)
-    assert not found("h200", "tf32", 4096)
+    assert found("h200", "tf32", 4096)
     assert not found("h200", "bf16", 0)
     assert {s.steps for s in found("h200", "bf16", 4096 + 32)} == {32}
     shape = found("h200", "bf16", 4096)[0]
@@ -219,9 +236,10 @@ def test_shapes_are_hoppers_alone_and_of_whole_steps() -> None:
     assert shape.registers <= 255
 
 
-def test_copies_meet_no_bank_twice_where_they_are_wide() -> None:
+@pytest.mark.parametrize("math", ["bf16", "tf32"])
+def test_copies_meet_no_bank_twice_where_they_are_wide(math: Math) -> None:
     for (down, across), (rows, columns) in pairs(((1, 1), (2, 1), (1, 2)), ((2, 16), (4, 32))):
-        s = WarpgroupShape(across, 32 * down, 4, rows, columns, 32 * down, 4, format="bf16")
+        s = WarpgroupShape(across, 32 * down, 4, rows, columns, 32 * down, 4, format=math)
         for by_steps, wide in WAYS:
             for side in (s.left, s.right):
                 cores = layout_for(s, side, by_steps, wide)
