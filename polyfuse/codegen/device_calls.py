@@ -118,7 +118,9 @@ def copy_padded(store: Store, copy: PaddedCopy, place: Place) -> str:
     (to,) = store.target.subscripts
     places = [expanded(in_bits(to)), expanded(source.slice)]
     arguments = [ast.Name(store.target.array), places[0], source.value, places[1], in_bits(copy.here)]
-    return ast.unparse(ast.Call(ast.Name("pad_ahead" if copy.ahead else "copy_padded"), arguments, []))
+    plain = "pad_ahead" if copy.ahead else "copy_padded"
+    name = plain if copy.rounded == "ieee" else f"pad_rounded_{copy.rounded}"
+    return ast.unparse(ast.Call(ast.Name(name), arguments, []))
 
 
 def accessed_widely(node: Node) -> frozenset[str]:

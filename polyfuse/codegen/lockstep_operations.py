@@ -199,6 +199,11 @@ def _copy_padded(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) ->
     threads.store(target, place, value)
 
 
+def _pad_rounded(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    target, place, value = _padded(threads, node, arguments)
+    threads.store(target, place, rounded_bits(math, value))
+
+
 def _pad_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """Zeros too are on their way until they have been waited for."""
     _ask(threads, *_padded(threads, node, arguments))
@@ -270,6 +275,7 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     **{f"copy_rounded_{math}": partial(_copy_rounded, math) for math in PRECISIONS},
     "copy_vector": _copy_vector,
     "copy_ahead": _copy_ahead,
+    **{f"pad_rounded_{math}": partial(_pad_rounded, math) for math in PRECISIONS},
     "copy_padded": _copy_padded,
     "pad_ahead": _pad_ahead,
     "await_copies": _await_copies,

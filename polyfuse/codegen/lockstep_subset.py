@@ -6,6 +6,7 @@
                   | (tile_fma | copy_vector | copy_padded)(expr, ...)                    (codegen.device_operations)
                   | (copy_ahead | pad_ahead | await_copies)(expr, ...)
                   | (copy_rounded_tf32 | copy_rounded_bf16 | copy_rounded_f16)(expr, ...) (codegen.rounded_copies)
+                  | (pad_rounded_tf32 | pad_rounded_bf16 | pad_rounded_f16)(expr, ...)
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16 | tile_mma_f64)(expr, ...) (codegen.tensor_operations)
                   | (tile_wgmma_tf32 | …_bf16 | …_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
                   | (begin_wgmma_tf32 | …_bf16 | …_f16 | await_wgmma)(expr, ...)
@@ -33,6 +34,7 @@ from typing import NoReturn
 
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.errors import PolyfuseError
+from polyfuse.ir.precision import PRECISIONS
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint16")
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -61,6 +63,7 @@ ARRAYS_OF = {
     "copy_ahead": (1, 4),
     "copy_padded": (0, 2),
     "pad_ahead": (0, 2),
+    **{f"pad_rounded_{math}": (0, 2) for math in PRECISIONS},
     "copy_rounded_tf32": (1, 5),
     "copy_rounded_bf16": (1, 5),
     "copy_rounded_f16": (1, 5),

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 import sympy
 
 from polyfuse.codegen.register_tiles import Neighbours, TileProduct, VectorCopy
+from polyfuse.ir.precision import Math
 from polyfuse.ir.tensor import DType, Tensor
 
 
@@ -90,11 +91,12 @@ class Allocate:
 class PaddedCopy:
     """A copy of one element where a condition holds, and zero elsewhere (polyfuse.codegen.padded_copies).
 
-    One that is `ahead` goes on while the thread does other things (codegen/in_flight.py).
+    One that is `ahead` goes on while the thread does other things (codegen/in_flight.py), one that is `rounded` rounds.
     """
 
     here: ast.expr
     ahead: bool = False
+    rounded: Math = "ieee"
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def _pair(first: Node, second: Node) -> Node | None:
     """Two stores to one element, zero and then a copy under further conditions, as one."""
     (outside, clear), (inside, copy) = _guarded(first), _guarded(second)
     match clear, copy:
-        case Store(op="=", body=zero), Store(operation=VectorCopy(count=1, ahead=ahead)) if zero.is_zero:
+        case Store(op="=", body=zero), Store(operation=VectorCopy(count=1) as single) if zero.is_zero:
             pass
         case _:
             return None
@@ -81,7 +81,7 @@ def _pair(first: Node, second: Node) -> Node | None:
     if _text(clear) != _text(copy) or not further or len(inside) - len(further) != len(outside):
         return None
     here = further[0] if len(further) == 1 else ast.BoolOp(ast.And(), further)
-    return guarded(outside, replace(copy, operation=PaddedCopy(here, ahead)))
+    return guarded(outside, replace(copy, operation=PaddedCopy(here, single.ahead, single.rounded)))
 
 
 def _text(store: Store) -> tuple[str, ...]:

@@ -99,10 +99,13 @@ def device_operations(
     `ahead` are the copies that something waits for. Raises InvalidSchedule where a microkernel is for tensor cores and
     its threads are no warps of theirs.
     """
-    singles = (s for s in map(nest.statement, statements(part)) if _copies(nest, s, geometries) == "ieee")
-    found: dict[str, Operation] = {
-        s.name: VectorCopy(1, 1, s.name in ahead and _is_async(nest, s, 1)) for s in singles
-    }
+    found: dict[str, Operation] = {}
+    for s in map(nest.statement, statements(part)):
+        rounded = _copies(nest, s, geometries)
+        if rounded == "ieee":
+            found[s.name] = VectorCopy(1, 1, s.name in ahead and _is_async(nest, s, 1))
+        elif rounded is not None and _is_cleared(nest, part, s):
+            found[s.name] = VectorCopy(1, 1, rounded=rounded)
     for loop in loops(part):
         names = statements(loop)
         if loop.bind == "vector":
@@ -241,6 +244,12 @@ def _copies(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> Mat
     if math is None:
         return "ieee" if source.dtype == nest.tensor(s.write.tensor).dtype else None
     return math if source.dtype == "float32" and isinstance(held.buffer.spread, Spread) else None
+
+
+def _is_cleared(nest: Nest, part: Tree, copy: Statement) -> bool:
+    """Whether another statement writes to the buffer that a copy fills: the zeros around what it copies."""
+    writers = [name for name in statements(part) if nest.statement(name).write.tensor == copy.write.tensor]
+    return len(writers) > 1
 
 
 def _vector_copy(

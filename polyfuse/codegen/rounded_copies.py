@@ -3,6 +3,7 @@
     copy_rounded_tf32   four float32 numbers in one load, rounded (cvt.rna.tf32.f32), stored as float32
     copy_rounded_bf16   the same, stored as bfloat16 (cvt.rn.bf16x2.f32: two at a time)
     copy_rounded_f16    the same, stored as float16
+    pad_rounded_tf32    one float32 number where a condition holds, and zero elsewhere, rounded; pad_rounded_bf16, _f16
 
     target[to + step * (l // run) + l % run] = rounded(source[at + l])      each run in one store
 
@@ -21,6 +22,9 @@ from polyfuse.codegen.device_operations import INT, vector_at
 from polyfuse.ir.precision import PRECISIONS, Math
 
 WORD = ir.IntType(32)
+
+GLOBAL = 1
+"""LLVM's number for the address space of global memory."""
 
 
 def _operation(math: Math) -> Any:
@@ -52,6 +56,42 @@ def _operation(math: Math) -> Any:
 
 
 copy_rounded_tf32, copy_rounded_bf16, copy_rounded_f16 = map(_operation, PRECISIONS)
+
+
+def _padding(math: Math) -> Any:
+    """The intrinsic for a format of factors."""
+
+    @intrinsic
+    def pad_rounded(typingctx: Any, target: Any, to: Any, source: Any, at: Any, here: Any) -> Any:
+        """target[to] = rounded(source[at]) if here else 0, without a branch: later loads need not wait for this one.
+
+        `source` is a raw pointer, of which no element is touched where `here` does not hold.
+        """
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (1, 3))
+            inside = context.cast(builder, args[4], sig.args[4], types.boolean)
+            loaded = _where(builder, inside, builder.gep(args[2], [at]))
+            (value, *_) = _rounded(builder, math, [loaded, ir.Constant(ir.FloatType(), 0.0)])
+            data = context.make_array(sig.args[0])(context, builder, args[0]).data
+            _stored(builder, [value], builder.gep(data, [to]))
+            return context.get_dummy_value()
+
+        return types.void(target, types.int64, source, types.int64, here), codegen
+
+    return pad_rounded
+
+
+pad_rounded_tf32, pad_rounded_bf16, pad_rounded_f16 = map(_padding, PRECISIONS)
+
+
+def _where(builder: Any, inside: Any, place: Any) -> Any:
+    """The float32 number at a place in global memory if a condition holds, else zero: a load under a predicate."""
+    address = builder.addrspacecast(place, ir.PointerType(place.type.pointee, addrspace=GLOBAL))
+    operands = [builder.ptrtoint(address, INT), builder.zext(inside, WORD)]
+    text = "{ .reg .pred p; setp.ne.u32 p, $2, 0; mov.f32 $0, 0f00000000; @p ld.global.f32 $0, [$1]; }"
+    function = ir.FunctionType(ir.FloatType(), [value.type for value in operands])
+    return builder.asm(function, text, "=f,l,r,~{memory}", operands, side_effect=True)
 
 
 def _rounded(builder: Any, math: Math, numbers: list[Any]) -> list[Any]:

@@ -143,6 +143,7 @@ def _names() -> dict[str, Any]:
         "copy_vector": _copy_vector,
         "copy_ahead": copies.ask,
         "copy_padded": _copy_padded,
+        **{f"pad_rounded_{math}": partial(_pad_rounded, math) for math in PRECISIONS},
         "pad_ahead": copies.pad,
         "await_copies": copies.wait,
         **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in STEPS},
@@ -185,6 +186,10 @@ def _copy_rounded(
 
 def _copy_padded(target: Any, to: int, source: Any, at: int, here: bool) -> None:
     target[to] = source[at] if here else 0
+
+
+def _pad_rounded(math: Math, target: Any, to: int, source: Any, at: int, here: bool) -> None:
+    target[to] = rounded_bits(math, source[at] if here else np.float32(0))
 
 
 class _Copies:

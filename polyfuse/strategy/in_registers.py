@@ -32,7 +32,7 @@ def in_registers(
     if isinstance(band, str):
         return band
     shapes = (
-        shapes_of(schedule, counts, product, band, machine)
+        shapes_of(schedule, counts, kernel, product, band, machine)
         if isinstance(product, Convolution)
         else shapes_for(schedule, counts, kernel, product, band, machine)
     )

@@ -224,7 +224,9 @@ class Tiles:
         own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
         step, element = own[factor.axes[self.product.steps[0]]], own[factor.axes[along]]
         vector = self.shape.vector if wide else 1
-        done = by_threads(done, copy, (step, element), by_steps, vector, self.shape, side)
+        done = by_threads(
+            done, copy, (step, element), by_steps, vector, self.shape, side, self.shape.copying(by_steps)
+        )
         return done if self.shape.stages == 1 else done.shift(copy, steps, 1 - self.shape.stages)
 
     def check_fits(self, schedule: Schedule, steps: str) -> None:

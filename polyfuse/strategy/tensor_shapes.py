@@ -150,7 +150,7 @@ class TensorShape(WarpShape):
         products = self.rows // 2 * (self.columns // 2) * instructions
         loads = (self.rows // 2 + self.columns // 4) * instructions
         issue = ((products + loads + 20) * warps + self.copies) / SCHEDULERS
-        flops = 2 * self.block_rows * self.block_columns * self.steps
+        flops = 2 * self.threads * self.rows * self.columns * self.steps
         rate = dict(machine.tensor)[self.format] / (machine.flops32 / (2 * 128))
         assert machine.gpu is not None, "tensor cores are a GPU's"
         reached = SYNCHRONOUS if machine.gpu.compute_capability >= (9, 0) else 1.0

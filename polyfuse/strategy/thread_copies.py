@@ -10,9 +10,16 @@ asks for it, neighbours on thread.y go on with neighbours in memory:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.moves import constant_extent, inside
 from polyfuse.strategy.register_shapes import Shape, Side
+
+WRITTEN_OUT = 8
+"""Values of a copy's loop that are written out at most."""
 
 
 def by_threads(
@@ -23,29 +30,40 @@ def by_threads(
     vector: int,
     shape: Shape,
     side: Side,
+    axes: tuple[str, str],
+    placed: Mapping[str, str] = MappingProxyType({}),
+    together: bool = False,
 ) -> Schedule:
-    """A copy with its loops (steps, elements along the results) over threads; `by_steps`: steps are neighbours."""
+    """A copy with its loops (steps, elements along the results) over threads; `by_steps`: steps are neighbours.
+
+    `axes` are those on which it has its steps and its other elements, `placed` a loop that has a place already.
+    Where a thread copies more elements than are written out, it has so many on their way `together`.
+    """
     step, element = loops
     fine, other = (step, element) if by_steps else (element, step)
-    places, lanes = dict[str, str](), tuple[str, ...]()
+    places, lanes = dict(placed), tuple[str, ...]()
     if vector > 1:
         schedule = schedule.split(copy, fine, vector)
         lanes = (inside(schedule, copy, fine).name,)
-    steps, elements = shape.copying(by_steps)
+    steps, elements = axes
     folded = shape.folded(side, by_steps, vector)
-    for axes, along in ((steps, step), (elements, element))[:: 1 if by_steps else -1]:
-        for axis in axes:
+    for several, along in ((steps, step), (elements, element))[:: 1 if by_steps else -1]:
+        for axis in several:
             if axis == "y" and folded > 1:
                 schedule, on_axis = _folded(schedule, copy, (other, fine), shape.on(axis), folded)
             else:
                 schedule = schedule.split(copy, along, shape.on(axis))
                 on_axis = inside(schedule, copy, along).name
             places[on_axis] = f"thread.{axis}"
+    if together:  # for e: load  ->  for e: for e_in (of 8, written out): load
+        for name in loops:
+            if (constant_extent(schedule, _loop(schedule, copy, name)) or WRITTEN_OUT + 1) > WRITTEN_OUT:
+                schedule = schedule.split(copy, name, WRITTEN_OUT)
     own = _own(schedule, copy)
     serial = [loop for loop in own if loop not in places and loop not in lanes]
     schedule = schedule.reorder(copy, *serial, *places, *lanes).bind(copy, **places)
     for loop in schedule.loops(copy):
-        if loop.name in serial and (constant_extent(schedule, loop) or 65) <= 8:
+        if loop.name in serial and (constant_extent(schedule, loop) or 65) <= WRITTEN_OUT:
             schedule = schedule.unroll(copy, loop.name)
     return schedule.vectorize(copy, lanes[0]) if lanes else schedule
 
@@ -66,6 +84,15 @@ def _folded(
     return schedule, made
 
 
+def _loop(schedule: Schedule, copy: str, name: str) -> Loop:
+    return next(loop for loop in schedule.loops(copy) if loop.name == name)
+
+
 def _own(schedule: Schedule, copy: str) -> list[str]:
-    """The loops of the copy alone."""
-    return [loop.name for loop in schedule.loops(copy) if len(loop.dates) == 1]
+    """The loops of the copy alone, and of what clears its buffer."""
+    buffer = schedule.nest.statement(copy).write.tensor
+    return [
+        loop.name
+        for loop in schedule.loops(copy)
+        if all(schedule.nest.statement(name).write.tensor == buffer for name in loop.names)
+    ]

@@ -60,6 +60,11 @@ class WindowShape(Shape):
         """Neighbours in memory on thread.x."""
         return ("x", "y") if by_steps else ("y", "x")
 
+    def sharing(self, side: Side, by_steps: bool) -> tuple[str, str]:
+        """The axes on which a factor's copy has its steps and its other elements: rows of the image are on thread.z."""
+        steps, elements = self.copying(by_steps)
+        return (steps, elements) if self.is_deep(side) else (steps, f"{elements}z")
+
     @property
     def block_rows(self) -> int:
         """Rows of a block's results."""

@@ -34,11 +34,13 @@ from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
-from polyfuse.strategy.moves import constant_extent, inside
+from polyfuse.strategy.moves import constant_extent, inside, internal
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products_cuda import AXES, Names, Tiles
-from polyfuse.strategy.register_shapes import Extents, Shape, Side, spread_for
-from polyfuse.strategy.window_shapes import window_shapes
+from polyfuse.strategy.register_shapes import Extents, Shape, Side
+from polyfuse.strategy.tensor_windows import tensor_windows
+from polyfuse.strategy.thread_copies import by_threads
+from polyfuse.strategy.window_shapes import WindowShape, window_shapes
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,12 @@ def _size(domain: isl.Set, d: int) -> int | None:
 
 
 def shapes_of(
-    schedule: Schedule, counts: Counts, product: Convolution, band: Mapping[int, Loop], machine: Machine
+    schedule: Schedule,
+    counts: Counts,
+    kernel: Kernel,
+    product: Convolution,
+    band: Mapping[int, Loop],
+    machine: Machine,
 ) -> tuple[Shape, ...]:
     """The shapes that fit a convolution's sizes and a machine, the cheapest first."""
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
@@ -143,7 +150,11 @@ def shapes_of(
     s = nest.statement(p.statement)
     itemsize = nest.tensor(s.write.tensor).itemsize
     padded = not s.domain.is_equal(padded_domain(nest, s))
-    return window_shapes(extents, p.pixels is p.left, padded, itemsize, machine, machine.gpu)
+    asked = extents, p.pixels is p.left, padded, itemsize, machine, machine.gpu
+    plain = window_shapes(*asked)
+    if s.write.tensor not in internal(kernel):  # where tensor cores add up is registers
+        return plain
+    return tuple(sorted((*tensor_windows(*asked), *plain), key=lambda shape: shape.seconds))
 
 
 def in_patches(
@@ -165,6 +176,7 @@ class _Patches(Tiles):
     """One convolution's kernel on its way into register tiles."""
 
     product: Convolution
+    shape: WindowShape
 
     def factors(self) -> tuple[tuple[Factor, int, Side], ...]:
         """The pixels first: where they are padded the filters are read in more instances."""
@@ -229,23 +241,36 @@ class _Patches(Tiles):
         value = next(v for v in s.body.args if isinstance(v, Read) and s.reads[v.position].tensor == tensor)
         axes = (*((p.deep,) if pixels else ()), p.channels, along)
         by_steps = pixels and factor.axes[p.channels] == schedule.nest.tensor(tensor).rank - 1
-        spread = spread_for(self.shape, side, by_steps, wide)
+        of_steps, width = self.shape.panels(side, by_steps)
         done = schedule.promote(
             value_text(s, value),
             self.name,
             at=steps,
             memory="shared",
-            panel=(len(axes) - 1, side.width),
-            spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
+            panel=(axes.index(p.channels if of_steps else along), width),
             axes=tuple(s.dims[d] for d in axes),
             padded=pixels and not s.domain.is_equal(padded_domain(schedule.nest, s)),
             stages=self.shape.stages,
+            **self.shape.laid_out(side, by_steps, wide),
         )
         self.check_fits(done, steps)
         copies = added(schedule, done)
         own = [loop.name for loop in done.loops(copies[-1]) if set(statements(loop)) <= set(copies)]
         *deep, step, element = own
-        done = self._patch(done, copies[-1], deep, step, element, by_steps, self.shape.vector if wide else 1)
+        vector, shared = self.shape.vector if wide else 1, self.shape.sharing(side, by_steps)
+        placed = dict.fromkeys(deep, "thread.z")
+        done = by_threads(
+            done,
+            copies[-1],
+            (step, element),
+            by_steps,
+            vector,
+            self.shape,
+            side,
+            shared,
+            placed,
+            self.shape.math != "ieee",
+        )
         for copy in copies if self.shape.stages > 1 else ():
             done = done.shift(copy, steps, 1 - self.shape.stages)
         return done
@@ -254,37 +279,6 @@ class _Patches(Tiles):
         """Whether filters may be laid out once for all calls, in whole vectors."""
         box = box_around(nest.domains[self.name])
         return nest.tensor(tensor).role == "constant" and (_size(box, along) or 1) % self.shape.vector == 0
-
-    def _patch(
-        self,
-        schedule: Schedule,
-        copy: str,
-        deep: list[str],
-        step: str,
-        element: str,
-        by_steps: bool,
-        vector: int,
-    ) -> Schedule:
-        """A copy's loops over threads: rows of the image over z, neighbours in memory over x."""
-        s, places, lanes = self.shape, dict[str, str](), list[str]()
-        if vector > 1:
-            schedule = schedule.split(copy, element, vector)
-            lanes.append(inside(schedule, copy, element).name)
-        steps, elements = s.copying(by_steps)
-        every = [(step, steps), (element, elements)]
-        if deep:
-            places[deep[0]] = "thread.z"
-        else:
-            every.append((element, "z"))
-        for loop, axis in every:
-            schedule = schedule.split(copy, loop, s.on(axis))
-            places[inside(schedule, copy, loop).name] = f"thread.{axis}"
-        serial = [loop for loop in (step, element) if loop not in places]
-        schedule = schedule.reorder(copy, *serial, *places, *lanes).bind(copy, **places)
-        for outer in schedule.loops(copy):
-            if outer.name in serial and (constant_extent(schedule, outer) or 65) <= 8:
-                schedule = schedule.unroll(copy, outer.name)
-        return schedule.vectorize(copy, lanes[0]) if lanes else schedule
 
 
 def _spread_out(schedule: Schedule, copy: str) -> Schedule:

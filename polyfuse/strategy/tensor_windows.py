@@ -1,0 +1,128 @@
+"""Shapes of tiles for convolutions on tensor cores: a warp's pixels are of one row of the image.
+
+    thread.x     4 lanes along the columns          thread.y     8 lanes along the rows, then further warps
+    thread.z     warps of other rows of the image, on the side of the pixels
+
+Factors are rounded once, where an element of the window is staged, and come through registers: there is one stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product as pairs
+from math import ceil
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.ir.precision import Math
+from polyfuse.ir.tree import Spread
+from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.grid_order import GRID
+from polyfuse.strategy.register_shapes import Extents, Integers, Side, costed, threads_of
+from polyfuse.strategy.tensor_shapes import DEEP, FLOAT32, TensorShape
+from polyfuse.strategy.thread_copies import WRITTEN_OUT
+from polyfuse.strategy.window_shapes import MOST_THREADS, WindowShape
+
+ROUNDED = 12
+"""Instructions that copy one pixel: its guards, its address, the load, rounding, stores of it or of zero."""
+
+
+@dataclass(frozen=True)
+class TensorWindow(WindowShape, TensorShape):
+    """A shape of a convolution whose products run on tensor cores, with factors rounded to a format."""
+
+    @property
+    def block_columns(self) -> int:
+        """Columns of a block's results."""
+        return self.threads_x * self.columns
+
+    def sharing(self, side: Side, by_steps: bool) -> tuple[str, str]:
+        """Filters' steps on thread.z too."""
+        return self.copying(by_steps) if self.is_deep(side) else ("yz", "x")
+
+    def reads(self, side: Side) -> tuple[Integers, Integers]:
+        """Lane 4 * g + t reads of step t its own rows, or the g-th tile of columns."""
+        _, y, x = threads_of(self)
+        return x, (y % 8 if side.along_x else y) * side.tile
+
+    def spreads(self, side: Side) -> list[Spread]:
+        """Those of any warp's lines of tf32 numbers: a tile has whole fours of them (`_fits`)."""
+        return TensorShape.spreads(self, side)
+
+    @property
+    def copies(self) -> int:
+        """Instructions of all warps that copy a tile of steps: pixels one by one, filters in vectors."""
+        pixels, filters = sorted((self.left, self.right), key=self.is_deep, reverse=True)
+        vectors = ceil(self._elements(filters) / self.vector / WARP)
+        roundings = self.vector * self.held // FLOAT32
+        return ceil(self._elements(pixels) / WARP) * ROUNDED + vectors * (2 + roundings + self.vector // 2)
+
+    @property
+    def storing(self) -> float:
+        """A cycle for each store: of one pixel, of neighbours among the filters at best."""
+        pixels, filters = sorted((self.left, self.right), key=self.is_deep, reverse=True)
+        return (self._elements(pixels) + self._elements(filters) / 2) / WARP
+
+    @property
+    def waits(self) -> int:
+        """Loads that a thread waits for one after the other: pixels are loaded without a branch, so many together."""
+        pixels = max((self.left, self.right), key=self.is_deep)
+        return ceil(self._elements(pixels) / self.threads / WRITTEN_OUT)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, spread as widely as any choice does."""
+        return sum(self._widest(side) for side in (self.left, self.right)) * self.held
+
+    def _widest(self, side: Side) -> int:
+        """The elements of a factor's tile: pixels are copied one by one, filters perhaps in vectors."""
+        deep = self.is_deep(side)
+        sizes = []
+        for by_steps, wide in ((True, False), (False, False)) if deep else ((False, True), (False, False)):
+            of_steps, width = self.panels(side, by_steps)
+            rows = (side.width if of_steps else self.steps) * (self.threads_z if deep else 1)
+            sizes.append(self.spread(side, by_steps, wide).size(rows, width))
+        return max(sizes)
+
+
+@lru_cache(maxsize=64)
+def tensor_windows(
+    extents: Extents, pixels_left: bool, padded: bool, itemsize: int, machine: Machine, gpu: Gpu
+) -> tuple[TensorWindow, ...]:
+    """The shapes for a machine's `math` that fit a convolution, the cheapest first; none for sums of other numbers."""
+    if itemsize != FLOAT32 or machine.math not in dict(machine.tensor):
+        return ()
+    found = [s for s in _every(machine.math, pixels_left, padded) if _fits(s, extents, gpu)]
+    return tuple(sorted((costed(s, extents, machine, gpu) for s in found), key=lambda s: s.seconds))
+
+
+def _every(format: Math, pixels_left: bool, padded: bool) -> Iterator[TensorWindow]:
+    for down, z, (rows, columns), steps in pairs((1, 2), (1, 2, 4, 8), ((4, 8), (8, 8), (8, 16)), DEEP):
+        if WARP * down * z <= MOST_THREADS:
+            yield TensorWindow(
+                z,
+                8 * down,
+                4,
+                rows,
+                columns,
+                steps,
+                FLOAT32,
+                format=format,
+                pixels_left=pixels_left,
+                padded=padded,
+            )
+
+
+def _fits(s: TensorWindow, extents: Extents, gpu: Gpu) -> bool:
+    """Whether all warps of a block have pixels, all lanes where these lie behind each other, and a block fits.
+
+    Of pixels that lie in panels of steps a lane may read what no thread has copied, but not what is not there. Lines of
+    tf32 numbers lie in fours, which rows of fewer channels would not begin with.
+    """
+    in_lines = s.format == "tf32" and not s.pixels_left
+    enough = extents.deep >= s.threads_z and s.steps <= max(extents.steps, 0 if in_lines else DEEP[0])
+    enough = enough and extents.rows > (s.block_rows - 1 if s.pixels_left else s.block_rows // 2)
+    enough = enough and extents.columns > s.block_columns // 2
+    grid = max(extents.count * ceil(extents.deep / s.threads_z), ceil(extents.rows / s.block_rows))
+    return enough and grid <= GRID and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1

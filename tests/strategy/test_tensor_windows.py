@@ -1,0 +1,240 @@
+"""Convolutions on a GPU's tensor cores: within the bound of the oracle, borders exact, no bank conflict, lean code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import product as pairs
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.analysis.copies import rounds
+from polyfuse.analysis.validation import validate
+from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.ir.precision import PRECISIONS
+from polyfuse.machine import Machine
+from polyfuse.runtime.cuda import build_kernels
+from polyfuse.strategy import windows_cuda
+from polyfuse.strategy.fragment_spreads import Stores, turns_of
+from polyfuse.strategy.plan import plan_for
+from polyfuse.strategy.register_shapes import Extents, _waits
+from polyfuse.strategy.tensor_windows import TensorWindow, tensor_windows
+from polyfuse.strategy.window_shapes import window_shapes
+from tests.strategy.banks import assert_no_waits
+
+H200 = Machine.preset("h200")
+MATHS = tuple(PRECISIONS)
+
+
+def drawn(seed: int, how: str, shape: tuple[int, ...]) -> Any:
+    """Normal numbers, their absolute values, or whole numbers, which every format holds."""
+    rng = np.random.default_rng(seed)
+    normal, whole = rng.standard_normal(shape), rng.integers(-3, 4, shape)
+    return {"normal": normal, "absolute": abs(normal), "whole": whole}[how].astype("float32")
+
+
+def convolution(
+    image: tuple[int, ...],
+    filters: int,
+    window: tuple[int, int] = (3, 3),
+    layout: str = "NCHW",
+    weights: str = "normal",
+    residual: bool = False,
+    **options: Any,
+) -> pf.Nest:
+    """max(conv(x) + b, 0); with `residual` max(conv(x) + b + x, 0)."""
+    channels = image[-1 if layout == "NHWC" else 1]
+    w, b = drawn(1, weights, (filters, channels, *window)), drawn(2, weights, (filters,))
+    x = nn.input("x", image)
+    y = nn.conv2d(x, w, b, layout=layout, **options)
+    return nn.lower(nn.relu(y + x if residual else y))
+
+
+CASES: dict[str, tuple[int, dict[str, Any]]] = {
+    "padded": (19 * 9, {"image": (2, 19, 9, 39), "filters": 40, "padding": 1}),
+    "channels last": (
+        19 * 9,
+        {"image": (2, 9, 39, 19), "filters": 40, "layout": "NHWC", "padding": ((2, 0), (0, 3))},
+    ),
+    "strides and dilation": (
+        20 * 9,
+        {"image": (1, 20, 13, 71), "filters": 36, "stride": 2, "dilation": (1, 2)},
+    ),
+    "channels last, strides and dilation": (
+        20 * 9,
+        {"image": (1, 13, 71, 20), "filters": 36, "layout": "NHWC", "stride": (2, 2), "dilation": (1, 2)},
+    ),
+    "1 x 1, filters one by one": (18, {"image": (2, 18, 6, 40), "filters": 33, "window": (1, 1)}),
+    "fewer channels than steps": (
+        3 * 9,
+        {"image": (1, 6, 35, 3), "filters": 34, "padding": 1, "layout": "NHWC"},
+    ),
+    "followed by a residual": (
+        33 * 9,
+        {"image": (1, 33, 5, 35), "filters": 33, "padding": 1, "residual": True},
+    ),
+}
+every_case = pytest.mark.parametrize("name", CASES)
+every_math = pytest.mark.parametrize("math", MATHS)
+
+
+def by_tensor_cores(nest: pf.Nest, math: Any, monkeypatch: pytest.MonkeyPatch) -> pf.Schedule:
+    """The plan with tensor cores, which small sizes are too small for in the model's eyes."""
+    machine = replace(H200, math=math)
+    with monkeypatch.context() as patched:
+        patched.setattr(windows_cuda, "window_shapes", lambda *_: ())
+        plans = (
+            plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form")) for n in (0, 1)
+        )
+        return next(plan.schedule for plan in plans if "factors" in str(plan.schedule))
+
+
+FIRST = (3 * 9, {"image": (1, 3, 6, 35), "filters": 34, "padding": 1})
+"""Channels first and fewer of them than steps: no fours of lines, which tf32 numbers lie in."""
+
+
+@cache
+def net_of(name: str, math: Any, weights: str = "normal") -> pf.Executable:
+    with pytest.MonkeyPatch.context() as patch:
+        schedule = by_tensor_cores(convolution(**CASES[name][1], weights=weights), math, patch)
+    return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
+
+
+@every_math
+@every_case
+def test_in_lock_step_it_is_within_the_bound(name: str, math: Any) -> None:
+    check_bound(net_of(name, math), math, *CASES[name])
+
+
+@pytest.mark.parametrize("math", ["bf16", "f16"])
+def test_halves_of_few_channels_too(math: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = by_tensor_cores(convolution(**FIRST[1]), math, monkeypatch)
+    net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
+    check_bound(net, math, *FIRST)
+    extents = Extents(34, 35, 3, 1, wide=False, windows=9, deep=6)
+    assert H200.gpu is not None
+    assert not tensor_windows(extents, False, True, 4, replace(H200, math="tf32"), H200.gpu)
+
+
+def check_bound(net: pf.Executable, math: Any, steps: int, options: dict[str, Any]) -> None:
+    assert f"tile_mma_{math}(" in net.program.source
+    x = drawn(5, "normal", options["image"])
+    exact, magnitude = (
+        pf.interpret(convolution(**options, weights=weights), {"x": values})["out"]
+        for weights, values in (("normal", x), ("absolute", abs(x)))
+    )
+    error = abs(exact - net(x=x))
+    bound = PRECISIONS[math].bound(steps) + (steps + 2) * 2.0**-23  # the oracle's own sums, too
+    assert (error <= bound * magnitude).all()
+    assert error.max() > 2.0**-3 * PRECISIONS[math].unit, "nothing was rounded"
+
+
+@pytest.mark.parametrize("math", ["tf32", "bf16"])
+@every_case
+def test_of_whole_numbers_it_is_the_oracle(name: str, math: Any) -> None:
+    """The border's zeros are zeros, and no product is another one's."""
+    net, options = net_of(name, math, "whole"), CASES[name][1]
+    x = drawn(5, "whole", options["image"])
+    exact = pf.interpret(convolution(**options, weights="whole"), {"x": x})["out"]
+    np.testing.assert_array_equal(net(x=x), exact)
+
+
+@pytest.mark.parametrize("math", ["tf32", "bf16"])
+@every_case
+def test_no_access_to_shared_memory_waits_for_a_bank(name: str, math: Any) -> None:
+    """As enumerated by the run itself: every address of every warp, copies and factors alike."""
+    net = net_of(name, math)
+    assert_no_waits(net.schedule.nest, net.program.launches[-1])
+
+
+@every_math
+def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice(math: Any) -> None:
+    tiles = pairs((8, 16), ((4, 8), (8, 8), (8, 16)), (16, 64), (False, True))
+    for threads_y, (rows, columns), steps, left in tiles:
+        shape = TensorWindow(2, threads_y, 4, rows, columns, steps, 4, format=math, pixels_left=left)
+        for side, wide in pairs((shape.left, shape.right), (False, True)):
+            if wide and shape.is_deep(side):
+                continue
+            by_steps = shape.is_deep(side) and left
+            spread = shape.spread(side, by_steps, wide)
+            if math == "tf32" and not by_steps:
+                assert _waits(shape, side, by_steps, wide, spread) == 0, (shape, side)
+                continue
+            vector = 4 if wide else 1
+            stores = Stores(by_steps, vector, shape.folded(side, by_steps, vector))
+            assert turns_of(shape.staged_side(side), stores, spread) == 0, (shape, side)
+
+
+def test_factors_are_rounded_once_and_what_adds_zeros_is_validated() -> None:
+    schedule = net_of("padded", "bf16").schedule
+    copies = [s for s in schedule.nest.statements if rounds(schedule.nest, s) == "bf16"]
+    assert {s.name for s in copies} >= {"load_x", "load_w0_panels"}
+    assert schedule.nest.statement("clear_x").body.is_zero
+    validate(schedule.source, schedule.nest, schedule.tree)
+    source = net_of("padded", "bf16").source
+    assert "pad_rounded_bf16(x_shared, " in source
+    assert "copy_rounded_bf16(4, w_panels_shared, " in source
+
+
+IMAGES = {
+    "channels first": {"image": (32, 64, 56, 56), "filters": 64, "padding": 1},
+    "channels last": {"image": (32, 56, 56, 64), "filters": 64, "padding": 1, "layout": "NHWC"},
+}
+
+
+@pytest.mark.parametrize("layout", IMAGES)
+@every_math
+def test_machine_code_is_tensor_cores_in_planned_registers(layout: str, math: Any) -> None:
+    """And the model's own choice."""
+    pytest.importorskip("cuda.core")
+    net = pf.compile(
+        convolution(**IMAGES[layout]),
+        target="cuda",
+        machine="a100",
+        device="none",
+        math=math,  # type: ignore[arg-type]
+    )
+    assert f"by tensor cores on {math} factors" in str(net.explain())
+    code = net.program.codes[-1]
+    assert code.registers is not None
+    for capability in ((8, 0), (9, 0)):
+        cubin = build_kernels(net.program, capability)[code.name]
+        assert cubin.registers <= code.registers
+        assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+        assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL", "FFMA"))]
+        loop = main_loop(cubin)
+        products, matrices = (sum(name.startswith(of) for name in loop) for of in ("HMMA", "LDSM"))
+        assert products >= 32
+        if math != "tf32":
+            assert products >= 2 * matrices > 0
+
+
+@pytest.mark.parametrize("preset", ["a100", "h200"])
+@pytest.mark.parametrize("left", [False, True], ids=["channels first", "channels last"])
+def test_the_model_expects_large_ones_to_be_faster(preset: str, left: bool) -> None:
+    machine = Machine.preset(preset)
+    assert machine.gpu is not None
+    extents = Extents(*((56, 64) if left else (64, 56)), 64, 32, wide=False, windows=9, deep=56)
+    plain = window_shapes(extents, left, True, 4, machine, machine.gpu)
+    assert not tensor_windows(extents, left, True, 4, machine, machine.gpu), "nothing is rounded unasked"
+    for math in MATHS:
+        found = tensor_windows(extents, left, True, 4, replace(machine, math=math), machine.gpu)
+        assert [s.seconds for s in found] == sorted(s.seconds for s in found)
+        assert f"by tensor cores on {math} factors" in found[0].sentences("mac")[0]
+        assert all(s.registers <= 255 for s in found)
+        if math != "tf32":
+            assert found[0].seconds < plain[0].seconds
+
+
+def test_small_ones_and_those_that_the_caller_sees_stay_in_float32() -> None:
+    small = convolution((1, 4, 5, 6), 3, padding=1)
+    net = pf.compile(small, target="cuda", machine="h200", device="none", math="bf16")
+    assert "math='bf16' is not used" in str(net.explain())
+    seen = nn.lower(nn.conv2d(nn.input("x", (32, 64, 56, 56)), drawn(1, "normal", (64, 64, 3, 3)), padding=1))
+    net = pf.compile(seen, target="cuda", machine="h200", device="none", math="bf16")
+    assert "tile_mma" not in net.source
+    assert "math='bf16' is not used" in str(net.explain())
