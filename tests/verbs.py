@@ -117,9 +117,8 @@ def on_loops(
         case "skew" if len(names) > 1:
             inner = draw(st.integers(1, len(names) - 1))
             by = names[draw(st.integers(0, inner - 1))]
-            return Call(
-                "skew", (statement, names[inner]), {"by": by, "factor": draw(st.sampled_from([1, 1, 2, -1]))}
-            )
+            factor, per = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (-1, 1), (2, 3), (-1, 2)]))
+            return Call("skew", (statement, names[inner]), {"by": by, "factor": factor, "per": per})
         case "shift":
             return Call("shift", (statement, loop, draw(st.sampled_from([1, 2, 3, -1, -2]))), {})
         case "bind":

@@ -13,6 +13,7 @@ from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
 from polyfuse.rewrite.pieces import Pieces, pieces
 from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
 from polyfuse.rewrite.refusal import Refusal
+from polyfuse.rewrite.shares import Shares
 from polyfuse.rewrite.snapshot import Snapshot, snapshot, why_not_snapshot
 from polyfuse.rewrite.terms import Terms, terms, why_not_terms
 from polyfuse.rewrite.view_flow import Composed
@@ -36,6 +37,7 @@ __all__ = [
     "Pieces",
     "Recomputed",
     "Refusal",
+    "Shares",
     "Snapshot",
     "SplitReduction",
     "Terms",

@@ -6,7 +6,8 @@
 
 A reduction's operator is declared associative and commutative, with a neutral value. So the values of one total may be
 combined in groups, the groups' totals in any order, and each group may start from the neutral value. Which group a
-value belongs to is the dimension's value divided by a size (consecutive values), or modulo a number of parts.
+value belongs to is the dimension's value divided by a size (consecutive values), or modulo a number of parts, or which
+of equal shares of all work it lies in (stream-k, rewrite/shares.py): any quasi-affine function would do.
 Partial totals are a temporary: what they take is in the memory plan, and nothing comes back to the host.
 
 The result is checked on its exact flow: partial totals read what the reduction read, every one of them reaches the
@@ -29,52 +30,75 @@ from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import REDUCTIONS, neg, number, read
 from polyfuse.ir.sizes import extent_text
 from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.shares import Dealt, Shares, dealt
 from polyfuse.sets import IN, OUT, SET, dim_names, dimension, union_map
 
 
 @dataclass(frozen=True)
 class SplitReduction:
-    """A nest in which one reduction runs in two passes: `partial` fills `tensor`, the statement itself adds that up."""
+    """A nest in which one reduction runs in two passes: `partial` fills `tensor`, the statement itself adds that up.
+
+    `parts` are the most that one total has. `dealt` says how many chunks a tile and a share have, where there are any.
+    """
 
     nest: Nest
     statement: str
     partial: str
     tensor: str
     parts: int | str
+    dealt: Dealt | None = None
 
     def __str__(self) -> str:
-        return f"{self.statement} combines {self.parts} partial results ({self.tensor}), which {self.partial} computes"
+        most = "" if self.dealt is None else "up to "
+        found = f"{self.statement} combines {most}{self.parts} partial results ({self.tensor})"
+        return f"{found}, which {self.partial} computes{'' if self.dealt is None else f': {self.dealt}'}"
 
 
 def split_reduction(
-    nest: Nest, statement: str, dim: str, *, size: int | None = None, parts: int | None = None
+    nest: Nest,
+    statement: str,
+    dim: str,
+    *,
+    size: int | None = None,
+    parts: int | None = None,
+    shares: Shares | None = None,
 ) -> SplitReduction:
     """for i: s += x[i]  ->  for b: p[b] = 0;  for b: for i: p[b] += x[…];  for b: s += p[b]
 
     `size`: a part takes so many consecutive values of the dimension, x[size * b + i]. `parts`: there are so many
-    parts, and part b takes the values b, b + parts, …: x[parts * i + b], neighbouring parts read neighbours. Raises
-    IllegalRewrite where `why_not_split_reduction` says why, ValidationFailure if values would come from elsewhere,
-    which would be a bug.
+    parts, and part b takes the values b, b + parts, …: x[parts * i + b], neighbouring parts read neighbours. `shares`:
+    the work on all totals, in tiles of these, is cut into equal shares, and part b of a total is what lies in the b-th
+    share that has some of it; a total in one share has one part. Raises IllegalRewrite where `why_not_split_reduction`
+    says why, ValidationFailure if values would come from elsewhere, which would be a bug.
     """
-    why = why_not_split_reduction(nest, statement, dim, size=size, parts=parts)
+    why = why_not_split_reduction(nest, statement, dim, size=size, parts=parts, shares=shares)
     if why is not None:
         raise IllegalRewrite(why)
     s = nest.statement(statement)
-    made = _Split(nest, s, s.dims.index(dim), size, parts)
+    found = None if shares is None else dealt(nest, s, s.dims.index(dim), shares)
+    assert not isinstance(found, str), "asked before"
+    made = _Split(nest, s, s.dims.index(dim), size, parts, found)
     count = made.count
     assert count is not None, "asked before"
-    return SplitReduction(made.checked(), statement, made.partial, made.tensor, count)
+    return SplitReduction(made.checked(), statement, made.partial, made.tensor, count, found)
 
 
 def why_not_split_reduction(
-    nest: Nest, statement: str, dim: str, *, size: int | None = None, parts: int | None = None
+    nest: Nest,
+    statement: str,
+    dim: str,
+    *,
+    size: int | None = None,
+    parts: int | None = None,
+    shares: Shares | None = None,
 ) -> Refusal | None:
     """Why a reduction cannot be split along a dimension; None if it can."""
     s = nest.statement(statement)
-    how = f"size={size}" if parts is None else f"parts={parts}"
-    call = f"split_reduction({statement!r}, {dim!r}, {how})"
-    if (size is None) == (parts is None) or (size or parts or 0) < 1:
-        return refused(call, "it takes one of size and parts", "a number of 1 at least for one of them")
+    ways = {"size": size, "parts": parts, "shares": shares}
+    given = {name: way for name, way in ways.items() if way is not None}
+    call = f"split_reduction({statement!r}, {dim!r}, {', '.join(f'{name}={way}' for name, way in given.items())})"
+    if len(given) != 1 or any(isinstance(number, int) and number < 1 for number in given.values()):
+        return refused(call, "it takes one of size, parts and shares", "one of them, a number of 1 at least")
     if not s.is_reduction:
         return refused(call, f"{statement} assigns, it does not accumulate", "a reduction")
     if dim not in s.dims:
@@ -98,7 +122,10 @@ def why_not_split_reduction(
     negative = nest.domains[statement].intersect(value.lt_set(value.sub(value)))
     if not negative.is_empty():
         return refused(call, f"{dim} has values below 0", "values that count from 0")
-    if _Split(nest, s, at, size, parts).count is None:
+    found = None if shares is None else dealt(nest, s, at, shares)
+    if isinstance(found, str):
+        return refused(call, found, "size= or parts=, or tiles and sizes that give equal shares")
+    if _Split(nest, s, at, size, parts, found).count is None:
         return refused(call, "the number of parts is not affine in the sizes", "parts=, which is a number")
     return None
 
@@ -112,6 +139,7 @@ class _Split:
     at: int
     size: int | None
     parts: int | None
+    dealt: Dealt | None
 
     @cached_property
     def partial(self) -> str:
@@ -130,12 +158,19 @@ class _Split:
 
     @cached_property
     def origin(self) -> isl.Map:
-        """{ part_S[b, t] -> S[size * b + t] }, or { part_S[b, t] -> S[parts * t + b] }, limited to the domain."""
+        """{ part_S[b, t] -> S[size * b + t] }, or { part_S[b, t] -> S[parts * t + b] }, limited to the domain.
+
+        With shares { part_S[b, t] -> S[t] }, b being the part that t lies in.
+        """
         dims, params = [f"d{d}" for d in range(len(self.s.dims))], ", ".join(self.nest.params)
         inside = dims[self.at]
         where = list(dims)
-        where[self.at] = f"{self.size}b + {inside}" if self.size else f"{self.parts}{inside} + b"
-        bound = f"0 <= {inside} < {self.size}" if self.size else f"0 <= b < {self.parts} and {inside} >= 0"
+        if self.dealt is not None:
+            bound = f"b = {self.dealt.part}"
+        elif self.size is not None:
+            where[self.at], bound = f"{self.size}b + {inside}", f"0 <= {inside} < {self.size}"
+        else:
+            where[self.at], bound = f"{self.parts}{inside} + b", f"0 <= b < {self.parts} and {inside} >= 0"
         moved = f"{self.partial}[b, {', '.join(dims)}] -> {self.s.name}[{', '.join(where)}] : {bound}"
         return isl.Map(f"[{params}] -> {{ {moved} }}").intersect_range(self.nest.domains[self.s.name])
 

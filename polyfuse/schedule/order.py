@@ -33,17 +33,18 @@ def reorder(nest: Nest, tree: Tree, statement: str, names: tuple[str, ...]) -> T
     return replace_node(tree, chain[0], rebuilt([by_name[name] for name in names], chain[-1].body))
 
 
-def skew(nest: Nest, tree: Tree, statement: str, loop: str, by: str, factor: int) -> Tree:
-    """for t: for i: S[t, i] at i  ->  for t: for i: S[t, i] at i + factor * t."""
+def skew(nest: Nest, tree: Tree, statement: str, loop: str, by: str, factor: int, per: int = 1) -> Tree:
+    """for t: for i: S[t, i] at i  ->  for t: for i: S[t, i] at i + floor(factor * t / per)."""
+    if _integer(per) < 1:
+        raise InvalidSchedule(f"skew({statement!r}): per is 1 at least, not {per}")
     inner = loop_named(tree, statement, loop)
     outer = chain_of(tree, statement, (by, loop))[0]
     if outer.name != by:
         raise InvalidSchedule(
             f"skew({statement!r}): {by} is not outside {loop}; a loop is skewed by one around it"
         )
-    dates = tuple(
-        (name, date.add(outer.date(name).scale_val(isl.Val(_integer(factor))))) for name, date in inner.dates
-    )
+    times = isl.Val(_integer(factor)).div(isl.Val(per))
+    dates = tuple((name, date.add(outer.date(name).scale_val(times).floor())) for name, date in inner.dates)
     return replace_node(tree, inner, replace(inner, dates=dates))
 
 

@@ -135,13 +135,13 @@ class Schedule:
             "reorder", (statement, *loops), {}, lambda: order.reorder(self.nest, self.tree, statement, loops)
         )
 
-    def skew(self, statement: str, loop: str, by: str, factor: int = 1) -> Schedule:
-        """Run a loop's values later by a multiple of a loop around it: S[t, i] at i  ->  S[t, i] at i + factor*t."""
+    def skew(self, statement: str, loop: str, by: str, factor: int = 1, per: int = 1) -> Schedule:
+        """Run a loop's values later by a multiple of a loop around it: S[t, i] at i  ->  at i + factor*t // per."""
         return self._do(
             "skew",
             (statement, loop),
-            {"by": by, "factor": factor},
-            lambda: order.skew(self.nest, self.tree, statement, loop, by, factor),
+            {"by": by, "factor": factor} | beside_defaults(Schedule.skew, {"per": per}),
+            lambda: order.skew(self.nest, self.tree, statement, loop, by, factor, per),
         )
 
     def shift(self, statement: str, loop: str, amount: int) -> Schedule:
