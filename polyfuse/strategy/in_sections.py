@@ -26,6 +26,7 @@ from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.decisions import Plan
 from polyfuse.strategy.estimate import TURN_SECONDS
 from polyfuse.strategy.fusion import part_with
+from polyfuse.strategy.in_steps import with_again
 from polyfuse.strategy.kernel import kernel_of
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.recurrences import stepped
@@ -152,18 +153,8 @@ def _reading_again(plan: Plan, stage: Stage, counts: Counts) -> float:
             at, seen = (stage.part, counts) if name == stage.product else (part, own)
             cost = next(group.cost for group in plan.groups if name in group.statements)
             shared = plan.machine.units if at is part and part.bind in SHARED else 1
-            known[id(part)] = with_steps(cost, seen, at, plan.machine, shared).total - cost.total
+            known[id(part)] = with_again(cost, seen, at, (at,), plan.machine, shared).total - cost.total
     return sum(known.values())
-
-
-def with_steps(cost: KernelCost, counts: Counts, loop: Loop, machine: Machine, units: int = 1) -> KernelCost:
-    """A price with what each value of a loop but the first reads again; its values are shared by so many cores."""
-    step = kernel_of(counts, loop, (loop,))
-    held = sum(u.bytes_in((1,), step.extents) for u in step.uses)
-    same = sum(u.elements * u.itemsize for u in step.uses if u.read and u.ratios[0] == 1.0)
-    again = (step.extents[0] - 1) * same
-    seconds = again / units / machine.reading(machine.level(held), 1.0)
-    return replace(cost, again=again, memory=cost.memory + seconds)
 
 
 def cost_in_turns(counts: Counts, part: Loop, machine: Machine) -> KernelCost:
@@ -187,7 +178,7 @@ def cost_in_turns(counts: Counts, part: Loop, machine: Machine) -> KernelCost:
 
 def _on_one_core(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
     cost = in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, None)
-    return with_steps(cost, counts, part, machine) if isinstance(part, Loop) else cost
+    return with_again(cost, counts, part, (part,), machine) if isinstance(part, Loop) else cost
 
 
 def _last_end(seconds: list[float], times: int, units: int) -> float:

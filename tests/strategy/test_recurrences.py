@@ -12,7 +12,12 @@ from polyfuse import nn
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, loops
 from polyfuse.machine import KiB, Machine, cpu
+from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, plan_for
+from polyfuse.strategy.cost import Model
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.fusion import part_with
+from polyfuse.strategy.in_steps import blocked_cost, in_steps_cost
 from tests.execution import memory, run_plain
 
 LEVELS = (4 * KiB, 16 * KiB, 64 * KiB)
@@ -79,8 +84,8 @@ def test_a_sum_begins_with_its_bias_in_the_products_tile() -> None:
     assert [a is b for a, b in zip(first, mac, strict=False)][:4] == [True] * 4
 
 
-def test_a_product_over_all_times_is_apart_where_both_weights_do_not_stay_in_l2() -> None:
-    nest = sequence("lstm", 12, 4, 48, 48)
+def test_a_product_over_all_times_is_apart_where_few_rows_read_both_weights_from_behind_l2() -> None:
+    nest = sequence("lstm", 12, 2, 48, 48)
     roomy = cpu("roomy", 1, 32, (32 * KiB, 1024 * KiB, 4096 * KiB), 3.0e9)
     for machine, shared in ((ONE, False), (roomy, True)):
         plan = plan_for(nest, machine)
@@ -88,6 +93,29 @@ def test_a_product_over_all_times_is_apart_where_both_weights_do_not_stay_in_l2(
         (decision,) = (d for d in plan.decisions if (d.producer, d.consumer) == ("mac0", "step0"))
         assert decision.taken == shared
         assert shared or "would be read again" in decision.sentence
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_product_over_all_times_is_in_time_where_its_sums_would_go_through_memory(kind: str) -> None:
+    """As many rows as times: apart, blocks read the weights as often, once a time, and sums go through memory."""
+    plan = plan_for(sequence(kind, 40, 40, 48, 48), ONE)
+    time = around(plan, "step0")[0]
+    assert any(d.taken and d.cost_together for d in plan.decisions if d.producer == "mac0")
+    assert around(plan, "mac0")[0] is around(plan, "hidden0")[0] is time
+    assert around(plan, "mac0")[-3].bind == around(plan, "step0")[-3].bind == "microkernel"
+    if kind == "rnn":  # a step's sums, which L2 holds there
+        assert "z0" in {buffer.tensor for buffer in time.buffers}
+
+
+def test_blocks_inside_batches_read_their_weights_again() -> None:
+    """The fewer of times and rows are the batches; their weights, if L2 does not hold a batch, come once for each."""
+    for times, rows in ((12, 3), (3, 12)):
+        schedule = Schedule(sequence("lstm", times, rows, 48, 48))
+        model = Model(Counts(schedule.nest), ONE)
+        part = part_with(schedule, "mac0")
+        weights = 48 * 4 * 48 * 4
+        assert in_steps_cost(schedule.nest, model, part).again == 2 * weights
+        assert blocked_cost(model, part).again == 0
 
 
 def test_a_product_over_a_sequence_is_in_blocks() -> None:
