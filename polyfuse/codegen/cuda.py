@@ -15,6 +15,7 @@ from polyfuse.codegen.device_calls import (
     copy_padded,
     copy_vector,
     device_call,
+    pad_rounded,
     planned_registers,
     shared_bytes,
 )
@@ -199,8 +200,10 @@ class _Cuda(Emitter):
         match node.operation:
             case VectorCopy(count=1) as copy:
                 return [copy_vector(node, copy, None, self.address)]
-            case PaddedCopy() as copy:
-                return [copy_padded(node, copy, self.place)]
+            case PaddedCopy(here, copy) as padded:
+                if copy.rounded == "ieee":
+                    return [copy_padded(node, padded, self.place)]
+                return [pad_rounded(node, here, replace(copy, count=1, run=1), None, self.address)]
         return super().store(node)
 
     def lanes(self, node: Lanes) -> list[str]:

@@ -40,6 +40,10 @@ def device_call(top: For, address: Address, repeated: bool) -> list[str] | None:
         case For(bind="vector", body=Store(operation=VectorCopy() as copy) as store) if copy.count > 1:
             if is_number(top.low, 0) and is_number(top.high, copy.count) and top.step == 1:
                 return _under(outside, copy_vector(store, copy, top.variable, address))
+        case For(bind="vector", body=Store(operation=PaddedCopy(here, copy)) as store) if copy.count > 1:
+            whole = is_number(top.low, 0) and is_number(top.high, copy.count) and top.step == 1
+            if whole and not mentions(here, top.variable):
+                return _under(outside, pad_rounded(store, here, copy, top.variable, address))
     return None
 
 
@@ -118,9 +122,19 @@ def copy_padded(store: Store, copy: PaddedCopy, place: Place) -> str:
     (to,) = store.target.subscripts
     places = [expanded(in_bits(to)), expanded(source.slice)]
     arguments = [ast.Name(store.target.array), places[0], source.value, places[1], in_bits(copy.here)]
-    plain = "pad_ahead" if copy.ahead else "copy_padded"
-    name = plain if copy.rounded == "ieee" else f"pad_rounded_{copy.rounded}"
-    return ast.unparse(ast.Call(ast.Name(name), arguments, []))
+    return ast.unparse(ast.Call(ast.Name("pad_ahead" if copy.ahead else "copy_padded"), arguments, []))
+
+
+def pad_rounded(
+    store: Store, here: ast.expr, copy: VectorCopy, variable: str | None, address: Address
+) -> str:
+    """The call that rounds one element, or the neighbours along a loop, where a condition holds, and else zeros."""
+    first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
+    target, to = address(store.target, first)
+    source, at = address(store.reads[0], first)
+    count, run, step = map(ast.Constant, (copy.count, copy.run, copy.step))
+    arguments = [count, target, expanded(to), run, step, source, expanded(at), in_bits(here)]
+    return ast.unparse(ast.Call(ast.Name(f"pad_rounded_{copy.rounded}"), arguments, []))
 
 
 def accessed_widely(node: Node) -> frozenset[str]:
@@ -128,7 +142,7 @@ def accessed_widely(node: Node) -> frozenset[str]:
     match node:
         case Store(operation=TileProduct()):
             return frozenset(element.array for element in node.reads)
-        case Store(operation=VectorCopy(count)) if count > 1:
+        case Store(operation=VectorCopy(count) | PaddedCopy(copy=VectorCopy(count))) if count > 1:
             return frozenset((node.target.array, node.reads[0].array))
     return frozenset(name for part in below(node) for name in accessed_widely(part))
 
@@ -136,7 +150,7 @@ def accessed_widely(node: Node) -> frozenset[str]:
 def copied_widely(node: Node) -> frozenset[str]:
     """The arrays of which several neighbours are copied in one access: a tensor has to begin at a multiple of it."""
     match node:
-        case Store(operation=VectorCopy(count)) if count > 1:
+        case Store(operation=VectorCopy(count) | PaddedCopy(copy=VectorCopy(count))) if count > 1:
             return frozenset((node.target.array, node.reads[0].array))
     return frozenset(name for part in below(node) for name in copied_widely(part))
 

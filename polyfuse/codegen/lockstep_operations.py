@@ -200,8 +200,21 @@ def _copy_padded(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) ->
 
 
 def _pad_rounded(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    target, place, value = _padded(threads, node, arguments)
-    threads.store(target, place, rounded_bits(math, value))
+    """Only threads for which the condition holds load, the others have zeros."""
+    here, everyone = np.asarray(threads.value(arguments[7])), threads.active
+    count, run, step = _numbers([arguments[0], *arguments[3:5]])
+    target, source = (element(node, arguments[p]) for p in (1, 5))
+    to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 6))
+    for lane in range(count):
+        value: Value = np.float32(0)
+        threads.active = everyone.where(here) if here.ndim else everyone
+        if threads.active.count and np.any(here):
+            wide = WIDE if count > 1 else None
+            value = np.where(here, threads.load(source, threads.unravelled(source, at + lane), wide), value)
+        threads.active = everyone
+        held = rounded_bits(math, value)
+        place = threads.unravelled(target, to + lane // run * step + lane % run)
+        threads.store(target, place, held, run * held.dtype.itemsize)
 
 
 def _pad_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:

@@ -63,7 +63,7 @@ ARRAYS_OF = {
     "copy_ahead": (1, 4),
     "copy_padded": (0, 2),
     "pad_ahead": (0, 2),
-    **{f"pad_rounded_{math}": (0, 2) for math in PRECISIONS},
+    **{f"pad_rounded_{math}": (1, 5) for math in PRECISIONS},
     "copy_rounded_tf32": (1, 5),
     "copy_rounded_bf16": (1, 5),
     "copy_rounded_f16": (1, 5),

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 import sympy
 
 from polyfuse.codegen.register_tiles import Neighbours, TileProduct, VectorCopy
-from polyfuse.ir.precision import Math
 from polyfuse.ir.tensor import DType, Tensor
 
 
@@ -89,14 +88,18 @@ class Allocate:
 
 @dataclass(frozen=True)
 class PaddedCopy:
-    """A copy of one element where a condition holds, and zero elsewhere (polyfuse.codegen.padded_copies).
+    """A copy where a condition holds, and zeros elsewhere (polyfuse.codegen.padded_copies).
 
-    One that is `ahead` goes on while the thread does other things (codegen/in_flight.py), one that is `rounded` rounds.
+    One that is `ahead` goes on while the thread does other things (codegen/in_flight.py).
     """
 
     here: ast.expr
-    ahead: bool = False
-    rounded: Math = "ieee"
+    copy: VectorCopy
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the thread does other things meanwhile."""
+        return self.copy.ahead
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,11 @@
     if a: t[i] = 0                    ->   if a: copy_padded(t, i, x, j, b)
     if a: if b: t[i] = x[j]
 
+Neighbours that are loaded and rounded together are one operation too, under a condition that is the same for all:
+
+    for l: { if a: t[i + l] = 0;  if a: if b: t[i + l] = x[j + l] }
+    ->  if a: pad_rounded_bf16(4, t, i, 4, 4, x, j, b)
+
 One store in place of two, and no registers for the places of both: 128 hold a convolution's 8 x 8 results then.
 
 A copy that goes on while its thread does other things brings its zeros along (`pad_ahead`): nothing orders it behind a
@@ -51,9 +56,12 @@ def _waiting(node: Node, buffers: frozenset[str]) -> Node:
     match node:
         case Block(parts):
             return block(tuple(_waiting(part, buffers) for part in parts))
-        case Store(operation=VectorCopy(ahead=True) | PaddedCopy(ahead=True) as copy):
-            if node.target.array in buffers:
-                return replace(node, operation=replace(copy, ahead=False))
+        case Store(operation=VectorCopy(ahead=True) as copy) if node.target.array in buffers:
+            return replace(node, operation=replace(copy, ahead=False))
+        case Store(operation=PaddedCopy(here, VectorCopy(ahead=True) as copy)) if (
+            node.target.array in buffers
+        ):
+            return replace(node, operation=PaddedCopy(here, replace(copy, ahead=False)))
     return with_below(node, lambda part: _waiting(part, buffers))
 
 
@@ -72,7 +80,7 @@ def _pair(first: Node, second: Node) -> Node | None:
     """Two stores to one element, zero and then a copy under further conditions, as one."""
     (outside, clear), (inside, copy) = _guarded(first), _guarded(second)
     match clear, copy:
-        case Store(op="=", body=zero), Store(operation=VectorCopy(count=1) as single) if zero.is_zero:
+        case Store(op="=", body=zero), Store(operation=VectorCopy() as single) if zero.is_zero:
             pass
         case _:
             return None
@@ -81,7 +89,7 @@ def _pair(first: Node, second: Node) -> Node | None:
     if _text(clear) != _text(copy) or not further or len(inside) - len(further) != len(outside):
         return None
     here = further[0] if len(further) == 1 else ast.BoolOp(ast.And(), further)
-    return guarded(outside, replace(copy, operation=PaddedCopy(here, single.ahead, single.rounded)))
+    return guarded(outside, replace(copy, operation=PaddedCopy(here, single)))
 
 
 def _text(store: Store) -> tuple[str, ...]:

@@ -110,6 +110,7 @@ def device_operations(
         names = statements(loop)
         if loop.bind == "vector":
             found |= _in_neighbours(nest, part, loop, geometries)
+            names = tuple(name for name in names if not _clears(nest, name, names))
         if len(names) != 1 or loop.bind not in ("microkernel", "vector"):
             continue
         s = nest.statement(names[0])
@@ -250,6 +251,13 @@ def _is_cleared(nest: Nest, part: Tree, copy: Statement) -> bool:
     """Whether another statement writes to the buffer that a copy fills: the zeros around what it copies."""
     writers = [name for name in statements(part) if nest.statement(name).write.tensor == copy.write.tensor]
     return len(writers) > 1
+
+
+def _clears(nest: Nest, name: str, names: tuple[str, ...]) -> bool:
+    """Whether a statement stores zeros around what a later one of these copies, rounded."""
+    s, *later = (nest.statement(each) for each in names[names.index(name) :])
+    filled = any(x.write.tensor == s.write.tensor and rounds(nest, x) is not None for x in later)
+    return s.op == "=" and s.body.is_zero is True and filled
 
 
 def _vector_copy(

@@ -188,8 +188,11 @@ def _copy_padded(target: Any, to: int, source: Any, at: int, here: bool) -> None
     target[to] = source[at] if here else 0
 
 
-def _pad_rounded(math: Math, target: Any, to: int, source: Any, at: int, here: bool) -> None:
-    target[to] = rounded_bits(math, source[at] if here else np.float32(0))
+def _pad_rounded(
+    math: Math, count: int, target: Any, to: int, run: int, step: int, source: Any, at: int, here: bool
+) -> None:
+    padded = source.reshape(-1)[at : at + count] if here else np.zeros(count, np.float32)
+    _copy_rounded(math, count, target, to, run, step, padded, 0)
 
 
 class _Copies:

@@ -9,7 +9,7 @@ Factors are rounded once, where an element of the window is staged, and come thr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as pairs
 from math import ceil
@@ -28,9 +28,23 @@ ROUNDED = 12
 """Instructions that copy one pixel: its guards, its address, the load, rounding, stores of it or of zero."""
 
 
+TILES = ((2, 16), (4, 8), (4, 16), (8, 8), (8, 14), (8, 16))
+"""Rows and columns of a thread. 2 rows are 16 pixels of a warp where these are rows, 14 columns 56 of them."""
+
+
 @dataclass(frozen=True)
 class TensorWindow(WindowShape, TensorShape):
-    """A shape of a convolution whose products run on tensor cores, with factors rounded to a format."""
+    """A shape of a convolution whose products run on tensor cores, with factors rounded to a format.
+
+    `wide`: pixels are copied 16 bytes at a time.
+    """
+
+    wide: bool = False
+
+    @property
+    def in_vectors(self) -> bool:
+        """Whether pixels are copied 16 bytes at a time."""
+        return self.wide
 
     @property
     def block_columns(self) -> int:
@@ -52,23 +66,35 @@ class TensorWindow(WindowShape, TensorShape):
 
     @property
     def copies(self) -> int:
-        """Instructions of all warps that copy a tile of steps: pixels one by one, filters in vectors."""
-        pixels, filters = sorted((self.left, self.right), key=self.is_deep, reverse=True)
-        vectors = ceil(self._elements(filters) / self.vector / WARP)
-        roundings = self.vector * self.held // FLOAT32
-        return ceil(self._elements(pixels) / WARP) * ROUNDED + vectors * (2 + roundings + self.vector // 2)
+        """Instructions of all warps that copy a tile of steps: pixels one by one or in vectors, filters in vectors."""
+        pixels, filters = (
+            ceil(count / WARP) for count in (self._loads, self._elements(self._filters) / self.vector)
+        )
+        more = self.vector * self.held // FLOAT32 + self.vector // 2  # roundings, and stores of runs
+        return pixels * (ROUNDED + more * self.wide) + filters * (2 + more)
+
+    @property
+    def _pixels(self) -> Side:
+        return max((self.left, self.right), key=self.is_deep)
+
+    @property
+    def _filters(self) -> Side:
+        return min((self.left, self.right), key=self.is_deep)
+
+    @property
+    def _loads(self) -> int:
+        """Loads of pixels for a tile of steps."""
+        return self._elements(self._pixels) // (self.vector if self.wide else 1)
 
     @property
     def storing(self) -> float:
-        """A cycle for each store: of one pixel, of neighbours among the filters at best."""
-        pixels, filters = sorted((self.left, self.right), key=self.is_deep, reverse=True)
-        return (self._elements(pixels) + self._elements(filters) / 2) / WARP
+        """A cycle for each store: of a pixel or a vector of them, of two neighbours among the filters."""
+        return (self._loads + self._elements(self._filters) / 2) / WARP
 
     @property
     def waits(self) -> int:
         """Loads that a thread waits for one after the other: pixels are loaded without a branch, so many together."""
-        pixels = max((self.left, self.right), key=self.is_deep)
-        return ceil(self._elements(pixels) / self.threads / WRITTEN_OUT)
+        return ceil(self._loads / self.threads / WRITTEN_OUT)
 
     @property
     def shared_bytes(self) -> int:
@@ -76,10 +102,12 @@ class TensorWindow(WindowShape, TensorShape):
         return sum(self._widest(side) for side in (self.left, self.right)) * self.held
 
     def _widest(self, side: Side) -> int:
-        """The elements of a factor's tile: pixels are copied one by one, filters perhaps in vectors."""
+        """The elements of a factor's tile: filters are copied by their neighbours, perhaps in vectors."""
         deep = self.is_deep(side)
         sizes = []
-        for by_steps, wide in ((True, False), (False, False)) if deep else ((False, True), (False, False)):
+        for by_steps, wide in (
+            ((True, self.wide), (False, self.wide)) if deep else ((False, True), (False, False))
+        ):
             of_steps, width = self.panels(side, by_steps)
             rows = (side.width if of_steps else self.steps) * (self.threads_z if deep else 1)
             sizes.append(self.spread(side, by_steps, wide).size(rows, width))
@@ -88,17 +116,24 @@ class TensorWindow(WindowShape, TensorShape):
 
 @lru_cache(maxsize=64)
 def tensor_windows(
-    extents: Extents, pixels_left: bool, padded: bool, itemsize: int, machine: Machine, gpu: Gpu
+    extents: Extents,
+    pixels_left: bool,
+    padded: bool,
+    itemsize: int,
+    machine: Machine,
+    gpu: Gpu,
+    in_vectors: bool = False,
 ) -> tuple[TensorWindow, ...]:
     """The shapes for a machine's `math` that fit a convolution, the cheapest first; none for sums of other numbers."""
     if itemsize != FLOAT32 or machine.math not in dict(machine.tensor):
         return ()
-    found = [s for s in _every(machine.math, pixels_left, padded) if _fits(s, extents, gpu)]
+    every = (replace(s, wide=in_vectors) for s in _every(machine.math, pixels_left, padded))
+    found = [s for s in every if _is_laid_out(s) and _fits(s, extents, gpu)]
     return tuple(sorted((costed(s, extents, machine, gpu) for s in found), key=lambda s: s.seconds))
 
 
 def _every(format: Math, pixels_left: bool, padded: bool) -> Iterator[TensorWindow]:
-    for down, z, (rows, columns), steps in pairs((1, 2), (1, 2, 4, 8), ((4, 8), (8, 8), (8, 16)), DEEP):
+    for down, z, (rows, columns), steps in pairs((1, 2), (1, 2, 4, 8), TILES, DEEP):
         if WARP * down * z <= MOST_THREADS:
             yield TensorWindow(
                 z,
@@ -112,6 +147,15 @@ def _every(format: Math, pixels_left: bool, padded: bool) -> Iterator[TensorWind
                 pixels_left=pixels_left,
                 padded=padded,
             )
+
+
+def _is_laid_out(s: TensorWindow) -> bool:
+    """Whether a tile has a layout in which no access waits for a bank: lines of tf32 numbers are read in vectors."""
+    if s.rows == 2:
+        return s.pixels_left and s.steps > DEEP[0]
+    if s.columns == 14:
+        return s.format != "tf32" and not (s.pixels_left or s.wide)
+    return True
 
 
 def _fits(s: TensorWindow, extents: Extents, gpu: Gpu) -> bool:

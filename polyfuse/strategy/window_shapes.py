@@ -52,6 +52,11 @@ class WindowShape(Shape):
     padded: bool = False
 
     @property
+    def in_vectors(self) -> bool:
+        """Whether pixels are copied 16 bytes at a time: neighbours lie apart here."""
+        return False
+
+    @property
     def over(self) -> tuple[str, str]:
         """Rows on thread.y, columns on thread.x."""
         return "y", "x"

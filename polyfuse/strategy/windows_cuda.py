@@ -22,6 +22,7 @@ from math import prod
 import islpy as isl
 import sympy
 
+from polyfuse.analysis.neighbours import ACCESS_BYTES, is_multiple
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.scalar import Read
@@ -30,6 +31,7 @@ from polyfuse.ir.tree import Loop, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.promoted_values import box_around, padded_domain
+from polyfuse.sets import dimension
 from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.kernel import Kernel
@@ -154,7 +156,22 @@ def shapes_of(
     plain = window_shapes(*asked)
     if s.write.tensor not in internal(kernel):  # where tensor cores add up is registers
         return plain
-    return tuple(sorted((*tensor_windows(*asked), *plain), key=lambda shape: shape.seconds))
+    rounded = tensor_windows(*asked, in_vectors=_in_vectors(nest, p))
+    return tuple(sorted((*rounded, *plain), key=lambda shape: shape.seconds))
+
+
+def _in_vectors(nest: Nest, product: Convolution) -> bool:
+    """Whether pixels can be copied 16 bytes at a time: by their channels, or along a row that no window moves.
+
+    x[n, p + r, q + s, c], or x[n, c, p, q], where rows have fours of elements
+    """
+    s, access = nest.statement(product.statement), product.pixels.access
+    along = product.rows if product.pixels is product.left else product.columns
+    last = nest.tensor(access.tensor).rank - 1
+    fine = product.channels if product.pixels.axes[product.channels] == last else along
+    size, vector = nest.tensor(access.tensor).shape[last], ACCESS_BYTES // nest.tensor(access.tensor).itemsize
+    first = access.subscripts().get_pw_aff(last).sub(dimension(s.domain, fine))
+    return isinstance(size, int) and size % vector == 0 and is_multiple(s.domain, first, vector)
 
 
 def in_patches(
@@ -231,8 +248,8 @@ class _Patches(Tiles):
         """A factor's tile in shared memory: pixels one by one, zeros beyond the border; filters in vectors."""
         p, s = self.product, schedule.nest.statement(self.name)
         pixels, tensor = factor is p.pixels, factor.access.tensor
-        wide = not pixels and self._side_by_side(schedule.nest, tensor, along)
-        if wide:
+        wide = self.shape.in_vectors if pixels else self._side_by_side(schedule.nest, tensor, along)
+        if wide and not pixels:
             axis = factor.axes[along]
             packed = schedule.pack(tensor, self.name, panel=(axis, side.width))
             (copy,) = added(schedule, packed)

@@ -22,7 +22,7 @@ from polyfuse.strategy import windows_cuda
 from polyfuse.strategy.fragment_spreads import Stores, turns_of
 from polyfuse.strategy.plan import plan_for
 from polyfuse.strategy.register_shapes import Extents, _waits
-from polyfuse.strategy.tensor_windows import TensorWindow, tensor_windows
+from polyfuse.strategy.tensor_windows import TensorWindow, _every, _is_laid_out, tensor_windows
 from polyfuse.strategy.window_shapes import window_shapes
 from tests.strategy.banks import assert_no_waits
 
@@ -68,6 +68,11 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         20 * 9,
         {"image": (1, 13, 71, 20), "filters": 36, "layout": "NHWC", "stride": (2, 2), "dilation": (1, 2)},
     ),
+    "channels last, in vectors": (
+        20 * 9,
+        {"image": (2, 9, 39, 20), "filters": 40, "layout": "NHWC", "padding": 1},
+    ),
+    "1 x 1 in vectors": (18, {"image": (2, 18, 6, 40), "filters": 36, "window": (1, 1)}),
     "1 x 1, filters one by one": (18, {"image": (2, 18, 6, 40), "filters": 33, "window": (1, 1)}),
     "fewer channels than steps": (
         3 * 9,
@@ -153,11 +158,17 @@ def test_no_access_to_shared_memory_waits_for_a_bank(name: str, math: Any) -> No
 
 @every_math
 def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice(math: Any) -> None:
-    tiles = pairs((8, 16), ((4, 8), (8, 8), (8, 16)), (16, 64), (False, True))
-    for threads_y, (rows, columns), steps, left in tiles:
-        shape = TensorWindow(2, threads_y, 4, rows, columns, steps, 4, format=math, pixels_left=left)
+    for left, in_vectors in pairs((False, True), (False, True)):
+        every = (replace(s, threads_z=2, wide=in_vectors) for s in _every(math, left, False))
+        shapes = {s for s in every if _is_laid_out(s)}
+        assert {s.columns for s in shapes} >= {8, 16}
+        check_layouts(math, left, shapes)
+
+
+def check_layouts(math: Any, left: bool, shapes: set[TensorWindow]) -> None:
+    for shape in shapes:
         for side, wide in pairs((shape.left, shape.right), (False, True)):
-            if wide and shape.is_deep(side):
+            if shape.is_deep(side) and wide is not shape.wide:
                 continue
             by_steps = shape.is_deep(side) and left
             spread = shape.spread(side, by_steps, wide)
@@ -176,8 +187,10 @@ def test_factors_are_rounded_once_and_what_adds_zeros_is_validated() -> None:
     assert schedule.nest.statement("clear_x").body.is_zero
     validate(schedule.source, schedule.nest, schedule.tree)
     source = net_of("padded", "bf16").source
-    assert "pad_rounded_bf16(x_shared, " in source
+    assert "pad_rounded_bf16(1, x_shared, " in source
     assert "copy_rounded_bf16(4, w_panels_shared, " in source
+    assert "pad_rounded_bf16(4, x_shared, " in net_of("channels last, in vectors", "bf16").source
+    assert "copy_rounded_bf16(4, x_shared, " in net_of("1 x 1 in vectors", "bf16").source
 
 
 IMAGES = {
@@ -209,6 +222,8 @@ def test_machine_code_is_tensor_cores_in_planned_registers(layout: str, math: An
         loop = main_loop(cubin)
         products, matrices = (sum(name.startswith(of) for name in loop) for of in ("HMMA", "LDSM"))
         assert products >= 32
+        asked = {name for name in opcodes(cubin) if name.startswith("LDG")}
+        assert layout == "channels first" or not asked & {"LDG.E", "LDG.E.CONSTANT"}, "pixels one by one"
         if math != "tf32":
             assert products >= 2 * matrices > 0
 
