@@ -28,6 +28,9 @@ FLOAT64 = 8
 DEEP = (8, 16)
 """How many steps may be staged at a time."""
 
+TILES = ((4, 4), (4, 8), (8, 4), (8, 8))
+"""Rows and columns of a thread."""
+
 STAGES = (1, 2, 4)
 """How many tiles of steps are in shared memory."""
 
@@ -47,7 +50,7 @@ class DoubleShape(WarpShape):
         products = self.rows * (self.columns // 2) * groups
         loads = (self.rows + self.columns // 2) // self.vector * groups
         issue = ((products + loads + 20) * warps + self.copies) / SCHEDULERS
-        flops = 2 * self.block_rows * self.block_columns * self.steps
+        flops = 2 * self.threads * self.rows * self.columns * self.steps
         rate = dict(machine.tensor)[self.format] / (machine.flops32 / (2 * 128))
         return max(issue, flops / rate), loads * warps * WARP * ACCESS_BYTES / SHARED_BYTES
 
@@ -63,6 +66,6 @@ def double_shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -
 
 def _every() -> Iterator[DoubleShape]:
     for (down, across), (rows, columns), steps, stages in pairs(
-        ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2)), ((4, 4), (4, 8), (8, 4), (8, 8)), DEEP, STAGES
+        ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2)), TILES, DEEP, STAGES
     ):
         yield DoubleShape(across, 8 * down, 4, rows, columns, steps, FLOAT64, stages, format="f64")

@@ -20,7 +20,7 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.grid_order import GRID
 from polyfuse.strategy.register_shapes import Extents, Integers, Side, costed, threads_of
-from polyfuse.strategy.tensor_shapes import DEEP, FLOAT32, TensorShape
+from polyfuse.strategy.tensor_shapes import DEEP, FLOAT32, TensorShape, WarpShape
 from polyfuse.strategy.thread_copies import WRITTEN_OUT
 from polyfuse.strategy.window_shapes import MOST_THREADS, WindowShape
 
@@ -33,7 +33,26 @@ TILES = ((2, 16), (4, 8), (4, 16), (8, 8), (8, 14), (8, 16))
 
 
 @dataclass(frozen=True)
-class TensorWindow(WindowShape, TensorShape):
+class WarpWindow(WindowShape, WarpShape):
+    """A shape of a convolution whose products run on tensor cores: where a warp's results are."""
+
+    @property
+    def block_columns(self) -> int:
+        """Columns of a block's results."""
+        return self.threads_x * self.columns
+
+    def reads(self, side: Side) -> tuple[Integers, Integers]:
+        """Lane 4 * g + t reads of step t its own rows, or the g-th tile of columns."""
+        _, y, x = threads_of(self)
+        return x, (y % 8 if side.along_x else y) * side.tile
+
+    def spreads(self, side: Side) -> list[Spread]:
+        """Those of any warp's lines: a tile has whole fours of them (`fits`)."""
+        return WarpShape.spreads(self, side)
+
+
+@dataclass(frozen=True)
+class TensorWindow(WarpWindow, TensorShape):
     """A shape of a convolution whose products run on tensor cores, with factors rounded to a format.
 
     `wide`: pixels are copied 16 bytes at a time.
@@ -46,23 +65,9 @@ class TensorWindow(WindowShape, TensorShape):
         """Whether pixels are copied 16 bytes at a time."""
         return self.wide
 
-    @property
-    def block_columns(self) -> int:
-        """Columns of a block's results."""
-        return self.threads_x * self.columns
-
     def sharing(self, side: Side, by_steps: bool) -> tuple[str, str]:
         """Filters' steps on thread.z too."""
         return self.copying(by_steps) if self.is_deep(side) else ("yz", "x")
-
-    def reads(self, side: Side) -> tuple[Integers, Integers]:
-        """Lane 4 * g + t reads of step t its own rows, or the g-th tile of columns."""
-        _, y, x = threads_of(self)
-        return x, (y % 8 if side.along_x else y) * side.tile
-
-    def spreads(self, side: Side) -> list[Spread]:
-        """Those of any warp's lines of tf32 numbers: a tile has whole fours of them (`_fits`)."""
-        return TensorShape.spreads(self, side)
 
     @property
     def copies(self) -> int:
@@ -159,14 +164,21 @@ def _is_laid_out(s: TensorWindow) -> bool:
 
 
 def _fits(s: TensorWindow, extents: Extents, gpu: Gpu) -> bool:
-    """Whether all warps of a block have pixels, all lanes where these lie behind each other, and a block fits.
+    """Whether a block fits, and all its lanes have pixels where these lie behind each other in panels of steps.
 
-    Of pixels that lie in panels of steps a lane may read what no thread has copied, but not what is not there. Lines of
-    tf32 numbers lie in fours, which rows of fewer channels would not begin with.
+    Such a lane may read what no thread has copied, but not what is not there.
     """
     in_lines = s.format == "tf32" and not s.pixels_left
-    enough = extents.deep >= s.threads_z and s.steps <= max(extents.steps, 0 if in_lines else DEEP[0])
-    enough = enough and extents.rows > (s.block_rows - 1 if s.pixels_left else s.block_rows // 2)
-    enough = enough and extents.columns > s.block_columns // 2
+    there = not s.pixels_left or extents.rows >= s.block_rows
+    return there and fits(s, extents, gpu, max(extents.steps, 0 if in_lines else DEEP[0]))
+
+
+def fits(s: WarpWindow, extents: Extents, gpu: Gpu, most: int | None = None) -> bool:
+    """Whether all warps of a block have pixels, and it fits into an SM, with `most` steps or those that there are.
+
+    Lines lie in fours, which the next row of an image with fewer channels than a tile has steps would not begin with.
+    """
+    enough = extents.deep >= s.threads_z and s.steps <= (extents.steps if most is None else most)
+    enough = enough and extents.rows > s.block_rows // 2 and extents.columns > s.block_columns // 2
     grid = max(extents.count * ceil(extents.deep / s.threads_z), ceil(extents.rows / s.block_rows))
     return enough and grid <= GRID and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1

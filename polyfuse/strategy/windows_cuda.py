@@ -25,6 +25,7 @@ import sympy
 from polyfuse.analysis.neighbours import ACCESS_BYTES, is_multiple
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
+from polyfuse.ir.precision import PRECISIONS
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.text import value_text
 from polyfuse.ir.tree import Loop, statements
@@ -34,6 +35,7 @@ from polyfuse.schedule.promoted_values import box_around, padded_domain
 from polyfuse.sets import dimension
 from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.double_windows import double_windows
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import constant_extent, inside, internal
@@ -157,7 +159,7 @@ def shapes_of(
     if s.write.tensor not in internal(kernel):  # where tensor cores add up is registers
         return plain
     rounded = tensor_windows(*asked, in_vectors=_in_vectors(nest, p))
-    return tuple(sorted((*rounded, *plain), key=lambda shape: shape.seconds))
+    return tuple(sorted((*rounded, *double_windows(*asked), *plain), key=lambda shape: shape.seconds))
 
 
 def _in_vectors(nest: Nest, product: Convolution) -> bool:
@@ -286,7 +288,7 @@ class _Patches(Tiles):
             side,
             shared,
             placed,
-            self.shape.math != "ieee",
+            self.shape.math in PRECISIONS,
         )
         for copy in copies if self.shape.stages > 1 else ():
             done = done.shift(copy, steps, 1 - self.shape.stages)

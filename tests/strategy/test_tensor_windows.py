@@ -30,11 +30,11 @@ H200 = Machine.preset("h200")
 MATHS = tuple(PRECISIONS)
 
 
-def drawn(seed: int, how: str, shape: tuple[int, ...]) -> Any:
+def drawn(seed: int, how: str, shape: tuple[int, ...], dtype: str = "float32") -> Any:
     """Normal numbers, their absolute values, or whole numbers, which every format holds."""
     rng = np.random.default_rng(seed)
     normal, whole = rng.standard_normal(shape), rng.integers(-3, 4, shape)
-    return {"normal": normal, "absolute": abs(normal), "whole": whole}[how].astype("float32")
+    return {"normal": normal, "absolute": abs(normal), "whole": whole}[how].astype(dtype)
 
 
 def convolution(
@@ -44,12 +44,13 @@ def convolution(
     layout: str = "NCHW",
     weights: str = "normal",
     residual: bool = False,
+    dtype: Any = "float32",
     **options: Any,
 ) -> pf.Nest:
     """max(conv(x) + b, 0); with `residual` max(conv(x) + b + x, 0)."""
     channels = image[-1 if layout == "NHWC" else 1]
-    w, b = drawn(1, weights, (filters, channels, *window)), drawn(2, weights, (filters,))
-    x = nn.input("x", image)
+    w, b = drawn(1, weights, (filters, channels, *window), dtype), drawn(2, weights, (filters,), dtype)
+    x = nn.input("x", image, dtype)
     y = nn.conv2d(x, w, b, layout=layout, **options)
     return nn.lower(nn.relu(y + x if residual else y))
 
