@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from polyfuse.ir.gather import rows_of
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.ir.tensor import HALVES
 from polyfuse.runtime.samples import drawn, roundings
+from polyfuse.schedule.promoted_values import moving_axes
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +39,7 @@ ROUNDED = 2
 class Case:
     """A nest to compile for CUDA and check. `kernels` is how many the strategy is expected to make of it, if that
     is part of what is promised; `small` says that a stand-in runs it in a second or so. `math` is what it is compiled
-    with; other than "ieee" it is of nests that `product` makes.
+    with; other than "ieee" it is of nests of one product or convolution, whose constants are its factors and a bias.
     """
 
     name: str
@@ -224,6 +226,20 @@ CASES: tuple[Case, ...] = (
     Case("product of tf32 factors by warpgroups", lambda: product(1024, 64, 512), 1, math="tf32"),
     Case("1024 × 1000 × 1032 of tf32 factors", lambda: product(1024, 1000, 1032), 2, False, "tf32"),
     Case("1000 × 514 × 1023 of bf16 factors", lambda: product(1000, 514, 1023), small=False, math="bf16"),
+    Case(
+        "convolution of bf16 factors",
+        lambda: images(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), batch=32, features=(64, 56, 56)),
+        small=False,
+        math="bf16",
+    ),
+    Case(
+        "convolution of tf32 factors, channels last",
+        lambda: images(
+            nn.Conv2d(48, 64, 3, padding=1, layout="NHWC"), nn.ReLU(), batch=32, features=(55, 57, 48)
+        ),
+        small=False,
+        math="tf32",
+    ),
     Case("dense 1024 × 1024 × 1024", lambda: dense(1024, 1024, batch=1024), kernels=1, small=False),
     Case("dense 1000 × 1023 × 514", lambda: dense(514, 1023, batch=1000), kernels=1, small=False),
     Case("dense 64 × 64 × 65536, in two passes", lambda: dense(65536, 64, batch=64), kernels=2, small=False),
@@ -260,10 +276,23 @@ def error(
     if math == "ieee":
         halves = any(array.dtype.itemsize == 2 for array in exact.values())
         return roundings(exact, results) * (TOLERANCE / ROUNDED if halves else 1)
-    magnitude = interpret(nest, {name: np.abs(array) for name, array in inputs.items()})
-    steps = int(nest.inputs[0].shape[-1])
+    absolute = nest.with_constants({name: np.abs(values) for name, values in nest.constants.items()})
+    magnitude = interpret(absolute, {name: np.abs(array) for name, array in inputs.items()})
+    steps = _most_steps(nest)
     parts = (
         np.abs(exact[name] - found) / (PRECISIONS[math].bound(steps) * magnitude[name])
         for name, found in results.items()
     )
     return TOLERANCE * max(float(np.nan_to_num(part, nan=np.inf).max()) for part in parts)
+
+
+def _most_steps(nest: Nest) -> int:
+    """The most products that a result sums up: the values of the dimensions with which a sum does not move."""
+    found = 1
+    for s in nest.statements:
+        if s.op == "+=":
+            own = moving_axes(s.write)
+            summed = (d for d in range(len(s.dims)) if d not in own)
+            sizes = (s.domain.dim_max_val(d).sub(s.domain.dim_min_val(d)) for d in summed)
+            found = max(found, prod(int(size.to_python()) + 1 for size in sizes))
+    return found
