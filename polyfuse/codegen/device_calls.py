@@ -157,18 +157,28 @@ def copied_widely(node: Node) -> frozenset[str]:
 
 def planned_registers(node: Node) -> int | None:
     """The registers that a thread is given for its largest tile of results; None where it has none."""
-    return max(_planned(node, _copies_ahead(node)), default=None)
+    return max(_planned(node, node), default=None)
 
 
-def _planned(node: Node, ahead: bool) -> Iterator[int]:
+def _planned(node: Node, kernel: Node) -> Iterator[int]:
     match node:
         case Store(operation=TileProduct(rows, columns) as tile):
             if tile.by_warpgroup:
-                yield warpgroup_registers(rows, columns, tile.copied)
+                factors = frozenset(element.array for element in node.reads)
+                yield warpgroup_registers(rows, columns, tile.copied * _through_registers(kernel, factors))
             else:
+                ahead = _copies_ahead(kernel)
                 yield registers_for(rows, columns, ITEMSIZE[node.target.dtype], tile.math, ahead)
     for part in below(node):
-        yield from _planned(part, ahead)
+        yield from _planned(part, kernel)
+
+
+def _through_registers(node: Node, arrays: frozenset[str]) -> bool:
+    """Whether a thread has in registers what it copies to some arrays."""
+    match node:
+        case Store(target=target) if target.array in arrays:
+            return not _copies_ahead(node)
+    return any(_through_registers(part, arrays) for part in below(node))
 
 
 def _copies_ahead(node: Node) -> bool:

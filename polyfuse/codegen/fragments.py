@@ -139,10 +139,10 @@ def _guarded(condition: ast.expr, body: Node, otherwise: Node | None) -> Node:
         raise InvalidSchedule(
             f"only some lanes of a warp would be at a product by tensor cores: {ast.unparse(condition)}"
         )
-    inner = _converged(body)
+    inner, other = _converged(body), None if otherwise is None else _converged(otherwise)
     if not kept:
         return inner
-    return Guard(kept[0] if len(kept) == 1 else ast.BoolOp(ast.And(), kept), inner, otherwise)
+    return Guard(kept[0] if len(kept) == 1 else ast.BoolOp(ast.And(), kept), inner, other)
 
 
 def _conjuncts(condition: ast.expr) -> list[ast.expr]:

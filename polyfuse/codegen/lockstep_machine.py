@@ -198,6 +198,11 @@ class Machine:
             found.append(inner)
         return [position, *reversed(found)]
 
+    def itemsize(self, node: ast.Subscript) -> int:
+        """Bytes of an array's element."""
+        assert isinstance(node.value, ast.Name)
+        return int(self.memories[node.value.id].data.dtype.itemsize)
+
     def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
         """What the active threads read; as a part of accesses of `nbytes` each, if that is given."""
         memory, at = self._locate(node, indices)

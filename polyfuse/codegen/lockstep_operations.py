@@ -106,12 +106,12 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[a
     """Results are poison until they have been waited for."""
     threads.together(node, WARPGROUP)
     rows, columns, steps = _numbers(arguments[:3])
-    y, a, b = (element(node, arguments[p]) for p in (3, 4, 9))
-    a_lines, b_lines = _numbers(arguments[6:9]), _numbers(arguments[11:14])
+    y, a, b = (element(node, arguments[p]) for p in (3, 4, 10))
+    a_lines, b_lines = _numbers(arguments[6:10]), _numbers(arguments[12:16])
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
     given = [np.asarray(threads.load(y, place)) for place in places]
     a_at, b_at = (
-        _by_warpgroup(np.broadcast_to(threads.value(arguments[p]), given[0].shape)) for p in (5, 10)
+        _by_warpgroup(np.broadcast_to(threads.value(arguments[p]), given[0].shape)) for p in (5, 11)
     )
     for factor in (a, b):
         assert isinstance(factor.value, ast.Name)
@@ -123,10 +123,10 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[a
     def multiplied() -> list[Numbers]:
         sums = list(given)
         for step in range(0, steps, STEPS[math]):
-            right = _matrices(math, threads, b, b_at, step, 4 * columns, *b_lines[:2])
+            right = _matrices(math, threads, b, b_at, step, 4 * columns, b_lines)
             for m in range(rows // 2):
                 first = a_at + m * a_lines[2]
-                left = _matrices(math, threads, a, first, step, INSTRUCTION_ROWS, *a_lines[:2])
+                left = _matrices(math, threads, a, first, step, INSTRUCTION_ROWS, a_lines)
                 own = [(2 * m + h) * columns + 2 * j + e for j in range(columns // 2) for h, e in CORNERS]
                 new = warpgroups_multiplied(left, right, [sums[p] for p in own])
                 for position, value in zip(own, new, strict=True):
@@ -167,18 +167,19 @@ def _matrices(
     at: Numbers,
     step: int,
     count: int,
-    line: int,
-    core: int,
+    lines: list[int],
 ) -> Numbers:
-    """Each warpgroup's matrix of so many rows, from a step on."""
-    held = STORED[math]
+    """Each warpgroup's matrix of so many rows, from a step on; `lines` as an operation has them."""
+    held, (line, core, _, turned) = STORED[math], lines
     size = ITEMSIZE[held]
     first = at + step * size // UNIT * line
     bits = [descriptor(int(start) * size, line * size, core * size) for start in first]
+
     # tensor cores read whole core matrices, of which no two words are in one bank: nothing waits
-    found = matrices(
-        bits, count, size, lambda place: np.asarray(threads.load(factor, [place // size], nbytes=0))
-    )
+    def load(place: Numbers) -> Numbers:
+        return np.asarray(threads.load(factor, [place // size], nbytes=0))
+
+    found = matrices(bits, count, size, load, bool(turned))
     return np.asarray(converted(f"from_{held}", found)) if held in HALVES else found
 
 
@@ -258,7 +259,7 @@ def _copied(
     (count,), (step,) = _numbers(arguments[:1]), _numbers(arguments[3:4])
     target, source = (element(node, arguments[p]) for p in (1, 4))
     to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 5))
-    wide = WIDE if count > 1 else None
+    wide = count * threads.itemsize(source) if count > 1 else None
     for lane in range(count):
         value = threads.load(source, threads.unravelled(source, at + lane), wide)
         yield target, threads.unravelled(target, to + step * lane), value, wide if step == 1 else None

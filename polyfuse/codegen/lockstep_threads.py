@@ -60,6 +60,9 @@ class Threads(Protocol):
     def unravelled(self, node: ast.Subscript, position: Any) -> list[Any]:
         """The subscripts of the elements at row-major positions of an array."""
 
+    def itemsize(self, node: ast.Subscript) -> int:
+        """Bytes of an array's element."""
+
     def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
         """Elements of an array."""
 

@@ -22,10 +22,12 @@ from polyfuse.ir.cores import INSTRUCTION_ROWS
 Numbers = npt.NDArray[Any]
 
 
-def matrices(bits: list[int], count: int, itemsize: int, load: Callable[[Numbers], Numbers]) -> Numbers:
+def matrices(
+    bits: list[int], count: int, itemsize: int, load: Callable[[Numbers], Numbers], turned: bool = False
+) -> Numbers:
     """[warpgroups, count, 16]: the matrix of so many rows that each warpgroup's descriptor tells of.
 
-    Its steps are those of one instruction, two core matrices' of 16 bytes each.
+    Its steps are those of one instruction, two core matrices' of 16 bytes each; `turned`, these have steps as rows.
 
     `load` gives what all threads read of an array, each at a byte position of its own: each reads some elements here.
     """
@@ -38,7 +40,7 @@ def matrices(bits: list[int], count: int, itemsize: int, load: Callable[[Numbers
     found = []
     for first in range(0, count * steps, WARPGROUP):
         row, step = np.divmod(first + lane, steps)
-        found.append(np.asarray(load(start + whole.address(row, step, itemsize))))
+        found.append(np.asarray(load(start + whole.address(row, step, itemsize, turned))))
     by_group = np.stack(found).reshape(-1, len(bits), WARPGROUP).transpose(1, 0, 2)
     return by_group.reshape(len(bits), count, steps)
 

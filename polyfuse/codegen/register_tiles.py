@@ -268,7 +268,7 @@ def _vector_copy(
     if rounded is None:
         return None
     count, tensor = extent(nest, loop), nest.tensor(s.reads[0].tensor)
-    if count is None or count * tensor.itemsize != ACCESS_BYTES:
+    if count is None or count * tensor.itemsize not in ((4, 8, ACCESS_BYTES) if ahead else (ACCESS_BYTES,)):
         return None
     if tensor.gather is not None:
         return None  # no row lies behind the one before it
@@ -289,6 +289,8 @@ def _vector_copy(
             if rounded == "ieee" and 1 < run < count:
                 return None
             ahead = ahead and rounded == "ieee" and _is_async(nest, s, run)
+            if not ahead and count * tensor.itemsize < ACCESS_BYTES:
+                return None
             return VectorCopy(count, 1 if run == count else step, ahead, run, rounded)
     return None
 

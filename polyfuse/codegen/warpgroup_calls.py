@@ -31,7 +31,7 @@ from polyfuse.codegen.looptree import (
     surely_runs,
     with_below,
 )
-from polyfuse.codegen.register_tiles import TileProduct
+from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
 from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
 from polyfuse.ir.cores import FORMATS
 
@@ -64,7 +64,8 @@ def wgmma_call(tile: TileProduct, store: Store, first: dict[str, ast.expr]) -> s
         factor = store.reads[lines.position]
         (at,) = factor.subscripts
         place = in_bits(substituted(at, {**first, X: ast.Constant(0), Y: group}))
-        arguments += [ast.Name(factor.array), place, *map(ast.Constant, (lines.line, lines.core, lines.far))]
+        numbers = (lines.line, lines.core, lines.far, int(lines.turned))
+        arguments += [ast.Name(factor.array), place, *map(ast.Constant, numbers)]
     return ast.unparse(ast.Call(ast.Name(OPERATION[tile.math, tile.waits]), arguments, []))
 
 
@@ -83,7 +84,23 @@ def shown_to_warpgroups(kernel: Kernel) -> Kernel:
     if not factors:
         return kernel
     body, _ = _shown(_begun(kernel.body, factors), factors, False)
-    return replace(kernel, body=body)
+    return replace(kernel, body=_arrivals_shown(body) if _asks_for(kernel.body, factors) else body)
+
+
+def _asks_for(node: Node, factors: frozenset[str]) -> bool:
+    """Whether copies to factors go on while their threads do other things."""
+    copies = (store for store in stores_in(node) if store.target.array in factors)
+    return any(isinstance(store.operation, VectorCopy) and store.operation.ahead for store in copies)
+
+
+def _arrivals_shown(node: Node) -> Node:
+    """A node in which threads that have waited for copies show these, which they may have asked for long before.
+
+    for k: { product; barrier that waits for copies }   ->   for k: { product; barrier that waits for them and shows }
+    """
+    if isinstance(node, Barrier):
+        return replace(node, shows=node.shows or node.open is not None)
+    return with_below(node, _arrivals_shown)
 
 
 def _begun(node: Node, factors: frozenset[str]) -> Node:

@@ -4,8 +4,11 @@
     bits 16-29  leading byte offset / 16        bits 62-63  swizzle (0: none)
     bits 32-45  stride byte offset / 16
 
-(PTX ISA, "Matrix Descriptor Format" of wgmma.) Without swizzling, and with steps as neighbours, the leading offset lies
-between two core matrices along the steps, the stride offset between two along the rows ("Strides" there).
+(PTX ISA, "Matrix Descriptor Format" of wgmma.) Without swizzling the leading offset lies between two core matrices
+along the steps, the stride offset between two along the rows ("Strides" there), whether a core matrix' rows are the
+matrix' rows or, turned, its steps. In units of 16 bytes, as (rows, steps) : (distances), these are the layouts
+((8, m), (1, 2)) : ((1, stride), (0, leading)) and, turned, ((1, m), (8, 2)) : ((0, stride), (1, leading)), the
+canonical ones of CUTLASS (cute/atom/mma_traits_sm90_gmma.hpp, Major-K and Major-MN, INTERLEAVE).
 """
 
 from __future__ import annotations
@@ -59,12 +62,15 @@ class Described:
             raise ValueError(f"a descriptor with a swizzle or a base offset: {bits:#x}")
         return cls(start, leading, stride)
 
-    def address(self, row: Any, step: Any, itemsize: int) -> Any:
+    def address(self, row: Any, step: Any, itemsize: int, turned: bool = False) -> Any:
         """The byte address of an element of the matrix; numbers or arrays of them.
 
-        >>> Described(0, 2048, 128).address(9, 10, 2)
-        2196
+        >>> Described(0, 2048, 128).address(9, 10, 2), Described(0, 2048, 128).address(9, 10, 2, turned=True)
+        (2196, 2210)
         """
         depth = UNIT // itemsize
+        if turned and depth != CORE_ROWS:
+            raise ValueError(f"elements of {itemsize} bytes in turned core matrices: these are of halves")
         cores = row // CORE_ROWS * self.stride + step // depth * self.leading
-        return self.start + cores + row % CORE_ROWS * UNIT + step % depth * itemsize
+        line, element = (step % depth, row % CORE_ROWS) if turned else (row % CORE_ROWS, step % depth)
+        return self.start + cores + line * UNIT + element * itemsize

@@ -40,6 +40,7 @@ class _Matrix:
     first: Any
     line: int
     far: int
+    turned: bool
     itemsize: int
 
     def after(self, step: int, instruction: int = 0) -> int:
@@ -55,16 +56,17 @@ def _operation(math: Math, waits: bool) -> Any:
     @intrinsic
     def tile_wgmma(
         typingctx: Any, rows: Any, columns: Any, steps: Any, y: Any,
-        a: Any, a_at: Any, a_line: Any, a_core: Any, a_far: Any,
-        b: Any, b_at: Any, b_line: Any, b_core: Any, b_far: Any,
+        a: Any, a_at: Any, a_line: Any, a_core: Any, a_far: Any, a_turned: Any,
+        b: Any, b_at: Any, b_line: Any, b_core: Any, b_far: Any, b_turned: Any,
     ) -> Any:  # fmt: skip
         """y[r, c] += a(k, r) * b(k, c) for all steps, sums in float32, by the 128 threads of each warpgroup.
 
         y is an array of the thread's own. `a_at` and `b_at` are where the warpgroup's first core matrices lie, `line`,
         `core` and `far` how many elements behind them others: along the steps, along the results, and those of the
-        next instruction's rows. All but `y`, `a`, `b` and where they start are literals.
+        next instruction's rows; `turned` is 1 where a core's rows are steps. All but `y`, `a`, `b` and where they start
+        are literals.
         """
-        literals = (rows, columns, steps, a_line, a_core, a_far, b_line, b_core, b_far)
+        literals = (rows, columns, steps, a_line, a_core, a_far, a_turned, b_line, b_core, b_far, b_turned)
         if not all(isinstance(value, types.IntegerLiteral) for value in literals):
             return None
         numbers = [value.literal_value for value in literals]
@@ -73,13 +75,13 @@ def _operation(math: Math, waits: bool) -> Any:
             def data(position: int) -> Any:
                 return context.make_array(sig.args[position])(context, builder, args[position]).data
 
-            def matrix(position: int, line: int, core: int, far: int) -> _Matrix:
+            def matrix(position: int, line: int, core: int, far: int, turned: int) -> _Matrix:
                 first = context.cast(builder, args[position + 1], sig.args[position + 1], types.int64)
                 bits = _described(builder, data(position), first, line * itemsize, core * itemsize)
-                return _Matrix(bits, line, far, itemsize)
+                return _Matrix(bits, line, far, bool(turned), itemsize)
 
             sums = [builder.gep(data(3), [INT(n)]) for n in range(numbers[0] * numbers[1])]
-            left, right = matrix(4, *numbers[3:6]), matrix(9, *numbers[6:9])
+            left, right = matrix(4, *numbers[3:7]), matrix(10, *numbers[7:11])
             held = [builder.load(place) for place in sums]
             text = _text(math, (numbers[0], numbers[1]), numbers[2], left, right) + (WAIT if waits else "")
             operands = ",".join(
@@ -94,8 +96,8 @@ def _operation(math: Math, waits: bool) -> Any:
                 builder.store(builder.extract_value(found, number), place)
             return context.get_dummy_value()
 
-        kinds = (rows, columns, steps, y, a, types.int64, a_line, a_core, a_far,
-                 b, types.int64, b_line, b_core, b_far)  # fmt: skip
+        kinds = (rows, columns, steps, y, a, types.int64, a_line, a_core, a_far, a_turned,
+                 b, types.int64, b_line, b_core, b_far, b_turned)  # fmt: skip
         return types.void(*kinds), codegen
 
     return tile_wgmma
@@ -155,7 +157,7 @@ def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _
     a, b = f"${results}", f"${results + 1}"
     depth = STEPS[math]
     halves = ITEMSIZE[STORED[math]] == 2
-    signs = "1, 1, 0, 0" if halves else "1, 1"  # and of halves: neither factor is transposed
+    major = f", {int(left.turned)}, {int(right.turned)}" if halves else ""  # only halves can be turned
     lines = [
         ".reg .pred add; .reg .b64 rows, columns;",
         "setp.eq.b32 add, 0, 0;",
@@ -168,7 +170,7 @@ def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _
             lines.append(f"add.s64 rows, {a}, {left.after(step, m)};")
             lines.append(
                 f"wgmma.mma_async.sync.aligned.m64n{4 * columns}k{depth}.f32.{math}.{math} "
-                f"{{{held}}}, rows, columns, add, {signs};"
+                f"{{{held}}}, rows, columns, add, 1, 1{major};"
             )
     lines.append("wgmma.commit_group.sync.aligned;")
     return "{ " + "\n".join(lines) + " }"

@@ -32,12 +32,16 @@ GROUP_TILES = 32
 
 @dataclass(frozen=True)
 class CoreLines:
-    """Where a factor's core matrices lie from its first one, in elements: along steps, along results, far ones."""
+    """Where a factor's core matrices lie from its first one, in elements: along steps, along results, far ones.
+
+    `turned`: the rows of a core are steps.
+    """
 
     position: int
     line: int
     core: int
     far: int
+    turned: bool
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def _lines(
     first = place.sub(digits_of(step, steps)).sub(digits_of(along, results))
     if not (agrees(domain, outside, first) and is_multiple(domain, first, cores.depth)):
         return None
-    return CoreLines(position, cores.line(panel.width), cores.core, cores.far(panel.width))
+    return CoreLines(position, cores.line(panel.width), cores.core, cores.far(panel.width), cores.turned)
 
 
 def is_whole(domain: isl.Set, around: tuple[isl.PwAff, ...], step: isl.PwAff, steps: int) -> bool:

@@ -1,8 +1,9 @@
 """How a factor's tile lies in shared memory where a warpgroup's instructions read it: in core matrices.
 
 A core matrix is 8 rows of 16 bytes, one after the other: 8 rows or columns of results, and `depth` steps of each (PTX
-ISA, "Shared Memory Matrix Layout" of wgmma, without swizzling, steps being neighbours). An instruction reads several
-that are `core` elements apart along the results and two that are `line` elements apart along the steps.
+ISA, "Shared Memory Matrix Layout" of wgmma, without swizzling, steps being neighbours: K-major). Turned, its rows are 8
+steps of 8 halves, neighbours of the results (M- or N-major). An instruction reads several that are `core` elements
+apart along the results and two that are `line` elements apart along the steps.
 
 Which row of a tile is which row of an instruction is ours to say. Lane 4 * g + t of a warp gets rows g and g + 8 of its
 16, and columns 8j + 2t, 8j + 2t + 1 ("Matrix Fragments for wgmma"). So that a thread has neighbours of both, as without
@@ -10,6 +11,8 @@ tensor cores,
 
     row  tile * (8 * warp + g) + 2m + h      is row g of core 2 * warp + h of instruction m     (lanes 8, side 2)
     column  tile * (4 * group + t) + 2j + e  is row 2t + e of core j of a group's instruction   (lanes 4, side tile / 2)
+
+(turned, its place in each of the core's rows). So of eight neighbours in a turned core's row two are a thread's.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ class Cores:
     A thread has `tile` neighbours along the results. A core has rows of so many `lanes`, one or two of each, and of a
     lane's cores so many stand `side` by side, then those of the other lanes. `depth` steps are 16 bytes. Elements are
     left out behind each core (`gap`), an instruction's cores (`apart`) and a line of them (`skip`), so that copies meet
-    no bank twice.
+    no bank twice. `turned` says that the rows of a core are steps.
     """
 
     tile: int
@@ -54,6 +57,7 @@ class Cores:
     gap: int = 0
     apart: int = 0
     skip: int = 0
+    turned: bool = False
 
     @property
     def each(self) -> int:
@@ -84,7 +88,8 @@ class Cores:
 
     def along_steps(self, width: int) -> tuple[Digit, ...]:
         """What a step adds to an element's position."""
-        return Digit(1, self.depth, 1), Digit(self.depth, None, self.line(width))
+        inside = CORE_ROWS if self.turned else 1
+        return Digit(1, self.depth, inside), Digit(self.depth, None, self.line(width))
 
     def along_results(self, width: int) -> tuple[Digit, ...]:
         """What a row or column of results adds to an element's position.
@@ -93,17 +98,19 @@ class Cores:
         >>> [sum(r // d.divisor % (d.modulus or 1000) * d.weight for d in rows) for r in (0, 1, 2, 4, 32)]
         [0, 64, 512, 8, 128]
         """
+        inside = 1 if self.turned else self.depth
         return (
-            Digit(1, self.each, self.depth),
+            Digit(1, self.each, inside),
             Digit(self.each, self.side, self.core),
             Digit(self.each * self.side, self.several, self.far(width)),
-            Digit(self.tile, self.lanes, self.each * self.depth),
+            Digit(self.tile, self.lanes, self.each * inside),
             Digit(self.tile * self.lanes, None, self.side * self.core),
         )
 
     def fits(self, width: int) -> bool:
         """Whether a panel of so many results is whole tiles of whole cores."""
         whole = min(self.tile, self.side, self.depth) >= 1 and self.lanes in (4, 8)
+        whole = whole and (not self.turned or self.depth == CORE_ROWS)
         gaps = (self.gap, self.apart, self.skip)
         return (
             whole
@@ -115,4 +122,5 @@ class Cores:
     def __str__(self) -> str:
         """What a dump says of it."""
         apart = f" {self.gap} apart" if self.gap else ""
-        return f"cores of {CORE_ROWS} × {self.depth}, {self.side} of tiles of {self.tile} side by side{apart}"
+        turned = ", turned" if self.turned else ""
+        return f"cores of {CORE_ROWS} × {self.depth}{turned}, {self.side} of tiles of {self.tile} side by side{apart}"

@@ -105,11 +105,12 @@ def layout_of(
         raise InvalidSchedule("promote: spread and cores are two ways to lay a panel out; give one of them")
     if cores is None:
         return None if spread is None else Spread(*spread)
-    if len(cores) != 7:
+    if len(cores) != 8:
         raise InvalidSchedule(
-            f"promote: cores are seven numbers, tile, lanes, side, depth, gap, apart and skip, not {cores!r}"
+            "promote: cores are seven numbers, tile, lanes, side, depth, gap, apart and skip, and whether they are "
+            f"turned, not {cores!r}"
         )
-    return Cores(*cores)
+    return Cores(*cores[:7], turned=bool(cores[7]))
 
 
 def _check_spread(memory: str, panel: tuple[int, int] | None, spread: Spread | Cores | None) -> None:

@@ -14,12 +14,8 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import STEPS
 from polyfuse.machine import Gpu, Machine
-from polyfuse.strategy.register_shapes import (
-    SCHEDULERS,
-    SHARED_BYTES,
-    Extents,
-    costed,
-)
+from polyfuse.strategy.extents import Extents
+from polyfuse.strategy.register_shapes import SCHEDULERS, SHARED_BYTES, costed
 from polyfuse.strategy.tensor_shapes import WarpShape, fits
 
 FLOAT64 = 8

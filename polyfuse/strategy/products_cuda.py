@@ -22,7 +22,6 @@ from math import prod
 
 import islpy as isl
 
-from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.analysis.storage import geometry
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
@@ -31,8 +30,11 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite import accumulate
 from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
-from polyfuse.strategy.contraction import Factor, Product, moved_axes, products_of
+from polyfuse.strategy.contraction import Factor, Product, products_of
 from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.extents import Extents
+from polyfuse.strategy.factor_rows import by_steps, in_vectors, kept_factors, why_not_kept
+from polyfuse.strategy.kept_shapes import KeptShape
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
@@ -49,9 +51,10 @@ from polyfuse.strategy.moves import (
     users_in,
 )
 from polyfuse.strategy.packing import added
-from polyfuse.strategy.register_shapes import Extents, Shape, Side
+from polyfuse.strategy.register_shapes import Shape, Side
 from polyfuse.strategy.thread_copies import by_threads
 from polyfuse.strategy.tile_shapes import tiles_for
+from polyfuse.strategy.warpgroup_shapes import WarpgroupShape
 from polyfuse.strategy.wide_loops import in_vectors_of
 
 AXES = ("thread.z", "thread.y", "thread.x")
@@ -137,7 +140,14 @@ class Tiles:
             schedule = self.staged(schedule, factor, along, steps, side)
         loops = [loop.name for loop in schedule.loops(self.name)]
         schedule = schedule.microkernel(self.name, loops[-3], self.shape.math)
-        return Planned(schedule, self.shape.sentences(self.name))
+        return Planned(schedule, (*self.shape.sentences(self.name), *self.not_kept()))
+
+    def not_kept(self) -> tuple[str, ...]:
+        """Why a warpgroup's factors go through registers, for a report."""
+        if not isinstance(self.shape, WarpgroupShape) or isinstance(self.shape, KeptShape):
+            return ()
+        reason = why_not_kept(self.schedule.nest, self.product, self.shape.math)
+        return () if reason is None else (f"not all factors of {self.name} are copied as they are: {reason}",)
 
     def cut(
         self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]
@@ -203,12 +213,9 @@ class Tiles:
 
     def staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
         """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours."""
-        rank = len(schedule.nest.statement(self.name).dims)
-        axes = moved_axes(factor.access, rank) or {}
-        last = schedule.nest.tensor(factor.access.tensor).rank - 1
-        by_steps = axes.get(self.product.steps[0]) == last
+        along_steps = by_steps(schedule.nest, self.product, factor)
         wide = in_vectors(schedule.nest, factor, self.shape.itemsize, self.shape.keeps_halves)
-        of_steps, width = self.shape.panels(side, by_steps)
+        of_steps, width = self.shape.panels(side, along_steps)
         dimension = self.product.steps[0] if of_steps else along
         done = schedule.promote(
             factor.name,
@@ -217,16 +224,15 @@ class Tiles:
             memory="shared",
             panel=(factor.axes[dimension], width),
             stages=self.shape.stages,
-            **self.shape.laid_out(side, by_steps, wide),
+            **self.shape.laid_out(side, along_steps, wide),
         )
         self.check_fits(done, steps)
         (copy,) = added(schedule, done)
         own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
         step, element = own[factor.axes[self.product.steps[0]]], own[factor.axes[along]]
-        vector = self.shape.vector if wide else 1
-        done = by_threads(
-            done, copy, (step, element), by_steps, vector, self.shape, side, self.shape.copying(by_steps)
-        )
+        vector = self.shape.at_once(along_steps) if wide else 1
+        axes = self.shape.copying(along_steps)
+        done = by_threads(done, copy, (step, element), along_steps, vector, self.shape, side, axes)
         return done if self.shape.stages == 1 else done.shift(copy, steps, 1 - self.shape.stages)
 
     def check_fits(self, schedule: Schedule, steps: str) -> None:
@@ -290,14 +296,15 @@ def shapes_for(
     itemsize = schedule.nest.tensor(s.write.tensor).itemsize
     wide = all(in_vectors(schedule.nest, factor, itemsize) for factor in (product.left, product.right))
     steps = counts.work(s.name).instances // results
-    whole = _whole_steps(schedule.nest, product)
-    extents = Extents(rows, columns, steps, count, wide, whole_steps=whole)
+    whole = whole_steps(schedule.nest, product)
+    kept = kept_factors(schedule.nest, product, machine.math)
+    extents = Extents(rows, columns, steps, count, wide, whole_steps=whole, kept=kept)
     found = tiles_for(extents, itemsize, machine, machine.gpu)
     alone = s.write.tensor in internal(kernel)
     return tuple(shape for shape in found if alone or shape.math != "f64")
 
 
-def _whole_steps(nest: Nest, product: Product) -> int:
+def whole_steps(nest: Nest, product: Product) -> int:
     """The steps of every result, if all have those from 0 to the same constant; else 0."""
     (d,), domain = product.steps, nest.domains[product.statement]
     last = domain.dim_max_val(d)
@@ -306,20 +313,6 @@ def _whole_steps(nest: Nest, product: Product) -> int:
     every = domain.project_out(SET, d, 1).insert_dims(SET, d, 1).set_tuple_id(domain.get_tuple_id())
     every = every.lower_bound_val(SET, d, isl.Val(0)).upper_bound_val(SET, d, last)
     return int(last.to_python()) + 1 if every.is_subset(domain) else 0
-
-
-def in_vectors(nest: Nest, factor: Factor, itemsize: int, halves: bool = False) -> bool:
-    """Whether every row of a tensor begins at a multiple of 16 bytes; isl proves each copy when code is made.
-
-    With `halves` rows of these may be, of 8 bytes, as where they are kept as they are.
-    """
-    tensor = nest.tensor(factor.access.tensor)
-    size = tensor.shape[-1]
-    return (
-        not (factor.computed or (tensor.is_half and not halves))
-        and isinstance(size, int)
-        and size * itemsize % ACCESS_BYTES == 0
-    )
 
 
 def band_by_dimension(kernel: Kernel, product: Product) -> dict[int, Loop] | str:

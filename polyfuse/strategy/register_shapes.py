@@ -27,6 +27,7 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import registers_for
 from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Grid, Order
 from polyfuse.strategy.occupancy import occupancy
 
@@ -93,6 +94,11 @@ class Shape:
         return ACCESS_BYTES // self.itemsize
 
     @property
+    def result_bytes(self) -> int:
+        """Bytes of a result in memory, at most."""
+        return self.itemsize
+
+    @property
     def block_rows(self) -> int:
         """Rows of a block's results."""
         return self.threads_z * self.threads_y * self.rows
@@ -137,6 +143,10 @@ class Shape:
         """The axes that a block's rows are on, the outer ones first, and those of its columns."""
         return "zy", "x"
 
+    def at_once(self, by_steps: bool) -> int:
+        """Elements that a thread copies in one access, where a factor can be copied 16 bytes at a time."""
+        return self.vector
+
     def copying(self, by_steps: bool) -> tuple[str, str]:
         """The axes on which a copy has its steps, and those of its other elements, the inner ones first.
 
@@ -146,6 +156,10 @@ class Shape:
 
     def folded(self, side: Side, by_steps: bool, vector: int) -> int:
         """How many neighbours on thread.y copy neighbours in memory, as those on thread.x do."""
+        return 1
+
+    def apart(self, side: Side, by_steps: bool, axis: str) -> int:
+        """How many neighbours one thread copies before its neighbour on an axis goes on."""
         return 1
 
     def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
@@ -269,37 +283,6 @@ class Shape:
 AnyShape = TypeVar("AnyShape", bound=Shape)
 
 
-@dataclass(frozen=True)
-class Extents:
-    """A product's size: rows, columns, steps, and how many there are of it.
-
-    `wide` says that its factors are numbers in memory and can be copied 16 bytes at a time, while a thread does other
-    things. Single numbers could be too, but each is an instruction with a guard, which costs more than it hides: 60 %
-    of a tile's instructions are multiply-adds then, not 81. A convolution has as many elements in its `windows`, and
-    `deep` rows or columns beside each of its rows or columns, along another dimension. `whole_steps` are the steps if
-    every result has that number of them, a constant; 0 if that is not known.
-    """
-
-    rows: int
-    columns: int
-    steps: int
-    count: int
-    wide: bool = True
-    windows: int = 1
-    deep: int = 1
-    whole_steps: int = 0
-
-    @property
-    def results(self) -> int:
-        """All results."""
-        return self.count * self.rows * self.columns * self.deep
-
-    @property
-    def factors(self) -> int:
-        """All elements of the factors, about."""
-        return self.count * (self.rows + self.columns) * self.steps * self.deep
-
-
 def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
     """The shapes that fit a product and a machine, the cheapest first."""
     every = (s for s in _every(itemsize) if s.stages == 1 or extents.wide)
@@ -360,7 +343,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     tile = max(resident * busy, wait)
     waves = ceil(blocks / (machine.units * resident))
     tiles = ceil(extents.steps / s.steps) * extents.windows
-    written = extents.results * s.itemsize
+    written = extents.results * s.result_bytes
     end = written / machine.bandwidth(memory, min(blocks, machine.units))
     seconds = machine.launch_seconds + waves * (tiles * tile + s.fillings(extents) * LATENCY) / cycles + end
     every = waves * tiles * resident / cycles

@@ -23,8 +23,10 @@ from polyfuse.rewrite.reduce import split_reduction, why_not_split_reduction
 from polyfuse.sets import bounding_count, dimension
 from polyfuse.strategy.contraction import Product, products_of
 from polyfuse.strategy.cost import microseconds
-from polyfuse.strategy.products_cuda import in_vectors, of_one_step
-from polyfuse.strategy.register_shapes import Extents, seconds_of_wait
+from polyfuse.strategy.extents import Extents
+from polyfuse.strategy.factor_rows import in_vectors, kept_factors
+from polyfuse.strategy.products_cuda import of_one_step, whole_steps
+from polyfuse.strategy.register_shapes import seconds_of_wait
 from polyfuse.strategy.tile_shapes import tiles_for
 
 MOST_PARTS = 256
@@ -106,13 +108,14 @@ def fills_tiles(nest: Nest, name: str, machine: Machine) -> bool:
 def _choices(nest: Nest, product: Product, machine: Machine) -> list[_Choice]:
     """The product in one piece, infinitely slow where no tile fits; then in 2, 4, … parts."""
     assert machine.gpu is not None
-    extents = _extents(nest, product)
+    extents = _extents(nest, product, machine)
     itemsize = nest.tensor(nest.statement(product.statement).write.tensor).itemsize
     results = extents.rows * extents.columns * extents.count * itemsize
 
     def seconds(size: int, parts: int) -> float:
         assert machine.gpu is not None
-        part = replace(extents, steps=size, count=extents.count * parts)
+        whole = size if extents.whole_steps and extents.whole_steps % size == 0 else 0
+        part = replace(extents, steps=size, count=extents.count * parts, whole_steps=whole)
         best = next(iter(tiles_for(part, itemsize, machine, machine.gpu)), None)
         return float("inf") if best is None else best.seconds
 
@@ -129,8 +132,8 @@ def _choices(nest: Nest, product: Product, machine: Machine) -> list[_Choice]:
     return found
 
 
-def _extents(nest: Nest, product: Product) -> Extents:
-    """A product's size."""
+def _extents(nest: Nest, product: Product, machine: Machine) -> Extents:
+    """A product's size, and how its factors lie."""
     s = nest.statement(product.statement)
 
     def extent(d: int) -> int:
@@ -141,4 +144,10 @@ def _extents(nest: Nest, product: Product) -> Extents:
     wide = all(in_vectors(nest, factor, itemsize) for factor in (product.left, product.right))
     (steps,) = product.steps
     count = prod(extent(d) for d in product.others)
-    return Extents(extent(product.rows), extent(product.columns), extent(steps), count, wide)
+    rows, columns, kept = (
+        extent(product.rows),
+        extent(product.columns),
+        kept_factors(nest, product, machine.math),
+    )
+    whole = whole_steps(nest, product)
+    return Extents(rows, columns, extent(steps), count, wide, whole_steps=whole, kept=kept)

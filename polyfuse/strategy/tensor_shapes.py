@@ -20,12 +20,12 @@ from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.fragment_spreads import Staged, laid_out
 from polyfuse.strategy.register_shapes import (
     SCHEDULERS,
     SHARED_BYTES,
     WAYS,
-    Extents,
     Integers,
     Shape,
     Side,

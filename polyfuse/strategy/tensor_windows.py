@@ -18,8 +18,9 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID
-from polyfuse.strategy.register_shapes import Extents, Integers, Side, costed, threads_of
+from polyfuse.strategy.register_shapes import Integers, Side, costed, threads_of
 from polyfuse.strategy.tensor_shapes import DEEP, FLOAT32, TensorShape, WarpShape
 from polyfuse.strategy.thread_copies import WRITTEN_OUT
 from polyfuse.strategy.window_shapes import MOST_THREADS, WindowShape

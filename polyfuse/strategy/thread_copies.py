@@ -6,6 +6,8 @@ Neighbours in memory are on thread.x, 16 bytes of them a thread; the other axes 
 asks for it, neighbours on thread.y go on with neighbours in memory:
 
     for e0: for e1: load   ->   … for e1_x (thread.x): for e0_y_e1_y (thread.y; e1_y inside): load
+
+and where neighbours on an axis are to lie apart, a thread has what is between them: for e1_x: for e1 (serial): load.
 """
 
 from __future__ import annotations
@@ -52,6 +54,9 @@ def by_threads(
             if axis == "y" and folded > 1:
                 schedule, on_axis = _folded(schedule, copy, (other, fine), shape.on(axis), folded)
             else:
+                apart = shape.apart(side, by_steps, axis)
+                if apart > 1:
+                    schedule = schedule.split(copy, along, apart)
                 schedule = schedule.split(copy, along, shape.on(axis))
                 on_axis = inside(schedule, copy, along).name
             places[on_axis] = f"thread.{axis}"

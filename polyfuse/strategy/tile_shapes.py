@@ -6,7 +6,9 @@ from functools import lru_cache
 
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.double_shapes import double_shapes
-from polyfuse.strategy.register_shapes import Extents, Shape, shapes
+from polyfuse.strategy.extents import Extents
+from polyfuse.strategy.kept_shapes import kept_shapes
+from polyfuse.strategy.register_shapes import Shape, shapes
 from polyfuse.strategy.tensor_shapes import tensor_shapes
 from polyfuse.strategy.warpgroup_shapes import warpgroup_shapes
 
@@ -20,6 +22,7 @@ def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> tu
     found: list[Shape] = [*tensor_shapes(extents, itemsize, machine, gpu)]
     if found:
         found += warpgroup_shapes(extents, machine.math, machine, gpu)
+        found += kept_shapes(extents, machine.math, machine, gpu)
         return tuple(sorted(found, key=lambda s: s.seconds))
     found = [*double_shapes(extents, itemsize, machine, gpu), *shapes(extents, itemsize, machine, gpu)]
     return tuple(sorted(found, key=lambda s: s.seconds))

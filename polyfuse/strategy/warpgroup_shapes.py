@@ -24,11 +24,11 @@ from polyfuse.ir.cores import FORMATS, INSTRUCTION_ROWS, Cores, Digit
 from polyfuse.ir.precision import STEPS, Math
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import MOST_REGISTERS, warpgroup_registers
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.register_shapes import (
     SCHEDULERS,
     SHARED_BYTES,
     WAYS,
-    Extents,
     Integers,
     Side,
     costed,
@@ -97,13 +97,31 @@ class WarpgroupShape(TensorShape):
         """In core matrices, rounded on the way."""
         return {"cores": astuple(layout_for(self, side, by_steps, wide)), "rounded": self.format}
 
-    def layouts(self, side: Side) -> Iterator[Cores]:
+    def layouts(self, side: Side, by_steps: bool) -> Iterator[Cores]:
         """The core matrices to choose from: how far they lie apart."""
         lanes, beside = (4, self.columns // 2) if side.along_x else (8, 2)
         depth = ACCESS_BYTES // self.held
         gaps = [depth * n for n in (0, 1, 2, 4)]
         for gap, apart, skip in pairs(gaps[:3], gaps if side.tile > 2 and not side.along_x else (0,), gaps):
-            yield Cores(side.tile, lanes, beside, depth, gap, apart, skip)
+            yield Cores(side.tile, lanes, beside, depth, gap, apart, skip, self.turns(by_steps))
+
+    def turns(self, by_steps: bool) -> bool:
+        """Whether the rows of a factor's core matrices are steps."""
+        return False
+
+    def copied_by(self, by_steps: bool) -> tuple[Integers, Integers]:
+        """The first step of each thread's copies, and the first of the other elements, both in accesses."""
+        axes = dict(zip("zyx", threads_of(self), strict=True))
+
+        def counted(names: str) -> Integers:
+            """A thread's number along some axes, the inner ones first."""
+            found = 0 * axes["x"]
+            for axis in reversed(names):
+                found = found * self.on(axis) + axes[axis]
+            return found
+
+        steps, elements = map(counted, self.copying(by_steps))
+        return steps, elements
 
     def demands(self, machine: Machine) -> tuple[float, float]:
         """Cycles of an SM for a tile's products, or for issuing all instructions if that takes longer; and of its
@@ -121,9 +139,13 @@ class WarpgroupShape(TensorShape):
 
 def warpgroup_shapes(extents: Extents, format: Math, machine: Machine, gpu: Gpu) -> list[WarpgroupShape]:
     """The shapes that fit a product and a machine, unsorted; none for a GPU without such instructions."""
-    if gpu.compute_capability != CAPABILITY or format not in FORMATS:
-        return []
-    return [costed(s, extents, machine, gpu) for s in _every(format) if _fits(s, extents, gpu)]
+    every = _every(format) if has_warpgroups(gpu, format) else ()
+    return [costed(s, extents, machine, gpu) for s in every if fits(s, extents, gpu)]
+
+
+def has_warpgroups(gpu: Gpu, format: Math) -> bool:
+    """Whether a GPU has such instructions, and these take a format."""
+    return gpu.compute_capability == CAPABILITY and format in FORMATS
 
 
 def _every(format: Math) -> Iterator[WarpgroupShape]:
@@ -133,7 +155,7 @@ def _every(format: Math) -> Iterator[WarpgroupShape]:
         yield WarpgroupShape(across, threads_y, 4, rows, columns, threads_y, 4, stages, format=format)
 
 
-def _fits(s: WarpgroupShape, extents: Extents, gpu: Gpu) -> bool:
+def fits(s: WarpgroupShape, extents: Extents, gpu: Gpu) -> bool:
     """Whether every tile has all of its steps, every thread of a block has results, and a block fits into an SM."""
     whole = extents.whole_steps > 0 and extents.whole_steps % s.steps == 0
     enough = whole and extents.rows >= s.block_rows and extents.columns >= s.block_columns
@@ -154,25 +176,18 @@ def layout_for(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool) -> Cor
 
 @cache
 def _layout_of(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool) -> Cores:
-    options = sorted(s.layouts(side), key=lambda o: o.size(s.steps, side.width))
+    options = sorted(s.layouts(side, by_steps), key=lambda o: o.size(s.steps, side.width))
     return least_waiting(options, lambda o: copy_waits(s, side, by_steps, wide, o))
 
 
 def copy_waits(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool, cores: Cores) -> int:
     """The turns that a copy's stores wait for banks, the first tile of each loop."""
-    axes = dict(zip("zyx", threads_of(s), strict=True))
-
-    def counted(names: str) -> Integers:
-        """A thread's number along some axes, the inner ones first."""
-        found = 0 * axes["x"]
-        for axis in reversed(names):
-            found = found * s.on(axis) + axes[axis]
-        return found
-
-    steps, elements = map(counted, s.copying(by_steps))
-    lanes = s.vector if wide else 1
+    steps, elements = s.copied_by(by_steps)
+    lanes = s.at_once(by_steps) if wide else 1
     if by_steps:
         return _turns(s, side, cores, steps * lanes, elements, lanes * s.held)
+    if cores.turned:
+        return _turns(s, side, cores, steps, elements * lanes, lanes * s.held)
     return sum(_turns(s, side, cores, steps, elements * lanes + lane, s.held) for lane in range(lanes))
 
 

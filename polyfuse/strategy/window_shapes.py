@@ -18,11 +18,11 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Order
 from polyfuse.strategy.register_shapes import (
     STAGES,
     WAYS,
-    Extents,
     Integers,
     Shape,
     Side,

@@ -36,12 +36,13 @@ from polyfuse.sets import dimension
 from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.double_windows import double_windows
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import constant_extent, inside, internal
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products_cuda import AXES, Names, Tiles
-from polyfuse.strategy.register_shapes import Extents, Shape, Side
+from polyfuse.strategy.register_shapes import Shape, Side
 from polyfuse.strategy.tensor_windows import tensor_windows
 from polyfuse.strategy.thread_copies import by_threads
 from polyfuse.strategy.window_shapes import WindowShape, window_shapes

@@ -1,6 +1,7 @@
 """A warpgroup's instructions: where a descriptor says that elements lie, and which thread has which result."""
 
 import ast
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -127,3 +128,33 @@ def test_what_only_some_threads_show_is_refused() -> None:
     some = SimpleNamespace(active=SimpleNamespace(mask=np.array([True, False])), unshown={"a"})
     with pytest.raises(TypeError, match="only some threads show"):
         perform(some, "show_tensor_cores", call, [])
+
+
+def test_a_descriptor_of_turned_core_matrices() -> None:
+    """CUTLASS' canonical layout Major-MN, INTERLEAVE, in 16 bytes: ((1, n), (8, k)) : ((-, stride), (1, leading))."""
+    leading, stride = 2048, 144
+    found = Described(64, leading, stride)
+    for row in range(64):
+        for step in range(16):
+            unit = row // 8 * (stride // 16) + step % 8 + step // 8 * (leading // 16)
+            assert found.address(row, step, 2, turned=True) == 64 + 16 * unit + 2 * (row % 8)
+    with pytest.raises(ValueError, match="elements of 4 bytes in turned core matrices: these are of halves"):
+        found.address(0, 0, 4, turned=True)
+
+
+@pytest.mark.parametrize(("columns", "groups"), [(16, 1), (32, 2), (64, 1)])
+def test_turned_columns_of_a_thread_are_neighbours_in_pairs(columns: int, groups: int) -> None:
+    """Column 8j + 2t + e of an instruction is the thread's column 2j + e, which follows 2j in memory."""
+    width = 4 * groups * columns
+    cores = Cores(columns, 4, columns // 2, 8, 8, 0, 16, True)
+    assert cores.fits(width)
+    assert not Cores(columns, 4, columns // 2, 4, turned=True).fits(width)
+    for group in range(groups):
+        first = 2 * place(cores, width, 0, group * 4 * columns)
+        known = Described.by(descriptor(first, 2 * cores.line(width), 2 * cores.core))
+        for t, c, step in product(range(4), range(columns), (0, 7, 9)):
+            own = 2 * place(cores, width, step, (4 * group + t) * columns + c)
+            assert known.address(8 * (c // 2) + 2 * t + c % 2, step, 2, turned=True) == own
+    held = {place(cores, width, step, along) for step in range(32) for along in range(width)}
+    assert len(held) == 32 * width
+    assert max(held) < cores.size(32, width)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen.cuda_build import Cubin, opcodes
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
-from polyfuse.strategy.plan import plan_for
+from polyfuse.strategy import in_registers
+from polyfuse.strategy.plan import Plan, plan_for
+from polyfuse.strategy.register_shapes import Shape
 
 
 def matmul(
@@ -49,3 +54,22 @@ def in_planned_registers(net: pf.Executable, capability: tuple[int, int]) -> Cub
     assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
     assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
     return cubin
+
+
+def groups_of(s: Shape) -> tuple[int, int]:
+    """Warpgroups of a block, down and across."""
+    return s.threads_y // 32, s.threads_z
+
+
+def by_warpgroups(
+    nest: pf.Nest, math: Any, wanted: Callable[[Shape], bool], monkeypatch: pytest.MonkeyPatch
+) -> Plan:
+    """The plan for an H200 with the only shape that is wanted, whether the model finds it fast or not."""
+    shapes_for = in_registers.shapes_for
+    monkeypatch.setattr(in_registers, "shapes_for", lambda *given: tuple(filter(wanted, shapes_for(*given))))
+    for n in (0, 1):
+        machine = replace(Machine.preset("h200"), math=math)
+        plan = plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form"))
+        if "cores of" in str(plan.schedule):
+            return plan
+    raise AssertionError(str(plan))

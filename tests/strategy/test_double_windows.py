@@ -13,7 +13,8 @@ from polyfuse.codegen.cuda_build import main_loop, opcodes
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.double_windows import double_windows
-from polyfuse.strategy.register_shapes import Extents, _waits, spread_for
+from polyfuse.strategy.extents import Extents
+from polyfuse.strategy.register_shapes import _waits, spread_for
 from polyfuse.strategy.window_shapes import window_shapes
 from tests.strategy.banks import assert_no_waits
 from tests.strategy.test_tensor_windows import by_tensor_cores, convolution, drawn

@@ -12,9 +12,9 @@ from polyfuse import cases
 from polyfuse.codegen.cuda_build import main_loop
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.machine import KiB, Machine, MiB
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Grid
 from polyfuse.strategy.plan import plan_for
-from polyfuse.strategy.register_shapes import Extents
 from polyfuse.strategy.tile_shapes import tiles_for
 from tests.strategy.on_tensor_cores import in_planned_registers, matmul
 

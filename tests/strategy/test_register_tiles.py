@@ -18,8 +18,9 @@ from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.runtime.samples import roundings
 from polyfuse.strategy.decisions import Plan
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.plan import plan_for
-from polyfuse.strategy.register_shapes import Extents, shapes, spread_for
+from polyfuse.strategy.register_shapes import shapes, spread_for
 from tests.strategy.banks import assert_no_waits
 
 

@@ -21,8 +21,9 @@ from polyfuse.errors import InvalidMath, InvalidSchedule
 from polyfuse.ir.precision import PRECISIONS, STEPS, rounded
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.fragment_spreads import Stores, turns_of
-from polyfuse.strategy.register_shapes import WAYS, Extents, _waits
+from polyfuse.strategy.register_shapes import WAYS, _waits
 from polyfuse.strategy.tensor_shapes import TensorShape, tensor_shapes
 from tests.strategy.banks import assert_no_waits
 from tests.strategy.on_tensor_cores import by_tensor_cores, in_planned_registers, matmul, transposed

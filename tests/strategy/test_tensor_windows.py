@@ -19,9 +19,10 @@ from polyfuse.ir.precision import PRECISIONS
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy import windows_cuda
+from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.fragment_spreads import Stores, turns_of
 from polyfuse.strategy.plan import plan_for
-from polyfuse.strategy.register_shapes import Extents, _waits
+from polyfuse.strategy.register_shapes import _waits
 from polyfuse.strategy.tensor_windows import TensorWindow, _every, _is_laid_out, tensor_windows
 from polyfuse.strategy.window_shapes import window_shapes
 from tests.strategy.banks import assert_no_waits

@@ -5,7 +5,6 @@
 from dataclasses import replace
 from functools import cache
 from itertools import product as pairs
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +18,12 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.precision import PRECISIONS, STEPS, Math
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
-from polyfuse.strategy import in_registers
-from polyfuse.strategy.plan import plan_for
-from polyfuse.strategy.register_shapes import WAYS, Extents, Shape
+from polyfuse.strategy.extents import Extents
+from polyfuse.strategy.register_shapes import WAYS, Shape
 from polyfuse.strategy.tile_shapes import tiles_for
 from polyfuse.strategy.warpgroup_shapes import WarpgroupShape, copy_waits, layout_for
 from tests.strategy.banks import assert_no_waits
-from tests.strategy.on_tensor_cores import in_planned_registers, matmul
+from tests.strategy.on_tensor_cores import by_warpgroups, groups_of, in_planned_registers, matmul
 
 H200 = Machine.preset("h200")
 
@@ -59,20 +57,11 @@ def schedule_of(
     nest: pf.Nest, math: Math, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> pf.Schedule:
     """The strategy's schedule with one shape: warpgroups down and across, a thread's rows and columns, stages."""
-    shapes_for = in_registers.shapes_for
 
-    def only(*given: Any) -> tuple[Shape, ...]:
-        every = (s for s in shapes_for(*given) if isinstance(s, WarpgroupShape))
-        return tuple(
-            s for s in every if (s.threads_y // 32, s.threads_z, s.rows, s.columns, s.stages) == tile
-        )
+    def wanted(s: Shape) -> bool:
+        return type(s) is WarpgroupShape and (*groups_of(s), s.rows, s.columns, s.stages) == tile
 
-    monkeypatch.setattr(in_registers, "shapes_for", only)
-    for n in (0, 1):
-        plan = plan_for(nest, replace(H200, math=math), choose=lambda _, what, __, n=n: n * (what == "form"))
-        if "cores of" in str(plan.schedule):
-            return plan.schedule
-    raise AssertionError(str(plan))
+    return by_warpgroups(nest, math, wanted, monkeypatch).schedule
 
 
 @cache
@@ -257,7 +246,7 @@ def test_what_does_not_fit_is_said() -> None:
         .reorder("mac0", "i", "k", "j", "i_in", "k_in")
     )
     with pytest.raises(InvalidSchedule, match=r"Cores\(tile=3, .*does not fit panels of 32"):
-        s.promote("x", "mac0", at="k", memory="shared", panel=(0, 32), cores=(3, 8, 2, 8, 0, 0, 0))
+        s.promote("x", "mac0", at="k", memory="shared", panel=(0, 32), cores=(3, 8, 2, 8, 0, 0, 0, 0))
     with pytest.raises(InvalidSchedule, match="cores are seven numbers"):
         s.promote("x", "mac0", at="k", memory="shared", panel=(0, 32), cores=(4, 8))
     with pytest.raises(InvalidSchedule, match="spread and cores are two ways to lay a panel out"):
@@ -268,5 +257,5 @@ def test_what_does_not_fit_is_said() -> None:
             memory="shared",
             panel=(0, 32),
             spread=(4, 4, 0, 1, 0),
-            cores=(4, 8, 2, 8, 0, 0, 0),
+            cores=(4, 8, 2, 8, 0, 0, 0, 0),
         )

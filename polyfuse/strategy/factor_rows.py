@@ -1,0 +1,56 @@
+"""How the rows of a product's factors lie in memory: how a block of threads may copy tiles of them."""
+
+from __future__ import annotations
+
+from polyfuse.analysis.neighbours import ACCESS_BYTES
+from polyfuse.ir import Nest
+from polyfuse.ir.precision import STORED, Math
+from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.strategy.contraction import Factor, Product, moved_axes
+from polyfuse.strategy.extents import Kept
+
+
+def in_vectors(nest: Nest, factor: Factor, itemsize: int, halves: bool = False) -> bool:
+    """Whether every row of a tensor begins at a multiple of 16 bytes; isl proves each copy when code is made.
+
+    With `halves` rows of these may be, of 8 bytes, as where they are kept as they are.
+    """
+    tensor = nest.tensor(factor.access.tensor)
+    size = tensor.shape[-1]
+    return (
+        not (factor.computed or (tensor.is_half and not halves))
+        and isinstance(size, int)
+        and size * itemsize % ACCESS_BYTES == 0
+    )
+
+
+def by_steps(nest: Nest, product: Product, factor: Factor) -> bool:
+    """Whether a factor's steps are neighbours in memory."""
+    axes = moved_axes(factor.access, len(nest.statement(product.statement).dims)) or {}
+    return axes.get(product.steps[0]) == nest.tensor(factor.access.tensor).rank - 1
+
+
+def kept_factors(nest: Nest, product: Product, math: Math) -> Kept | None:
+    """What is side by side in the right factor of a product whose factors may be copied as they are."""
+    if math not in STORED or why_not_kept(nest, product, math) is not None:
+        return None
+    return "steps" if by_steps(nest, product, product.right) else "columns"
+
+
+def why_not_kept(nest: Nest, product: Product, math: Math) -> str | None:
+    """Why a warpgroup's factors cannot be copied to shared memory as they are in memory; None if they can.
+
+    Copies that no thread waits for bring 4 bytes at least and round nothing. In a core matrix two columns of a thread
+    are neighbours, but only one of its rows (ir/cores.py): the left factor's neighbours have to be steps.
+    """
+    for factor in (product.left, product.right):
+        tensor, size = nest.tensor(factor.access.tensor), ITEMSIZE[STORED[math]]
+        if factor.computed:
+            return f"{factor.name} is computed"
+        if not tensor.is_half or tensor.dtype != STORED[math]:
+            return f"{tensor.name} is {tensor.dtype} and rounded to {math}"
+        if not in_vectors(nest, factor, size, halves=True):
+            return f"rows of {tensor.name} begin at no multiples of {ACCESS_BYTES} bytes"
+    if not by_steps(nest, product, product.left):
+        return f"rows of the product are neighbours in {product.left.name}, and not its steps"
+    return None
