@@ -66,6 +66,13 @@ def products_of(nest: Nest, name: str, triangles: bool = False) -> tuple[Product
 
     With `triangles` rows may also begin or end one step further with each row: { mac[i, j, k] : k > i }.
     """
+    domain = nest.domains[name]
+    found = contractions_of(nest, name)
+    return tuple(p for p in found if _in_tiles(domain, p) or (triangles and _in_triangles(domain, p)))
+
+
+def contractions_of(nest: Nest, name: str) -> tuple[Product, ...]:
+    """The statement as a product, whichever of its instances there are: each sum may have steps of its own."""
     s = nest.statement(name)
     if s.op != "+=" or not isinstance(s.body, sympy.Mul) or len(s.body.args) != 2:
         return ()
@@ -74,9 +81,7 @@ def products_of(nest: Nest, name: str, triangles: bool = False) -> tuple[Product
     if any(nest.tensor(access.tensor).gather is not None for access in s.reads):
         return ()  # rows that lie anywhere: blocks read them from a tensor of their own
     factors = [factor for factor in (_factor(s, value) for value in s.body.args) if factor is not None]
-    found = _roles(s, factors) if len(factors) == 2 else []
-    domain = nest.domains[name]
-    return tuple(p for p in found if _in_tiles(domain, p) or (triangles and _in_triangles(domain, p)))
+    return tuple(_roles(s, factors)) if len(factors) == 2 else ()
 
 
 def products_among(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from polyfuse.ir import Nest
@@ -14,17 +15,26 @@ from polyfuse.strategy.cost import KernelCost, Model, Tiling, microseconds
 from polyfuse.strategy.decisions import Group
 from polyfuse.strategy.finished import kernels_of
 from polyfuse.strategy.kernel import Kernel
+from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products_cuda import band_by_dimension, in_register_tiles, of_one_step, shapes_for
 from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
+from polyfuse.strategy.shared_products import InShares, in_shares
 from polyfuse.strategy.windows_cuda import Convolution, convolution_of, in_patches, shapes_of
 
 
 def in_registers(
-    schedule: Schedule, model: Model, part: Tree, choose: Choose
+    schedule: Schedule, model: Model, part: Tree, choose: Choose, shared: Mapping[str, InShares]
 ) -> tuple[Schedule, list[Group]] | str | None:
-    """The schedule with a kernel in register tiles; why it is not, or None where it holds no single product."""
+    """The schedule with a kernel in register tiles; why it is not, or None where it holds no single product.
+
+    Of the products in `shared` the shape is decided: the shares are of its tiles.
+    """
     kernel, counts, machine = model.kernel(part), model.counts, model.machine
+    own = next((shared[name] for name in kernel.names if name in shared), None)
+    if own is not None:
+        made = in_shares(schedule, counts, kernel, own, machine)
+        return made if isinstance(made, str) else _grouped(schedule, model, part, own.shape, made)
     product = _product_in(schedule.nest, kernel) if machine.gpu is not None and kernel.band else None
     if product is None:
         return None
@@ -49,12 +59,19 @@ def in_registers(
         if isinstance(product, Convolution)
         else in_register_tiles(schedule, counts, kernel, product, best, machine)
     )
-    if isinstance(done, str):
-        return done
-    copies = added(schedule, done.schedule)
+    return done if isinstance(done, str) else _grouped(schedule, model, part, best, done)
+
+
+def _grouped(
+    before: Schedule, model: Model, part: Tree, shape: Shape, done: Planned
+) -> tuple[Schedule, list[Group]]:
+    """The schedule after a kernel was put into a shape, that kernel, and those that copy for it."""
+    kernel, machine = model.kernel(part), model.machine
+    copies = added(before, done.schedule)
     (own,) = (statements(p) for p in parts(done.schedule.tree) if kernel.names[0] in statements(p))
     packs = kernels_of(done.schedule, tuple(name for name in copies if name not in own), machine)
-    return done.schedule, [*packs, Group(own, _tiled_cost(plain, best, kernel, machine), done.notes)]
+    cost = _tiled_cost(model.cost(part), shape, kernel, machine)
+    return done.schedule, [*packs, Group(own, cost, done.notes)]
 
 
 def _product_in(nest: Nest, kernel: Kernel) -> Product | None:

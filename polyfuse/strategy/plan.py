@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -43,6 +43,7 @@ from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
 from polyfuse.strategy.second_thoughts import Doubt, Doubted, doubts_of, holds_product, reconsidered
+from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.split_products import in_parts
 from polyfuse.strategy.terms_apart import with_terms_apart
 from polyfuse.strategy.two_passes import in_two_passes
@@ -97,7 +98,8 @@ def _in_tiles(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choos
         if summed is not None:
             start, products = summed.nest, (*products, *summed.products)
         if products:
-            plan = _planned(start, (*said, *told), machine, True, choose)
+            shared = {} if split is None else split.shared
+            plan = _planned(start, (*said, *told), machine, True, choose, shared)
             if all(in_tiles(plan.schedule, name) for name in products):
                 return plan
     return None
@@ -124,9 +126,17 @@ def _cheaper(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose
     )
 
 
-def _planned(nest: Nest, said: tuple[str, ...], machine: Machine, fuse: bool, choose: Choose) -> Plan:
-    """The plan for a nest whose sums and views are as they should be."""
+def _planned(
+    nest: Nest,
+    said: tuple[str, ...],
+    machine: Machine,
+    fuse: bool,
+    choose: Choose,
+    shared: Mapping[str, InShares] | None = None,
+) -> Plan:
+    """The plan for a nest whose sums and views are as they should be, and which has these products in equal shares."""
     rewritten = recomputed(nest, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(nest)
+    rewritten = replace(rewritten, shared=shared or {})
 
     def without(refused: Refused, choose: Choose = cheapest) -> Doubted:
         plan, doubts = _in_shape(rewritten, machine, fuse, choose, refused)
@@ -193,7 +203,7 @@ def _in_shapes(
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
             continue
         is_joined = bool(joined & set(kernel.names))
-        shape = partial(_shaped, schedule, model, part, is_joined, choose)
+        shape = partial(_shaped, schedule, model, part, is_joined, choose, rewritten.shared)
         schedule, found = shape() if repeats is None or is_joined else repeats.shaped(schedule, part, shape)
         groups += found
         if machine.kind == "cpu":
@@ -231,7 +241,12 @@ def _in_kernels(
 
 
 def _shaped(
-    schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
+    schedule: Schedule,
+    model: Model,
+    part: Tree,
+    joined: bool,
+    choose: Choose,
+    shared: Mapping[str, InShares],
 ) -> tuple[Schedule, list[Group]]:
     """One kernel in its final shape: in blocks around a product, in tiles of its band, or by its dependences."""
     kernel, counts, machine = model.kernel(part), model.counts, model.machine
@@ -239,7 +254,7 @@ def _shaped(
     if isinstance(blocks, loops.Planned):
         names = (*kernel.names, *added(schedule, blocks.schedule))
         return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine))
-    registers = in_registers(schedule, model, part, choose) if not joined else None
+    registers = in_registers(schedule, model, part, choose, shared) if not joined else None
     if isinstance(registers, tuple):
         return registers
     whys = ("not in blocks for the caches", blocks), ("not in register tiles", registers)

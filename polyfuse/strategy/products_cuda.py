@@ -118,9 +118,7 @@ class Tiles:
         schedule, tile, blocks = self.cut(self.schedule, band, others)
         keep = len(blocks)
         schedule = rejoined(separated(schedule, names, keep), names, keep)
-        schedule = schedule.bind(
-            names[0], **dict(zip(blocks, ("block.z", "block.y", "block.x")[3 - keep :], strict=True))
-        )
+        schedule = self.in_grid(schedule, blocks)
         steps = ""
         for unit in units(schedule, names, keep):
             if not is_perfect(schedule, unit):
@@ -148,6 +146,11 @@ class Tiles:
             return ()
         reason = why_not_kept(self.schedule.nest, self.product, self.shape.math)
         return () if reason is None else (f"not all factors of {self.name} are copied as they are: {reason}",)
+
+    def in_grid(self, schedule: Schedule, blocks: tuple[str, ...]) -> Schedule:
+        """The loops outside a tile of results on the grid's axes."""
+        axes = ("block.z", "block.y", "block.x")[3 - len(blocks) :]
+        return schedule.bind(self.kernel.names[0], **dict(zip(blocks, axes, strict=True)))
 
     def cut(
         self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]

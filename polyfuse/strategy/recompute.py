@@ -9,7 +9,7 @@ between temporaries, such as networks, have none. Every choice is said with its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 from polyfuse.errors import IllegalRewrite
@@ -19,6 +19,7 @@ from polyfuse.rewrite import Overlapped, inline, overlap, why_not_inline
 from polyfuse.rewrite.inline import reads, substituted
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.stage_cost import StageCost, StageModel, slots
 from polyfuse.strategy.stencils import Parts, Pipeline, parts_of_tiles, pipelines
 
@@ -45,11 +46,15 @@ class Tiled:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A nest in which pipelines run in overlapping tiles, and what was decided about each."""
+    """A nest in which pipelines run in overlapping tiles, and what was decided about each.
+
+    `shared` are a GPU's products in equal shares, by the statement that sums up a part.
+    """
 
     nest: Nest
     tiled: tuple[Tiled, ...] = ()
     reasons: tuple[str, ...] = ()
+    shared: Mapping[str, InShares] = field(default_factory=dict)
 
     @property
     def statements(self) -> frozenset[str]:

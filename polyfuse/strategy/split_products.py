@@ -7,12 +7,14 @@
 A part takes consecutive steps, so that its tiles are copied as those of the whole product are; parts are a dimension of
 a batch. Their results lie in memory that is planned ahead, and the kernel that reads them adds them in order, so that
 equal calls give equal bits: no atomics. Only the declared reduction is reassociated. The number of parts is what the
-model of register tiles expects to be fastest (`register_shapes.py`), against the product in one piece.
+model of register tiles expects to be fastest (`register_shapes.py`), against the product in one piece. Where tiles
+leave the last wave of blocks nearly empty, parts are equal shares of all tiles' steps (`shared_products.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import ceil, prod
 
 from polyfuse.ir import Nest
@@ -20,13 +22,14 @@ from polyfuse.ir.scalar import read
 from polyfuse.machine import Machine
 from polyfuse.rewrite import accumulate
 from polyfuse.rewrite.reduce import split_reduction, why_not_split_reduction
+from polyfuse.rewrite.shares import Shares
 from polyfuse.sets import bounding_count, dimension
 from polyfuse.strategy.contraction import Product, products_of
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.factor_rows import in_vectors, kept_factors
 from polyfuse.strategy.products_cuda import of_one_step, whole_steps
-from polyfuse.strategy.register_shapes import seconds_of_wait
+from polyfuse.strategy.shared_products import InShares, Priced, cheapest_in_shares, seconds_to_add
 from polyfuse.strategy.tile_shapes import tiles_for
 
 MOST_PARTS = 256
@@ -35,12 +38,15 @@ MOST_PARTS = 256
 LEAST_STEPS = 64
 """Steps of a part: four tiles."""
 
-IN_FLIGHT = 4
-"""Partial results that a thread asks for before it adds them; an assumption, as the compiler unrolls such loops."""
-
 WORTH = 0.99
 """Parts are taken where they are expected to take less than this of the time in one piece. What large products gain is
 a last wave that is fuller, a percent or less, for an array of partial results and another kernel."""
+
+WORTH_SHARES = 0.9
+"""The same for equal shares, whose blocks have bounds to compute."""
+
+MOST_SHARED = 2
+"""Products of a nest in equal shares: to prove and to write one takes isl 5 to 25 s."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class Parted:
     nest: Nest
     products: tuple[str, ...]
     said: tuple[str, ...]
+    shared: Mapping[str, InShares] = field(default_factory=dict)
+    """Those of the products that are in equal shares, which are of their tiles."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +69,18 @@ class _Choice:
     seconds: float
 
 
+def _shares_of(nest: Nest, product: Product, priced: Priced) -> Shares:
+    """The shares of a product's tiles of a shape."""
+    dims, shape = nest.statement(product.statement).dims, priced.shape
+    tile = {dims[product.rows]: shape.block_rows, dims[product.columns]: shape.block_columns}
+    return Shares(priced.count, shape.steps, tile)
+
+
 def in_parts(nest: Nest, machine: Machine) -> Parted | None:
     """The nest with the products split whose parts are expected to be faster; None where there are none."""
     if nest.params or machine.gpu is None:
         return None
-    done, products, said = nest, list[str](), list[str]()
+    done, products, said, dealt_out = nest, list[str](), list[str](), dict[str, InShares]()
     for name in [s.name for s in nest.statements]:
         product = of_one_step(products_of(nest, name))
         if product is None:
@@ -76,19 +91,28 @@ def in_parts(nest: Nest, machine: Machine) -> Parted | None:
             continue
         whole, *split = _choices(nest, product, machine)
         best = min(split, key=lambda choice: choice.seconds, default=whole)
-        if best.seconds >= WORTH * whole.seconds:
+        shared = _in_shares(nest, product, machine)
+        pays = shared is not None and shared.seconds < min(WORTH_SHARES * whole.seconds, best.seconds)
+        if not pays or len(dealt_out) == MOST_SHARED:
+            shared = None
+        if shared is None and best.seconds >= WORTH * whole.seconds:
             continue
         dim = nest.statement(name).dims[product.steps[0]]
-        if why_not_split_reduction(done, name, dim, size=best.size) is not None:
+        size = best.size if shared is None else None
+        shares = None if shared is None else _shares_of(nest, product, shared)
+        if why_not_split_reduction(done, name, dim, size=size, shares=shares) is not None:
             continue
-        made = split_reduction(done, name, dim, size=best.size)
+        made = split_reduction(done, name, dim, size=size, shares=shares)
         done = accumulate(made.nest, made.tensor) or made.nest
         products.append(made.partial)
+        if shared is not None and made.dealt is not None:
+            dealt_out[made.partial] = InShares(shared.shape, made.dealt)
+        seconds, steps = (best.seconds, best.size) if shared is None else (shared.seconds, shared.shape.steps)
         said.append(
-            f"{made}, {best.size} steps of {dim} each: {microseconds(best.seconds)}, "
+            f"{made}, {steps} steps of {dim} each: {microseconds(seconds)}, "
             f"{microseconds(whole.seconds)} in one piece."
         )
-    return Parted(done, tuple(products), tuple(said)) if products else None
+    return Parted(done, tuple(products), tuple(said), dealt_out) if products else None
 
 
 def _is_in_parts(nest: Nest, name: str) -> bool:
@@ -124,12 +148,19 @@ def _choices(nest: Nest, product: Product, machine: Machine) -> list[_Choice]:
     while parts <= MOST_PARTS and extents.steps >= LEAST_STEPS * parts and results:
         size = ceil(extents.steps / parts / LEAST_STEPS) * LEAST_STEPS
         real = ceil(extents.steps / size)
-        level = machine.level(real * results)
-        adding = real * results / machine.bandwidth(level, machine.units)
-        adding += machine.launch_seconds + real / IN_FLIGHT * seconds_of_wait(machine)
+        adding = seconds_to_add(real, real * results, machine)
         found.append(_Choice(size, real, seconds(size, real) + adding))
         parts *= 2
     return found
+
+
+def _in_shares(nest: Nest, product: Product, machine: Machine) -> Priced | None:
+    """The product in equal shares, in the tiles that are expected to be fastest so; None where no shares gain."""
+    assert machine.gpu is not None
+    extents = _extents(nest, product, machine)
+    itemsize = nest.tensor(nest.statement(product.statement).write.tensor).itemsize
+    shapes = tiles_for(extents, itemsize, machine, machine.gpu)
+    return cheapest_in_shares(shapes, extents, machine, machine.gpu)
 
 
 def _extents(nest: Nest, product: Product, machine: Machine) -> Extents:
