@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 import islpy as isl
 
@@ -169,7 +168,10 @@ def _by_steps(held: Geometry, side: _Side, step: isl.PwAff, depth: int) -> tuple
     spread, panel = held.buffer.spread, held.buffer.panel
     assert isinstance(spread, Spread)
     assert panel is not None
-    width, rows = panel.width, prod(held.box) // held.box[panel.axis]
+    width, others = panel.width, [n for axis, n in enumerate(held.box) if axis != panel.axis and n > 1]
+    rows = (
+        others[-1] if others else 1
+    )  # those that follow each other: lanes without results read what is there, too
     lanes = side.lanes * side.own // side.part
     fits = spread.vector == width and width % depth == 0 and rows % (lanes * side.part) == 0
     if not fits or (spread.skip and spread.every != side.part):

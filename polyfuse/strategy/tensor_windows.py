@@ -56,10 +56,11 @@ class WarpWindow(WindowShape, WarpShape):
 class TensorWindow(WarpWindow, TensorShape):
     """A shape of a convolution whose products run on tensor cores, with factors rounded to a format.
 
-    `wide`: pixels are copied 16 bytes at a time.
+    `wide`: pixels are copied 16 bytes at a time; `by_channels`: their channels are neighbours, and in shared memory.
     """
 
     wide: bool = False
+    by_channels: bool = False
 
     @property
     def in_vectors(self) -> bool:
@@ -111,9 +112,7 @@ class TensorWindow(WarpWindow, TensorShape):
         """The elements of a factor's tile: filters are copied by their neighbours, perhaps in vectors."""
         deep = self.is_deep(side)
         sizes = []
-        for by_steps, wide in (
-            ((True, self.wide), (False, self.wide)) if deep else ((False, True), (False, False))
-        ):
+        for by_steps, wide in ((self.by_channels, self.wide),) if deep else ((False, True), (False, False)):
             of_steps, width = self.panels(side, by_steps)
             rows = (side.width if of_steps else self.steps) * (self.threads_z if deep else 1)
             sizes.append(self.spread(side, by_steps, wide).size(rows, width))
@@ -129,11 +128,15 @@ def tensor_windows(
     machine: Machine,
     gpu: Gpu,
     in_vectors: bool = False,
+    by_channels: bool = False,
 ) -> tuple[TensorWindow, ...]:
     """The shapes for a machine's `math` that fit a convolution, the cheapest first; none for sums of other numbers."""
     if itemsize != FLOAT32 or machine.math not in dict(machine.tensor):
         return ()
-    every = (replace(s, wide=in_vectors) for s in _every(machine.math, pixels_left, padded))
+    every = (
+        replace(s, wide=in_vectors, by_channels=by_channels)
+        for s in _every(machine.math, pixels_left, padded)
+    )
     found = [s for s in every if _is_laid_out(s) and _fits(s, extents, gpu)]
     return tuple(sorted((costed(s, extents, machine, gpu) for s in found), key=lambda s: s.seconds))
 
@@ -158,9 +161,9 @@ def _every(format: Math, pixels_left: bool, padded: bool) -> Iterator[TensorWind
 def _is_laid_out(s: TensorWindow) -> bool:
     """Whether a tile has a layout in which no access waits for a bank: lines of tf32 numbers are read in vectors."""
     if s.rows == 2:
-        return s.pixels_left and s.steps > DEEP[0]
+        return s.pixels_left and s.by_channels and s.steps > DEEP[0]
     if s.columns == 14:
-        return s.format != "tf32" and not (s.pixels_left or s.wide)
+        return s.format != "tf32" and not (s.pixels_left or s.wide or s.by_channels)
     return True
 
 
@@ -169,8 +172,9 @@ def _fits(s: TensorWindow, extents: Extents, gpu: Gpu) -> bool:
 
     Such a lane may read what no thread has copied, but not what is not there.
     """
-    in_lines = s.format == "tf32" and not s.pixels_left
-    there = not s.pixels_left or extents.rows >= s.block_rows
+    in_lines = s.format == "tf32" and not s.by_channels
+    pixels = extents.rows - s.block_rows if s.pixels_left else extents.columns - s.block_columns
+    there = not s.by_channels or pixels >= 0
     return there and fits(s, extents, gpu, max(extents.steps, 0 if in_lines else DEEP[0]))
 
 

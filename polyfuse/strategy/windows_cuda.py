@@ -159,8 +159,13 @@ def shapes_of(
     plain = window_shapes(*asked)
     if s.write.tensor not in internal(kernel):  # where tensor cores add up is registers
         return plain
-    rounded = tensor_windows(*asked, in_vectors=_in_vectors(nest, p))
+    rounded = tensor_windows(*asked, in_vectors=_in_vectors(nest, p), by_channels=_by_channels(nest, p))
     return tuple(sorted((*rounded, *double_windows(*asked), *plain), key=lambda shape: shape.seconds))
+
+
+def _by_channels(nest: Nest, product: Convolution) -> bool:
+    """Whether a pixel's channels are neighbours in memory."""
+    return product.pixels.axes[product.channels] == nest.tensor(product.pixels.access.tensor).rank - 1
 
 
 def _in_vectors(nest: Nest, product: Convolution) -> bool:
@@ -171,7 +176,7 @@ def _in_vectors(nest: Nest, product: Convolution) -> bool:
     s, access = nest.statement(product.statement), product.pixels.access
     along = product.rows if product.pixels is product.left else product.columns
     last = nest.tensor(access.tensor).rank - 1
-    fine = product.channels if product.pixels.axes[product.channels] == last else along
+    fine = product.channels if _by_channels(nest, product) else along
     size, vector = nest.tensor(access.tensor).shape[last], ACCESS_BYTES // nest.tensor(access.tensor).itemsize
     first = access.subscripts().get_pw_aff(last).sub(dimension(s.domain, fine))
     return isinstance(size, int) and size % vector == 0 and is_multiple(s.domain, first, vector)

@@ -158,21 +158,40 @@ def test_no_access_to_shared_memory_waits_for_a_bank(name: str, math: Any) -> No
     assert_no_waits(net.schedule.nest, net.program.launches[-1])
 
 
+@pytest.mark.parametrize("across", [40, 20])
+@pytest.mark.parametrize("math", ["tf32", "bf16"])
+def test_results_may_lie_in_planes_and_the_image_by_channels(
+    math: Any, across: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lanes need pixels then: rows of the image that a warp's columns do not fill have no shape, and no error."""
+    x = nn.transpose(nn.transpose(nn.input("x", (2, 8, across, 32)), 2, 3), 1, 2)
+    y = nn.conv2d(x, drawn(1, "whole", (64, 32, 3, 3)), drawn(2, "whole", (64,)), padding=1)
+    nest = nn.lower(nn.relu(y))
+    if across == 20:
+        with pytest.raises(StopIteration):
+            by_tensor_cores(nest, math, monkeypatch)
+        return
+    schedule = by_tensor_cores(nest, math, monkeypatch)
+    net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
+    pixels = drawn(5, "whole", (2, 8, across, 32))
+    np.testing.assert_array_equal(net(x=pixels), pf.interpret(nest, {"x": pixels})["out"])
+
+
 @every_math
 def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice(math: Any) -> None:
-    for left, in_vectors in pairs((False, True), (False, True)):
-        every = (replace(s, threads_z=2, wide=in_vectors) for s in _every(math, left, False))
+    for left, wide, channels in pairs((False, True), (False, True), (False, True)):
+        every = (replace(s, threads_z=2, wide=wide, by_channels=channels) for s in _every(math, left, False))
         shapes = {s for s in every if _is_laid_out(s)}
         assert {s.columns for s in shapes} >= {8, 16}
-        check_layouts(math, left, shapes)
+        check_layouts(math, shapes)
 
 
-def check_layouts(math: Any, left: bool, shapes: set[TensorWindow]) -> None:
+def check_layouts(math: Any, shapes: set[TensorWindow]) -> None:
     for shape in shapes:
         for side, wide in pairs((shape.left, shape.right), (False, True)):
             if shape.is_deep(side) and wide is not shape.wide:
                 continue
-            by_steps = shape.is_deep(side) and left
+            by_steps = shape.is_deep(side) and shape.by_channels
             spread = shape.spread(side, by_steps, wide)
             if math == "tf32" and not by_steps:
                 assert _waits(shape, side, by_steps, wide, spread) == 0, (shape, side)
