@@ -113,7 +113,7 @@ def search(
     """
     nest = start.nest
     early = early_statements(nest, start.tree)
-    inits = inits_of(nest)
+    inits = {a: b for a, b in inits_of(nest).items() if done.isdisjoint((a, b))}
     state = with_inits(Search(start, {}, refused), model, inits)
     if not fuse:
         return state.schedule, tuple(state.verdicts.values())

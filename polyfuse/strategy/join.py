@@ -18,8 +18,13 @@ from polyfuse.strategy.decisions import Decision
 Joined = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
 
 
-def with_joined(schedule: Schedule, model: Model, decisions: tuple[Decision, ...]) -> Joined:
-    """Neighbouring serial kernels that depend on each other in one: (schedule, decisions, their statements)."""
+def with_joined(
+    schedule: Schedule, model: Model, decisions: tuple[Decision, ...], done: frozenset[str] = frozenset()
+) -> Joined:
+    """Neighbouring serial kernels that depend on each other in one: (schedule, decisions, their statements).
+
+    Statements that are `done` have their kernels.
+    """
     together: set[str] = set()
     more: list[Decision] = []
     for name in statements(schedule.tree):
@@ -28,6 +33,8 @@ def with_joined(schedule: Schedule, model: Model, decisions: tuple[Decision, ...
         if position == 0 or statements(run[position])[0] != name:
             continue
         first, second = run[position - 1], run[position]
+        if not done.isdisjoint((*statements(first), *statements(second))):
+            continue
         found = _joined(schedule, model, first, second, together)
         if found is not None:
             schedule = found

@@ -39,10 +39,19 @@ from polyfuse.strategy.packing import added
 from polyfuse.strategy.past_caches import in_long_blocks, past_caches
 from polyfuse.strategy.products import blocked
 from polyfuse.strategy.products_cuda import in_tiles, summed_apart
+from polyfuse.strategy.read_once import beyond_first, read_once
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
-from polyfuse.strategy.second_thoughts import Doubt, Doubted, doubts_of, holds_product, reconsidered
+from polyfuse.strategy.row_passes import RowPass, row_by_row
+from polyfuse.strategy.second_thoughts import (
+    Doubt,
+    Doubted,
+    compared,
+    doubts_of,
+    holds_product,
+    reconsidered,
+)
 from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.split_products import in_parts
 from polyfuse.strategy.terms_apart import with_terms_apart
@@ -72,7 +81,22 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     tiles = _in_tiles(lean, said, machine, choose) if fuse and machine.kind == "cuda" else None
     if tiles is not None:
         return tiles
-    return _cheapest(lean, said, machine, choose) if fuse else _planned(lean, said, machine, fuse, choose)
+    return _read_once(lean, said, machine, choose) if fuse else _planned(lean, said, machine, fuse, choose)
+
+
+def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
+    """The plan for a nest, or with matrices read once for sums along rows and across them where that is cheaper."""
+    usual = _cheapest(nest, said, machine, choose)
+    made = read_once(nest, machine)
+    if not made.passes:
+        return replace(usual, recomputed=(*usual.recomputed, *made.said))
+    other = _planned(made.nest, said, machine, True, choose, passes=made.passes)
+    apart, together = compared(usual, other, made.names, beyond_first(machine))
+    numbers = f"{microseconds(together)} so, {microseconds(apart)} otherwise"
+    if together >= apart:
+        refused = (f"not taken: {line}; {numbers}." for line in made.said)
+        return replace(usual, recomputed=(*usual.recomputed, *refused))
+    return replace(other, recomputed=(*other.recomputed, *(f"{line}: {numbers}." for line in made.said)))
 
 
 def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
@@ -133,9 +157,11 @@ def _planned(
     fuse: bool,
     choose: Choose,
     shared: Mapping[str, InShares] | None = None,
+    passes: tuple[RowPass, ...] = (),
 ) -> Plan:
-    """The plan for a nest whose sums and views are as they should be, and which has these products in equal shares."""
-    rewritten = recomputed(nest, machine, choose) if fuse and machine.kind == "cpu" else Recomputed(nest)
+    """The plan for a nest whose sums and views are as they should be, with products in equal shares and passes."""
+    tiles = fuse and machine.kind == "cpu" and not passes
+    rewritten = recomputed(nest, machine, choose) if tiles else Recomputed(nest, passes=passes)
     rewritten = replace(rewritten, shared=shared or {})
 
     def without(refused: Refused, choose: Choose = cheapest) -> Doubted:
@@ -193,6 +219,9 @@ def _in_shapes(
         if known is not None:
             groups.append(Group(statements(part), known.cost.as_kernel()))
             continue
+        if rewritten.statements.issuperset(statements(part)):
+            groups.append(Group(statements(part), finished_cost(counts, part, machine)))
+            continue
         if behind is not None and part.members >= set(behind.names):
             names = (*behind.names, *added(behind.grouped, behind.shaped.schedule))
             own = Counts(behind.shaped.schedule.nest)
@@ -223,8 +252,10 @@ def _in_kernels(
         start = tiled.shaped(start, made, parallel=cost.units > 1)
         start, asked = tiles_ahead(start, made, cost, machine, model.counts.total_bytes)
         rewritten = replace(rewritten, reasons=(*rewritten.reasons, *asked))
+    for one in rewritten.passes:
+        start = row_by_row(start, one)
     whole = grouped(start, model, fuse, rewritten.statements, refused)
-    split = pieces(rewritten.nest) if fuse and not rewritten.tiled else None
+    split = pieces(rewritten.nest) if fuse and not rewritten.statements else None
     if split is None or not split.split:
         return rewritten, model, whole
     other = Model(Counts(split.nest), machine)
@@ -312,7 +343,7 @@ def grouped(
     )
     if not fuse:
         return schedule, decisions, frozenset()
-    return with_joined(schedule, model, decisions)
+    return with_joined(schedule, model, decisions, done)
 
 
 def _blocked(

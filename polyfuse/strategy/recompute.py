@@ -19,6 +19,7 @@ from polyfuse.rewrite import Overlapped, inline, overlap, why_not_inline
 from polyfuse.rewrite.inline import reads, substituted
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.row_passes import RowPass
 from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.stage_cost import StageCost, StageModel, slots
 from polyfuse.strategy.stencils import Parts, Pipeline, parts_of_tiles, pipelines
@@ -46,7 +47,7 @@ class Tiled:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A nest in which pipelines run in overlapping tiles, and what was decided about each.
+    """A nest in which pipelines run in overlapping tiles, or passes read a matrix once, and what was decided.
 
     `shared` are a GPU's products in equal shares, by the statement that sums up a part.
     """
@@ -55,11 +56,13 @@ class Recomputed:
     tiled: tuple[Tiled, ...] = ()
     reasons: tuple[str, ...] = ()
     shared: Mapping[str, InShares] = field(default_factory=dict)
+    passes: tuple[RowPass, ...] = ()
 
     @property
     def statements(self) -> frozenset[str]:
-        """The statements of all pipelines in tiles."""
-        return frozenset(name for one in self.tiled for name in one.overlapped.statements)
+        """The statements of all pipelines in tiles and of all passes: their kernels are made."""
+        tiled = (name for one in self.tiled for name in one.overlapped.statements)
+        return frozenset(tiled).union(*(one.names for one in self.passes))
 
     def with_statements(self, names: tuple[str, ...]) -> Tiled | None:
         """The pipeline in tiles that some statements are of."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from polyfuse.ir.tree import Tree, loops, parts, statements
+from polyfuse.machine import Machine
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.decisions import Decision, Plan
@@ -73,27 +74,27 @@ def reconsidered(first: Doubted, without: Callable[[Refused], Doubted]) -> Recon
         group = frozenset(doubt.names)
         tried.add(group)
         other, others = without(refused | {group})
-        together, apart = _compared(plan, other, group)
+        together, apart = compared(plan, other, group, plan.machine)
         said.append(_sentence(doubt, together, apart))
         if _pays(together, apart):
             plan, doubts, refused = other, others, refused | {group}
     return Reconsidered(replace(plan, recomputed=(*plan.recomputed, *said)), refused, tuple(said))
 
 
-def _compared(one: Plan, other: Plan, group: frozenset[str]) -> tuple[float, float]:
-    """The seconds that two plans expect for a group's statements, and for what either has in one kernel with them."""
+def compared(one: Plan, other: Plan, group: frozenset[str], machine: Machine) -> tuple[float, float]:
+    """The seconds that two plans take for a group's statements, and for what either has in one kernel with them."""
     names, more = frozenset[str](), group
     while names != more:
         names = more
         more = names.union(
             *(g.statements for p in (one, other) for g in p.groups if names & set(g.statements))
         )
-    return _seconds(one, names), _seconds(other, names)
+    return _seconds(one, names, machine), _seconds(other, names, machine)
 
 
-def _seconds(plan: Plan, names: frozenset[str]) -> float:
+def _seconds(plan: Plan, names: frozenset[str], machine: Machine) -> float:
     """What finished kernels of these statements take: by their loops, or by their blocks around products."""
-    estimator = Estimator(Counts(plan.schedule.nest), plan.machine)
+    estimator = Estimator(Counts(plan.schedule.nest), machine)
     own = [part for part in parts(plan.schedule.tree) if names & set(statements(part))]
     costs = {name: g.cost.total for g in plan.groups for name in g.statements}
     return sum(costs[part.names[0]] if holds_product(part) else estimator.of(part).total for part in own)
