@@ -43,7 +43,7 @@ from polyfuse.strategy.read_once import beyond_first, read_once
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
-from polyfuse.strategy.row_passes import RowPass, row_by_row
+from polyfuse.strategy.row_passes import row_by_row
 from polyfuse.strategy.second_thoughts import (
     Doubt,
     Doubted,
@@ -78,9 +78,11 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     halved, told = in_two_passes(read, machine) if fuse else (read, ())
     lean, again = computed_where_read(halved, machine) if fuse and machine.kind == "cpu" else (halved, ())
     said = (*said, *added_up, *shown, *turned, *told, *again)
-    tiles = _in_tiles(lean, said, machine, choose) if fuse and machine.kind == "cuda" else None
-    if tiles is not None:
-        return tiles
+    if fuse and machine.kind == "cuda":
+        tiles, refused = _in_tiles(lean, said, machine, choose)
+        if tiles is not None:
+            return tiles
+        said = (*said, *refused)
     return _read_once(lean, said, machine, choose) if fuse else _planned(lean, said, machine, fuse, choose)
 
 
@@ -90,8 +92,9 @@ def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choo
     made = read_once(nest, machine)
     if not made.passes:
         return replace(usual, recomputed=(*usual.recomputed, *made.said))
-    other = _planned(made.nest, said, machine, True, choose, passes=made.passes)
-    apart, together = compared(usual, other, made.names, beyond_first(machine))
+    other = _planned(made.nest, said, machine, True, choose, Recomputed(made.nest, passes=made.passes))
+    every = frozenset(s.name for s in (*usual.schedule.nest.statements, *other.schedule.nest.statements))
+    apart, together = compared(usual, other, every, beyond_first(machine))
     numbers = f"{microseconds(together)} so, {microseconds(apart)} otherwise"
     if together >= apart:
         refused = (f"not taken: {line}; {numbers}." for line in made.said)
@@ -113,20 +116,27 @@ def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choos
     return replace(other, recomputed=(*other.recomputed, *(f"{line}: {numbers}." for line in made.said)))
 
 
-def _in_tiles(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan | None:
-    """The plan for a nest whose products are rewritten for tiles on a GPU: in parts, or summed apart; None without."""
-    parted = in_parts(nest, machine)
+def _in_tiles(
+    nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose
+) -> tuple[Plan | None, tuple[str, ...]]:
+    """The plan for a nest whose products are rewritten for tiles on a GPU: in parts, or summed apart.
+
+    None where there is no such plan, and what was left out then: parts for which no tiles of results were found.
+    """
+    parted, refused = in_parts(nest, machine), tuple[str, ...]()
     for split in (parted, None) if parted is not None else (None,):
         start, products, told = (nest, (), ()) if split is None else (split.nest, split.products, split.said)
         summed = summed_apart(start)
         if summed is not None:
             start, products = summed.nest, (*products, *summed.products)
         if products:
-            shared = {} if split is None else split.shared
-            plan = _planned(start, (*said, *told), machine, True, choose, shared)
+            made = Recomputed(start, shared={} if split is None else split.shared)
+            plan = _planned(start, (*said, *refused, *told), machine, True, choose, made)
             if all(in_tiles(plan.schedule, name) for name in products):
-                return plan
-    return None
+                return plan, ()
+            lost = (f"not taken, since its kernel has no tiles of results: {line}" for line in told)
+            refused = (*refused, *lost)
+    return None, refused
 
 
 def _cheaper(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
@@ -156,13 +166,11 @@ def _planned(
     machine: Machine,
     fuse: bool,
     choose: Choose,
-    shared: Mapping[str, InShares] | None = None,
-    passes: tuple[RowPass, ...] = (),
+    made: Recomputed | None = None,
 ) -> Plan:
-    """The plan for a nest whose sums and views are as they should be, with products in equal shares and passes."""
-    tiles = fuse and machine.kind == "cpu" and not passes
-    rewritten = recomputed(nest, machine, choose) if tiles else Recomputed(nest, passes=passes)
-    rewritten = replace(rewritten, shared=shared or {})
+    """The plan for a nest whose sums and views are as they should be, or with kernels in it that are decided."""
+    tiles = fuse and machine.kind == "cpu"
+    rewritten = made or (recomputed(nest, machine, choose) if tiles else Recomputed(nest))
 
     def without(refused: Refused, choose: Choose = cheapest) -> Doubted:
         plan, doubts = _in_shape(rewritten, machine, fuse, choose, refused)

@@ -10,8 +10,8 @@ other values than the nest has, leaves them in a kernel that shares no loop with
 near a core holds comes from far away twice. Row by row both can run, if each core adds its rows to sums of its own,
 which are added up in the end (rewrite/reduce.py). For a fixed number of cores the results are the same in each call.
 
-In turns on a Zen 5, atax of 1900 x 2100 float32 (NumPy 402 and 206 µs): 361 µs as written, one row at a time, on one
-core, 295 four rows at a time; on two cores 239 in two kernels, 148 in one.
+In turns on a Zen 5, atax of 1900 x 2100 float32 (NumPy 503 and 252 µs): 546 µs in two kernels on one core, 347 in one;
+on two cores 321 and 179.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from polyfuse.strategy.fusion import early_statements, inits_of, part_with
 from polyfuse.strategy.row_passes import RowPass, Rows, row_by_row
 
 HEIGHTS = (4, 2, 1)
-"""Rows at a time: what they add to, or multiply with, is loaded once for all of them. With eight, the ends of rows took
-longer than all the rest where eight does not divide the rows (4.2 ms for 0.3, one Zen 5 core)."""
+"""Rows at a time: what they add to, or multiply with, is loaded once for all of them."""
 
 
 @dataclass(frozen=True)
@@ -43,25 +42,19 @@ class ReadOnce:
 
     nest: Nest
     passes: tuple[RowPass, ...] = ()
-    summed: frozenset[str] = frozenset()
     said: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The statements of these kernels, and those that add up the cores' sums."""
-        return self.summed.union(*(one.names for one in self.passes))
 
 
 def read_once(nest: Nest, machine: Machine) -> ReadOnce:
     """The nest with such matrices read once, where that is legal and caches near the cores do not hold them."""
-    done, refused = ReadOnce(nest), []
+    done, taken, refused = ReadOnce(nest), set[str](), []
     if nest.params or machine.kind != "cpu":
         return done
     near = machine.units * usable(machine, machine.levels[CACHED])
     counts = Counts(nest)
     for pair in pairs_of(nest):
         names = {pair.along.name, pair.across.name}
-        if counts.tensor_bytes(pair.matrix) <= near or names & done.names:
+        if counts.tensor_bytes(pair.matrix) <= near or names & taken:
             continue
         try:
             made, one = _cheapest(done.nest, pair, machine)
@@ -73,8 +66,8 @@ def read_once(nest: Nest, machine: Machine) -> ReadOnce:
         said = (
             f"{pair.along.name} and {pair.across.name} read {pair.matrix} once, {one.height} rows at a time"
         )
-        summed = done.summed | {pair.across.name}
-        done = ReadOnce(made, (*done.passes, one), summed, (*done.said, said))
+        taken |= names | one.names
+        done = ReadOnce(made, (*done.passes, one), (*done.said, said))
     return done if done.passes else replace(done, said=tuple(refused))
 
 
@@ -82,7 +75,7 @@ def beyond_first(machine: Machine) -> Machine:
     """A machine whose first cache is its second: rows come from there ahead of their use.
 
     With L1, the model expects four rows of 8 KiB at a time to take longer than one (847 and 782 µs), since they do not
-    stay there until they are read again: they take 295 and 361.
+    stay there until they are read again: they take 295 and 361 (best turns).
     """
     return replace(machine, levels=machine.levels[1:])
 

@@ -97,3 +97,44 @@ def waiting(a: "f64[M, N]", x: "f64[M]"):
     assert "would be broken" in why
     plan = plan_for(nest, small(2))
     assert why in plan.recomputed
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_what_comes_between_runs_with_its_row(cores: int) -> None:
+    between = defined(
+        """
+@pf.nest
+def between(a: "i64[37, 53]", x: "i64[53]", y: "i64[53]", z: "i64[37]"):
+    for i in range(37):
+        z[i] = 0
+        for j in range(53):
+            z[i] += a[i, j] * x[j]
+    for i in range(37):
+        z[i] = z[i] * 2 + 1
+    for j in range(53):
+        y[j] = 0
+        for i in range(37):
+            y[j] += a[i, j] * z[i]
+"""
+    )
+    found = read_once(between, small(cores))
+    (one,) = found.passes
+    schedule = row_by_row(pf.Schedule(found.nest), one)
+    net = pf.compile(found.nest, target="cpu", machine=small(cores), schedule=schedule)
+    rng = np.random.default_rng(0)
+    a, x = rng.integers(-9, 9, (37, 53)), rng.integers(-9, 9, 53)
+    y, z = np.zeros(53, np.int64), np.zeros(37, np.int64)
+    net(a, x, y, z)
+    np.testing.assert_array_equal(z, 2 * (a @ x) + 1)
+    np.testing.assert_array_equal(y, a.T @ z)
+
+
+def test_cores_share_rows_in_whole_tiles_and_each_call_gives_the_same() -> None:
+    kernel, sizes = KERNELS["atax"], {"M": 97, "N": 83}
+    nest = kernel.nest.with_sizes(sizes)
+    (one,) = read_once(nest, small(2)).passes
+    assert one.share == 52
+    net = pf.compile(nest, target="cpu", machine=small(2))
+    arrays: dict[str, Any] = kernel.inputs(sizes, np.random.default_rng(3))
+    first, again = called(net, arrays), called(net, arrays)
+    assert all((first[name] == again[name]).all() for name in first)

@@ -63,3 +63,11 @@ def test_a_temporary_that_no_later_loop_reads_is_not_summed_apart() -> None:
     assert apart is not None
     assert accumulate(apart, f"{split.tensor}_sum") is not None
     assert accumulate(nest, "x") is None
+
+
+def test_parts_that_get_no_tiles_are_left_out_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyfuse.strategy.plan.in_tiles", lambda schedule, name: False)
+    plan = plan_for(cases.dense(4096, 64, batch=64), H200)
+    (line,) = (line for line in plan.recomputed if "in one piece" in line)
+    assert line.startswith("not taken, since its kernel has no tiles of results: ")
+    assert not any("part" in s.name for s in plan.schedule.nest.statements)
