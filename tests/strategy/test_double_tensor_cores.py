@@ -19,7 +19,7 @@ from polyfuse.machine import Machine
 from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.double_shapes import DoubleShape, double_shapes
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.products_cuda import _whole_steps
+from polyfuse.strategy.products_cuda import whole_steps
 from polyfuse.strategy.register_shapes import WAYS, _waits, shapes, spread_for
 from tests.strategy import on_tensor_cores as products
 from tests.strategy.banks import assert_no_waits
@@ -128,10 +128,10 @@ def triangle(a: f64[96, 96], b: f64[96, 96], y: f64[96, 96]):
 def test_shapes_are_for_results_that_all_take_the_same_steps() -> None:
     """Lanes of a warp multiply together, so that a row of a triangle cannot end before the next one."""
     product, *_ = products_of(triangle, "S1", triangles=True)
-    assert _whole_steps(triangle, product) == 0
+    assert whole_steps(triangle, product) == 0
     full = matmul(96, 96, 96)
     product, *_ = products_of(full, "mac0")
-    assert _whole_steps(full, product) == 96
+    assert whole_steps(full, product) == 96
     machine = Machine.preset("h200")
     assert machine.gpu is not None
     sizes = Extents(1024, 1024, 1024, 1)
