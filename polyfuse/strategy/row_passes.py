@@ -1,11 +1,11 @@
 """A kernel that goes through a matrix once, a few rows at a time, in public verbs.
 
-for i (a share of the rows a core): {
-  for j (vector): y_parts[i, j] = 0
-  for i_in (of 4): {
-    for r: t[r] = 0
-    for j (vector): for r (unrolled): t[r] += A[r, j] * x[j]
-    for j (vector): for r (unrolled): y_parts[i, j] += A[r, j] * t[r] } }
+    for i (a share of the rows a core): {
+      for j (vector): y_parts[i, j] = 0
+      for i_in (of 4): {
+        for r: t[r] = 0
+        for j (vector): for r (unrolled): t[r] += A[r, j] * x[j]
+        for j (vector): for r (unrolled): y_parts[i, j] += A[r, j] * t[r] } }
 """
 
 from __future__ import annotations
