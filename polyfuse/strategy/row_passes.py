@@ -6,6 +6,8 @@
         for r: t[r] = 0
         for j (vector): for r (unrolled): t[r] += A[r, j] * x[j]
         for j (vector): for r (unrolled): y_parts[i, j] += A[r, j] * t[r] } }
+
+What is added to y_parts stays in L1 meanwhile, or L2, and so do the rows.
 """
 
 from __future__ import annotations
