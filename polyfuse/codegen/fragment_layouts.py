@@ -169,9 +169,8 @@ def _by_steps(held: Geometry, side: _Side, step: isl.PwAff, depth: int) -> tuple
     assert isinstance(spread, Spread)
     assert panel is not None
     width, others = panel.width, [n for axis, n in enumerate(held.box) if axis != panel.axis and n > 1]
-    rows = (
-        others[-1] if others else 1
-    )  # those that follow each other: lanes without results read what is there, too
+    # Rows that follow each other: lanes without results read what is there, too.
+    rows = others[-1] if others else 1
     lanes = side.lanes * side.own // side.part
     fits = spread.vector == width and width % depth == 0 and rows % (lanes * side.part) == 0
     if not fits or (spread.skip and spread.every != side.part):

@@ -34,7 +34,8 @@ from typing import NoReturn
 
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.errors import PolyfuseError
-from polyfuse.ir.precision import PRECISIONS
+from polyfuse.ir.cores import FORMATS
+from polyfuse.ir.precision import PRECISIONS, STEPS
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint16")
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -47,26 +48,15 @@ SHUFFLE = "cuda.shfl_xor_sync"
 
 ARRAYS_OF = {
     "tile_fma": (3, 4, 11),
-    "tile_mma_tf32": (3, 4, 12),
-    "tile_mma_bf16": (3, 4, 12),
-    "tile_mma_f16": (3, 4, 12),
-    "tile_mma_f64": (3, 4, 12),
-    "tile_wgmma_tf32": (3, 4, 10),
-    "tile_wgmma_bf16": (3, 4, 10),
-    "tile_wgmma_f16": (3, 4, 10),
-    "begin_wgmma_tf32": (3, 4, 10),
-    "begin_wgmma_bf16": (3, 4, 10),
-    "begin_wgmma_f16": (3, 4, 10),
+    **{f"tile_mma_{math}": (3, 4, 12) for math in STEPS},
+    **{f"{how}_wgmma_{math}": (3, 4, 10) for how in ("tile", "begin") for math in FORMATS},
     "await_wgmma": (2,),
     "show_tensor_cores": (),
     "copy_vector": (1, 4),
     "copy_ahead": (1, 4),
     "copy_padded": (0, 2),
     "pad_ahead": (0, 2),
-    **{f"pad_rounded_{math}": (1, 5) for math in PRECISIONS},
-    "copy_rounded_tf32": (1, 5),
-    "copy_rounded_bf16": (1, 5),
-    "copy_rounded_f16": (1, 5),
+    **{f"{how}_rounded_{math}": (1, 5) for how in ("copy", "pad") for math in PRECISIONS},
     "await_copies": (),
 }
 """The device operations, and which of their arguments name arrays; the first of these is written."""

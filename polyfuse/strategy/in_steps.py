@@ -105,16 +105,20 @@ def _with_misses(
     cost: KernelCost, counts: Counts, part: Tree, around: tuple[Loop, ...], machine: Machine, units: float = 1
 ) -> KernelCost:
     """`with_again` where L2 does not hold what one value of these loops touches: what it holds waits for nothing."""
-    held, _ = _held_and_again(counts, part, around)
+    held, again = _held_and_again(counts, part, around)
     kept = held <= machine.levels[CACHED].size
-    return cost if kept else with_again(cost, counts, part, around, machine, units)
+    return cost if kept else _reading(cost, held, again, machine, units)
 
 
 def with_again(
     cost: KernelCost, counts: Counts, part: Tree, around: tuple[Loop, ...], machine: Machine, units: float = 1
 ) -> KernelCost:
     """A price with what all values but the first of the loops `around` read again; so many cores share the values."""
-    held, again = _held_and_again(counts, part, around)
+    return _reading(cost, *_held_and_again(counts, part, around), machine, units)
+
+
+def _reading(cost: KernelCost, held: float, again: int, machine: Machine, units: float) -> KernelCost:
+    """A price with bytes that are read again, from where so many bytes are held."""
     seconds = again / units / machine.reading(machine.level(held), 1.0)
     return replace(cost, again=again, memory=cost.memory + seconds)
 

@@ -90,8 +90,10 @@ def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choo
     """The plan for a nest, or with matrices read once for sums along rows and across them where that is cheaper."""
     usual = _cheapest(nest, said, machine, choose)
     made = read_once(nest, machine)
+    said = (*said, *made.refused)
+    usual = replace(usual, recomputed=(*usual.recomputed, *made.refused))
     if not made.passes:
-        return replace(usual, recomputed=(*usual.recomputed, *made.said))
+        return usual
     other = _planned(made.nest, said, machine, True, choose, Recomputed(made.nest, passes=made.passes))
     every = frozenset(s.name for s in (*usual.schedule.nest.statements, *other.schedule.nest.statements))
     apart, together = compared(usual, other, every, beyond_first(machine))

@@ -38,16 +38,17 @@ HEIGHTS = (4, 2, 1)
 
 @dataclass(frozen=True)
 class ReadOnce:
-    """A nest with kernels to be made that read a matrix once, and a sentence on each or on why there is none."""
+    """A nest with kernels to be made that read a matrix once, a sentence on each, and why others are not made."""
 
     nest: Nest
     passes: tuple[RowPass, ...] = ()
     said: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 def read_once(nest: Nest, machine: Machine) -> ReadOnce:
     """The nest with such matrices read once, where that is legal and caches near the cores do not hold them."""
-    done, taken, refused = ReadOnce(nest), set[str](), []
+    done, taken = ReadOnce(nest), set[str]()
     if nest.params or machine.kind != "cpu":
         return done
     near = machine.units * usable(machine, machine.levels[CACHED])
@@ -59,16 +60,15 @@ def read_once(nest: Nest, machine: Machine) -> ReadOnce:
         try:
             made, one = _cheapest(done.nest, pair, machine)
         except (IllegalSchedule, InvalidSchedule) as why:
-            refused.append(
-                f"{pair.along.name} and {pair.across.name} read {pair.matrix} each on its own: {why}"
-            )
+            line = f"{pair.along.name} and {pair.across.name} read {pair.matrix} each on its own: {why}"
+            done = replace(done, refused=(*done.refused, line))
             continue
         said = (
             f"{pair.along.name} and {pair.across.name} read {pair.matrix} once, {one.height} rows at a time"
         )
         taken |= names | one.names
-        done = ReadOnce(made, (*done.passes, one), (*done.said, said))
-    return done if done.passes else replace(done, said=tuple(refused))
+        done = replace(done, nest=made, passes=(*done.passes, one), said=(*done.said, said))
+    return done
 
 
 def beyond_first(machine: Machine) -> Machine:

@@ -154,6 +154,20 @@ class Shape:
         """
         return ("y", "xz") if by_steps else ("yz", "x")
 
+    def copied_by(self, by_steps: bool) -> tuple[Integers, Integers]:
+        """The first step of each thread's copies, and the first of the other elements, both in accesses."""
+        axes = dict(zip("zyx", threads_of(self), strict=True))
+
+        def counted(names: str) -> Integers:
+            """A thread's number along some axes, the inner ones first."""
+            found = 0 * axes["x"]
+            for axis in reversed(names):
+                found = found * self.on(axis) + axes[axis]
+            return found
+
+        steps, elements = map(counted, self.copying(by_steps))
+        return steps, elements
+
     def folded(self, side: Side, by_steps: bool, vector: int) -> int:
         """How many neighbours on thread.y copy neighbours in memory, as those on thread.x do."""
         return 1
@@ -398,14 +412,6 @@ def _positions(spread: Spread, rows: Integers, along: Integers, width: int) -> I
 
 def _waits(s: Shape, side: Side, by_steps: bool, wide: bool, spread: Spread) -> int:
     """The turns that reads of a step and the copy's stores wait for banks."""
-    axes = dict(zip("zyx", threads_of(s), strict=True))
-
-    def counted(names: str) -> Integers:
-        """A thread's number along some axes, the inner ones first."""
-        found = 0 * axes["x"]
-        for axis in reversed(names):
-            found = found * s.on(axis) + axes[axis]
-        return found
 
     def turns(rows: Integers, along: Integers, nbytes: int) -> int:
         found = _positions(spread, rows, along, side.width) * s.itemsize
@@ -414,7 +420,7 @@ def _waits(s: Shape, side: Side, by_steps: bool, wide: bool, spread: Spread) -> 
 
     total = turns(*s.reads(side), ACCESS_BYTES)
     vector = s.vector if wide else 1
-    steps, elements = map(counted, s.copying(by_steps))
+    steps, elements = s.copied_by(by_steps)
     if by_steps:
         return total + turns(steps * vector, elements, s.itemsize)
     return total + turns(steps, elements * vector, vector * s.itemsize)

@@ -89,9 +89,11 @@ def in_parts(nest: Nest, machine: Machine) -> Parted | None:
             done = accumulate(done, nest.statement(name).write.tensor) or done
             products.append(name)
             continue
-        whole, *split = _choices(nest, product, machine)
+        extents, itemsize = _extents(nest, product, machine), _itemsize(nest, product)
+        whole, *split = _choices(extents, itemsize, machine)
         best = min(split, key=lambda choice: choice.seconds, default=whole)
-        shared = _in_shares(nest, product, machine)
+        shapes = tiles_for(extents, itemsize, machine, machine.gpu)
+        shared = cheapest_in_shares(shapes, extents, machine, machine.gpu)
         pays = shared is not None and shared.seconds < min(WORTH_SHARES * whole.seconds, best.seconds)
         if not pays or len(dealt_out) == MOST_SHARED:
             shared = None
@@ -125,15 +127,15 @@ def _is_in_parts(nest: Nest, name: str) -> bool:
 
 def fills_tiles(nest: Nest, name: str, machine: Machine) -> bool:
     """Whether a statement is a product with results for a tile: its parts are these, not neighbouring steps."""
-    product = of_one_step(products_of(nest, name)) if machine.gpu is not None else None
-    return product is not None and _choices(nest, product, machine)[0].seconds < float("inf")
-
-
-def _choices(nest: Nest, product: Product, machine: Machine) -> list[_Choice]:
-    """The product in one piece, infinitely slow where no tile fits; then in 2, 4, … parts."""
-    assert machine.gpu is not None
+    product = of_one_step(products_of(nest, name))
+    if product is None or machine.gpu is None:
+        return False
     extents = _extents(nest, product, machine)
-    itemsize = nest.tensor(nest.statement(product.statement).write.tensor).itemsize
+    return bool(tiles_for(extents, _itemsize(nest, product), machine, machine.gpu))
+
+
+def _choices(extents: Extents, itemsize: int, machine: Machine) -> list[_Choice]:
+    """The product in one piece, infinitely slow where no tile fits; then in 2, 4, … parts."""
     results = extents.rows * extents.columns * extents.count * itemsize
 
     def seconds(size: int, parts: int) -> float:
@@ -154,13 +156,9 @@ def _choices(nest: Nest, product: Product, machine: Machine) -> list[_Choice]:
     return found
 
 
-def _in_shares(nest: Nest, product: Product, machine: Machine) -> Priced | None:
-    """The product in equal shares, in the tiles that are expected to be fastest so; None where no shares gain."""
-    assert machine.gpu is not None
-    extents = _extents(nest, product, machine)
-    itemsize = nest.tensor(nest.statement(product.statement).write.tensor).itemsize
-    shapes = tiles_for(extents, itemsize, machine, machine.gpu)
-    return cheapest_in_shares(shapes, extents, machine, machine.gpu)
+def _itemsize(nest: Nest, product: Product) -> int:
+    """Bytes of a result."""
+    return nest.tensor(nest.statement(product.statement).write.tensor).itemsize
 
 
 def _extents(nest: Nest, product: Product, machine: Machine) -> Extents:
@@ -175,10 +173,14 @@ def _extents(nest: Nest, product: Product, machine: Machine) -> Extents:
     wide = all(in_vectors(nest, factor, itemsize) for factor in (product.left, product.right))
     (steps,) = product.steps
     count = prod(extent(d) for d in product.others)
-    rows, columns, kept = (
+    kept = kept_factors(nest, product, machine.math)
+    whole = whole_steps(nest, product)
+    return Extents(
         extent(product.rows),
         extent(product.columns),
-        kept_factors(nest, product, machine.math),
+        extent(steps),
+        count,
+        wide,
+        whole_steps=whole,
+        kept=kept,
     )
-    whole = whole_steps(nest, product)
-    return Extents(rows, columns, extent(steps), count, wide, whole_steps=whole, kept=kept)

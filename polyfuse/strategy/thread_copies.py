@@ -33,6 +33,7 @@ def by_threads(
     shape: Shape,
     side: Side,
     axes: tuple[str, str],
+    *,
     placed: Mapping[str, str] = MappingProxyType({}),
     together: bool = False,
 ) -> Schedule:

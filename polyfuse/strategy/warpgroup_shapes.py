@@ -32,7 +32,6 @@ from polyfuse.strategy.register_shapes import (
     Integers,
     Side,
     costed,
-    threads_of,
 )
 from polyfuse.strategy.tensor_shapes import TensorShape
 
@@ -108,20 +107,6 @@ class WarpgroupShape(TensorShape):
     def turns(self, by_steps: bool) -> bool:
         """Whether the rows of a factor's core matrices are steps."""
         return False
-
-    def copied_by(self, by_steps: bool) -> tuple[Integers, Integers]:
-        """The first step of each thread's copies, and the first of the other elements, both in accesses."""
-        axes = dict(zip("zyx", threads_of(self), strict=True))
-
-        def counted(names: str) -> Integers:
-            """A thread's number along some axes, the inner ones first."""
-            found = 0 * axes["x"]
-            for axis in reversed(names):
-                found = found * self.on(axis) + axes[axis]
-            return found
-
-        steps, elements = map(counted, self.copying(by_steps))
-        return steps, elements
 
     def demands(self, machine: Machine) -> tuple[float, float]:
         """Cycles of an SM for a tile's products, or for issuing all instructions if that takes longer; and of its

@@ -293,8 +293,8 @@ class _Patches(Tiles):
             self.shape,
             side,
             shared,
-            placed,
-            self.shape.math in PRECISIONS,
+            placed=placed,
+            together=self.shape.math in PRECISIONS,
         )
         for copy in copies if self.shape.stages > 1 else ():
             done = done.shift(copy, steps, 1 - self.shape.stages)

@@ -92,7 +92,7 @@ def waiting(a: "f64[M, N]", x: "f64[M]"):
     nest = waiting.with_sizes({"M": 97, "N": 83})
     found = read_once(nest, small(2))
     assert not found.passes
-    (why,) = found.said
+    (why,) = found.refused
     assert "read a each on its own" in why
     assert "would be broken" in why
     plan = plan_for(nest, small(2))
@@ -138,3 +138,34 @@ def test_cores_share_rows_in_whole_tiles_and_each_call_gives_the_same() -> None:
     arrays: dict[str, Any] = kernel.inputs(sizes, np.random.default_rng(3))
     first, again = called(net, arrays), called(net, arrays)
     assert all((first[name] == again[name]).all() for name in first)
+
+
+def test_a_refusal_is_said_beside_a_pass_that_is_made() -> None:
+    both = defined(
+        """
+@pf.nest
+def both(a: "f64[97, 83]", b: "f64[97, 83]", x: "f64[97]", y: "f64[83]"):
+    s = np.zeros(83)
+    w = np.zeros(97)
+    u = np.zeros(97)
+    v = np.zeros(83)
+    for i in range(97):
+        for j in range(83):
+            s[j] += a[i, j] * x[i]
+    for i in range(97):
+        for j in range(83):
+            w[i] += a[i, j] * s[j]
+    for i in range(97):
+        for j in range(83):
+            u[i] += b[i, j] * y[j]
+    for i in range(97):
+        for j in range(83):
+            v[j] += b[i, j] * x[i]
+    return w, u, v
+"""
+    )
+    found = read_once(both, small(1))
+    assert len(found.passes) == len(found.said) == 1
+    (why,) = found.refused
+    assert "read a each on its own" in why
+    assert why in plan_for(both, small(1)).recomputed
