@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import islpy as isl
 
-from polyfuse.analysis.legality import Broken
+from polyfuse.analysis.legality import Broken, differing
 from polyfuse.analysis.stages import home, touching
 from polyfuse.analysis.storage import BLOCKS, ON_THREADS, buffers_of, prefix_of, same_value, thread_ids
 from polyfuse.ir.dependences import Pairs
@@ -63,11 +63,18 @@ def _tensor(nest: Nest, pair: Pairs) -> str:
 
 
 def _different_threads(nest: Nest, tree: Tree, tensor: str, pair: Pairs) -> isl.Map:
-    same = isl.Map.universe(pair.map.get_space())
+    """The part of a pair's map whose two ends run in different threads: along one axis at least.
+
+    A union over the axes, since what is left after subtracting equal threads has twice as many pieces.
+    """
+    apart = isl.Map.empty(pair.map.get_space())
     ends = nest.statement(pair.source), nest.statement(pair.sink)
     for mine, other in zip(*(thread_ids(tree, s, tensor) for s in ends), strict=True):
-        same = same.intersect(same_value(mine, other, pair.map))
-    return pair.map.subtract(same)
+        if mine is not None and other is not None:
+            apart = apart.union(differing(pair.map, mine, other))
+        else:
+            apart = apart.union(pair.map.subtract(same_value(mine, other, pair.map)))
+    return apart
 
 
 def _reuse(nest: Nest, tree: Tree) -> Iterator[tuple[str, Pairs]]:
@@ -148,10 +155,13 @@ def part_at_loop(loop: Loop, pairs: tuple[Pairs, ...]) -> tuple[tuple[Pairs, ...
     equal, apart = [], []
     for pair in pairs:
         source, sink = loop.date(pair.source), loop.date(pair.sink)
-        same, less = pair.map.intersect(source.eq_map(sink)), pair.map.intersect(source.lt_map(sink))
+        same = pair.map.intersect(source.eq_map(sink))
         if not same.is_empty():
             equal.append(replace(pair, map=same))
-        if not less.is_empty() and loop.bind not in (*ON_THREADS, *BLOCKS):
+        if loop.bind in (*ON_THREADS, *BLOCKS):
+            continue
+        less = pair.map.intersect(source.lt_map(sink))
+        if not less.is_empty():
             apart.append(replace(pair, map=less))
     return tuple(equal), tuple(apart)
 
@@ -218,8 +228,21 @@ def place_barriers(nest: Nest, tree: Tree) -> Tree:
     In a sequence, intervals [source, sink) are stabbed greedily from the left, which is optimal; a loop gets a
     barrier at the end of its body only for pairs that none inside the body separates.
     """
-    placed = tuple(_placed(k, cross_thread(nest, k)) if has_threads(k) else k for k in parts(tree))
-    return with_children(tree, placed) if isinstance(tree, Sequence) else placed[0]
+    return synchronised(nest, tree)[0]
+
+
+def synchronised(nest: Nest, tree: Tree) -> tuple[Tree, Broken | None]:
+    """`place_barriers`' tree, and the first pair in different threads that even these barriers leave in no order.
+
+    Which pairs meet in different threads depends on dates alone, so they are found once for both.
+    """
+    placed = []
+    broken = None
+    for kernel in parts(tree):
+        pairs = cross_thread(nest, kernel) if has_threads(kernel) else ()
+        placed.append(_placed(kernel, pairs))
+        broken = broken or next(_unordered(placed[-1], pairs), None)
+    return with_children(tree, tuple(placed)) if isinstance(tree, Sequence) else placed[0], broken
 
 
 def _placed(tree: Tree, pairs: tuple[Pairs, ...]) -> Tree:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
-from polyfuse.analysis.barriers import has_threads, place_barriers, unsynchronised
+from polyfuse.analysis.barriers import has_threads, synchronised
 from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.places import misplaced
@@ -359,8 +359,7 @@ class Schedule:
         """
         if not has_threads(self.tree):
             return self
-        tree = place_barriers(self.nest, self.tree)
-        broken = unsynchronised(self.nest, tree)
+        tree, broken = synchronised(self.nest, self.tree)
         if broken is not None:
             raise IllegalSchedule(violation_of(Step("synchronised", (), ()), broken))
         return self.followed_by((Step("synchronised", (), ()),), self.nest, tree)
