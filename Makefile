@@ -5,6 +5,9 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
+# Two workers, each with a run of neighbours, so that what tests of one file share is made once; who is done first takes
+# over half of what the other has left.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Where there is a GPU, the demo runs on it too.
 DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
@@ -16,7 +19,7 @@ demo: $(VENV)/.installed-demo
 
 # pytest's summary is the last line printed.
 test: $(VENV)/.installed-test
-	@$(BIN)/python -m pytest -n 2
+	@$(PYTEST)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -38,11 +41,11 @@ docs: $(VENV)/.installed-test
 
 # Rewrite the golden files; read their diff before committing it.
 golden: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --update-golden
+	$(PYTEST) --update-golden
 
 # The property tests at length; the statistics say how many cases each ran.
 nightly: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile=nightly --hypothesis-show-statistics
+	$(PYTEST) -m hypothesis --hypothesis-profile=nightly --hypothesis-show-statistics
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite tests/golden/ from what the tests produce"
     )
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the collector of cycles need not walk it again and again.
+
+    It did so thousands of times, a tenth of the time of tests that compile. What tests leave is still collected.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 10)
 
 
 @pytest.fixture
