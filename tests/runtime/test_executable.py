@@ -37,17 +37,6 @@ def by_hand(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return x
 
 
-@pytest.mark.parametrize("case", [c for c in cases.CASES if c.small], ids=lambda c: c.name)
-@pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unfused"])
-def test_every_case_on_the_cpu_is_what_the_oracle_says(case: cases.Case, fuse: bool) -> None:
-    nest = case.nest()
-    net = pf.compile(nest, target="cpu", fuse=fuse)
-    inputs, outputs = cases.draw(nest, np.random.default_rng(3)), cases.poisoned(nest)
-    net(**inputs, out=outputs)
-    names = [tensor.name for tensor in nest.with_role("output")]
-    assert cases.error(nest, inputs, dict(zip(names, outputs, strict=True))) <= cases.TOLERANCE
-
-
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
 def test_a_plan_that_is_too_much_to_prove_gives_way_to_the_order_as_written(
     target: Literal["cpu", "cuda"], monkeypatch: pytest.MonkeyPatch
