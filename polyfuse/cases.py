@@ -22,6 +22,7 @@ from polyfuse.ir.gather import rows_of
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.ir.tensor import HALVES
 from polyfuse.runtime.samples import drawn, roundings
+from polyfuse.schedule import Schedule
 from polyfuse.schedule.promoted_values import moving_axes
 
 Array = np.ndarray[Any, Any]
@@ -40,6 +41,7 @@ class Case:
     """A nest to compile for CUDA and check. `kernels` is how many the strategy is expected to make of it, if that
     is part of what is promised; `small` says that a stand-in runs it in a second or so. `math` is what it is compiled
     with; other than "ieee" it is of nests of one product or convolution, whose constants are its factors and a bias.
+    One that has a `schedule` is compiled by that.
     """
 
     name: str
@@ -47,10 +49,15 @@ class Case:
     kernels: int | None = None
     small: bool = True
     math: Math = "ieee"
+    schedule: Callable[[Nest], Schedule] | None = None
 
     def nest(self) -> Nest:
         """The nest, with its own seeded weights."""
         return self.make()
+
+    def by_hand(self, nest: Nest) -> Schedule | None:
+        """The schedule that the nest is compiled by, if it has one."""
+        return None if self.schedule is None else self.schedule(nest)
 
 
 def dense(
@@ -143,6 +150,30 @@ def recurrent(layer: nn.Module, times: int = 4, rows: int = 3) -> Nest:
     return nn.lower(layer, batch=(times, rows))
 
 
+def units_on_blocks(nest: Nest) -> Schedule:
+    """A recurrence whose units blocks share out, four each, with their weights in shared memory for all steps.
+
+    for i: { for units: step; hidden }  ->  for run: { weights (of a block); for i: { step; hidden; grid barrier } }
+    """
+    s = Schedule(nest).fuse("step0", "hidden0", at="k").interchange("step0", "j", "k").split("step0", "k", 4)
+    s = s.bind("step0", k="block.x", k_in="thread.y", j="thread.x").join("step0", loop="run")
+    s = s.promote("u0", "step0", at="run", memory="shared")
+    s = s.bind("load_u0", load_u0_0="thread.y", load_u0_1="thread.x")
+    for name in ("biases0", "first0", "mac0", "start0", "narrow0"):
+        s = s.bind(name, i="block.x")
+    return s
+
+
+def layers_in_one_launch(nest: Nest) -> Schedule:
+    """Dense layers, each by blocks of its own number, which wait for those of the layer before."""
+    s, layers = Schedule(nest), len(nest.with_role("constant")) // 2
+    for n in range(layers):
+        s = s.fuse(f"zero{n}", f"mac{n}", at="j").fuse(f"mac{n}", f"bias{n}", at="j")
+        s = s.fuse(f"mac{n}", f"relu{n}", at="j").split(f"mac{n}", "j", 8)
+        s = s.bind(f"mac{n}", i="block.y", j="block.x", j_in="thread.x")
+    return s.join("mac0", f"mac{layers - 1}", loop="layers")
+
+
 CASES: tuple[Case, ...] = (
     Case("linear 17 → 31, no bias", lambda: nn.lower(nn.Linear(17, 31, bias=False), batch=13)),
     Case("linear 17 → 31 + ReLU", lambda: dense(17, 31, batch=13), kernels=1),
@@ -174,6 +205,8 @@ CASES: tuple[Case, ...] = (
     Case("LSTM, 2 layers", lambda: recurrent(nn.LSTM(5, 9, 2))),
     Case("GRU", lambda: recurrent(nn.GRU(5, 9))),
     Case("RNN", lambda: recurrent(nn.RNN(5, 9))),
+    Case("RNN whose units blocks share", lambda: recurrent(nn.RNN(5, 14)), 6, schedule=units_on_blocks),
+    Case("3 layers in one launch", lambda: dense(9, 21, 30, 5, batch=4), 1, schedule=layers_in_one_launch),
     Case("x / sum(x)", lambda: reduction(lambda x: x / nn.sum(x), 6, 11)),
     Case("x / norm(x), 5000 values in two passes", lambda: reduction(lambda x: x / nn.norm(x), 5000)),
     Case("maximum of 65 × 99 in two passes", lambda: reduction(nn.max, 65, 99)),

@@ -14,6 +14,7 @@ from polyfuse.analysis.validation import OPERATIONS, Spans, validate
 from polyfuse.bilinear import Algorithm
 from polyfuse.codegen.block_memory import check_shared
 from polyfuse.codegen.program import Target, program
+from polyfuse.codegen.residence import check_residence
 from polyfuse.errors import BudgetExceeded, InvalidMath, InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
@@ -162,6 +163,7 @@ def _finished(
     times.append(time.perf_counter())
     printed = program(schedule.nest, schedule.tree, goal, early)
     check_shared(printed, model)
+    check_residence(printed, model)
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
     costs = tuple(g.cost for g in plan.groups) if plan is not None else schedule_costs(schedule, model)

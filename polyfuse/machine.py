@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +20,11 @@ KiB, MiB, GiB = 2**10, 2**20, 2**30
 
 UNBOUNDED = 2**62
 """The size of a level that holds whatever there is."""
+
+
+GRID_BARRIER_SECONDS = 1.2e-6
+"""One barrier of all blocks of a Hopper GPU, a way to L2 and back for an addition and one for what waits, and two
+barriers of a block: an assumption, in the order of what others report for cooperative groups, and not a measurement."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,10 @@ class Level:
 
 @dataclass(frozen=True)
 class Gpu:
-    """What only a GPU has. A block gets `shared_static`, and `shared_per_block` where its launch asks for it."""
+    """What only a GPU has. A block gets `shared_static`, and `shared_per_block` where its launch asks for it.
+
+    `barrier_seconds` are those of a block's threads that meet, `grid_barrier_seconds` those of all blocks.
+    """
 
     compute_capability: tuple[int, int]
     registers_per_sm: int
@@ -53,6 +61,7 @@ class Gpu:
     barrier_seconds: float
     shared_static: int = 48 * KiB
     max_blocks_per_sm: int = 32
+    grid_barrier_seconds: float = GRID_BARRIER_SECONDS
 
 
 @dataclass(frozen=True)
@@ -374,7 +383,7 @@ PRESETS: Mapping[str, Machine] = {
         (19.5, 9.7),
         (40 * MiB, 7.2e12),
         (80 * GiB, 2.04e12),
-        _limits((8, 0), 164 * KiB),
+        replace(_limits((8, 0), 164 * KiB), grid_barrier_seconds=1.5e-6),
         (156.0, 312.0, 19.5),
     ),
     "h100": gpu(

@@ -359,5 +359,7 @@ def without_gpu(tree: Tree) -> Tree:
     """The tree with its GPU bindings and barriers taken off: the same order, sequential."""
     tree = with_children(tree, tuple(without_gpu(child) for child in children(tree)))
     if isinstance(tree, Loop):
-        return replace(tree, bind=None if tree.bind and "." in tree.bind else tree.bind, barrier=False)
-    return replace(tree, barriers=()) if isinstance(tree, Sequence) else tree
+        return replace(
+            tree, bind=None if tree.bind and "." in tree.bind else tree.bind, barrier=False, grid=False
+        )
+    return replace(tree, barriers=(), grid=()) if isinstance(tree, Sequence) else tree

@@ -32,7 +32,11 @@ fused_or_not = pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unf
 @cache
 def compiled(case: Case, fuse: bool) -> pf.Executable:
     device: Any = "lockstep" if case.small else "none"
-    return pf.compile(case.nest(), target="cuda", machine="h200", device=device, fuse=fuse, math=case.math)
+    nest = case.nest()
+    by_hand = case.by_hand(nest)
+    return pf.compile(
+        nest, target="cuda", machine="h200", device=device, fuse=fuse, math=case.math, schedule=by_hand
+    )
 
 
 @cache

@@ -158,7 +158,8 @@ def placements(draw: st.DrawFn, schedule: Schedule) -> list[Call]:
         for statement in statements(schedule.tree):
             around = [loop.name for loop in loops_around(schedule.tree, statement) if loop.bind is None]
             if around and draw(st.sampled_from([True, True, False])):
-                loop = around[0] if axis == "block.x" else draw(st.sampled_from(around))
+                outer = axis == "block.x" and draw(st.sampled_from([True, True, False]))
+                loop = around[0] if outer else draw(st.sampled_from(around))
                 found.append(Call("bind", (statement,), {loop: axis}))
     return found
 

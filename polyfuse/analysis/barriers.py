@@ -2,7 +2,8 @@
 
 Two instances of one block, run by different threads, are in order only if a barrier lies between them. So for
 every pair source -> sink with different threads: at the node where the two part (a sequence, or a loop in order),
-a barrier comes after source's part and before sink's.
+a barrier comes after source's part and before sink's; where source and sink are in different blocks (across_blocks.py),
+one at which all blocks meet.
 
 Sequence(copy, compute) with copy[i] in thread i and compute[i] reading what copy[i + 1] wrote: needs a barrier
 after copy; if a loop goes round them, another one before the next copy overwrites.
@@ -14,9 +15,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
+from typing import Literal
 
 import islpy as isl
 
+from polyfuse.analysis.across_blocks import (
+    barriers_are_grid,
+    cross_block,
+    grid_barriers_only,
+    is_resident,
+    pairs_inside,
+    same_block,
+    without_barriers,
+)
 from polyfuse.analysis.legality import Broken, differing
 from polyfuse.analysis.stages import home, touching
 from polyfuse.analysis.storage import BLOCKS, ON_THREADS, buffers_of, prefix_of, same_value, thread_ids
@@ -36,6 +47,9 @@ from polyfuse.ir.tree import (
     with_children,
 )
 
+Who = Literal["threads", "blocks"]
+"""Who waits for whom at a barrier: a block's threads, or all blocks."""
+
 
 def has_threads(tree: Tree) -> bool:
     """Whether any loop is bound to threads."""
@@ -43,23 +57,17 @@ def has_threads(tree: Tree) -> bool:
 
 
 def cross_thread(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
-    """The ordered pairs of a kernel that run in different threads, those of reused shared buffers among them."""
-    own = set(statements(kernel))
-    inside = [pair for pair in nest.dependences().pairs if {pair.source, pair.sink} <= own]
-    # a reduction may run in either order, but never at once
-    turned = [Pairs(p.kind, p.sink, p.source, p.map.reverse()) for p in inside if p.kind == "reduction"]
-    through = [(_tensor(nest, pair), pair) for pair in (*inside, *turned)]
+    """The ordered pairs of a kernel that run in different threads, those of reused shared buffers among them.
+
+    Where blocks wait for each other those of different blocks are among them: these need a grid barrier, which is one
+    of their threads too.
+    """
     found = []
-    for tensor, pair in (*through, *_reuse(nest, kernel)):
+    for tensor, pair in (*pairs_inside(nest, kernel), *_reuse(nest, kernel)):
         different = _different_threads(nest, kernel, tensor, pair)
         if not different.is_empty():
             found.append(replace(pair, map=different))
     return tuple(found)
-
-
-def _tensor(nest: Nest, pair: Pairs) -> str:
-    """The tensor that a pair meets in: what its source writes, or what the write after a read does."""
-    return nest.statement(pair.sink if pair.kind == "anti" else pair.source).write.tensor
 
 
 def _different_threads(nest: Nest, tree: Tree, tensor: str, pair: Pairs) -> isl.Map:
@@ -91,7 +99,10 @@ def _reuse(nest: Nest, tree: Tree) -> Iterator[tuple[str, Pairs]]:
                 here = pairs.intersect_domain(nest.domains[source.name]).intersect_range(
                     nest.domains[sink.name]
                 )
-                yield buffer.tensor, Pairs("reuse", source.name, sink.name, here)
+                pair = Pairs("reuse", source.name, sink.name, here)
+                if is_resident(tree):
+                    pair = replace(pair, map=here.intersect(same_block(nest, tree, pair)))
+                yield buffer.tensor, pair
 
 
 def _later_iteration(
@@ -127,27 +138,45 @@ def _given_away(nest: Nest, loop: Loop, buffer: Buffer, source: Statement, sink:
 
 
 def unsynchronised(nest: Nest, tree: Tree) -> Broken | None:
-    """The first pair of instances in different threads that no barrier keeps in order; None if there is none."""
-    kernels = (kernel for kernel in parts(tree) if has_threads(kernel))
-    return next((found for k in kernels for found in _unordered(k, cross_thread(nest, k))), None)
+    """The first pair of instances in different threads or blocks that no barrier keeps in order; None if there is none.
+
+    Between blocks that is a grid barrier.
+    """
+    checked = (
+        found
+        for kernel in parts(tree)
+        for found in _not_in_order(kernel, cross_block(nest, kernel), _in_threads(nest, kernel))
+    )
+    return next(checked, None)
 
 
-def _unordered(tree: Tree, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
+def _in_threads(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
+    return cross_thread(nest, kernel) if has_threads(kernel) else ()
+
+
+def _not_in_order(kernel: Tree, across: tuple[Pairs, ...], within: tuple[Pairs, ...]) -> Iterator[Broken]:
+    """What no barrier keeps in order of the pairs in different blocks, and of those in different threads."""
+    if across:
+        yield from _unordered(grid_barriers_only(kernel), across, "blocks")
+    yield from _unordered(kernel, within)
+
+
+def _unordered(tree: Tree, pairs: tuple[Pairs, ...], who: Who = "threads") -> Iterator[Broken]:
     if not pairs or isinstance(tree, Leaf):
         return
     if isinstance(tree, Loop):
         equal, apart = part_at_loop(tree, pairs)
         if not tree.barrier:
-            yield from (_missing(p, tree) for p in apart if not meets_between(tree.body, p))
-        yield from _unordered(tree.body, equal)
+            yield from (_missing(p, tree, who) for p in apart if not meets_between(tree.body, p))
+        yield from _unordered(tree.body, equal, who)
         return
     for position, child in enumerate(tree.children):
         own = set(statements(child))
-        yield from _unordered(child, tuple(p for p in pairs if {p.source, p.sink} <= own))
+        yield from _unordered(child, tuple(p for p in pairs if {p.source, p.sink} <= own), who)
         for pair in pairs:
             span = spanned(tree, pair)
             if span is not None and span[0] == position and not crossed(tree, pair, tree.barriers):
-                yield _missing(pair, tree)
+                yield _missing(pair, tree, who)
 
 
 def part_at_loop(loop: Loop, pairs: tuple[Pairs, ...]) -> tuple[tuple[Pairs, ...], tuple[Pairs, ...]]:
@@ -215,10 +244,11 @@ def _steps(tree: Tree, statement: str) -> Iterator[tuple[Tree, Tree]]:
     return pairwise(path)
 
 
-def _missing(pair: Pairs, node: Loop | Sequence) -> Broken:
+def _missing(pair: Pairs, node: Loop | Sequence, who: Who) -> Broken:
     where = f"the iterations of {node.name}" if isinstance(node, Loop) else "the parts of a sequence"
-    why = f"different threads run them and no barrier lies between {where}"
-    remedy = "put a barrier there (outside every thread loop), or give both to one thread"
+    barrier = "barrier" if who == "threads" else "grid barrier"
+    why = f"different {who} run them and no {barrier} lies between {where}"
+    remedy = f"put a {barrier} there (outside every loop over {who}), or give both to one of the {who}"
     return Broken(pair.kind, pair.map, why, remedy)
 
 
@@ -226,7 +256,8 @@ def place_barriers(nest: Nest, tree: Tree) -> Tree:
     """The tree with the fewest barriers that keep its threads in order, outside thread loops.
 
     In a sequence, intervals [source, sink) are stabbed greedily from the left, which is optimal; a loop gets a
-    barrier at the end of its body only for pairs that none inside the body separates.
+    barrier at the end of its body only for pairs that none inside the body separates. Where blocks wait for each other
+    their grid barriers come first, as few as may be and outside loops over blocks, and serve threads as well.
     """
     return synchronised(nest, tree)[0]
 
@@ -234,30 +265,38 @@ def place_barriers(nest: Nest, tree: Tree) -> Tree:
 def synchronised(nest: Nest, tree: Tree) -> tuple[Tree, Broken | None]:
     """`place_barriers`' tree, and the first pair in different threads that even these barriers leave in no order.
 
-    Which pairs meet in different threads depends on dates alone, so they are found once for both.
+    Which pairs meet in different threads, or blocks, depends on dates alone, so they are found once for both.
     """
     placed = []
     broken = None
     for kernel in parts(tree):
-        pairs = cross_thread(nest, kernel) if has_threads(kernel) else ()
-        placed.append(_placed(kernel, pairs))
-        broken = broken or next(_unordered(placed[-1], pairs), None)
+        across, within = cross_block(nest, kernel), _in_threads(nest, kernel)
+        placed.append(_with_barriers(kernel, across, within))
+        broken = broken or next(_not_in_order(placed[-1], across, within), None)
     return with_children(tree, tuple(placed)) if isinstance(tree, Sequence) else placed[0], broken
 
 
-def _placed(tree: Tree, pairs: tuple[Pairs, ...]) -> Tree:
-    if not pairs or isinstance(tree, Leaf) or (isinstance(tree, Loop) and tree.bind in ON_THREADS):
+def _with_barriers(kernel: Tree, across: tuple[Pairs, ...], within: tuple[Pairs, ...]) -> Tree:
+    if across:
+        kernel = barriers_are_grid(_placed(without_barriers(kernel), across, (*BLOCKS, *ON_THREADS)))
+    return _placed(kernel, within, ON_THREADS)
+
+
+def _placed(tree: Tree, pairs: tuple[Pairs, ...], within: tuple[str, ...]) -> Tree:
+    """The tree with barriers beside those of the grid, but not inside loops bound to a place of `within`."""
+    if not pairs or isinstance(tree, Leaf) or (isinstance(tree, Loop) and tree.bind in within):
         return tree
     if isinstance(tree, Loop):
         equal, apart = part_at_loop(tree, pairs)
-        body = _placed(tree.body, equal)
+        body = _placed(tree.body, equal, within)
         needed = any(not meets_between(body, pair) for pair in apart)
-        return replace(tree, body=body, barrier=needed)
+        return replace(tree, body=body, barrier=needed or tree.grid)
     children = tuple(
-        _placed(c, tuple(p for p in pairs if {p.source, p.sink} <= set(statements(c)))) for c in tree.children
+        _placed(c, tuple(p for p in pairs if {p.source, p.sink} <= set(statements(c))), within)
+        for c in tree.children
     )
     node = replace(tree, children=children, barriers=())
-    chosen: list[int] = []
+    chosen = list(tree.grid)
     open_ = [(spanned(node, pair), pair) for pair in pairs]
     for span, pair in sorted(((s, p) for s, p in open_ if s is not None), key=lambda item: item[0][1]):
         if not crossed(node, pair, tuple(chosen)):

@@ -1,11 +1,11 @@
 """Can a tree's bindings be mapped to hardware at all? Rules on the shape of a tree, whatever its dependences.
 
-kernel ::= block*  rest          loops over blocks come first, around everything in their kernel: blocks cannot
-                                 wait for each other
+kernel ::= block*  rest                          loops over blocks around everything: no block waits for another one
+         | (in order | sequence)*  block*  rest    all blocks are there at once, and meet at grid barriers
 
 - no place twice on one path, and no cores beside a GPU's places
 - no shared buffer inside a loop over threads: the block has one, and every thread would fill it anew
-- no barrier inside a loop over threads: the others would not get there
+- no barrier inside a loop over threads, and no grid barrier inside one over blocks: the others would not get there
 - one loop in order directly inside a pipeline: its values wait for each other there
 - no buffer of several stages at a loop whose values run at once: stages are of iterations in order
 """
@@ -15,19 +15,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.analysis.storage import BLOCKS, LANE, ON_THREADS
-from polyfuse.ir.tree import ON_CORES, Loop, Sequence, Tree, children, parts
+from polyfuse.ir.tree import ON_CORES, Leaf, Loop, Sequence, Tree, children, parts
 
 
 def misplaced(tree: Tree) -> str | None:
     """What is wrong with where a tree's loops and buffers are, as a sentence; None if nothing is."""
-    return next((fault for kernel in parts(tree) for fault in _faults(kernel, (), True)), None)
+    return next((fault for kernel in parts(tree) for fault in _faults(kernel, ())), None)
 
 
-def _faults(tree: Tree, around: tuple[Loop, ...], outermost: bool) -> Iterator[str]:
-    """`outermost` says that nothing but loops over blocks lies around the tree in its kernel."""
+def _faults(tree: Tree, around: tuple[Loop, ...]) -> Iterator[str]:
     inside_threads = [x.name for x in around if x.bind in ON_THREADS]
     if isinstance(tree, Loop):
-        yield from _loop_faults(tree, around, outermost)
+        yield from _loop_faults(tree, around)
         around = (*around, tree)
         inside_threads += [tree.name] if tree.bind in ON_THREADS else []
         shared = [buffer.tensor for buffer in tree.buffers if buffer.memory == "shared"]
@@ -44,16 +43,16 @@ def _faults(tree: Tree, around: tuple[Loop, ...], outermost: bool) -> Iterator[s
             )
         if tree.barrier and inside_threads:
             yield f"a barrier at the end of {tree.name} lies inside {inside_threads[0]}, which is bound to threads"
-        outermost = outermost and tree.bind in BLOCKS
-    elif isinstance(tree, Sequence):
-        outermost = False
-        if tree.barriers and inside_threads:
-            yield f"a barrier in a sequence lies inside {inside_threads[0]}, which is bound to threads"
+    elif isinstance(tree, Sequence) and tree.barriers and inside_threads:
+        yield f"a barrier in a sequence lies inside {inside_threads[0]}, which is bound to threads"
+    inside_blocks = [x.name for x in around if x.bind in BLOCKS]
+    if not isinstance(tree, Leaf) and tree.grid and inside_blocks:
+        yield f"a grid barrier lies inside {inside_blocks[0]}, whose values are blocks: not all of them would get there"
     for child in children(tree):
-        yield from _faults(child, around, outermost)
+        yield from _faults(child, around)
 
 
-def _loop_faults(loop: Loop, around: tuple[Loop, ...], outermost: bool) -> Iterator[str]:
+def _loop_faults(loop: Loop, around: tuple[Loop, ...]) -> Iterator[str]:
     if loop.bind in (None, "vector", "unroll"):
         return
     for other in around:
@@ -71,8 +70,10 @@ def _loop_faults(loop: Loop, around: tuple[Loop, ...], outermost: bool) -> Itera
             yield f"loops {other.name} and {loop.name} lie one inside the other, and both run on cores"
     if loop.bind == "pipeline" and not (isinstance(loop.body, Loop) and loop.body.bind is None):
         yield f"loop {loop.name} is bound to pipeline, and has not one loop in order directly inside it to wait at"
-    if loop.bind in BLOCKS and not outermost:
-        yield (
-            f"loop {loop.name} is bound to {loop.bind}, so it must be around everything in its kernel but other loops "
-            "over blocks; distribute or interchange first"
+    if loop.bind in BLOCKS:
+        yield from (
+            f"loop {loop.name} is bound to {loop.bind}, and {other.name} around it to {other.bind}: around a loop over "
+            "blocks are loops in order and others over blocks alone; interchange first"
+            for other in around
+            if other.bind not in (None, *BLOCKS)
         )

@@ -56,9 +56,9 @@ class Geometry:
 
     `apart` is more than 1 along axes where all that one iteration touches lies so far apart: four blocks' elements
     t[i, j], t[i + 64, j], t[i, j + 128], t[i + 64, j + 128] are 2 x 2 cells, of a box of 65 x 129 elements.
-    `where` are the values of the loops down to the buffer's and, for a private memory, the thread; `prefix` gives them
-    for each statement's instances. With stages, an element's `home` takes the place of the value of the buffer's loop,
-    which is the one at `depth`.
+    `where` are the values of the loops down to the buffer's, then the block where blocks lie inside it, and for a
+    private memory the thread; `prefix` gives them for each statement's instances. With stages, an element's `home`
+    takes the place of the value of the buffer's loop, which is the one at `depth`.
     """
 
     buffer: Buffer
@@ -226,8 +226,8 @@ def _standings(tree: Tree, around: tuple[Loop, ...] = ()) -> Iterator[tuple[Loop
     if isinstance(tree, Loop):
         around = (*around, tree)
         if tree.buffers:
-            threads = tuple(inner for inner in loops(tree.body) if inner.bind in ON_THREADS)
-            dates = tuple((id(loop.dates), loop.bind) for loop in (*around, *threads))
+            owners = tuple(inner for inner in loops(tree.body) if inner.bind in (*BLOCKS, *ON_THREADS))
+            dates = tuple((id(loop.dates), loop.bind) for loop in (*around, *owners))
             inside = statements(tree)
             yield from ((tree, buffer, (buffer, inside, dates)) for buffer in tree.buffers)
     for child in children(tree):
@@ -247,13 +247,23 @@ def _lost(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Br
         if isinstance(node, Loop):
             stages = buffer.stages if node is loop else 1
             kept = kept.intersect(near(node.date(pair.source), node.date(pair.sink), stages))
+    ends = nest.statement(pair.source), nest.statement(pair.sink)
+    places = []
     if buffer.memory in PRIVATE:
-        ends = nest.statement(pair.source), nest.statement(pair.sink)
-        ids = (thread_ids(tree, s, buffer.tensor) for s in ends)
-        for mine, other in zip(*ids, strict=True):
-            kept = kept.intersect(same_value(mine, other, pair.map))
+        places.append([thread_ids(tree, s, buffer.tensor) for s in ends])
+    if _has_blocks(loop):
+        places.append([block_ids(tree, s) for s in ends])
+        why += ", of which each block has its own"
+        remedy = f"bind the loops of both to the same blocks, or leave {buffer.tensor} in global memory"
+    for mine, other in (both for ids in places for both in zip(*ids, strict=True)):
+        kept = kept.intersect(same_value(mine, other, pair.map))
     lost = pair.map.subtract(kept)
     return None if lost.is_empty() else Broken(pair.kind, lost, why, remedy)
+
+
+def _has_blocks(loop: Loop) -> bool:
+    """Whether several blocks run one iteration of a loop, each with memories of its own."""
+    return any(inner.bind in BLOCKS for inner in loops(loop.body))
 
 
 def _position(path: tuple[Tree, ...], node: Tree) -> int:
@@ -268,6 +278,12 @@ def thread_ids(tree: Tree, s: Statement, tensor: str) -> tuple[isl.PwAff | None,
     bound = {loop.bind: loop.date(s.name) for loop in loops_around(tree, s.name)}
     lane = bound.get(LANE) if tensor != s.write.tensor else None
     return tuple(lane if axis == THREADS[0] and LANE in bound else bound.get(axis) for axis in THREADS)
+
+
+def block_ids(tree: Tree, s: Statement) -> tuple[isl.PwAff | None, ...]:
+    """The block (x, y, z) that runs each instance of a statement; None stands for block 0."""
+    bound = {loop.bind: loop.date(s.name) for loop in loops_around(tree, s.name)}
+    return tuple(bound.get(axis) for axis in BLOCKS)
 
 
 def same_value(source: isl.PwAff | None, sink: isl.PwAff | None, pairs: isl.Map) -> isl.Map:
@@ -362,8 +378,10 @@ def _touched(
 
 
 def _where(tree: Tree, loop: Loop, buffer: Buffer, s: Statement, domain: isl.Set) -> isl.PwMultiAff:
-    """The values of the loops from the root down to `loop` (and the thread), as one function of instances."""
+    """The values of the loops from the root down to `loop` (and the block and the thread inside), as one function."""
     parts: list[isl.PwAff | int] = [outer.date(s.name) for outer in prefix_of(tree, loop, s.name)]
+    if _has_blocks(loop):
+        parts += [0 if block is None else block for block in block_ids(tree, s)]
     if buffer.memory in PRIVATE and any(inner.bind in ON_THREADS for inner in loops(loop.body)):
         parts += [0 if thread is None else thread for thread in thread_ids(tree, s, buffer.tensor)]
     return isl.PwMultiAff.from_map(date_map(domain, parts))

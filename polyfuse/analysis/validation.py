@@ -9,7 +9,7 @@ It trusts nothing of how the schedule was made. From the finished tree alone it 
     order      every dependence of the source keeps its order, and no two parallel instances depend on each other
     storage    every flow through a buffer stays in one place, and elements have cells of their own: nothing live is
                overwritten
-    barriers   threads of a block that depend on each other meet in between
+    barriers   threads of a block that depend on each other meet in between, and blocks of a kernel at a grid barrier
     arena      temporaries that share memory are never needed by one kernel, or across one
 
 A failure is a bug of the compiler (or a schedule broken by hand) and raises ValidationFailure with a witness. A check
@@ -34,7 +34,15 @@ from polyfuse.analysis.liveness import LiveRange, live_ranges
 from polyfuse.analysis.once import refusal
 from polyfuse.analysis.places import misplaced
 from polyfuse.analysis.stages import crowded, near
-from polyfuse.analysis.storage import BLOCKS, PRIVATE, Geometry, buffers_of, geometry, same_value, thread_ids
+from polyfuse.analysis.storage import (
+    PRIVATE,
+    Geometry,
+    block_ids,
+    buffers_of,
+    geometry,
+    same_value,
+    thread_ids,
+)
 from polyfuse.errors import BudgetExceeded, ValidationFailure
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
@@ -220,8 +228,7 @@ def _functions(prefix: isl.PwMultiAff) -> tuple[isl.PwAff, ...]:
 def _owners(tree: Tree, g: Geometry, s: Statement) -> tuple[isl.PwAff | None, ...]:
     """Which block, thread or core runs an instance, as far as each has a memory of its own; None stands for 0."""
     memory = g.buffer.memory
-    around = {loop.bind: loop.date(s.name) for loop in loops_around(tree, s.name)}
-    blocks = tuple(around.get(place) for place in BLOCKS) if memory in ("shared", *PRIVATE) else ()
+    blocks = block_ids(tree, s) if memory in ("shared", *PRIVATE) else ()
     return (*blocks, *thread_ids(tree, s, g.buffer.tensor)) if memory in PRIVATE else blocks
 
 

@@ -111,7 +111,15 @@ def check(case: Case, fused: bool, device: Place, capability: tuple[int, int], s
     kernels: tuple[Kernel, ...] = ()
     try:
         nest = case.nest()
-        net = compile(nest, target="cuda", machine="h200", device=device, fuse=fused, math=case.math)
+        net = compile(
+            nest,
+            target="cuda",
+            machine="h200",
+            device=device,
+            fuse=fused,
+            math=case.math,
+            schedule=case.by_hand(nest),
+        )
         launches = len(net.kernels)
         kernels = tuple(map(_kernel, build_kernels(net.program, capability).values()))
         generator = np.random.default_rng((seed, len(case.name)))

@@ -21,10 +21,13 @@ Domains = Mapping[str, isl.Set]
 
 @dataclass(frozen=True)
 class Barriers:
-    """The leaves that are barriers: their instances, and whose loop's iterations each one ends, if any's."""
+    """The leaves that are barriers: their instances, whose loop's iterations each one ends, if any's, and those of the
+    grid, at which all blocks meet.
+    """
 
     domains: dict[str, isl.Set] = field(default_factory=dict)
     ends: dict[str, Loop] = field(default_factory=dict)
+    grid: set[str] = field(default_factory=set)
 
 
 def with_barrier_statements(tree: Tree, domains: Domains) -> tuple[Tree, Barriers]:
@@ -44,15 +47,18 @@ def _explicit(tree: Tree, around: tuple[Loop, ...], domains: Domains, found: Bar
                 leaf = _leaf(tree, inside, domains, found)
                 body = sequence((body, leaf))
                 found.ends[leaf.statement] = tree
+                found.grid.update(leaf.names if tree.grid else ())
             added = [name for name in statements(body) if name in found.domains]
             dates = [(name, dimension(found.domains[name], len(around))) for name in added]
-            return replace(tree, body=body, dates=(*tree.dates, *dates), barrier=False)
+            return replace(tree, body=body, dates=(*tree.dates, *dates), barrier=False, grid=False)
         case Sequence():
             parts: list[Tree] = []
             for position, child in enumerate(tree.children):
                 parts.append(_explicit(child, around, domains, found))
                 if position in tree.barriers:
-                    parts.append(_leaf(tree, around, domains, found))
+                    leaf = _leaf(tree, around, domains, found)
+                    found.grid.update(leaf.names if position in tree.grid else ())
+                    parts.append(leaf)
             return Sequence(tuple(parts))
 
 

@@ -24,6 +24,7 @@ from polyfuse.codegen.in_flight import in_flight
 from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
 from polyfuse.codegen.leading import leading
 from polyfuse.codegen.looptree import (
+    ARRIVALS,
     Allocate,
     Axis,
     Barrier,
@@ -92,7 +93,7 @@ class _Builder:
             for bind in AXES
             if any(axis_of(x) == bind for x in loops(part))
         }
-        self.namer = Namer((*map(axis_name, AXES), *nest.params))
+        self.namer = Namer((*map(axis_name, AXES), ARRIVALS, *nest.params))
         self.arrays: dict[str, Tensor] = {}
         for name in self.names:
             s = nest.statement(name)
@@ -373,7 +374,8 @@ class _Builder:
     def _barrier(self, name: str) -> Barrier:
         """The barrier of that name: one that ends a loop's iterations waits for what they have asked for."""
         loop = self.barriers.ends.get(name)
-        return Barrier(next((each.open for each in self.in_flight if each.loop is loop), None))
+        still_open = next((each.open for each in self.in_flight if each.loop is loop), None)
+        return Barrier(still_open, grid=name in self.barriers.grid)
 
     # -- names, axes, buffers ------------------------------------------------------------------------------------
 
@@ -389,7 +391,7 @@ class _Builder:
 
     def _variable(self, wanted: str, here: _Here) -> str:
         taken = {*here.variables, *self.arrays, *(self.namer(t) for t in self.geometry), *self.nest.params}
-        taken |= {axis_name(bind) for bind in self.bounds}
+        taken |= {ARRIVALS, *(axis_name(bind) for bind in self.bounds)}
         name, n = base(wanted), 2
         while name in taken:
             name, n = f"{base(wanted)}_{n}", n + 1

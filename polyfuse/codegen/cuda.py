@@ -24,6 +24,7 @@ from polyfuse.codegen.fragments import for_whole_warps
 from polyfuse.codegen.halves import held_as, zero
 from polyfuse.codegen.index import Environment, beside, binary, in_bits, substituted
 from polyfuse.codegen.looptree import (
+    ARRIVALS,
     Allocate,
     Axis,
     Barrier,
@@ -35,6 +36,7 @@ from polyfuse.codegen.looptree import (
     PaddedCopy,
     Store,
     below,
+    grid_barriers,
 )
 from polyfuse.codegen.over_lanes import shuffled, warps_of
 from polyfuse.codegen.padded_copies import with_padded_copies
@@ -68,7 +70,8 @@ class CudaKernel:
     """A kernel's source, its argument types, and the grid and block it wants (expressions in sizes).
 
     `registers` is what a thread gets where it holds a tile of results; `shared_bytes` lie in a block's shared memory.
-    `wide` are the positions of the arguments that are read 16 bytes at a time.
+    `wide` are the positions of the arguments that are read 16 bytes at a time. Where there are places at which all
+    blocks meet, `grid_barriers`, the counter of those that have come is the argument behind the arrays.
     """
 
     name: str
@@ -79,12 +82,14 @@ class CudaKernel:
     registers: int | None = None
     shared_bytes: int = 0
     wide: tuple[int, ...] = ()
+    grid_barriers: int = 0
 
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
     """The numba.cuda source of one kernel: every tensor is a pointer to its elements in row-major order."""
     pointers = tuple(f"{held_as(tensor.dtype)}*" for tensor in kernel.arrays.values())
-    signature = pointers + ("int64",) * len(kernel.sizes)
+    meetings = grid_barriers(kernel.body)
+    signature = (*pointers, *(("int32*",) if meetings else ()), *("int64" for _ in kernel.sizes))
     kernel = with_wide_accesses(with_padded_copies(shown_to_warpgroups(for_whole_warps(kernel))))
     wide = copied_widely(kernel.body)
     return CudaKernel(
@@ -97,6 +102,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         shared_bytes(kernel.body)
         + sum(count * ITEMSIZE[dtype] for count, dtype in warps_of(kernel.body).values()),
         tuple(position for position, name in enumerate(kernel.arrays) if name in wide),
+        meetings,
     )
 
 
@@ -161,6 +167,10 @@ class _Cuda(Emitter):
         self.loops = 0
         self.depth = 0  # loops around
         self.met = 0  # places at which the warps of a row have met
+
+    def parameters(self) -> tuple[str, ...]:
+        counter = (ARRIVALS,) if grid_barriers(self.kernel.body) else ()
+        return (*self.kernel.arrays, *counter, *self.kernel.sizes)
 
     def opening(self) -> list[str]:
         lines = []
@@ -248,4 +258,9 @@ class _Cuda(Emitter):
         arrived = [] if node.open is None else [f"await_copies({node.open})"]
         shown = ["show_tensor_cores()"] if node.shows else []
         awaited = [] if node.awaits is None else ["await_wgmma({}, {}, {})".format(*node.awaits)]
-        return [*awaited, *arrived, *shown, "cuda.syncthreads()"]
+        return [
+            *awaited,
+            *arrived,
+            *shown,
+            f"grid_barrier({ARRIVALS})" if node.grid else "cuda.syncthreads()",
+        ]

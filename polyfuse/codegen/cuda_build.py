@@ -169,12 +169,20 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
         from polyfuse.codegen import (
             device_halves,
             device_operations,
+            grid_barriers,
             rounded_copies,
             tensor_operations,
             warpgroup_operations,
         )
 
-        modules = (warpgroup_operations, tensor_operations, device_operations, rounded_copies, device_halves)
+        modules = (
+            warpgroup_operations,
+            tensor_operations,
+            device_operations,
+            grid_barriers,
+            rounded_copies,
+            device_halves,
+        )
         known = {name: value for module in modules for name, value in vars(module).items()}
         namespace |= {name: known[name] for name in called}
     exec(compile(source, str(path or f"<kernel {name}>"), "exec"), namespace)

@@ -33,12 +33,15 @@ class Emitter(ABC):
 
     def source(self) -> str:
         """The function, with its statements as docstring."""
-        parameters = ", ".join((*self.kernel.arrays, *self.kernel.sizes))
-        lines = [f"def {self.kernel.name}({parameters}):"]
+        lines = [f"def {self.kernel.name}({', '.join(self.parameters())}):"]
         lines += self._indented(['"""' + "\n    ".join(("", *self.kernel.text, "")) + '"""'])
         inside = self.lines(self.kernel.body)
         body = [*self.opening(), *inside]
         return "\n".join(lines + self._indented(body or ["pass"])) + "\n"
+
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the function's parameters."""
+        return (*self.kernel.arrays, *self.kernel.sizes)
 
     def opening(self) -> list[str]:
         """Lines before the body, which has been printed."""

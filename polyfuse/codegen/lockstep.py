@@ -3,7 +3,7 @@
 Every statement is executed once for all threads of many blocks; divergent control flow runs under a mask of
 active threads. Lock-step order alone would hide a missing barrier, so every access is also checked against
 every other one (`lockstep_memory`): a run that ends without an error has no race for these sizes, whatever
-order a GPU picks.
+order a GPU picks. Blocks that wait for each other run together, all of them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from polyfuse.codegen.lockstep_subset import (
     DTYPES,
     KernelSource,
     UnsupportedKernel,
+    meets_all,
     parse,
     waits_by_block,
 )
@@ -45,7 +46,9 @@ TEAM = 1 << 16  # threads: longer vectors leave the cache and are no faster per 
 
 @dataclass(frozen=True)
 class Report:
-    """What a launch did. Counts are over all threads; `barriers` is the most that any one block passed."""
+    """What a launch did. Counts are over all threads; `barriers` is the most that any one block passed, `grid_barriers`
+    how often all blocks met, which is among them.
+    """
 
     statements: int  # assignments executed
     barriers: int
@@ -54,6 +57,7 @@ class Report:
     waits: (
         int | None
     )  # turns that accesses to shared memory waited for banks, over all warps; None if not counted
+    grid_barriers: int = 0
 
 
 def run(
@@ -84,7 +88,7 @@ def run(
         )
     memories = pointers(kernel, arrays, launch)
     step = _blocks_at_once(kernel, launch, memory_limit)
-    statements = barriers = loads = stores = waits = 0
+    statements = barriers = loads = stores = waits = meetings = 0
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
             team = Team(launch, first, min(step, blocks - first))
@@ -95,7 +99,8 @@ def run(
             loads += machine.loads
             stores += machine.stores
             waits += machine.waits
-    return Report(statements, barriers, loads, stores, waits if counts_waits else None)
+            meetings += team.meetings
+    return Report(statements, barriers, loads, stores, waits if counts_waits else None, meetings)
 
 
 def _extent(given: int | Sequence[int]) -> tuple[int, int, int]:
@@ -125,7 +130,12 @@ def _bind(kernel: KernelSource, args: Sequence[Any]) -> tuple[dict[str, npt.NDAr
 
 
 def _blocks_at_once(kernel: KernelSource, grid: Grid, limit: int) -> int:
-    """One where some blocks wait for their copies more often: a team has one list of what is on its way."""
+    """One where some blocks wait for their copies more often: a team has one list of what is on its way.
+
+    All where blocks wait for each other.
+    """
+    if meets_all(kernel):
+        return math.prod(grid.blocks)
     if waits_by_block(kernel):
         return 1
     scratch = 64 * 8 * grid.per_block  # private scalars and the temporaries of one expression, generously

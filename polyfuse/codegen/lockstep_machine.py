@@ -13,6 +13,7 @@ import numpy.typing as npt
 from polyfuse.analysis.banks import WARP, waits
 from polyfuse.codegen import lockstep_values as values
 from polyfuse.codegen.lockstep_memory import (
+    BarrierError,
     Integers,
     Memory,
     Team,
@@ -33,6 +34,9 @@ from polyfuse.codegen.lockstep_subset import (
 )
 from polyfuse.codegen.lockstep_threads import Asked, Begun
 from polyfuse.codegen.lockstep_values import Value
+
+TOP_BIT = 1 << 31
+"""What changes in a counter of blocks when all have come."""
 
 
 class Active:
@@ -240,6 +244,18 @@ class Machine:
         """Raises BarrierError if only some of `count` threads, a warp or several, are here."""
         self.team.together(self.active.mask, self.kernel.line(node.lineno), count)
 
+    def meet(self, node: ast.stmt, counter: str) -> None:
+        """Raises BarrierError if a thread of some block is not here, or the counter was never zeroed.
+
+        It ends with its top bit changed and the others as they were, as on a GPU.
+        """
+        line = self.kernel.line(node.lineno)
+        self.team.synchronise_grid(self.active.mask, line)
+        held = self.memories[counter].data
+        if held.dtype != np.int32 or int(held[0]) & TOP_BIT - 1:
+            raise BarrierError(f"{counter!r} is no 32-bit counter that began at zero at {line}")
+        held[:1] = (int(held[0]) & TOP_BIT) - TOP_BIT
+
     def _banks(self, memory: Memory, at: Integers, nbytes: int | None) -> None:
         """Count the turns that this access waits for banks; a part of a wider one counts where that begins."""
         if not self.counts_waits or memory.space != "shared" or nbytes == 0:
@@ -259,7 +275,7 @@ class Machine:
         stamp = self.active.pick(self.team.stamp) | node.lineno
         since = self.active.pick(self.team.since)
         access = memory.ledger.write if wrote else memory.ledger.read
-        conflict = access(at + memory.offset, stamp, since)
+        conflict = access(at + memory.offset, stamp, since, self.team.met)
         if conflict is not None:
             thread = int(self.active.pick(self.team.thread)[conflict.position])
             flat = int(at[conflict.position]) % memory.size

@@ -3,8 +3,9 @@ between them.
 
 Every tracked element keeps the last thread that wrote it and two threads that read it since, each as one
 integer, its *stamp*:  barrier epoch | thread number | source line.  An access conflicts with a stamp of
-another thread whose epoch is not over yet, because only a barrier orders two threads of a block. Nothing
-orders two blocks, so on global memory a stamp of another block conflicts whatever its epoch.
+another thread whose epoch is not over yet, because only a barrier orders two threads of a block. Two blocks are
+ordered by a grid barrier alone, which begins the same epoch in all of them: on global memory a stamp of another
+block conflicts unless its epoch is before that.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class Team:
         self.epoch = np.zeros(count, dtype=np.int64)
         self.stamp = self.thread << LINE_BITS
         self.since = np.zeros(self.size, dtype=np.int64)
+        self.met = 0  # the start of the epoch in which all blocks met last
+        self.meetings = 0
 
     def synchronise(self, mask: npt.NDArray[np.bool_] | None, line: str) -> None:
         """Opens the next epoch of every block whose threads are all here. Raises BarrierError if only some
@@ -94,6 +97,20 @@ class Team:
             self.epoch += full
         self.since = self.epoch[self.block] << EPOCH_BITS
         self.stamp = self.since | (self.thread << LINE_BITS)
+
+    def synchronise_grid(self, mask: npt.NDArray[np.bool_] | None, line: str) -> None:
+        """Opens one epoch for all blocks. Raises BarrierError if a thread of the grid is not here."""
+        if mask is not None and not mask.all():
+            here, missing = (int(self.thread[int(np.argmax(which))]) for which in (mask, ~mask))
+            raise BarrierError(
+                f"all blocks meet at {line}, under divergent control flow: {self.grid.name(here)} reaches it, "
+                f"{self.grid.name(missing)} does not"
+            )
+        self.epoch[:] = self.epoch.max() + 1
+        self.since = self.epoch[self.block] << EPOCH_BITS
+        self.stamp = self.since | (self.thread << LINE_BITS)
+        self.met = int(self.since[0])
+        self.meetings += 1
 
     def together(self, mask: npt.NDArray[np.bool_] | None, line: str, count: int = WARP) -> None:
         """Raises BarrierError if only some of `count` threads in a row are here, or a block ends inside them."""
@@ -141,9 +158,11 @@ class Ledger:
         self.first = np.full(size if per_block else 0, NEVER, dtype=np.int64)
         self.foreign = np.full(size if per_block else 0, NEVER, dtype=np.int64)
 
-    def read(self, at: Integers, stamp: Integers, since: Integers) -> Conflict | None:
-        """Threads with `stamp` read elements `at`; `since` is the start of each one's epoch."""
-        conflict = self._meets(self.writer, at, stamp, since, other_wrote=True)
+    def read(self, at: Integers, stamp: Integers, since: Integers, met: int = 0) -> Conflict | None:
+        """Threads with `stamp` read elements `at`; `since` is the start of each one's epoch, `met` of the one in which
+        all blocks met last.
+        """
+        conflict = self._meets(self.writer, at, stamp, since, met, other_wrote=True)
         if conflict is not None:
             return conflict
         known = self.reader[at]
@@ -155,19 +174,19 @@ class Ledger:
         if differs.any():
             self.another[at[differs]] = stamp[differs]
         if self.per_block:
-            self._remember(at, stamp)
+            self._remember(at, stamp, met)
         return None
 
-    def write(self, at: Integers, stamp: Integers, since: Integers) -> Conflict | None:
+    def write(self, at: Integers, stamp: Integers, since: Integers, met: int = 0) -> Conflict | None:
         """Threads with `stamp` write elements `at`."""
         conflict = (
-            self._meets(self.writer, at, stamp, since, other_wrote=True)
-            or self._meets(self.reader, at, stamp, since, other_wrote=False)
-            or self._meets(self.another, at, stamp, since, other_wrote=False)
+            self._meets(self.writer, at, stamp, since, met, other_wrote=True)
+            or self._meets(self.reader, at, stamp, since, met, other_wrote=False)
+            or self._meets(self.another, at, stamp, since, met, other_wrote=False)
         )
         if conflict is None and self.per_block:
-            conflict = self._crosses(self.first, at, stamp, False) or self._crosses(
-                self.foreign, at, stamp, False
+            conflict = self._crosses(self.first, at, stamp, met, False) or self._crosses(
+                self.foreign, at, stamp, met, False
             )
         if conflict is not None:
             return conflict
@@ -178,20 +197,22 @@ class Ledger:
         return _first((last ^ stamp) >= OTHER_THREAD, last, other_wrote=True)
 
     def _meets(
-        self, table: Integers, at: Integers, stamp: Integers, since: Integers, other_wrote: bool
+        self, table: Integers, at: Integers, stamp: Integers, since: Integers, met: int, other_wrote: bool
     ) -> Conflict | None:
         known = table[at]
         conflict = _first((known >= since) & ((known ^ stamp) >= OTHER_THREAD), known, other_wrote)
         if conflict is None and self.per_block and other_wrote:
-            conflict = self._crosses(table, at, stamp, other_wrote)
+            conflict = self._crosses(table, at, stamp, met, other_wrote)
         return conflict
 
-    def _crosses(self, table: Integers, at: Integers, stamp: Integers, other_wrote: bool) -> Conflict | None:
+    def _crosses(
+        self, table: Integers, at: Integers, stamp: Integers, met: int, other_wrote: bool
+    ) -> Conflict | None:
         known = table[at]
-        return _first((known != NEVER) & (self._block(known) != self._block(stamp)), known, other_wrote)
+        return _first((known >= met) & (self._block(known) != self._block(stamp)), known, other_wrote)
 
-    def _remember(self, at: Integers, stamp: Integers) -> None:
-        unseen = self.first[at] == NEVER
+    def _remember(self, at: Integers, stamp: Integers, met: int) -> None:
+        unseen = self.first[at] < met
         if unseen.any():
             self.first[at[unseen]] = stamp[unseen]
         differs = self._block(self.first[at]) != self._block(stamp)
@@ -310,7 +331,9 @@ def report(
     other = conflict.other >> LINE_BITS & ((1 << THREAD_BITS) - 1)
     other_line = kernel.line(conflict.other & (OTHER_THREAD - 1))
     same_block = other // grid.per_block == thread // grid.per_block
-    missing = "no cuda.syncthreads() lies between them" if same_block else "nothing orders two blocks"
+    missing = (
+        "no cuda.syncthreads() lies between them" if same_block else "no grid_barrier() lies between them"
+    )
     return RaceError(
         f"race on {memory.space} array {memory.name!r}, element {memory.element(flat)}: "
         f"{grid.name(other)} {'writes' if conflict.other_wrote else 'reads'} it at {other_line}; "

@@ -279,6 +279,11 @@ def _await_copies(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -
     threads.groups = [*threads.groups[max(0, arrived) :], []]
 
 
+def _grid_barrier(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    assert isinstance(arguments[0], ast.Name), "a parameter"
+    threads.meet(node, arguments[0].id)
+
+
 _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "tile_fma": _tile_fma,
     **{f"tile_mma_{math}": partial(_tile_mma, math) for math in STEPS},
@@ -293,4 +298,5 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "copy_padded": _copy_padded,
     "pad_ahead": _pad_ahead,
     "await_copies": _await_copies,
+    "grid_barrier": _grid_barrier,
 }

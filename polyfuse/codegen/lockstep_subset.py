@@ -10,6 +10,7 @@
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16 | tile_mma_f64)(expr, ...) (codegen.tensor_operations)
                   | (tile_wgmma_tf32 | …_bf16 | …_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
                   | (begin_wgmma_tf32 | …_bf16 | …_f16 | await_wgmma)(expr, ...)
+                  | grid_barrier(name)                                                   (codegen.grid_barriers)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
@@ -58,6 +59,7 @@ ARRAYS_OF = {
     "pad_ahead": (0, 2),
     **{f"{how}_rounded_{math}": (1, 5) for how in ("copy", "pad") for math in PRECISIONS},
     "await_copies": (),
+    "grid_barrier": (0,),
 }
 """The device operations, and which of their arguments name arrays; the first of these is written."""
 
@@ -297,6 +299,12 @@ class _Check:
                 self.refuse(node, f"the operator {type(op).__name__}")
             case _:
                 self.refuse(node, type(node).__name__)
+
+
+def meets_all(kernel: KernelSource) -> bool:
+    """Whether blocks wait for each other."""
+    calls = (n.func for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.Call))
+    return any(isinstance(func, ast.Name) and func.id == "grid_barrier" for func in calls)
 
 
 def waits_by_block(kernel: KernelSource) -> bool:

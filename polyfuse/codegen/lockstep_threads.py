@@ -57,6 +57,9 @@ class Threads(Protocol):
     def together(self, node: ast.stmt, count: int = WARP) -> None:
         """Raises BarrierError if only some of `count` threads, a warp or several, are here."""
 
+    def meet(self, node: ast.stmt, counter: str) -> None:
+        """All threads of all blocks meet. Raises BarrierError if one is not here, or for a wrong counter."""
+
     def unravelled(self, node: ast.Subscript, position: Any) -> list[Any]:
         """The subscripts of the elements at row-major positions of an array."""
 

@@ -130,6 +130,8 @@ class Let:
 class Barrier:
     """All threads of the block meet, each once its copies have arrived but those of the last `open` groups.
 
+    At one of the `grid` all threads of all blocks do.
+
     Where one `shows` what it wrote to shared memory, tensor cores that read there by themselves see it behind. One that
     `awaits` a tile of results, rows by columns in an array of its own, has them from the tensor cores first.
     """
@@ -137,6 +139,11 @@ class Barrier:
     open: int | None = None
     shows: bool = False
     awaits: tuple[int, int, str] | None = None
+    grid: bool = False
+
+
+ARRIVALS = "arrivals"
+"""The parameter of a kernel whose blocks wait for each other: where they count those that have come to a barrier."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +207,11 @@ def with_below(node: Node, change: Callable[[Node], Node]) -> Node:
             other = None if otherwise is None else change(otherwise)
             return replace(node, body=change(body), otherwise=other)
     return node
+
+
+def grid_barriers(node: Node) -> int:
+    """The places at which all blocks meet."""
+    return sum(map(grid_barriers, below(node)), int(isinstance(node, Barrier) and node.grid))
 
 
 def stores_in(node: Node) -> Iterator[Store]:

@@ -24,7 +24,8 @@ class Code:
     """One compiled function: its name, its source, and its argument types as the target's compiler wants them.
 
     `registers` limits what a GPU's thread gets, where the schedule plans for it; `shared_bytes` are those of a block.
-    `wide` are the positions of the arguments that a GPU reads 16 bytes at a time.
+    `wide` are the positions of the arguments that a GPU reads 16 bytes at a time, `grid_barriers` the places at which
+    all blocks of a launch meet: they have to be on the GPU at once.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Code:
     registers: int | None = None
     shared_bytes: int = 0
     wide: tuple[int, ...] = ()
+    grid_barriers: int = 0
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents]:
         registers=on_gpu.registers,
         shared_bytes=on_gpu.shared_bytes,
         wide=on_gpu.wide,
+        grid_barriers=on_gpu.grid_barriers,
     )
     return code, on_gpu.grid, on_gpu.block
 

@@ -151,6 +151,7 @@ def _names() -> dict[str, Any]:
         **{f"begin_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
         "show_tensor_cores": lambda: None,
         "await_wgmma": lambda *_: None,
+        "grid_barrier": _no_grid,
         **{f"copy_rounded_{math}": partial(_copy_rounded, math) for math in PRECISIONS},
     }
     return {"math": SimpleNamespace(**functions, **constants), **casts, **halves, **extrema, **operations}
@@ -167,6 +168,13 @@ def _tile_fma(rows: int, columns: int, most: int, y: Any, a: Any, *rest: Any) ->
 def _no_tensor_cores(math: str, *arguments: Any) -> None:
     raise UnsupportedKernel(
         f"32 threads together multiply {math} factors, and the simulator runs one at a time: device='lockstep' has them"
+    )
+
+
+def _no_grid(arrivals: Any) -> None:
+    raise UnsupportedKernel(
+        "blocks wait for each other at a grid barrier, and the simulator runs one block after the other: "
+        "device='lockstep' runs them together"
     )
 
 

@@ -84,12 +84,12 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
             yield f"#{numbers[name]}"
             return
         case Sequence():
-            yield f"{len(tree.children)} parts, barriers {tree.barriers}"
+            yield f"{len(tree.children)} parts, barriers {tree.barriers} {tree.grid}"
         case Loop():
             buffers = [replace(b, tensor=f"#{numbers[b.tensor]}") for b in tree.buffers]
             fetches = [(numbers[f.tensor], steps.get(f.loop, f.loop), f.by) for f in tree.fetches]
             streams = [numbers[tensor] for tensor in tree.streams]
-            marks = f"{tree.bind} {tree.barrier} {tree.apart} {tree.math} {buffers} {fetches} {streams}"
+            marks = f"{tree.bind} {tree.barrier} {tree.grid} {tree.apart} {tree.math} {buffers} {fetches} {streams}"
             yield f"loop {steps[tree.name]} {marks}"
             yield from (numbered(str(date), numbers) for _, date in tree.dates)
     for child in children(tree):

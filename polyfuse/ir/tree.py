@@ -142,8 +142,9 @@ class Loop:
     `bind` says what runs its values: None (in order), "cores", "dynamic" (cores, where whichever is free takes the next
     value), "block.x", "thread.y", "lane", "vector", "unroll", or "pipeline": cores, where each value waits for the one
     before it at every value of the loop directly inside.
-    `barrier` asks for a barrier of the block's threads at the end of each iteration. `apart` asks for code of its own
-    for the full tiles of the loops around it, `fetches` for lines of memory ahead of time; both change no order.
+    `barrier` asks for a barrier of the block's threads at the end of each iteration, with `grid` one of all blocks'.
+    `apart` asks for code of its own for the full tiles of the loops around it, `fetches` for lines of memory ahead of
+    time; both change no order.
     `streams` are tensors that a loop on vector lanes stores past the caches.
     `math` says what a microkernel may round a product's factors to.
     """
@@ -154,6 +155,7 @@ class Loop:
     bind: str | None = None
     buffers: tuple[Buffer, ...] = ()
     barrier: bool = False
+    grid: bool = False
     apart: bool = False
     fetches: tuple[Fetch, ...] = ()
     streams: tuple[str, ...] = ()
@@ -187,10 +189,13 @@ class Loop:
 
 @dataclass(frozen=True)
 class Sequence:
-    """Children in order. `barriers` holds the positions after which the block's threads meet."""
+    """Children in order. `barriers` holds the positions after which the block's threads meet, `grid` those of them
+    after which all blocks' do.
+    """
 
     children: tuple[Tree, ...]
     barriers: tuple[int, ...] = ()
+    grid: tuple[int, ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -24,6 +24,9 @@ Array = npt.NDArray[Any]
 REGISTERS = 65536
 """Registers of an SM, on every GPU from sm_50 on."""
 
+_COUNTER = np.zeros(1, np.int32)
+"""What blocks that wait for each other count in, before the first launch."""
+
 CAPTURED = 64
 """Sets of a caller's addresses that are known at a time, the ones used last; a set that comes again gets a graph."""
 
@@ -67,11 +70,13 @@ def _threads(program: Program, code: Code) -> int:
 class _Buffers:
     """Device memory for one set of sizes (and one of the caller's streams), and which constants lie there.
 
+    `arrivals` is the address where the blocks of a launch count those that have come to a barrier, 0 where none wait.
     `graph` is captured over its addresses alone; `graphs` over these and a caller's, those used last at the end, None
     after their first call; `spare` are graphs of addresses that are known no more.
     """
 
     memory: list[Any] = field(default_factory=list)
+    arrivals: int = 0
     addresses: dict[str, int] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
     graph: Any = None
@@ -103,7 +108,7 @@ class CudaProgram:
             held = self._by_sizes.setdefault(tuple(sorted(sizes.items())), _Buffers())
             if held.graph is None:
                 self._allocate(held, arrays)
-                held.graph = self._gpu.capture(self.launches(held.addresses, sizes))
+                held.graph = self._gpu.capture(self.launches(held.addresses, sizes, held.arrivals))
             for name, array in arrays.items():
                 if self.roles[name] == "temporary" or held.constants.get(name) is array:
                     continue
@@ -153,11 +158,11 @@ class CudaProgram:
                 left = held.graphs.pop(next(iter(held.graphs)))
                 held.spare += [left] if left is not None else []
             held.graphs[key] = None
-            self._gpu.launch(self.launches({**held.addresses, **given}, sizes), stream)
+            self._gpu.launch(self.launches({**held.addresses, **given}, sizes, held.arrivals), stream)
             return
         graph = held.graphs.pop(key)
         if graph is None:
-            graph = self._graph(held, self.launches({**held.addresses, **given}, sizes))
+            graph = self._graph(held, self.launches({**held.addresses, **given}, sizes, held.arrivals))
         held.graphs[key] = graph
         self._gpu.replay(graph, stream)
 
@@ -173,17 +178,24 @@ class CudaProgram:
         """The device this program runs on."""
         return self._gpu
 
-    def launches(self, addresses: Mapping[str, int], sizes: Mapping[str, int]) -> list[Launch]:
-        """The program's launches on given device addresses; a launch over no elements is left out."""
+    def launches(
+        self, addresses: Mapping[str, int], sizes: Mapping[str, int], arrivals: int = 0
+    ) -> list[Launch]:
+        """The program's launches on given device addresses; a launch over no elements is left out.
+
+        `arrivals` is the address of what blocks count in that wait for each other, zero before the first launch.
+        """
         extra = [sizes[name] for name in self.program.sizes]
         found = []
         for launch in self.program.launches:
             grid, block = launch.extents(sizes)
             if 0 in grid or 0 in block:
                 continue
-            arguments = [*(addresses[name] for name in launch.tensors), *extra]
+            together = launch.code.grid_barriers > 0
+            counter = (arrivals,) if together else ()
+            arguments = (*(addresses[name] for name in launch.tensors), *counter, *extra)
             (gx, gy, gz), (bx, by, bz) = grid, block
-            found.append(Launch(self.cubins[launch.name], (gx, gy, gz), (bx, by, bz), tuple(arguments)))
+            found.append(Launch(self.cubins[launch.name], (gx, gy, gz), (bx, by, bz), arguments, together))
         return found
 
     def _check_alignment(self, given: Mapping[str, int]) -> None:
@@ -201,6 +213,9 @@ class CudaProgram:
 
         Only they: two of a caller's arrays may overlap in one call and not in the next.
         """
+        if any(code.grid_barriers for code in self.program.codes):
+            held.arrivals = self._new(held, _COUNTER.nbytes, stream)
+            self._gpu.upload(held.arrivals, _COUNTER, stream)
         arenas: dict[int, int] = {}
         for name, array in arrays.items():
             if self.roles[name] != "temporary":

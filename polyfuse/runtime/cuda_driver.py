@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,16 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. An argument is an address or int64 (as int), a float64 (as float) or a NumPy scalar."""
+    """One kernel launch. An argument is an address or int64 (as int), a float64 (as float) or a NumPy scalar.
+
+    Its blocks are on the GPU all at once if they run `together`: they wait for each other.
+    """
 
     kernel: Cubin
     grid: tuple[int, int, int]  # blocks, x first
     block: tuple[int, int, int]  # threads of a block, x first
     args: tuple[int | float | np.generic, ...]
+    together: bool = False
 
 
 def missing() -> str | None:
@@ -174,8 +179,28 @@ class Gpu:
     def _launch_on(self, stream: Any, step: Launch) -> None:
         from cuda.core import LaunchConfig, launch
 
-        config = LaunchConfig(grid=step.grid, block=step.block, shmem_size=step.kernel.dynamic_bytes)
-        launch(stream, config, self._load(step.kernel), *(_argument(a) for a in step.args))
+        kernel = self._load(step.kernel)
+        config = LaunchConfig(
+            grid=step.grid,
+            block=step.block,
+            shmem_size=step.kernel.dynamic_bytes,
+            is_cooperative=step.together,
+        )
+        if step.together:
+            self._check_residence(kernel, step)
+        launch(stream, config, kernel, *(_argument(a) for a in step.args))
+
+    def _check_residence(self, kernel: Any, step: Launch) -> None:
+        """Raises TargetUnavailable where blocks wait for each other and are more than the GPU holds at once."""
+        threads, dynamic = prod(step.block), step.kernel.dynamic_bytes
+        on_one = kernel.occupancy.max_active_blocks_per_multiprocessor(threads, dynamic)
+        most = on_one * self.info.multiprocessors
+        if prod(step.grid) > most:
+            raise TargetUnavailable(
+                f"the {prod(step.grid)} blocks of kernel {step.kernel.entry!r} wait for each other, and "
+                f"{self.info.name} holds {most} of them at once ({on_one} of {threads} threads on each of "
+                f"{self.info.multiprocessors} multiprocessors); give them more work each, so that there are fewer"
+            )
 
     def _load(self, cubin: Cubin) -> Any:
         from cuda.core import ObjectCode

@@ -31,4 +31,5 @@ class EmulatedProgram:
             if 0 in grid or 0 in block:
                 continue
             flat = [as_held(np.reshape(arrays[name], -1, copy=False)) for name in launch.tensors]
-            self._run_kernel(launch.source, launch.name, grid, block, [*flat, *extra])
+            counter = [np.zeros(1, np.int32)] if launch.code.grid_barriers else []
+            self._run_kernel(launch.source, launch.name, grid, block, [*flat, *counter, *extra])

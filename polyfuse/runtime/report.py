@@ -13,7 +13,8 @@ from polyfuse.strategy.tuned import Tuning
 class Report:
     """Figures of a compiled net for one set of sizes. Predictions are the cost model's; only `tuning` is measured.
 
-    `kernel_times` has one entry a launch on a GPU: issue slots, bytes, occupancy.
+    `kernel_times` has one entry a launch on a GPU: issue slots, bytes, occupancy. `grid_barriers` counts how often all
+    blocks of a launch wait for each other, in all launches together.
     """
 
     target: str
@@ -32,12 +33,18 @@ class Report:
     tuning: Tuning | None = None
     kernel_times: tuple[KernelTime, ...] = ()
 
+    @property
+    def grid_barriers(self) -> int:
+        """How often all blocks of a kernel wait for each other, in all launches of a call."""
+        return sum(each.cost.grid_barriers for each in self.kernel_times)
+
     def __str__(self) -> str:
         copied = ", ".join(self.copied_inputs) or "none"
         spent = ", ".join(
             f"{stage} {1e3 * seconds:.1f} ms" for stage, seconds in self.compile_seconds.items()
         )
         once = f", {self.launches_once} more once for all calls" if self.launches_once else ""
+        once += f", {self.grid_barriers} grid barriers" if self.grid_barriers else ""
         return "\n".join(
             (
                 f"target            {self.target}",

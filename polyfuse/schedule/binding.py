@@ -59,10 +59,11 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
             "other; distribute or interchange first"
         )
     outside = [x for x in around[: _place_of(around, loop)] if isinstance(x, Loop)]
-    if place.startswith("block") and any(x.bind is None or x.bind.startswith("thread") for x in outside):
-        names = ", ".join(x.name for x in outside if x.bind is None or x.bind.startswith("thread"))
+    wrong = [x for x in outside if x.bind is not None and not x.bind.startswith("block")]
+    if place.startswith("block") and wrong:
         raise InvalidSchedule(
-            f"bind: a loop bound to {place} must be outermost, but {names} is around {loop.name}"
+            f"bind: around a loop bound to {place} are loops in order and loops over blocks alone, but {wrong[0].name} "
+            f"is bound to {wrong[0].bind}, and {loop.name} lies in it"
         )
 
 

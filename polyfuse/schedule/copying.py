@@ -84,20 +84,22 @@ def copied_in(
     what: Copied,
     redirected: Callable[[str], Mapping[str, Statement]],
     place: Buffer,
+    blocks: tuple[Loop, ...] = (),
 ) -> Promoted:
     """for i: S  ->  for i: { buffer; copy in; S }, for the last loop of `prefix`, in a place like the given one.
 
-    `redirected` are the statements that read the buffer of that name. Raises InvalidSchedule if what is copied is not
-    final by then, or has no constant size.
+    The footprint is that of each value of the loops of `prefix`, then of the loops over `blocks` inside: each block
+    copies its own. `redirected` are the statements that read the buffer of that name. Raises InvalidSchedule if what is
+    copied is not final by then, or has no constant size.
     """
-    loop = prefix[-1]
+    loop, around = prefix[-1], (*prefix, *blocks)
     name = fresh(f"load_{what.name}", {s.name for s in nest.statements})
     tensor = fresh(f"{what.name}_{place.memory}", {t.name for t in nest.tensors})
-    copies: tuple[Statement, ...] = (_statement(_domain(name, what.footprint, prefix), tensor, what),)
+    copies: tuple[Statement, ...] = (_statement(_domain(name, what.footprint, around), tensor, what),)
     if what.padded is not None:
         clear = fresh(f"clear_{what.name}", {s.name for s in nest.statements})
         zeros = replace(what, reads=(), body=number(0.0))
-        copies = (_statement(_domain(clear, what.padded, prefix), tensor, zeros), *copies)
+        copies = (_statement(_domain(clear, what.padded, around), tensor, zeros), *copies)
     changed = redirected(tensor)
     order = ordered_with_copies(nest, copies, frozenset(changed))
     position = next(p for p, s in enumerate(nest.statements) if s.name in changed)
@@ -111,10 +113,10 @@ def copied_in(
         order,
         frozenset(touched),
     )
-    panel = None if place.panel is None else replace(place.panel, axis=place.panel.axis + len(prefix))
+    panel = None if place.panel is None else replace(place.panel, axis=place.panel.axis + len(around))
     buffer = replace(place, tensor=tensor, panel=panel)
     widest = what.footprint if what.padded is None else what.padded
-    return sized(Promoted(extended, _with_copies(tree, loop, prefix, copies, widest, buffer)), buffer)
+    return sized(Promoted(extended, _with_copies(tree, loop, prefix, blocks, copies, widest, buffer)), buffer)
 
 
 def sized(done: Promoted, buffer: Buffer) -> Promoted:
@@ -187,22 +189,26 @@ def _with_copies(
     tree: Tree,
     loop: Loop,
     prefix: tuple[Loop, ...],
+    blocks: tuple[Loop, ...],
     copies: tuple[Statement, ...],
     footprint: isl.Map,
     buffer: Buffer,
 ) -> Tree:
     """The tree in which the copies' loops, counted from the footprint's corner, come first in the loop's body."""
-    outer, last = len(prefix), copies[-1].name
+    around, outer, last = len(prefix) + len(blocks), len(prefix), copies[-1].name
     body: Tree = sequence(tuple(Leaf(copy.name) for copy in copies))
     taken = {x.name for x in prefix} | {x.name for x in walk(loop) if isinstance(x, Loop)}
     for d in reversed(range(footprint.dim(OUT))):
         dates = []
         for copy in copies:
             to_prefix = isl.MultiAff.identity(copy.domain.get_space().map_from_set())
-            to_prefix = to_prefix.drop_dims(OUT, outer, copy.domain.dim(SET) - outer).reset_tuple_id(OUT)
+            to_prefix = to_prefix.drop_dims(OUT, around, copy.domain.dim(SET) - around).reset_tuple_id(OUT)
             corner = corner_of(footprint, d)[0].pullback_multi_aff(to_prefix)
-            dates.append((copy.name, dimension(copy.domain, outer + d).sub(corner).gist(copy.domain)))
+            dates.append((copy.name, dimension(copy.domain, around + d).sub(corner).gist(copy.domain)))
         body = Loop(fresh(f"{last}_{d}", taken), tuple(dates), body)
+    for position, block in reversed([*enumerate(blocks, outer)]):
+        dates = [(copy.name, dimension(copy.domain, position)) for copy in copies]
+        body = Loop(fresh(f"{last}_{block.name}", taken), tuple(dates), body, block.bind)
     new = replace(
         loop,
         body=sequence((body, loop.body)),
@@ -210,7 +216,7 @@ def _with_copies(
         dates=(*loop.dates, *((copy.name, dimension(copy.domain, outer - 1)) for copy in copies)),
     )
     for position in range(outer - 2, -1, -1):
-        around, inner = prefix[position], prefix[position + 1]
-        every = (*around.dates, *((copy.name, dimension(copy.domain, position)) for copy in copies))
-        new = replace(around, body=replace_node(around.body, inner, new), dates=every)
+        outside, inner = prefix[position], prefix[position + 1]
+        every = (*outside.dates, *((copy.name, dimension(copy.domain, position)) for copy in copies))
+        new = replace(outside, body=replace_node(outside.body, inner, new), dates=every)
     return replace_node(tree, prefix[0], new)

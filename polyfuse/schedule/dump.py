@@ -29,14 +29,14 @@ def _lines(nest: Nest, tree: Tree, depth: int) -> list[str]:
             streams = (f"streams {tensor}" for tensor in tree.streams)
             held = "".join(f"  [{b}]" for b in (*tree.buffers, *tree.fetches, *streams))
             body = _lines(nest, tree.body, depth + 1)
-            end = [f"{pad}  barrier"] if tree.barrier else []
+            end = [f"{pad}  {'grid ' if tree.grid else ''}barrier"] if tree.barrier else []
             return [f"{pad}for {tree.name}:{bound}{held}    {{ {dates} }}", *body, *end]
         case Sequence():
             lines = []
             for position, child in enumerate(tree.children):
                 lines += _lines(nest, child, depth)
                 if position in tree.barriers:
-                    lines.append(f"{pad}barrier")
+                    lines.append(f"{pad}grid barrier" if position in tree.grid else f"{pad}barrier")
             return lines
 
 

@@ -11,11 +11,12 @@ Three cases, told apart by who writes the tensor:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import islpy as isl
 
-from polyfuse.analysis.storage import prefix_of
+from polyfuse.analysis.storage import BLOCKS, block_ids, prefix_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.cores import Cores
@@ -30,12 +31,14 @@ from polyfuse.ir.tree import (
     Panel,
     Spread,
     Tree,
+    date_map,
     loops,
+    loops_around,
     replace_node,
     statements,
 )
 from polyfuse.schedule.chains import loop_named
-from polyfuse.schedule.copying import Copied, Promoted, copied_in, prefix_map, rounding_of, sized
+from polyfuse.schedule.copying import Copied, Promoted, copied_in, rounding_of, sized
 from polyfuse.schedule.microkernel import check_math
 from polyfuse.schedule.promoted_values import Value, dims_named, value_dims, value_in, value_named
 from polyfuse.sets import IN, OUT
@@ -160,44 +163,55 @@ def panel_of(what: str, rank: int, panel: tuple[int, int]) -> Panel:
 def _tensor_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, place: Buffer, rounded: Math) -> Promoted:
     """A copy of what one iteration of a loop reads of a tensor."""
     reader = next(name for name in statements(loop) if tensor.name in nest.statement(name).tensors)
-    prefix = prefix_of(tree, loop, reader)
-    footprint = _footprint(nest, tensor, loop, prefix)
+    prefix, blocks = prefix_of(tree, loop, reader), _blocks_inside(loop, reader)
+    inside = [nest.statement(name) for name in statements(loop)]
+    where = {s.name: _where(tree, s, prefix, blocks) for s in inside}
+    footprint = _footprint(nest, tensor, inside, where)
     element = isl.Map.identity(footprint.range().get_space().map_from_set()).reset_tuple_id(IN)
-    reads = (Access(tensor.name, element.insert_dims(IN, 0, len(prefix))),)
+    reads = (Access(tensor.name, element.insert_dims(IN, 0, len(prefix) + len(blocks))),)
 
     def redirected(buffer: str) -> dict[str, Statement]:
-        inside = (nest.statement(name) for name in statements(loop))
-        return {s.name: _redirected(s, tensor.name, buffer, prefix) for s in inside}
+        return {s.name: _redirected(s, tensor.name, buffer, where[s.name]) for s in inside}
 
     body, dtype = rounding_of(tensor.name, read(0), tensor.dtype, rounded)
     what = Copied(tensor.name, footprint.reset_tuple_id(OUT), reads, body, dtype)
-    return copied_in(nest, tree, prefix, what, redirected, place)
+    return copied_in(nest, tree, prefix, what, redirected, place, blocks)
 
 
-def _footprint(nest: Nest, tensor: Tensor, loop: Loop, prefix: tuple[Loop, ...]) -> isl.Map:
-    """{ values of the loops down to `loop` -> elements of the tensor read in that iteration }."""
+def _blocks_inside(loop: Loop, reader: str) -> tuple[Loop, ...]:
+    """The loops over blocks inside a loop, around a statement: each block has a copy of its own."""
+    return tuple(x for x in loops_around(loop.body, reader) if x.bind in BLOCKS)
+
+
+def _where(tree: Tree, s: Statement, prefix: tuple[Loop, ...], blocks: tuple[Loop, ...]) -> isl.Map:
+    """{ instance -> values of the loops of `prefix`, then the block that runs it along the axes of `blocks` }."""
+    own = dict(zip(BLOCKS, block_ids(tree, s), strict=True))
+    ids = (own[block.bind] for block in blocks if block.bind is not None)
+    return date_map(s.domain, [*(x.date(s.name) for x in prefix), *(0 if b is None else b for b in ids)])
+
+
+def _footprint(nest: Nest, tensor: Tensor, inside: list[Statement], where: Mapping[str, isl.Map]) -> isl.Map:
+    """{ values of the loops down to `loop`, the block -> elements of the tensor read in that iteration }."""
     found = None
-    for name in statements(loop):
-        s = nest.statement(name)
+    for s in inside:
         for access in s.reads:
             if access.tensor != tensor.name:
                 continue
-            dates = prefix_map(nest.domains[name], name, prefix)
-            here = access.map.intersect_domain(nest.domains[name]).apply_domain(dates)
+            domain = nest.domains[s.name]
+            here = access.map.intersect_domain(domain).apply_domain(where[s.name].intersect_domain(domain))
             found = here if found is None else found.union(here)
     assert found is not None, "promote looked for a reader before"
     return found.coalesce()
 
 
-def _redirected(s: Statement, tensor: str, buffer: str, prefix: tuple[Loop, ...]) -> Statement:
-    """The statement with its reads of `tensor` going to `buffer`[dates of the loops, element]."""
+def _redirected(s: Statement, tensor: str, buffer: str, where: isl.Map) -> Statement:
+    """The statement with its reads of `tensor` going to `buffer`[dates of the loops, the block, element]."""
 
     def moved(access: Access) -> Access:
         if access.tensor != tensor:
             return access
-        dates = prefix_map(s.domain, s.name, prefix)
         return Access(
-            buffer, dates.flat_range_product(access.map.reset_tuple_id(OUT)).set_tuple_name(OUT, buffer)
+            buffer, where.flat_range_product(access.map.reset_tuple_id(OUT)).set_tuple_name(OUT, buffer)
         )
 
     return replace(s, reads=tuple(moved(access) for access in s.reads))

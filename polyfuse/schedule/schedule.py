@@ -12,10 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
-from polyfuse.analysis.barriers import has_threads, synchronised
-from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken, first_broken
-from polyfuse.analysis.places import misplaced
 from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.nest import Nest
@@ -26,6 +23,7 @@ from polyfuse.schedule import (
     affine,
     binding,
     fusion,
+    joining,
     microkernel,
     order,
     packing,
@@ -33,10 +31,11 @@ from polyfuse.schedule import (
     promotion,
     sections,
     streaming,
+    synchronising,
     tiling,
 )
 from polyfuse.schedule.dump import TEXTS
-from polyfuse.schedule.step import VERBS, Step, beside_defaults, violation_of
+from polyfuse.schedule.step import VERBS, Step, beside_defaults, check_places, violation_of
 
 Form = Literal["tree", "yaml", "c", "python"]
 
@@ -195,6 +194,15 @@ class Schedule:
         """
         trees = sections.in_sections(self.nest, self.tree, statements, loop)
         return self._first_legal(Step("sections", statements, (("loop", loop),)), trees)
+
+    def join(self, first: str, last: str | None = None, *, loop: str) -> Schedule:
+        """Run kernels in one launch, whose blocks wait for each other: those from `first`'s to `last`'s.
+
+        for i: A;  for j: B  ->  for l in 0: { for i: A;  for j: B }      (loop="l")
+        """
+        names = (first,) if last is None else (first, last)
+        made = joining.join(self.nest, self.tree, first, names[-1], loop)
+        return self._do("join", names, {"loop": loop}, lambda: made)
 
     def distribute(self, statement: str, loop: str) -> Schedule:
         """Give each part of a loop's body a loop of its own: for i: { S; T }  ->  for i: S; for i: T."""
@@ -355,14 +363,12 @@ class Schedule:
 
         for k: { copy (threads); compute (threads) }  ->  for k: { copy; barrier; compute; barrier }
 
-        Compiling does this by itself. A schedule whose threads no barrier can keep in order is refused.
+        Compiling does this by itself. A schedule whose threads no barrier can keep in order is refused. Where loops
+        over blocks lie in loops in order, or several in a kernel, these are barriers of all blocks, grid barriers.
         """
-        if not has_threads(self.tree):
-            return self
-        tree, broken = synchronised(self.nest, self.tree)
-        if broken is not None:
-            raise IllegalSchedule(violation_of(Step("synchronised", (), ()), broken))
-        return self.followed_by((Step("synchronised", (), ()),), self.nest, tree)
+        step = Step("synchronised", (), ())
+        tree = synchronising.synchronised(self.nest, self.tree, step)
+        return self if tree is self.tree else self.followed_by((step,), self.nest, tree)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -412,7 +418,7 @@ class Schedule:
         step, broken = Step(verb, args, tuple(options.items())), self._proof(nest, tree, known)
         if broken is not None:
             raise IllegalSchedule(violation_of(step, broken))
-        _well_placed(verb, nest, tree)
+        check_places(verb, nest, tree)
         return self.followed_by((step,), nest, tree)
 
     def _first_legal(self, step: Step, trees: Iterator[Tree]) -> Schedule:
@@ -421,7 +427,7 @@ class Schedule:
         for tree in trees:
             found = self._proof(self.nest, tree, self.tree)
             if found is None:
-                _well_placed(step.verb, self.nest, tree)
+                check_places(step.verb, self.nest, tree)
                 return self.followed_by((step,), self.nest, tree)
             refused = refused or found
         assert refused is not None, "there is a tree, or the verb raises"
@@ -437,9 +443,3 @@ class Schedule:
         new = object.__new__(Schedule)
         new.source, new.nest, new.tree, new.steps = self.source, nest, tree, (*self.steps, *steps)
         return new
-
-
-def _well_placed(verb: str, nest: Nest, tree: Tree) -> None:
-    fault = misplaced(tree) or unfit_lanes(nest, tree)
-    if fault is not None:
-        raise InvalidSchedule(f"{verb}: {fault}")

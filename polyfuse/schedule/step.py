@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 
+from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken
+from polyfuse.analysis.places import misplaced
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Tree
 from polyfuse.ir.violation import Instance, Violation
 from polyfuse.sets import first_pair, tuple_names
 
@@ -23,6 +28,7 @@ VERBS = (
     "affine",
     "fuse",
     "sections",
+    "join",
     "distribute",
     "bind",
     "unroll",
@@ -75,3 +81,10 @@ def violation_of(step: Step, broken: Broken) -> Violation:
         remedy=broken.remedy,
         sizes=sizes,
     )
+
+
+def check_places(verb: str, nest: Nest, tree: Tree) -> None:
+    """Raises InvalidSchedule where a verb has made a tree that cannot be mapped to hardware."""
+    fault = misplaced(tree) or unfit_lanes(nest, tree)
+    if fault is not None:
+        raise InvalidSchedule(f"{verb}: {fault}")

@@ -70,7 +70,10 @@ class Tiling:
 
 @dataclass(frozen=True)
 class KernelCost:
-    """Seconds, bytes and operations of one kernel under one tiling. `waiting` is what no work covers."""
+    """Seconds, bytes and operations of one kernel under one tiling. `waiting` is what no work covers.
+
+    Of its overhead are `grid_seconds` those in which all blocks wait for each other, `grid_barriers` times.
+    """
 
     tiling: Tiling
     flops: int
@@ -83,6 +86,8 @@ class KernelCost:
     overhead: float
     exposed: float = 0.0
     waiting: float = 0.0
+    grid_barriers: int = 0
+    grid_seconds: float = 0.0
 
     @property
     def total(self) -> float:
@@ -93,7 +98,9 @@ class KernelCost:
     @property
     def before(self) -> str:
         """What is spent beside operations and bytes, as text."""
-        start = f"{microseconds(self.overhead)} to start"
+        start = f"{microseconds(self.overhead - self.grid_seconds)} to start"
+        if self.grid_barriers:
+            start += f", {microseconds(self.grid_seconds)} at {self.grid_barriers} grid barriers"
         return f"{start}, {microseconds(self.waiting)} waiting for memory" if self.waiting else start
 
     def __str__(self) -> str:

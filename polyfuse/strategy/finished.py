@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from polyfuse.analysis.across_blocks import is_resident
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir.tree import SHARED, Loop, Tree, parts, statements
 from polyfuse.ir.tree import loops as loops_of
@@ -18,6 +19,7 @@ from polyfuse.strategy.decisions import Group
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.in_sections import cost_in_turns
 from polyfuse.strategy.kernel import band_of, kernel_of
+from polyfuse.strategy.resident import resident_cost
 from polyfuse.strategy.shares import cores_at_work
 
 
@@ -33,6 +35,8 @@ def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
     """What the model expects of one kernel as it stands."""
     if isinstance(part, Loop) and part.bind == "pipeline" and values_of(part):
         return cost_in_turns(counts, part, machine)
+    if machine.kind == "cuda" and is_resident(part):
+        return resident_cost(counts, part, machine, lambda inside: finished_cost(counts, inside, machine))
     band = band_as_bound(counts, part, machine.kind)
     places = {loop.bind: loop for loop in loops_of(part)}
     if "microkernel" in places:

@@ -212,7 +212,7 @@ def test_hardware_axes_out_of_place() -> None:
     block, thread = loop_of(s, "mac", "j"), loop_of(s, "mac", "j_in")
     for node, bind, message in (
         (thread, "thread.y", "both bound to thread.y"),
-        (thread, "block.z", "around everything in its kernel"),
+        (thread, "block.z", "are loops in order and others over blocks alone"),
         (thread, "cores", "do not mix"),
         (block, None, ""),
     ):

@@ -52,6 +52,7 @@ class Loaded(str):
     """A kernel by its name."""
 
     handle = 11
+    occupancy = SimpleNamespace(max_active_blocks_per_multiprocessor=lambda threads, dynamic: 2048 // threads)
 
 
 @pytest.fixture
@@ -85,7 +86,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     core = ModuleType("cuda.core")
     core.__dict__.update(
         Device=lambda ordinal: device,
-        LaunchConfig=lambda grid, block, shmem_size: (grid, block, shmem_size),
+        LaunchConfig=lambda grid, block, shmem_size, is_cooperative: (
+            (grid, block, shmem_size) + (("together",) if is_cooperative else ())
+        ),
         ObjectCode=SimpleNamespace(from_cubin=load),
         launch=launch,
     )
@@ -102,6 +105,21 @@ def test_launches_load_once_and_do_not_wait(calls: list[tuple[Any, ...]]) -> Non
     assert (on, config, kernel) == ("stream", ((2, 1, 1), (32, 1, 1), 0), "k")
     assert [type(a) for a in args] == [ctypes.c_int64, ctypes.c_int64, ctypes.c_float, ctypes.c_double]
     assert [a.value for a in args] == [4096, 7, 0.5, 0.25]
+
+
+def test_blocks_that_wait_for_each_other_are_launched_together_or_not_at_all(
+    calls: list[tuple[Any, ...]],
+) -> None:
+    step = Launch(CUBIN, (132, 2, 1), (512, 2, 1), (4096,), together=True)
+    gpu = Gpu()
+    gpu.capture([step])
+    assert [c[2] for c in calls if c[0] == "launch"] == [((132, 2, 1), (512, 2, 1), 0, "together")]
+    with pytest.raises(TargetUnavailable) as refused:
+        gpu.launch([replace(step, grid=(133, 2, 1))])
+    assert str(refused.value) == (
+        "the 266 blocks of kernel 'k' wait for each other, and a GPU holds 264 of them at once (2 of 1024 threads on "
+        "each of 132 multiprocessors); give them more work each, so that there are fewer"
+    )
 
 
 def test_a_launch_asks_for_the_dynamic_shared_memory(

@@ -169,7 +169,10 @@ INVALID: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("bind", (), {"i": "cores"}, "2 loops are named 'i'"),
     ("bind", ("S",), {"i": "cores", "j": "thread.x"}, "do not mix"),
     ("bind", ("S",), {"i": "thread.x", "j": "thread.x"}, "already bound to thread.x"),
-    ("bind", ("S",), {"j": "block.x"}, "must be outermost"),
+    ("bind", ("S",), {"i": "thread.x", "j": "block.x"}, "i is bound to thread.x, and j lies in it"),
+    ("join", ("S", "Z"), {"loop": "l"}, "no statement 'Z'"),
+    ("join", ("R", "S"), {"loop": "l"}, "S runs in a kernel before that of R"),
+    ("join", ("S",), {"loop": "i"}, "is called 'i'"),
     ("unroll", ("S", "k"), {}, "no loop 'k'"),
     ("vectorize", ("S", "i"), {}, "make i innermost first"),
     ("promote", ("t", "S"), {"at": "i", "memory": "disk"}, "no memory 'disk'"),
@@ -191,7 +194,10 @@ def test_invalid_on_loops_already_placed() -> None:
         (lambda: s.split("S", "i", 2), "cut it first, then bind"),
         (lambda: s.bind("S", i="block.y"), "already bound to block.x"),
         (lambda: s.unroll("S", "i"), "already bound to block.x"),
-        (lambda: s.interchange("S", "i", "j"), "must be around everything in its kernel"),
+        (
+            lambda: s.bind("S", j="thread.x").interchange("S", "i", "j"),
+            "around a loop over blocks are loops in order and others over blocks alone",
+        ),
         (
             lambda: s.bind("S", j="thread.x").promote("A", "S", at="j", memory="shared"),
             "memory that a block shares",
