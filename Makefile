@@ -37,7 +37,7 @@ imports: $(VENV)/.installed-test
 
 docs: $(VENV)/.installed-test
 	rm -rf docs/api
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
+	$(BIN)/sphinx-build --quiet --jobs auto --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
 
 # Rewrite the golden files; read their diff before committing it.
 golden: $(VENV)/.installed-test

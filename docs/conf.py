@@ -69,8 +69,19 @@ def escaped(line: str) -> str:
     return "".join(pieces)
 
 
+def opened_to_here(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """The tree of pages beside each page is open along the way to it, and closed elsewhere.
+
+    Open everywhere it has every module on each module's page: two thirds of the time that the documentation takes.
+    """
+    if "toctree" in context:
+        tree = context["toctree"]
+        context["toctree"] = lambda **options: tree(**{**options, "collapse": True})
+
+
 def setup(app: Sphinx) -> None:
     def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
         lines[:] = plain_to_rst(lines)
 
     app.connect("autodoc-process-docstring", process, priority=400)  # before napoleon's, at 500
+    app.connect("html-page-context", opened_to_here, priority=400)  # before the theme's, at 500
