@@ -41,6 +41,7 @@ COMMON = (
     "fuse",
     "sections",
     "distribute",
+    "move",
     "affine",
     "microkernel",
 )
@@ -83,6 +84,9 @@ def calls(draw: st.DrawFn, schedule: Schedule, target: str) -> Call:
     if wanted == "sections" and len(everything) > 1:
         pair = draw(st.permutations(everything))[:2]
         return Call("sections", tuple(pair), {"loop": draw(st.sampled_from(("part", "other")))})
+    if wanted == "move" and len(everything) > 1:
+        statement, behind = draw(st.permutations(everything))[:2]
+        return Call("move", (statement,), {"behind": behind})
     if wanted == "distribute":
         return draw(distributions(schedule))
     if wanted == "affine":

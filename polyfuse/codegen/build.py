@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
+from polyfuse.analysis.turns import waiting_in
+from polyfuse.codegen.awaiting import awaiting, in_order, notes
 from polyfuse.codegen.axes import AXES, LANES, axis_bounds, axis_name, axis_of
 from polyfuse.codegen.barriers import Barriers, with_barrier_statements
 from polyfuse.codegen.chosen_rows import chosen, is_chosen
@@ -114,6 +116,7 @@ class _Builder:
         self.leaves: dict[str, _Leaf] = {}
         self.loops: dict[str, Loop] = {}
         self.turns: set[int] = set()  # the loops directly inside one that runs as a pipeline
+        self.waiting = waiting_in(nest, part)
         self.sections: dict[str, int] = {}  # the marks of parts that are at one value of a loop on cores
         self.elsewhere: dict[str, isl.UnionSet] = {}
         self.full: list[isl.AstExpr | None] = []
@@ -225,9 +228,15 @@ class _Builder:
         if kind == isl.ast_node_type.if_:
             return self._if(node, here)
         if kind == isl.ast_node_type.block:
-            parts = node.block_get_children()
-            return block(tuple(self._node(parts.get_ast_node(p), here) for p in range(parts.n_ast_node())))
+            return block(tuple(self._node(part, here) for part in in_order(node)))
         return self._user(node, here)
+
+    def _turn(self, node: isl.AstNode, here: _Here) -> Node:
+        """A step in a pipeline: the parts that wait for nothing, if it begins with such, and then those that do."""
+        parts = in_order(node)
+        leaves = ([self.leaves[key] for key in notes(part) if key in self.leaves] for part in parts)
+        waits = [any(leaf.statement.name in self.waiting for leaf in own) for own in leaves]
+        return awaiting([self._node(part, here) for part in parts], waits)
 
     def _marked(self, node: isl.AstNode, here: _Here) -> Node:
         name, inner = node.mark_get_id().get_name(), node.mark_get_node()
@@ -272,10 +281,10 @@ class _Builder:
         around = {**here.around, loop.name: (variable, step)} if loop is not None else here.around
         names = {**here.names, iterator: ast.Name(variable)}
         inner = _Here(names, None, here.mapped, (*here.variables, variable), around)
-        body = self._node(node.for_get_body(), inner)
         if loop is None:
-            return For(variable, low, high, step, None, body)
+            return For(variable, low, high, step, None, self._node(node.for_get_body(), inner))
         bind = "turn" if id(loop) in self.turns else loop.bind
+        body = (self._turn if bind == "turn" else self._node)(node.for_get_body(), inner)
         streams = tuple(self.namer(tensor) for tensor in loop.streams if tensor not in self.geometry)
         ahead = tuple(self._ahead(loop, body, here))
         backwards = bind == "dynamic" and heavier_last(self.nest, loop)

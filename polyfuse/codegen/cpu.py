@@ -18,6 +18,7 @@ from polyfuse.codegen.index import not_negative, substituted
 from polyfuse.codegen.joined import along_two_axes
 from polyfuse.codegen.looptree import (
     Allocate,
+    Await,
     Barrier,
     Block,
     Element,
@@ -205,8 +206,9 @@ class _Cpu(Emitter):
             return self._dynamic(node)
         if node.bind == "turn" and self.turns:
             head, *body = super().loop(node)
-            wait, end = (f"{does}({self.turns}, {node.variable})" for does in ("await_turn", "end_turn"))
-            return [head, *self._indented([wait]), *body, *self._indented([end])]
+            later = isinstance(node.body, Block) and any(isinstance(part, Await) for part in node.body.parts)
+            wait = [] if later else self._indented(self.awaiting())
+            return [head, *wait, *body, *self._indented([f"end_turn({self.turns}, {node.variable})"])]
         if node.bind != "cores":
             rows = None if streams_inside(node) else two_rows(node, self.place, self._unused)
             return rows or self._in_pieces(node)
@@ -264,6 +266,11 @@ class _Cpu(Emitter):
         turns = isinstance(node, For) and node.bind == "turn"
         waits = [] if turns or isinstance(node, Allocate | Let) else [f"await_all({self.turns})"]
         return [*waits, *self.lines(node)]
+
+    def awaiting(self) -> list[str]:
+        """The wait of the step that the walk is in; nothing where isl has made no loop of the pipeline."""
+        step = next(x.variable for x in reversed(self.around) if x.bind == "turn")
+        return [f"await_turn({self.turns}, {step})"] if self.turns else []
 
     def _gathered(self, node: For, held: Gathered) -> list[str]:
         """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""

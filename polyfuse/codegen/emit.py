@@ -9,6 +9,7 @@ from dataclasses import replace
 from polyfuse.codegen.chosen_rows import with_places
 from polyfuse.codegen.looptree import (
     Allocate,
+    Await,
     Barrier,
     Block,
     Element,
@@ -70,10 +71,16 @@ class Emitter(ABC):
                 return self.lanes(node)
             case Barrier():
                 return self.barrier(node)
+            case Await():
+                return self.awaiting()
 
     def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
         """The lines of a node that runs where a condition holds, or where it does not."""
         return self.lines(node)
+
+    def awaiting(self) -> list[str]:
+        """The wait of a step in a pipeline, which only a CPU has."""
+        raise AssertionError("a pipeline's step waits, and this target has none")
 
     def lanes(self, node: Lanes) -> list[str]:
         """A reduction over a warp's lanes, which only a GPU has."""

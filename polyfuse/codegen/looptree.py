@@ -10,6 +10,7 @@
              | Let(variable, value)                        variable = value, an index
              | Lanes(partial, body, total)                     body by a warp's lanes, each into its partial; then total
              | Barrier
+             | Await
 
 Index and value expressions are Python's own syntax trees (ast.expr) over loop variables, sizes and array names.
 """
@@ -49,7 +50,8 @@ class Block:
 class For:
     """A loop in order, or one whose values run at once ("cores", "dynamic", "vector", "pipeline").
 
-    In a "pipeline" values wait for each other at the loops inside that are bound to "turn". Of a "dynamic" loop the
+    In a "pipeline" values wait for each other at the loops inside that are bound to "turn", as a step begins or at
+    its Await. Of a "dynamic" loop the
     last values are taken first if it runs `backwards`.
 
     `ahead` are elements that a vector loop or a microkernel asks for as it runs, each with whether it will be written,
@@ -147,6 +149,11 @@ ARRIVALS = "arrivals"
 
 
 @dataclass(frozen=True)
+class Await:
+    """Here a "turn" waits for the pipeline's value before; what stands before it in the turn waits for nothing."""
+
+
+@dataclass(frozen=True)
 class Lanes:
     """A reduction over `threads` of a row: in `body` each one's values go to `partial`, a scalar variable of its own.
 
@@ -160,7 +167,7 @@ class Lanes:
     threads: int
 
 
-Node = Block | For | Guard | Allocate | Store | Let | Lanes | Barrier
+Node = Block | For | Guard | Allocate | Store | Let | Lanes | Barrier | Await
 
 
 @dataclass(frozen=True)

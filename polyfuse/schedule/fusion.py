@@ -1,4 +1,4 @@
-"""Verbs that move statements between loops: fuse and distribute."""
+"""Verbs that move statements between loops, and in them: fuse, distribute, move."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Alignment:
     rest: Tree
 
 
-def distribute(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
+def distribute(tree: Tree, statement: str, loop: str) -> Tree:
     """for i: { S; T }  ->  for i: S; for i: T."""
     found = loop_named(tree, statement, loop)
     if not isinstance(found.body, Sequence):
@@ -49,6 +49,14 @@ def distribute(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
         raise InvalidSchedule(f"distribute: {names} is promoted at {loop}; distribute first, then promote")
     parts = tuple(_only(found, child) for child in found.body.children)
     return _flattened(replace_node(tree, found, Sequence(parts)))
+
+
+def move(tree: Tree, statement: str, behind: str) -> Tree:
+    """S; T; R  ->  T; S; R, given S behind T."""
+    node, own, other = _apart("move", tree, statement, behind)
+    rest = [child for child in node.children if child is not own]
+    rest.insert(rest.index(other) + 1, own)
+    return replace_node(tree, node, sequence(tuple(rest)))
 
 
 def _only(loop: Loop, child: Tree) -> Loop:
@@ -70,7 +78,7 @@ def fusions(
     nest: Nest, tree: Tree, first: str, second: str, at: str, shift: Mapping[str, int] | None
 ) -> Iterator[Tree]:
     """The trees in which the part with `second` joins the loops of `first` down to `at`, best alignment first."""
-    node, home, guest = _apart(tree, first, second)
+    node, home, guest = _apart("fuse", tree, first, second)
     shared = _loops_down_to(home, first, at)
     places = [p for p, child in enumerate(node.children) if child is home or child is guest]
     guest_last = node.children[places[1]] is guest
@@ -85,17 +93,17 @@ def fusions(
             yield _flattened(replace_node(tree, node, sequence(tuple(parts))))
 
 
-def _apart(tree: Tree, first: str, second: str) -> tuple[Sequence, Tree, Tree]:
+def _apart(verb: str, tree: Tree, first: str, second: str) -> tuple[Sequence, Tree, Tree]:
     """The sequence where two statements part, and its children that hold them."""
     for name in (first, second):
         if name not in statements(tree):
             raise InvalidSchedule(f"no statement {name!r}; there are {', '.join(statements(tree))}")
     if first == second:
-        raise InvalidSchedule(f"fuse: {first!r} is named twice")
+        raise InvalidSchedule(f"{verb}: {first!r} is named twice")
     shared = [a for a, b in zip(path_to(tree, first), path_to(tree, second), strict=False) if a is b]
     node = shared[-1]
     if not isinstance(node, Sequence):
-        raise InvalidSchedule(f"fuse: {first} and {second} do not part at a sequence")
+        raise InvalidSchedule(f"{verb}: {first} and {second} do not part at a sequence")
     home = next(child for child in node.children if first in statements(child))
     guest = next(child for child in node.children if second in statements(child))
     return node, home, guest

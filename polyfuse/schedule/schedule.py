@@ -207,10 +207,13 @@ class Schedule:
     def distribute(self, statement: str, loop: str) -> Schedule:
         """Give each part of a loop's body a loop of its own: for i: { S; T }  ->  for i: S; for i: T."""
         return self._do(
-            "distribute",
-            (statement, loop),
-            {},
-            lambda: fusion.distribute(self.nest, self.tree, statement, loop),
+            "distribute", (statement, loop), {}, lambda: fusion.distribute(self.tree, statement, loop)
+        )
+
+    def move(self, statement: str, behind: str) -> Schedule:
+        """Run the part with `statement` right behind the part with `behind`: S; T; R  ->  T; S; R.   (behind="T")"""
+        return self._do(
+            "move", (statement,), {"behind": behind}, lambda: fusion.move(self.tree, statement, behind)
         )
 
     # -- placement -----------------------------------------------------------------------------------------------

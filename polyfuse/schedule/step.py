@@ -30,6 +30,7 @@ VERBS = (
     "sections",
     "join",
     "distribute",
+    "move",
     "bind",
     "unroll",
     "vectorize",

@@ -27,7 +27,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "skew": lambda nest, tree, step: order.skew(
         nest, tree, str(step.args[0]), str(step.args[1]), str(dict(step.options)["by"]), 1
     ),
-    "distribute": lambda nest, tree, step: fusion.distribute(nest, tree, *_names(step)),
+    "distribute": lambda nest, tree, step: fusion.distribute(tree, *_names(step)),
     "bind": lambda nest, tree, step: binding.bind(
         nest, tree, str(step.args[0]), {n: str(v) for n, v in step.options}
     ),

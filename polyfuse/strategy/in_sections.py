@@ -6,16 +6,18 @@
 Apart, each layer's rows are shared out: no core waits for another one, but few rows are no full tiles, a single row
 is one core's alone, and every core reads every layer's weights. Behind each other a core has whole steps and the
 weights of its own layer. What that costs is waiting: a layer begins one step after the one below, and a layer without a
-core until one is free.
+core until one is free. A layer's product with its own state does not need the one below: it comes first, and a layer
+then waits in the middle of its step, half a step behind.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from polyfuse.analysis.turns import waiting
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
-from polyfuse.ir.tree import SHARED, Loop, Tree, loops, parts, statements
+from polyfuse.ir.tree import SHARED, Loop, Tree, children, loops, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.sections import parts_of
@@ -29,7 +31,8 @@ from polyfuse.strategy.fusion import part_with
 from polyfuse.strategy.in_steps import with_again
 from polyfuse.strategy.kernel import kernel_of
 from polyfuse.strategy.loops import Planned
-from polyfuse.strategy.recurrences import stepped
+from polyfuse.strategy.moves import where_legal
+from polyfuse.strategy.recurrences import each_alone, stepped
 
 REFUSED = "loops in time do not run behind each other on cores"
 
@@ -101,6 +104,7 @@ def behind_each_other(schedule: Schedule, model: Model, choose: Choose) -> Behin
     try:
         grouped = _in_one_loop(schedule, found)
         grouped.bind(found[0].product, **{LAYER: "pipeline"})  # refused before anything is in blocks
+        grouped = _waiting_late(grouped, found)
         part = part_with(grouped, found[0].product)
         kernel, alone = kernel_of(model.counts, part, ()), replace(model.machine, units=1)
         products = tuple(choices[0] for choices in products_among(grouped.nest, kernel.names))
@@ -122,6 +126,27 @@ def _in_one_loop(schedule: Schedule, found: tuple[Stage, ...]) -> Schedule:
     schedule = schedule.sections(*(stage.product for stage in found), loop=LAYER)
     for stage in found[1:]:
         schedule = schedule.fuse(found[0].product, stage.product, at=found[0].part.name)
+    return schedule
+
+
+def _waiting_late(schedule: Schedule, found: tuple[Stage, ...]) -> Schedule:
+    """for t: { z += below[t] @ w;  z += h[t] @ u }  ->  for t: { z += h[t] @ u;  z += below[t] @ w }, where legal.
+
+    A stage's products that need nothing of the stage before come before those that do: only these wait.
+    """
+    part = part_with(schedule, found[0].product)
+    assert isinstance(part, Loop), "sections have made it"
+    schedule = each_alone(schedule, part.names)
+    waits = waiting(part, schedule.nest.dependences().pairs)
+    for stage in found:
+        members = stage.part.members.union(*(other.members for other in stage.feeding))
+        products = [own[0].statement for own in products_among(schedule.nest, part.names)]
+        own = [name for name in products if name in members]
+        ready = [place for place, name in enumerate(own) if name not in waits]
+        last = own[ready[-1]] if ready else ""
+        for name in own[: own.index(last) if ready else 0]:
+            if name in waits:
+                schedule = where_legal(schedule, "move", name, last)
     return schedule
 
 
@@ -162,7 +187,9 @@ def cost_in_turns(counts: Counts, part: Loop, machine: Machine) -> KernelCost:
     alone = [_on_one_core(counts, own, machine) for own in parts_of(part)]
     times = counts.extent(part.body) if isinstance(part.body, Loop) else 1
     seconds = [cost.total - cost.overhead for cost in alone]
-    units = sum(seconds) / _last_end(seconds, times, machine.units)
+    waits = waiting(part, counts.nest.dependences().pairs)
+    free = [own * _before(counts, stage, waits) for own, stage in zip(seconds, parts_of(part), strict=True)]
+    units = sum(seconds) / _last_end(seconds, free, times, machine.units)
     turns = len(alone) * times * TURN_SECONDS / machine.units
     return replace(
         alone[0],
@@ -181,16 +208,29 @@ def _on_one_core(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
     return with_again(cost, counts, part, (part,), machine) if isinstance(part, Loop) else cost
 
 
-def _last_end(seconds: list[float], times: int, units: int) -> float:
-    """When the last part ends.
+def _before(counts: Counts, stage: Tree, waits: frozenset[str]) -> float:
+    """Which part of a stage's work stands in its steps before anything that waits."""
+    steps = children(stage.body) if isinstance(stage, Loop) else ()
+    first = next((place for place, part in enumerate(steps) if part.members & waits), 0)
+    work = [sum(counts.work(name).effort for name in statements(part)) for part in steps]
+    return sum(work[:first]) / sum(work) if first else 0.0
 
-    >>> _last_end([10.0, 10.0], 10, 2), _last_end([10.0, 10.0, 10.0], 10, 2), _last_end([10.0, 10.0], 10, 1)
-    (11.0, 20.0, 20.0)
+
+def _last_end(seconds: list[float], free: list[float], times: int, units: int) -> float:
+    """When the last part ends; of each step a part `free` comes before it waits for the part before.
+
+    >>> _last_end([10.0, 10.0], [0, 0], 10, 2), _last_end([10.0] * 3, [0, 0, 0], 10, 2)
+    (11.0, 20.0)
+    >>> _last_end([10.0, 10.0], [0, 0], 10, 1)
+    20.0
+    >>> _last_end([10.0, 10.0], [0.0, 5.0], 10, 2)
+    10.5
     """
-    free, begun, ended = [0.0] * units, 0.0, 0.0
+    cores, begun, ended = [0.0] * units, 0.0, 0.0
     for position, own in enumerate(seconds):
-        core = min(range(units), key=lambda c: free[c])
-        begun = max(free[core], begun + (seconds[position - 1] / times if position else 0.0))
-        ended = max(begun + own, ended + (own / times if position else 0.0))
-        free[core] = ended
+        core = min(range(units), key=lambda c: cores[c])
+        below, ready = (seconds[position - 1] if position else 0.0) / times, free[position] / times
+        begun = max(cores[core], begun + max(0.0, below - ready))
+        ended = max(begun + own, ended + (own / times - ready if position else 0.0))
+        cores[core] = ended
     return ended

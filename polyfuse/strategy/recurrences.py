@@ -59,14 +59,14 @@ def stepped(
     """
     names = kernel.names
     notes: list[str] = []
-    schedule = _each_alone(schedule, names)
+    schedule = each_alone(schedule, names)
     steps = common_loops(schedule, names) if len(names) > 1 else ()
     if not steps:
         return "no loop stands around all its statements"
     try:
         shared = _rows_outside(schedule, counts, kernel, products[0], machine, steps)
         if shared is not None:
-            schedule = _each_alone(shared, names)
+            schedule = each_alone(shared, names)
         around = common_loops(schedule, names)
         held = int(_held(counts, schedule, names[0], around))
         for product, group in _grouped(schedule, names, products):
@@ -84,7 +84,7 @@ def stepped(
     return Planned(schedule, (_sentence(products, steps, around), *notes))
 
 
-def _each_alone(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
+def each_alone(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
     """Every statement in loops of its own, but for those that carry dependences between their statements."""
     refused: set[str] = set()
     for name in names:

@@ -7,8 +7,10 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
+from polyfuse.analysis.turns import waiting_in
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
+from polyfuse.ir.tree import loops, statements
 from tests.execution import memory, run_plain
 
 KINDS = {
@@ -58,6 +60,33 @@ def test_layers_in_a_pipeline_compute_what_the_oracle_does(kind: str, layers: in
     s = in_sections(nest, layers)
     assert [loop.name for loop in s.loops(f"step{layers - 1}")][:2] == ["layer", "i"]
     same_as_oracle(nest, shapes, s.bind("step0", layer="pipeline"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_what_reads_the_layer_below_waits(kind: str) -> None:
+    nest, shapes = stacked(kind, 3)
+    s = in_sections(nest, 3)
+    for layer in (1, 2):
+        s = s.move(f"mac{layer}", behind=f"step{layer}")
+    s = s.bind("step0", layer="pipeline")
+    (part,) = (x for x in loops(s.tree) if x.bind == "pipeline")
+    assert waiting_in(s.nest, s.tree) == {"mac1", "mac2"}
+    order = [name for name in statements(part) if name.startswith(("first2", "mac2", "step2"))]
+    assert order == ["first2", "step2", "mac2"]
+    same_as_oracle(nest, shapes, s)
+
+
+def test_machine_code_waits_behind_what_needs_nothing_of_the_layer_below() -> None:
+    nest, shapes = stacked("rnn", 2)
+    s = in_sections(nest, 2)
+    draw = np.random.default_rng(3)
+    inputs = {tensor.name: draw.uniform(-1, 1, shapes[tensor.name]) for tensor in nest.inputs}
+    expected = pf.interpret(nest, inputs)["out"]
+    for schedule, before in ((s, 0), (s.move("mac1", behind="step1"), 1)):
+        run = pf.compile(nest, target="cpu", schedule=schedule.bind("step0", layer="pipeline"))
+        own = run.source[run.source.index("if layer == 1:") :]
+        assert own[: own.index("await_turn(")].count(" += ") == before
+        np.testing.assert_allclose(run(*inputs.values()), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("lstm", 2), ("gru", 3)])

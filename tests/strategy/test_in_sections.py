@@ -10,6 +10,7 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.ir import Nest
+from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import KiB, Machine, cpu
 from polyfuse.strategy import Plan, plan_for
 
@@ -35,6 +36,26 @@ def test_two_layers_on_two_cores_are_a_pipeline(kind: str, rows: int) -> None:
         binds = [loop.bind for loop in plan.schedule.loops(name)]
         assert binds[:2] == ["pipeline", None]
         assert "microkernel" in binds
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("lstm", 10), ("gru", 40)])
+def test_a_layer_waits_behind_the_product_with_its_own_state(kind: str, rows: int) -> None:
+    run = pf.compile(stacked(kind, 2, 24, rows), target="cpu", machine=TWO)
+    (part,) = (part for part in parts(run.schedule.tree) if "step1" in part.members)
+    order = statements(part)
+    assert order.index("mac0") < order.index("step0")
+    assert order.index("step1") < order.index("mac1")
+    own = run.source[run.source.index("if layer == 1:") :]
+    before, behind = own.split("await_turn(")
+    assert "u_panels_2" in before
+    assert "w_panels_2" not in before
+    assert "w_panels_2" in behind
+
+
+def test_half_a_step_behind_costs_less_waiting() -> None:
+    nest = stacked("lstm", 2, 24, 10)
+    plan = plan_for(nest, TWO)
+    assert " with 98% of the cores at work" in said(plan)
 
 
 def test_machine_code_computes_what_the_oracle_does() -> None:
