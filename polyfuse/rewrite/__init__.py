@@ -10,6 +10,7 @@ from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
 from polyfuse.rewrite.needed import needed
 from polyfuse.rewrite.online import Online, online
 from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
+from polyfuse.rewrite.own_sums import own_sums
 from polyfuse.rewrite.pieces import Pieces, pieces
 from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
 from polyfuse.rewrite.refusal import Refusal
@@ -54,6 +55,7 @@ __all__ = [
     "needed",
     "online",
     "overlap",
+    "own_sums",
     "pieces",
     "place",
     "read_through",

@@ -17,7 +17,7 @@ from polyfuse.analysis.storage import buffers_of, corner_of, geometry
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.names import fresh
-from polyfuse.ir.nest import Nest, own_loops
+from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import STORED, Math
 from polyfuse.ir.scalar import Tf32, number
 from polyfuse.ir.statement import Statement
@@ -27,12 +27,11 @@ from polyfuse.ir.tree import (
     Leaf,
     Loop,
     Tree,
-    parts,
     replace_node,
     sequence,
-    statements,
     walk,
 )
+from polyfuse.schedule.copy_order import ordered_with_copies
 from polyfuse.sets import IN, OUT, SET, dim_names, dimension, expression_text
 
 
@@ -101,7 +100,7 @@ def copied_in(
         zeros = replace(what, reads=(), body=number(0.0))
         copies = (_statement(_domain(clear, what.padded, around), tensor, zeros), *copies)
     changed = redirected(tensor)
-    order = ordered_with_copies(nest, copies, frozenset(changed))
+    order = ordered_with_copies(nest, copies, frozenset(changed), prefix)
     position = next(p for p, s in enumerate(nest.statements) if s.name in changed)
     every = tuple(changed.get(s.name, s) for s in nest.statements)
     touched = {tensor, *(access.tensor for copy in copies for access in copy.reads)}
@@ -168,21 +167,6 @@ def _sizes(domain: isl.Set) -> tuple[int | str, ...]:
         else:
             sizes.append(f"{expression_text(last.gist_params(domain.params()))} + 1")
     return tuple(sizes)
-
-
-def ordered_with_copies(nest: Nest, copies: tuple[Statement, ...], readers: frozenset[str]) -> Tree:
-    """The original order with copies put after the last write of what they read and before their first reader."""
-    copied = {access.tensor: copy.name for copy in copies for access in copy.reads}
-    run = parts(nest.order)
-    first = next(p for p, part in enumerate(run) if readers & set(statements(part)))
-    late = [nest.statement(n).write.tensor for part in run[first:] for n in statements(part)]
-    tensor = next((name for name in late if name in copied), None)
-    if tensor is not None:
-        raise InvalidSchedule(
-            f"{tensor} is written after {copied[tensor]} would have copied it; a copied tensor must be final "
-            "before the first part of the program that reads it"
-        )
-    return sequence((*run[:first], *map(own_loops, copies), *run[first:]))
 
 
 def _with_copies(

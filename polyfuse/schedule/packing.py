@@ -23,7 +23,8 @@ from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor, computed_in
 from polyfuse.ir.tree import Panel, Tree, parts, sequence, statements
-from polyfuse.schedule.copying import Promoted, ordered_with_copies
+from polyfuse.schedule.copy_order import ordered_with_copies
+from polyfuse.schedule.copying import Promoted
 from polyfuse.schedule.promotion import panel_of
 from polyfuse.sets import IN, OUT, SET
 
