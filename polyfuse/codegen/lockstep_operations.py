@@ -266,8 +266,10 @@ def _copied(
 
 
 def _await_copies(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    """The last group is complete; all groups but the last ones arrive."""
-    if threads.active.mask is not None:
+    """The last group is complete; all groups but the last ones arrive. Who is not here has none on their way."""
+    here = threads.active.mask
+    asking = (asked.active.mask for group in threads.groups for asked in group)
+    if here is not None and any((~here if mask is None else mask & ~here).any() for mask in asking):
         raise TypeError("only some threads wait for their copies: the others' groups would not be counted")
     (still_open,) = _numbers(arguments)
     arrived = len(threads.groups) - still_open

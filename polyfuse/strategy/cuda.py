@@ -22,6 +22,7 @@ from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
 from polyfuse.strategy.across_lanes import by_lanes, within
+from polyfuse.strategy.blocks_at_once import blocks_at_once
 from polyfuse.strategy.cost import Tiling
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.kernel import Kernel
@@ -72,11 +73,11 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     names = kernel.names
     start = schedule
-    schedule, keep, threads = _in_blocks(start, kernel, tiling, machine.gpu)
+    schedule, keep, threads = _in_blocks(start, kernel, tiling, machine)
     if not keep:
         return schedule
     if threads.across is None:
-        wider, kept, others = _in_blocks(start, kernel, _wider(kernel, tiling, machine.units), machine.gpu)
+        wider, kept, others = _in_blocks(start, kernel, _wider(kernel, tiling, machine.units), machine)
         done = _in_vectors(wider, counts, units(wider, names, kept), kept, others)
         schedule, keep, threads = (schedule, keep, threads) if done is None else (done, kept, others)
     else:
@@ -92,16 +93,20 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
     return schedule
 
 
-def _in_blocks(schedule: Schedule, kernel: Kernel, tiling: Tiling, gpu: Gpu) -> tuple[Schedule, int, Threads]:
-    """The group in tiles that are blocks, how many loops these are, and what its threads will run."""
+def _in_blocks(
+    schedule: Schedule, kernel: Kernel, tiling: Tiling, machine: Machine
+) -> tuple[Schedule, int, Threads]:
+    """The group in tiles that are blocks, how many loops these and those around are, and what its threads will run."""
+    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     names = kernel.names
     tiled = cut(schedule, kernel, tiling)
-    keep = len(tiled.tiles)
-    threads = threads_of(kernel, tiling, tiled.points, gpu)
-    if not keep:
-        return tiled.schedule, keep, threads
-    schedule = rejoined(separated(tiled.schedule, names, keep), names, keep)
-    outermost = tiled.tiles[: len(BLOCKS)]
+    threads = threads_of(kernel, tiling, tiled.points, machine.gpu)
+    if not tiled.tiles:
+        return tiled.schedule, 0, threads
+    schedule, tiles, more = blocks_at_once(tiled.schedule, kernel, tiled.tiles, machine)
+    keep = len(kernel.around) + more + len(tiles)
+    schedule = rejoined(separated(schedule, names, keep), names, keep)
+    outermost = tiles[: len(BLOCKS)]
     places = dict(zip(outermost, reversed(BLOCKS[: len(outermost)]), strict=True))
     return schedule.bind(names[0], **places), keep, threads
 

@@ -35,7 +35,7 @@ def in_registers(
     if own is not None:
         made = in_shares(schedule, counts, kernel, own, machine)
         return made if isinstance(made, str) else _grouped(schedule, model, part, own.shape, made)
-    product = _product_in(schedule.nest, kernel) if machine.gpu is not None and kernel.band else None
+    product = product_in(schedule.nest, kernel) if machine.gpu is not None and kernel.band else None
     if product is None:
         return None
     band = band_by_dimension(kernel, product)
@@ -74,7 +74,7 @@ def _grouped(
     return done.schedule, [*packs, Group(own, cost, done.notes)]
 
 
-def _product_in(nest: Nest, kernel: Kernel) -> Product | None:
+def product_in(nest: Nest, kernel: Kernel) -> Product | None:
     """The only product of a kernel, or its only convolution."""
     products = products_among(nest, kernel.names)
     if len(products) > 1:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from polyfuse.analysis.banks import WARP
-from polyfuse.analysis.storage import LANE
+from polyfuse.analysis.storage import LANE, THREADS
 from polyfuse.ir import Nest
-from polyfuse.ir.tree import Loop, Tree, loops_around, statements
+from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements
 from polyfuse.sets import Box, around, volume
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.lanes import lane_loop, row_threads
@@ -67,7 +67,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is launched once."""
+    """What is launched once; or one part of it, which runs again in each value of the loops `around` its band."""
 
     names: tuple[str, ...]
     band: tuple[Loop, ...]
@@ -76,6 +76,7 @@ class Kernel:
     shares: tuple[Share, ...]
     column: int | None
     """The band loop whose tiles are columns; None where columns are loops inside the band: for m: for i: { … }."""
+    around: tuple[Loop, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -128,10 +129,12 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
     shares: list[Share] = []
     known: dict[int, bool] = {}
     waits = False
+    bound = any(loop.bind in (*THREADS, LANE) for loop in loops(tree))
     for name in names:
         inner, own = 1, loops_around(tree, name)[len(band) :]
         for loop in own:
-            if loop.bind == LANE or known.setdefault(id(loop), counts.parallel(loop)):
+            at_once = known.setdefault(id(loop), counts.parallel(loop)) if not bound else loop.bind in THREADS
+            if loop.bind == LANE or at_once:
                 inner *= counts.extent(loop)
         work, lanes = counts.work(name), _lanes(counts, name, own, inner, len(band))
         shares.append(Share(name, work.flops, inner, lanes, work.effort))

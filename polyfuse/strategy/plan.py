@@ -11,7 +11,7 @@ from polyfuse.ir.tree import Tree, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite.pieces import pieces
 from polyfuse.schedule import Schedule
-from polyfuse.strategy import cpu, cuda, loops, loops_cuda, tiled
+from polyfuse.strategy import cpu, cuda, loops, tiled
 from polyfuse.strategy.across import with_readers
 from polyfuse.strategy.ahead import rows_ahead, tiles_ahead
 from polyfuse.strategy.batches import in_batches
@@ -26,6 +26,7 @@ from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.finished import finished_cost, kernels_of, schedule_costs
 from polyfuse.strategy.full_tiles import with_full_tiles
 from polyfuse.strategy.fusion import Refused, early_statements, part_with, search
+from polyfuse.strategy.grid_steps import in_order
 from polyfuse.strategy.in_registers import in_registers
 from polyfuse.strategy.in_sections import Behind, behind_each_other, cheaper_in_turns, may_run_behind
 from polyfuse.strategy.in_steps import alone_cost
@@ -38,7 +39,7 @@ from polyfuse.strategy.one_pass import in_one_pass
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.past_caches import in_long_blocks, past_caches
 from polyfuse.strategy.products import blocked
-from polyfuse.strategy.products_cuda import in_tiles, summed_apart
+from polyfuse.strategy.products_cuda import in_tiles
 from polyfuse.strategy.read_once import beyond_first, read_once
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
@@ -54,6 +55,7 @@ from polyfuse.strategy.second_thoughts import (
 )
 from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.split_products import in_parts
+from polyfuse.strategy.sums_apart import summed_apart
 from polyfuse.strategy.terms_apart import with_terms_apart
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
@@ -318,10 +320,12 @@ def _shaped(
             return shaped, [*packs, Group(statements(part), cost, refused)]
         return better.schedule, list(_groups(better, counts, kernel.names, machine))
     if machine.kind == "cpu":
-        done = loops.planned(schedule, counts, part, machine, choose)
+        done, price = loops.planned(schedule, counts, part, machine, choose), None
     else:
-        done = loops_cuda.planned(schedule, counts, part, machine)
+        done, price = in_order(schedule, counts, part, machine, choose)
     done = replace(done, notes=(*refused, *done.notes))
+    if price is not None:
+        return done.schedule, [Group(part_with(done.schedule, kernel.names[0]).names, price, done.notes)]
     return done.schedule, list(_groups(done, counts, kernel.names, machine))
 
 

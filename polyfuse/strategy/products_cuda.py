@@ -27,10 +27,10 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
-from polyfuse.rewrite import accumulate
 from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
-from polyfuse.strategy.contraction import Factor, Product, products_of
+from polyfuse.strategy.blocks_at_once import blocks_at_once
+from polyfuse.strategy.contraction import Factor, Product
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.factor_rows import by_steps, in_vectors, kept_factors, why_not_kept
@@ -114,9 +114,10 @@ class Tiles:
         sums = self.schedule.nest.statement(self.name).write.tensor
         if self.shape.math != "ieee" and sums not in internal(self.kernel):
             return f"{sums} is not in registers, where tensor cores add up: another kernel reads it"
-        others = tuple(band[d].name for d in p.others)
+        others = tuple(band[d].name for d in p.others if d in band)
         schedule, tile, blocks = self.cut(self.schedule, band, others)
-        keep = len(blocks)
+        schedule, blocks, more = blocks_at_once(schedule, self.kernel, blocks, self.machine)
+        keep = len(self.kernel.around) + more + len(blocks)
         schedule = rejoined(separated(schedule, names, keep), names, keep)
         schedule = self.in_grid(schedule, blocks)
         steps = ""
@@ -183,11 +184,12 @@ class Tiles:
         """The other dimensions outermost, as one loop, if there are any; the loops over blocks are named last."""
         first = self.kernel.names[0]
         schedule = reordered(schedule, first, (*others, *blocks, *tile.all))
+        out = len(self.kernel.around)
         for _ in others[1:]:
-            two = schedule.loops(first)[:2]
+            two = schedule.loops(first)[out : out + 2]
             schedule = schedule.collapse(first, two[0].name, two[1].name)
         count = len(blocks) + min(1, len(others))
-        return schedule, tile, tuple(loop.name for loop in schedule.loops(first)[:count])
+        return schedule, tile, tuple(loop.name for loop in schedule.loops(first)[out : out + count])
 
     def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
         """for i_z …: for r: for c: for k  ->  for k (of 16): for i_z …: for k_in: for r: for c."""
@@ -250,27 +252,6 @@ class Tiles:
                 )
 
 
-@dataclass(frozen=True)
-class Summed:
-    """A nest in which products that the caller sees are summed up in temporaries, and these products."""
-
-    nest: Nest
-    products: tuple[str, ...]
-
-
-def summed_apart(nest: Nest) -> Summed | None:
-    """C += a * b  ->  C_sum += a * b; C = C_sum, so that C_sum may stay in registers; None where nothing changes."""
-    products: list[str] = []
-    for name in [s.name for s in nest.statements]:
-        tensor = nest.statement(name).write.tensor
-        if nest.tensor(tensor).role == "temporary" or of_one_step(products_of(nest, name)) is None:
-            continue
-        done = accumulate(nest, tensor)
-        if done is not None:
-            nest, products = done, [*products, name]
-    return Summed(nest, tuple(products)) if products else None
-
-
 def of_one_step(choices: tuple[Product, ...]) -> Product | None:
     """A product whose sums run over one dimension, no window's, its columns along last axes; None if it has none."""
     fits = (p for p in choices if len(p.steps) == 1 and not p.windowed and not p.across)
@@ -294,8 +275,9 @@ def shapes_for(
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     s = schedule.nest.statement(product.statement)
     rows, columns = counts.extent(band[product.rows]), counts.extent(band[product.columns])
-    count = prod(counts.extent(band[d]) for d in product.others)
-    results = max(1, rows * columns * count)
+    count = prod(counts.extent(band[d]) for d in product.others if d in band)
+    again = prod(counts.extent(loop) for loop in kernel.around)
+    results = max(1, rows * columns * count * again)
     itemsize = schedule.nest.tensor(s.write.tensor).itemsize
     wide = all(in_vectors(schedule.nest, factor, itemsize) for factor in (product.left, product.right))
     steps = counts.work(s.name).instances // results
@@ -326,7 +308,8 @@ def band_by_dimension(kernel: Kernel, product: Product) -> dict[int, Loop] | str
         if len(dims) != 1 or dims & found.keys():
             return f"loop {loop.name} is no dimension of {product.statement}"
         found[next(iter(dims))] = loop
-    wanted = {product.rows, product.columns, *product.others}
-    if found.keys() != wanted:
+    outside = frozenset[int]().union(*(dims_of(loop.date(product.statement)) for loop in kernel.around))
+    wanted = {product.rows, product.columns, *product.others} - outside
+    if found.keys() != wanted or not {product.rows, product.columns} <= wanted:
         return f"not all results of {product.statement} are independent in this kernel"
     return found

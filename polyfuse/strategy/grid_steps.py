@@ -1,0 +1,206 @@
+"""Kernels in which all of a GPU's blocks take a step together, and wait for each other between its parts.
+
+    for t: { for i: for j: for k: mac;  for i: for j: gates }
+    ->  for t: { mac's blocks, in register tiles;  all blocks meet;  the gates' blocks;  all blocks meet }
+
+Recurrent layers, time steps of stencils, eliminations: the loop that carries the dependences stays in order, and each
+part of one of its steps is mapped as it would be alone. That costs one launch, and a meeting of all blocks where the
+dependences ask for one (analysis/barriers.py), for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise, takewhile
+from math import prod
+
+from polyfuse.analysis.bands import facts
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.tree import Loop, Sequence, Tree, loops, statements
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.schedule.chains import chain_from
+from polyfuse.strategy import cuda, loops_cuda
+from polyfuse.strategy.choice import Choose
+from polyfuse.strategy.cost import KernelCost, Tiling, microseconds, ranked
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.finished import finished_cost
+from polyfuse.strategy.fusion import aligned, part_with, shared_loops
+from polyfuse.strategy.in_registers import product_in
+from polyfuse.strategy.kernel import Kernel, kernel_of
+from polyfuse.strategy.loops import Planned
+from polyfuse.strategy.moves import separated
+from polyfuse.strategy.products_cuda import band_by_dimension, in_register_tiles, shapes_for
+from polyfuse.strategy.register_shapes import Shape, seconds_of_wait, waiting_seconds
+from polyfuse.strategy.resident import grid_meetings
+from polyfuse.strategy.windows_cuda import Convolution
+
+
+def in_order(
+    schedule: Schedule, counts: Counts, part: Tree, machine: Machine, choose: Choose
+) -> tuple[Planned, KernelCost | None]:
+    """A kernel whose outermost loop carries a dependence, by all blocks together or as loops_cuda.py does it.
+
+    Whichever is cheaper, with its price if that is not the one of a finished kernel.
+    """
+    names = statements(part)
+    usual = loops_cuda.planned(schedule, counts, part, machine)
+    if not _waits(counts, _free(schedule, names), part):
+        return usual, None
+    together = in_grid_steps(schedule, counts, part, machine, choose)
+    if isinstance(together, str):
+        return replace(usual, notes=(*usual.notes, f"not by all blocks together: {together}")), None
+    done, cost = together
+    own = Counts(usual.schedule.nest)
+    kernels = dict.fromkeys(part_with(usual.schedule, name) for name in names)
+    alone = sum(finished_cost(own, kernel, machine).total for kernel in kernels)
+    options = sorted([(cost.total, True), (alone, False)])
+    if options[choose(names, "steps", [seconds for seconds, _ in options])][1]:
+        why = f"{microseconds(alone)} expected, if no block waits for another"
+        return replace(done, notes=(*done.notes, why)), cost
+    why = f"not by all blocks together: {microseconds(cost.total)} expected, {microseconds(alone)} so"
+    return replace(usual, notes=(*usual.notes, why)), None
+
+
+def in_grid_steps(
+    schedule: Schedule, counts: Counts, part: Tree, machine: Machine, choose: Choose
+) -> tuple[Planned, KernelCost] | str:
+    """A kernel whose outermost loops run in order, each part of a step on the whole machine; or why not."""
+    names = statements(part)
+    schedule = _joined(separated(schedule, names, 1), counts, names)
+    free = _free(schedule, names)
+    kernels = list(_kernels(counts, free, part_with(schedule, names[0]), ()))
+    if not any(kernel.band for kernel in kernels):
+        return f"nothing runs at once in a step of {kernels[0].around[0].name}"
+    notes: list[str] = []
+    costs: list[KernelCost] = []
+    for kernel in kernels:
+        try:
+            schedule, cost, said = _mapped(schedule, counts, kernel, machine, choose)
+        except (IllegalSchedule, InvalidSchedule) as refused:
+            return str(refused)
+        costs.append(cost)
+        notes += said
+    try:
+        met = schedule.synchronised()
+    except IllegalSchedule as refused:
+        return str(refused)
+    meetings = grid_meetings(Counts(met.nest), part_with(met, names[0]))
+    return _priced(Planned(schedule, tuple(notes)), kernels[0].around[0].name, meetings, costs, machine)
+
+
+Free = Mapping[int, Loop]
+"""Loops whose values may run at once in each value of the loops around them, by identity."""
+
+
+def _free(schedule: Schedule, names: tuple[str, ...]) -> Free:
+    return {id(f.loop): f.loop for f in facts(schedule.nest, part_with(schedule, names[0])) if f.parallel}
+
+
+def _waits(counts: Counts, free: Free, tree: Tree) -> bool:
+    """Whether a tree is a loop whose values wait for each other, or that has one only, and something inside is free."""
+    if not isinstance(tree, Loop) or (id(tree) in free and counts.extent(tree) > 1):
+        return False
+    return any(id(loop) in free and counts.extent(loop) > 1 for loop in loops(tree.body))
+
+
+def _joined(schedule: Schedule, counts: Counts, names: tuple[str, ...]) -> Schedule:
+    """Neighbours with equal loops over independent values in common ones: what one leaves in a thread others find."""
+    free = _free(schedule, names)
+    for first, second in pairwise(names):
+        shared, whole = len(shared_loops(schedule, first, second)), len(schedule.loops(second))
+        bands = [_independent(free, schedule.loops(name)[shared:]) for name in (first, second)]
+        sizes = [[counts.extent(loop) for loop in band] for band in bands]
+        if not sizes[0] or sizes[0] != sizes[1]:
+            continue
+        done = aligned(schedule, first, second, bands[0][-1].name)
+        if not isinstance(done, Schedule) or len(done.loops(second)) != whole:
+            continue
+        now, common = _free(done, names), shared_loops(done, first, second)[shared:]
+        if len(common) == len(bands[0]) and all(id(loop) in now for loop in common):
+            schedule, free = done, now
+    return schedule
+
+
+def _independent(free: Free, loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
+    """The outermost loops whose values may run at once."""
+    return tuple(takewhile(lambda loop: id(loop) in free, loops))
+
+
+def _kernels(counts: Counts, free: Free, tree: Tree, around: tuple[Loop, ...]) -> Iterator[Kernel]:
+    """What steps run one after the other, each as a kernel inside loops in order."""
+    if isinstance(tree, Sequence):
+        for child in tree.children:
+            yield from _kernels(counts, free, child, around)
+    elif isinstance(tree, Loop) and _waits(counts, free, tree):
+        yield from _kernels(counts, free, tree.body, (*around, tree))
+    else:
+        chain = chain_from(tree) if isinstance(tree, Loop) else ()
+        yield replace(kernel_of(counts, tree, _independent(free, chain)), around=around)
+
+
+def _mapped(
+    schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
+) -> tuple[Schedule, KernelCost, tuple[str, ...]]:
+    """One part of a step on blocks and threads: in register tiles where it is a product, else a result a thread."""
+    costs = ranked(kernel, machine, counts.total_bytes)
+    steps = prod(counts.extent(loop) for loop in kernel.around)
+    plain = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
+    plain = replace(plain, overhead=0.0, waiting=steps * 2 * seconds_of_wait(machine))
+    tiled = _in_tiles(schedule, counts, kernel, machine)
+    if tiled is not None:
+        shape, done = tiled
+        seconds = steps * (shape.seconds - machine.launch_seconds)
+        alone = plain.total + steps * waiting_seconds(shape, machine)
+        options = sorted([(seconds, True), (alone, False)])
+        if options[choose(kernel.names, "form", [each for each, _ in options])][1]:
+            compute, memory = steps * shape.issuing, steps * shape.moving
+            cost = replace(plain, tiling=Tiling((), ()), compute=compute, memory=memory, waiting=0.0)
+            return done.schedule, replace(cost, waiting=max(0.0, seconds - cost.total)), done.notes
+    return cuda.shaped(schedule, counts, kernel, plain.tiling, machine), plain, ()
+
+
+def _in_tiles(
+    schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine
+) -> tuple[Shape, Planned] | None:
+    """A product's part of a step in the register tiles that are expected to be fastest; None where it gets none."""
+    product = product_in(schedule.nest, kernel)
+    band = None if product is None else band_by_dimension(kernel, product)
+    if product is None or isinstance(product, Convolution) or not isinstance(band, dict):
+        return None
+    shapes = shapes_for(schedule, counts, kernel, product, band, machine)
+    if not shapes:
+        return None
+    done = in_register_tiles(schedule, counts, kernel, product, shapes[0], machine)
+    return (shapes[0], done) if isinstance(done, Planned) else None
+
+
+def _priced(
+    done: Planned, step: str, meetings: int, costs: list[KernelCost], machine: Machine
+) -> tuple[Planned, KernelCost]:
+    """The kernel with what the model expects of it: its parts', and each meeting of all blocks."""
+    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
+    seconds = meetings * machine.gpu.grid_barrier_seconds
+    flops = sum(cost.flops for cost in costs)
+    total = KernelCost(
+        Tiling((), ()),
+        flops,
+        sum(cost.compulsory for cost in costs),
+        sum(cost.again for cost in costs),
+        max(cost.tiles for cost in costs),
+        sum(cost.utilisation * cost.flops for cost in costs) / max(1, flops),
+        sum(cost.compute for cost in costs),
+        sum(cost.memory for cost in costs),
+        machine.launch_seconds + seconds,
+        max(cost.exposed for cost in costs),
+        sum(cost.waiting for cost in costs),
+        meetings,
+        seconds,
+    )
+    several = f", in {len(costs)} parts each" if len(costs) > 1 else ""
+    line = (
+        f"all blocks take the steps of {step} together{several}: {microseconds(total.total)} "
+        f"expected, {microseconds(seconds)} of it in {meetings} grid barriers"
+    )
+    return Planned(done.schedule, (line, *done.notes)), total
