@@ -30,12 +30,12 @@ def waits(addresses: npt.NDArray[np.int64], nbytes: int) -> int:
     lanes, words = SERVED // max(nbytes, WORD), max(nbytes // WORD, 1)
     served = addresses.reshape(-1, lanes)
     wanted = (served[:, :, None] // WORD + np.arange(words)).reshape(len(served), -1)
-    turn = np.broadcast_to(np.arange(len(served))[:, None], wanted.shape)
-    taking_part = np.repeat(served >= 0, words, axis=1)
-    words_in_all = int(wanted.max()) + 1  # a turn and a word as one number: pairs are slower to sort
-    unlike = np.unique(turn[taking_part] * words_in_all + wanted[taking_part])
-    banks = unlike // words_in_all * BANKS + unlike % words_in_all % BANKS
-    turns = np.bincount(banks, minlength=len(served) * BANKS).reshape(-1, BANKS)
+    wanted[np.repeat(served < 0, words, axis=1)] = -1
+    wanted.sort(axis=1)  # a turn's words, each the first time it comes
+    unlike = wanted >= 0
+    unlike[:, 1:] &= wanted[:, 1:] != wanted[:, :-1]
+    banks = wanted % BANKS + np.arange(0, len(served) * BANKS, BANKS)[:, None]
+    turns = np.bincount(banks[unlike], minlength=len(served) * BANKS).reshape(-1, BANKS)
     return int(np.maximum(turns.max(axis=1) - 1, 0).sum())
 
 

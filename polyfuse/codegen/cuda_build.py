@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,9 @@ def for_warpgroups(ptx: str, arch: str) -> tuple[str, str]:
     return re.sub(r"^\.target sm_90\b", ".target sm_90a", ptx, flags=re.MULTILINE), "sm_90a"
 
 
+@lru_cache(maxsize=4)
 def sass(cubin: Cubin) -> str:
-    """The machine instructions of a cubin as text, by NVIDIA's nvdisasm."""
+    """The machine instructions of a cubin as text, by NVIDIA's nvdisasm; kept, since one is asked several questions."""
     with _extra_needed():
         from cuda import pathfinder
 

@@ -10,7 +10,7 @@ All are cycles of one SM and one tile of steps; `waves` counts how often the SMs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from itertools import product as pairs
@@ -400,7 +400,7 @@ def spread_for(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
 @cache
 def _spread_of(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
     options = sorted(s.spreads(side), key=lambda o: o.size(s.steps, side.width))
-    return least_waiting(options, lambda o: _waits(s, side, by_steps, wide, o))
+    return least_waiting(options, _waits(s, side, by_steps, wide))
 
 
 def _positions(spread: Spread, rows: Integers, along: Integers, width: int) -> Integers:
@@ -410,17 +410,22 @@ def _positions(spread: Spread, rows: Integers, along: Integers, width: int) -> I
     return rows * spread.row(width) + rows // spread.every * spread.skip + inside
 
 
-def _waits(s: Shape, side: Side, by_steps: bool, wide: bool, spread: Spread) -> int:
-    """The turns that reads of a step and the copy's stores wait for banks."""
-
-    def turns(rows: Integers, along: Integers, nbytes: int) -> int:
-        found = _positions(spread, rows, along, side.width) * s.itemsize
-        found[(along >= side.width) | (rows >= s.steps)] = -1
-        return waits(found.reshape(-1, WARP), nbytes)
-
-    total = turns(*s.reads(side), ACCESS_BYTES)
+def _waits(s: Shape, side: Side, by_steps: bool, wide: bool) -> Callable[[Spread], int]:
+    """The turns that reads of a step and the copy's stores wait for banks, as a function of the layout."""
     vector = s.vector if wide else 1
     steps, elements = s.copied_by(by_steps)
-    if by_steps:
-        return total + turns(steps * vector, elements, s.itemsize)
-    return total + turns(steps, elements * vector, vector * s.itemsize)
+    stores = (steps * vector, elements, 1) if by_steps else (steps, elements * vector, vector)
+    accesses = [
+        (rows, along, (along >= side.width) | (rows >= s.steps), nbytes)
+        for rows, along, nbytes in ((*s.reads(side), ACCESS_BYTES), (*stores[:2], stores[2] * s.itemsize))
+    ]
+
+    def turns(spread: Spread) -> int:
+        total = 0
+        for rows, along, outside, nbytes in accesses:
+            found = _positions(spread, rows, along, side.width) * s.itemsize
+            found[outside] = -1
+            total += waits(found.reshape(-1, WARP), nbytes)
+        return total
+
+    return turns

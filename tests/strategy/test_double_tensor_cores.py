@@ -65,7 +65,7 @@ def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice() -> Non
     for (rows, columns), steps in pairs(((4, 4), (4, 8), (8, 4), (8, 8)), (8, 16)):
         shape = DoubleShape(2, 16, 4, rows, columns, steps, 8, format="f64")
         for side, way in pairs((shape.left, shape.right), WAYS):
-            assert _waits(shape, side, *way, spread_for(shape, side, *way)) == 0, (shape, side, way)
+            assert _waits(shape, side, *way)(spread_for(shape, side, *way)) == 0, (shape, side, way)
 
 
 def test_an_instruction_is_a_product_of_matrices() -> None:

@@ -72,7 +72,7 @@ def test_the_model_expects_them_to_be_faster_and_none_of_them_waits_for_a_bank(l
         assert shape.registers <= 255
         for side in (shape.left, shape.right):
             by_steps, wide = shape.is_deep(side) and left, not shape.is_deep(side)
-            assert _waits(shape, side, by_steps, wide, spread_for(shape, side, by_steps, wide)) == 0, (
+            assert _waits(shape, side, by_steps, wide)(spread_for(shape, side, by_steps, wide)) == 0, (
                 shape,
                 side,
             )

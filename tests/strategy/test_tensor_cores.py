@@ -170,7 +170,7 @@ def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice(math: An
         for side, way in pairs((shape.left, shape.right), WAYS):
             (by_steps, wide), spread = way, shape.spread(side, *way)
             if math == "tf32" and not by_steps:
-                assert _waits(shape, side, *way, spread) == 0, (shape, side, way)
+                assert _waits(shape, side, *way)(spread) == 0, (shape, side, way)
                 continue
             vector = 4 if wide else 1
             stores = Stores(by_steps, vector, shape.folded(side, by_steps, vector))

@@ -198,7 +198,7 @@ def check_layouts(math: Any, shapes: set[TensorWindow]) -> None:
             by_steps = shape.is_deep(side) and shape.by_channels
             spread = shape.spread(side, by_steps, wide)
             if math == "tf32" and not by_steps:
-                assert _waits(shape, side, by_steps, wide, spread) == 0, (shape, side)
+                assert _waits(shape, side, by_steps, wide)(spread) == 0, (shape, side)
                 continue
             vector = 4 if wide else 1
             stores = Stores(by_steps, vector, shape.folded(side, by_steps, vector))
