@@ -1,6 +1,8 @@
 """How many blocks a kernel may have whose blocks wait for each other: all of them have to be there at once.
 
-for t: for i: for j: …   ->   for t: for i: for i_in: for j: …      i_in and j are blocks, i runs in order
+    for t: for i: for j: …   ->   for t: for ij: for ij_in: …      ij_in are blocks; ij runs in order, if it has to
+
+A block that waits for one that has not begun would wait forever.
 """
 
 from __future__ import annotations
