@@ -28,7 +28,7 @@ from polyfuse.runtime.keys import digest, key_parts
 from polyfuse.runtime.memory import Memory
 from polyfuse.runtime.product import Compiled, Device
 from polyfuse.schedule import Schedule
-from polyfuse.strategy import Plan, as_written, plan_for, schedule_costs
+from polyfuse.strategy import Plan, as_written, plan_for, planned_costs, schedule_costs
 from polyfuse.strategy.choice import Choose, Picked, cheapest
 from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.fast_products import Fast, Wanted, with_fast_products
@@ -166,7 +166,7 @@ def _finished(
     check_residence(printed, model)
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
-    costs = tuple(g.cost for g in plan.groups) if plan is not None else schedule_costs(schedule, model)
+    costs = schedule_costs(schedule, model) if plan is None else planned_costs(plan.groups, schedule, model)
     return Compiled(schedule, plan, costs, validation, printed, model, place, stages)
 
 

@@ -2,7 +2,7 @@
 
 from polyfuse.strategy.cost import KernelCost, Model, Tiling
 from polyfuse.strategy.decisions import Decision, Group, Plan
-from polyfuse.strategy.finished import schedule_costs
+from polyfuse.strategy.finished import planned_costs, schedule_costs
 from polyfuse.strategy.plan import as_written, plan_for
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "Tiling",
     "as_written",
     "plan_for",
+    "planned_costs",
     "schedule_costs",
 ]

@@ -54,7 +54,8 @@ class Group:
 class Plan:
     """A finished schedule, the kernels it consists of in order, and every decision on the way.
 
-    `recomputed` says which stages of pipelines are computed again, in which tiles, and what that saves.
+    `recomputed` says which stages of pipelines are computed again, in which tiles, and what that saves; and which
+    kernels are one launch.
     """
 
     schedule: Schedule

@@ -19,7 +19,7 @@ from polyfuse.strategy.decisions import Group
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.in_sections import cost_in_turns
 from polyfuse.strategy.kernel import band_of, kernel_of
-from polyfuse.strategy.resident import resident_cost
+from polyfuse.strategy.resident import resident_cost, with_meetings
 from polyfuse.strategy.shares import cores_at_work
 
 
@@ -67,3 +67,10 @@ def band_as_bound(counts: Counts, part: Tree, kind: str) -> tuple[Loop, ...]:
     band = band_of(counts, part)
     inner = next((p for p, loop in enumerate(band) if loop.bind in ("vector", "unroll")), len(band))
     return band[:inner]
+
+
+def planned_costs(groups: tuple[Group, ...], schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
+    """What the plan expects of each kernel, with the grid barriers that the synchronised schedule has."""
+    counts = Counts(schedule.nest)
+    kernels = zip(groups, parts(schedule.tree), strict=True)
+    return tuple(with_meetings(group.cost, counts, kernel, machine) for group, kernel in kernels)

@@ -35,6 +35,7 @@ from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.long_rows import in_long_rows
 from polyfuse.strategy.moves import far_and_near, internal, separated
+from polyfuse.strategy.one_launch import in_one_launch
 from polyfuse.strategy.one_pass import in_one_pass
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.past_caches import in_long_blocks, past_caches
@@ -63,6 +64,14 @@ from polyfuse.strategy.where_read import computed_where_read
 
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
+    """The schedule that the cost model finds best for a machine; on a GPU kernels that follow each other are one launch
+    where that is cheaper.
+    """
+    plan = _in_kernels_of_their_own(nest, machine, fuse, choose)
+    return in_one_launch(plan) if fuse else plan
+
+
+def _in_kernels_of_their_own(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
     Views are composed into their users first, sums of products taken apart, isomorphic products batched, and long

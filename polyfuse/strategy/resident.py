@@ -8,10 +8,13 @@ to the next is read from memory once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from polyfuse.analysis.across_blocks import is_resident
 from polyfuse.analysis.storage import BLOCKS
-from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, loops
+from polyfuse.ir import tree as trees
+from polyfuse.ir.tree import Leaf, Loop, Tree, children, loops
 from polyfuse.machine import Machine
 from polyfuse.strategy.cost import KernelCost, Tiling
 from polyfuse.strategy.counts import Counts
@@ -21,11 +24,15 @@ Priced = Callable[[Tree], KernelCost]
 
 def resident_cost(counts: Counts, kernel: Tree, machine: Machine, priced: Priced) -> KernelCost:
     """The cost of a kernel of several parts, each `priced` as a kernel of its own."""
+    found = [(priced(part), times) for part, times in _parts(counts, kernel, 1)]
+    return together(found, grid_meetings(counts, kernel), machine)
+
+
+def together(found: Sequence[tuple[KernelCost, int]], meetings: int, machine: Machine) -> KernelCost:
+    """The cost of one launch of what would be kernels, each so many times, whose blocks meet so often."""
     assert machine.gpu is not None, "blocks are a GPU's"
     launch = machine.launch_seconds
-    found = [(priced(part), times) for part, times in _parts(counts, kernel, 1)]
     costs = [cost for cost, _ in found]
-    meetings = grid_meetings(counts, kernel)
     waits = meetings * machine.gpu.grid_barrier_seconds
     flops = sum(cost.flops for cost in costs)
     return KernelCost(
@@ -43,6 +50,16 @@ def resident_cost(counts: Counts, kernel: Tree, machine: Machine, priced: Priced
         meetings,
         waits,
     )
+
+
+def with_meetings(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machine) -> KernelCost:
+    """The cost with the grid barriers that a kernel has now that they are placed."""
+    if machine.gpu is None or not is_resident(kernel):
+        return cost
+    meetings = grid_meetings(counts, kernel)
+    waits = meetings * machine.gpu.grid_barrier_seconds
+    overhead = cost.overhead - cost.grid_seconds + waits
+    return replace(cost, overhead=overhead, grid_barriers=meetings, grid_seconds=waits)
 
 
 def grid_meetings(counts: Counts, kernel: Tree) -> int:
@@ -67,7 +84,7 @@ def _nodes(counts: Counts, tree: Tree, times: int) -> Iterator[tuple[Tree, int]]
 
 def _parts(counts: Counts, tree: Tree, times: int) -> Iterator[tuple[Tree, int]]:
     """The largest parts that a loop over blocks is around, or that none is in, with the number of times they run."""
-    split = isinstance(tree, Sequence) or (isinstance(tree, Loop) and tree.bind not in BLOCKS)
+    split = isinstance(tree, trees.Sequence) or (isinstance(tree, Loop) and tree.bind not in BLOCKS)
     if not split or not any(loop.bind in BLOCKS for loop in loops(tree)):
         yield tree, times
         return

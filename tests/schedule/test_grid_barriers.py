@@ -221,6 +221,19 @@ def test_a_counter_that_is_not_zero_and_threads_that_do_not_come_are_seen() -> N
         run_kernel(some, "k", 3, 1, [x, np.zeros(1, np.int32)])
 
 
+def test_blocks_that_run_together_wait_for_their_own_copies() -> None:
+    head = "def k(x, y, arrivals):\n    s = cuda.shared.array((1,), float32)\n    b = cuda.blockIdx.x\n"
+    part = "    if b == {0}:\n        copy_ahead(1, s, 0, 1, x, {0})\n{1}        y[{0}] = s[0]\n"
+    wait = "        await_copies(0)\n"
+    x, y = np.arange(2, dtype=np.float32) + 1, np.zeros(2, np.float32)
+    both = head + part.format(0, wait) + "    grid_barrier(arrivals)\n" + part.format(1, wait)
+    run_kernel(both, "k", 2, 1, [x, y, np.zeros(1, np.int32)])
+    np.testing.assert_array_equal(y, x)
+    late = head + part.format(0, "") + "    grid_barrier(arrivals)\n" + part.format(1, wait)
+    with pytest.raises(UnsupportedKernel, match="the others' groups would not be counted"):
+        run_kernel(late, "k", 2, 1, [x, y, np.zeros(1, np.int32)])
+
+
 def test_two_recurrences_of_one_form_are_one_kernel() -> None:
     nest = nn.lower(nn.Sequential(nn.RNN(16, 16), nn.RNN(16, 16)), batch=(3, 2))
     s = pf.Schedule(nest)

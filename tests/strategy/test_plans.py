@@ -39,10 +39,15 @@ def test_eight_small_layers_become_one_kernel(machine: Machine, batch: int) -> N
     assert [each for each in plan.once if not each] == [False]
 
 
-def test_four_wide_layers_become_four_kernels_on_cuda() -> None:
-    plan = plan_for(mlp(4, 512, 64), CUDA)
-    computing = [tuple(s for s in group.statements if not s.startswith("load_")) for group in plan.groups]
-    assert computing == [(f"zero{k}", f"mac{k}", f"bias{k}", f"relu{k}") for k in range(4)]
+def test_wide_layers_become_a_kernel_each_on_cuda_and_four_of_them_one_launch() -> None:
+    plans = [plan_for(mlp(layers, 512, 64), CUDA) for layers in (3, 4)]
+    apart, together = (
+        [tuple(s for s in group.statements if not s.startswith("load_")) for group in plan.groups]
+        for plan in plans
+    )
+    layers = [(f"zero{k}", f"mac{k}", f"bias{k}", f"relu{k}") for k in range(4)]
+    assert apart == layers[:3]
+    assert together == [tuple(name for layer in layers for name in layer)]
 
 
 def test_four_wide_layers_become_at_most_four_kernels_on_a_cpu() -> None:

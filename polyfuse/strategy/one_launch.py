@@ -1,0 +1,160 @@
+"""Deep networks on a GPU: kernels of few blocks that follow each other, in one launch whose blocks wait for each other.
+
+    for blocks: A;  for blocks: B;  …   ->   for launch in 0: { for blocks: A;  grid barrier;  for blocks: B;  … }
+
+A launch costs more than a grid barrier does, and a layer of few rows takes about as long as its launch. All blocks have
+to be on the GPU at once, with what every part needs: the longest block along each axis, the shared memory of all parts
+together, and registers that only the compiler knows, so the most that a thread may have are counted. Kernels are taken
+in order as long as they fit, eight at most; what does not is a launch of its own, or begins the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from polyfuse.analysis.across_blocks import is_resident
+from polyfuse.analysis.storage import BLOCKS, LANE, THREADS, buffers_of, geometry
+from polyfuse.ir.names import fresh
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Tree, loops, parts, statements
+from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.cost import KernelCost, microseconds
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.decisions import Group, Plan
+from polyfuse.strategy.occupancy import WARP, occupancy
+from polyfuse.strategy.resident import together
+
+FEWEST = 4
+"""Kernels that are worth one launch. What a launch costs in a graph is not measured, perhaps a fifth of what the model
+counts, and a kernel of many parts compiles longer: two or three launches saved are not worth the doubt."""
+
+MOST = 8
+"""Kernels in one launch. numba takes time quadratic in what a kernel holds: 0.5 s for one layer of 512 at batch 64, 1.8
+for 4, 4.6 for 8 and 11 for 12 (one Zen 5 core)."""
+
+MOST_REGISTERS = 255
+"""Registers of a thread at most (CUDA C++ Programming Guide, table of technical specifications)."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a launch needs: blocks and threads along x, y and z, bytes of shared memory, and whether its threads are
+    `warps`.
+
+    Lanes and tensor cores' fragments depend on the whole block's shape, which then has to be the kernel's own.
+    """
+
+    blocks: tuple[int, ...]
+    threads: tuple[int, ...]
+    shared: int
+    warps: bool
+
+    def beside(self, other: Needs) -> Needs | None:
+        """What one launch needs for both; None where their threads cannot be one block's."""
+        if (self.warps or other.warps) and self.threads != other.threads:
+            return None
+        blocks, threads = (
+            tuple(map(max, *pair)) for pair in ((self.blocks, other.blocks), (self.threads, other.threads))
+        )
+        return Needs(blocks, threads, self.shared + other.shared, self.warps or other.warps)
+
+    def held(self, machine: Machine, gpu: Gpu) -> int:
+        """Blocks that are on the GPU at once, whatever registers they take."""
+        threads = prod(self.threads)
+        if threads > gpu.max_threads_per_block or self.shared > gpu.shared_per_block:
+            return 0
+        return machine.sms * occupancy(gpu, threads, MOST_REGISTERS, self.shared).blocks
+
+
+@dataclass(frozen=True)
+class Run:
+    """Kernels from the one at `start` on, and what one launch of them needs."""
+
+    start: int
+    kernels: tuple[Tree, ...]
+    needs: Needs
+
+    @property
+    def stop(self) -> int:
+        """The place behind the last one."""
+        return self.start + len(self.kernels)
+
+
+def in_one_launch(plan: Plan) -> Plan:
+    """The plan with runs of kernels in one launch each, where the launches saved cost more than the grid barriers."""
+    gpu, machine = plan.machine.gpu, plan.machine
+    if gpu is None or plan.schedule.nest.params or len(plan.groups) < FEWEST:
+        return plan
+    saved = machine.launch_seconds - gpu.grid_barrier_seconds
+    if saved <= 0:
+        return plan
+    for run in reversed([run for run in _runs(plan, machine, gpu) if len(run.kernels) >= FEWEST]):
+        plan = _joined(plan, run, machine, gpu)
+    return plan
+
+
+def _joined(plan: Plan, run: Run, machine: Machine, gpu: Gpu) -> Plan:
+    first, last = run.kernels[0].names[0], run.kernels[-1].names[-1]
+    taken = {loop.name for kernel in run.kernels for loop in loops(kernel)}
+    schedule = plan.schedule.join(first, last, loop=fresh("launch", taken))
+    own = plan.groups[run.start : run.stop]
+    waits = len(own) - 1
+    cost = together([(group.cost, 1) for group in own], waits, machine)
+    names = tuple(name for kernel in run.kernels for name in statements(kernel))
+    said = _sentence(run, cost, sum(group.cost.total for group in own), machine, gpu)
+    notes = tuple(dict.fromkeys(note for group in own for note in group.notes))
+    groups = (*plan.groups[: run.start], Group(names, cost, notes), *plan.groups[run.stop :])
+    return replace(plan, schedule=schedule, groups=groups, recomputed=(*plan.recomputed, said))
+
+
+def _sentence(run: Run, cost: KernelCost, apart: float, machine: Machine, gpu: Gpu) -> str:
+    count, blocks = len(run.kernels), prod(run.needs.blocks)
+    return (
+        f"{run.kernels[0].names[0]} to {run.kernels[-1].names[-1]}: {count} kernels are one launch of {blocks} blocks "
+        f"that wait for each other ({machine.name} holds {run.needs.held(machine, gpu)} at once): {count - 1} launches "
+        f"of {microseconds(machine.launch_seconds)} less, {cost.grid_barriers} grid barriers of "
+        f"{microseconds(gpu.grid_barrier_seconds)} more; {microseconds(cost.total)} so, {microseconds(apart)} apart."
+    )
+
+
+def _runs(plan: Plan, machine: Machine, gpu: Gpu) -> Iterator[Run]:
+    """Kernels that follow each other and fit into one launch, as many as possible, from the first on."""
+    counts = Counts(plan.schedule.nest)
+    open_: Run | None = None
+    for place, (kernel, early) in enumerate(zip(parts(plan.schedule.tree), plan.once, strict=True)):
+        needs = None if early or is_resident(kernel) else needs_of(counts, kernel)
+        if open_ is not None and needs is not None and len(open_.kernels) < MOST:
+            both = open_.needs.beside(needs)
+            if both is not None and prod(both.blocks) <= both.held(machine, gpu):
+                open_ = Run(open_.start, (*open_.kernels, kernel), both)
+                continue
+        if open_ is not None:
+            yield open_
+        fits = needs is not None and prod(needs.blocks) <= needs.held(machine, gpu)
+        open_ = Run(place, (kernel,), needs) if needs is not None and fits else None
+    if open_ is not None:
+        yield open_
+
+
+def needs_of(counts: Counts, kernel: Tree) -> Needs:
+    """What a kernel needs as it stands."""
+    along = dict.fromkeys((*BLOCKS, *THREADS), 1)
+    for loop in loops(kernel):
+        axis = THREADS[0] if loop.bind == LANE else loop.bind
+        if axis in along:
+            count = counts.extent(loop)
+            along[axis] = max(along[axis], -(-count // WARP) * WARP if loop.bind == LANE else count)
+    warps = any(loop.bind == LANE or loop.math != "ieee" for loop in loops(kernel))
+    blocks, threads = (tuple(along[axis] for axis in axes) for axes in (BLOCKS, THREADS))
+    return Needs(blocks, threads, _shared(counts.nest, kernel), warps)
+
+
+def _shared(nest: Nest, kernel: Tree) -> int:
+    """Bytes of a block's shared memory."""
+    return sum(
+        prod(geometry(nest, kernel, loop, buffer).shape) * nest.tensor(buffer.tensor).itemsize
+        for loop, buffer in buffers_of(kernel)
+        if buffer.memory == "shared"
+    )
