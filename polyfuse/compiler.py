@@ -339,7 +339,7 @@ def _automatic(model: Machine | None, device: str | None, schedule: Schedule | N
 
 def _check_places(schedule: Schedule, target: Target) -> None:
     for loop in loops(schedule.tree):
-        on_gpu = loop.bind is not None and "." in loop.bind
+        on_gpu = loop.bind is not None and ("." in loop.bind or loop.bind == "bulk")
         if (on_gpu and target == "cpu") or (loop.bind in ON_CORES and target == "cuda"):
             raise InvalidSchedule(
                 f"loop {loop.name} is bound to {loop.bind}, which target {target} does not have"

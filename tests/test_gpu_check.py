@@ -79,7 +79,7 @@ def test_a_case_by_warpgroups_has_their_instructions(case: Case) -> None:
     source = compiled(case, True).program.source
     expected = (f"begin_wgmma_{case.math}(", "await_wgmma(", f"tile_wgmma_{case.math}(")
     assert all(name in source for name in expected)
-    assert ("copy_ahead(" in source) == ("bfloat16" in case.name), "halves are copied as they are"
+    assert ("copy_bulk(" in source) == ("bfloat16" in case.name), "halves are copied as they are, in boxes"
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.kernels is not None], ids=lambda c: c.name)

@@ -26,7 +26,7 @@ import islpy as isl
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.tree import SHARED, Leaf, Loop, Sequence, Tree, statements
 
-PARALLEL = (*SHARED, "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
+PARALLEL = (*SHARED, "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z", "bulk")
 """Bindings whose values run at once, in no order."""
 
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import gcd, prod
+from math import prod
 
 import islpy as isl
 
+from polyfuse.analysis.digits import EVERY, cells_of, digits_of, floored, held_along
 from polyfuse.analysis.legality import Broken
 from polyfuse.analysis.stages import crowded, home, near, touching
 from polyfuse.errors import InvalidSchedule
@@ -25,6 +26,7 @@ from polyfuse.ir.cores import Cores, Digit
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
+from polyfuse.ir.swizzle import Swizzled
 from polyfuse.ir.tree import (
     Buffer,
     Loop,
@@ -52,10 +54,10 @@ PRIVATE = ("local", "register")
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where a buffer lies: element e of the tensor is at (e - corner(where)) / apart, inside `box`.
+    """Where a buffer lies: element e of the tensor is at e - corner(where), without what is left out, inside `box`.
 
-    `apart` is more than 1 along axes where all that one iteration touches lies so far apart: four blocks' elements
-    t[i, j], t[i + 64, j], t[i, j + 128], t[i + 64, j + 128] are 2 x 2 cells, of a box of 65 x 129 elements.
+    `held` says along each axis which elements have cells (analysis/digits.py), where those that one iteration touches
+    lie apart: four blocks' t[i, j], t[i + 64, j], t[i, j + 128], t[i + 64, j + 128] are 2 x 2 cells, of 65 x 129.
     `where` are the values of the loops down to the buffer's, then the block where blocks lie inside it, and for a
     private memory the thread; `prefix` gives them for each statement's instances. With stages, an element's `home`
     takes the place of the value of the buffer's loop, which is the one at `depth`.
@@ -66,7 +68,7 @@ class Geometry:
     box: tuple[int, ...]
     corner: tuple[isl.PwAff, ...]
     prefix: Mapping[str, isl.PwMultiAff]
-    apart: tuple[int, ...]
+    held: tuple[tuple[Digit, ...], ...]
     home: isl.PwAff | None = None
     depth: int = 0
 
@@ -113,7 +115,7 @@ class Geometry:
     def _inside(self, element: isl.PwMultiAff, where: isl.PwMultiAff) -> list[isl.PwAff]:
         """An element's place in the box."""
         return [
-            _exactly(element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where)), self.apart[d])
+            digits_of(element.get_pw_aff(d).sub(corner.pullback_pw_multi_aff(where)), self.held[d])
             for d, corner in enumerate(self.corner)
         ]
 
@@ -138,7 +140,9 @@ class Geometry:
         cell = (number, *inside, along.sub(number.scale_val(width)))
         return cell if self.buffer.spread is None else (self._spread(cell, panel, self.buffer.spread),)
 
-    def _spread(self, cell: tuple[isl.PwAff, ...], panel: Panel, spread: Spread | Cores) -> isl.PwAff:
+    def _spread(
+        self, cell: tuple[isl.PwAff, ...], panel: Panel, spread: Spread | Cores | Swizzled
+    ) -> isl.PwAff:
         """The position of (panel, row…, element), the rows counted through."""
         number, *rows, along = cell
         extents = [extent for axis, extent in enumerate(self.box) if axis != panel.axis]
@@ -149,6 +153,9 @@ class Geometry:
             first = number.scale_val(isl.Val(spread.size(prod(extents), panel.width)))
             place = first.add(digits_of(row, spread.along_steps(panel.width)))
             return place.add(digits_of(along, spread.along_results(panel.width)))
+        if isinstance(spread, Swizzled):
+            line = number.scale_val(isl.Val(prod(extents))).add(row)
+            return line.scale_val(isl.Val(panel.width)).add(along)
         tile = floored(along, spread.tile)
         inside = along.sub(tile.scale_val(isl.Val(spread.tile)))
         part = floored(inside, spread.vector)
@@ -164,27 +171,6 @@ class Geometry:
                 element,
             ),
         )
-
-
-def _exactly(value: isl.PwAff, by: int) -> isl.PwAff:
-    """value / by, of a multiple."""
-    return value if by == 1 else floored(value, by)
-
-
-def floored(value: isl.PwAff, by: int) -> isl.PwAff:
-    """floor(value / by)."""
-    return value.scale_down_val(isl.Val(by)).floor()
-
-
-def digits_of(value: isl.PwAff, digits: tuple[Digit, ...]) -> isl.PwAff:
-    """The sum of value // divisor % modulus * weight."""
-    found = value.scale_val(isl.Val(0))
-    for digit in digits:
-        part = floored(value, digit.divisor)
-        if digit.modulus is not None:
-            part = part.sub(floored(part, digit.modulus).scale_val(isl.Val(digit.modulus)))
-        found = found.add(part.scale_val(isl.Val(digit.weight)))
-    return found
 
 
 def buffers_of(tree: Tree) -> Iterator[tuple[Loop, Buffer]]:
@@ -307,7 +293,7 @@ def prefix_of(tree: Tree, loop: Loop, statement: str) -> tuple[Loop, ...]:
 def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     """The bounding box of what one iteration of the loop touches of the tensor, as isl computes it.
 
-    Elements between those touched, all so far `apart`, have no cells; panels and stages have cells for all. With
+    Elements between those touched may have no cells (analysis/digits.py); panels and stages have cells for all. With
     stages it is the box of the elements with one home. The corner is a function of the loops' values; the shape holds
     for every iteration.
     Raises InvalidSchedule if the box has no constant size.
@@ -323,7 +309,7 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
         if access.tensor == buffer.tensor
     ]
     touched = reduce(isl.Map.union, parts)
-    corner, shape, apart = [], [], []
+    corner, shape, held = [], [], []
     ordered = buffer.panel is not None or buffer.stages > 1  # every element has its place there
     for d in range(touched.dim(OUT)):
         low, extent = corner_of(touched, d)
@@ -332,11 +318,12 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
                 f"the part of {buffer.tensor} that one iteration of {loop.name} touches has no fixed size; "
                 f"tile first, or promote {buffer.tensor} at a loop further in"
             )
-        step = 1 if ordered or extent.is_zero() else steps_between(touched, d, low)
+        span = int(extent.to_python()) + 1
+        along = EVERY if ordered or span == 1 else held_along(touched, d, low, span)
         corner.append(low)
-        apart.append(step)
-        shape.append(int(extent.to_python()) // step + 1)
-    return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix, tuple(apart), last, depth)
+        held.append(along)
+        shape.append(span if along == EVERY else cells_of(along, span))
+    return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix, tuple(held), last, depth)
 
 
 def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
@@ -352,20 +339,6 @@ def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
         if low.sub(one).min_val().is_nonneg() and high.sub(one).max_val().le(extent):
             return one, extent
     return low, extent
-
-
-def steps_between(touched: isl.Map, d: int, corner: isl.PwAff) -> int:
-    """The largest number of which every index along an axis is a multiple, counted from the corner.
-
-    { [i] -> t[i]; [i] -> t[i + 64]; [i] -> t[i + 192] }  ->  64
-    """
-    axis = touched.project_out(OUT, d + 1, touched.dim(OUT) - d - 1).project_out(OUT, 0, d)
-    inside = axis.sum(isl.Map.from_pw_aff(corner.neg())).range()
-    found = 0
-    for part in map(isl.Set.from_basic_set, inside.get_basic_sets()):
-        first, last = part.dim_min_val(0), part.dim_max_val(0)
-        found = gcd(found, first.to_python(), 0 if first.eq(last) else part.get_stride(0).to_python())
-    return max(1, found)
 
 
 def _touched(

@@ -28,6 +28,7 @@ import islpy as isl
 from polyfuse.analysis.barriers import unsynchronised
 from polyfuse.analysis.budget import at_most
 from polyfuse.analysis.copies import check_copies
+from polyfuse.analysis.digits import EVERY, left_out
 from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.liveness import LiveRange, live_ranges
@@ -203,21 +204,21 @@ def _storage(nest: Nest, tree: Tree) -> None:
 
 
 def _all_apart(nest: Nest, g: Geometry, touching: tuple[Statement, ...]) -> None:
-    """Elements that a buffer leaves out, between those `apart`, are touched by nobody."""
-    steps = [(d, step) for d, step in enumerate(g.apart) if step > 1]
-    for s in touching if steps else ():
+    """Elements that a buffer leaves out, between those that it holds, are touched by nobody."""
+    held = [(d, digits) for d, digits in enumerate(g.held) if digits != EVERY]
+    for s in touching if held else ():
         for access in s.accesses:
             if access.tensor != g.buffer.tensor:
                 continue
             element = access.subscripts()
-            for d, step in steps:
+            for d, digits in held:
                 place = element.get_pw_aff(d).sub(g.corner[d].pullback_pw_multi_aff(g.prefix[s.name]))
-                between = place.mod_val(isl.Val(step)).non_zero_set().intersect(nest.domains[s.name])
+                between = left_out(place, digits).intersect(nest.domains[s.name])
                 found = point_of(between)
                 if found is not None:
                     raise ValidationFailure(
                         f"validation of storage failed: {s.name}{list(found[1])} touches {g.buffer.tensor} between "
-                        f"elements {step} apart"
+                        f"elements {digits[-1].divisor} apart"
                     )
 
 

@@ -24,6 +24,7 @@ from polyfuse.codegen.dynamic import heavier_last
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
 from polyfuse.codegen.in_flight import in_flight
 from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
+from polyfuse.codegen.known_bounds import bounded
 from polyfuse.codegen.leading import leading
 from polyfuse.codegen.looptree import (
     ARRIVALS,
@@ -276,6 +277,8 @@ class _Builder:
         if loop is not None and (axis := axis_of(loop)) is not None:
             body = self._mapped(node, here, axis, iterator, low, high)
             return body if loop.bind != LANE else self._combined(loop, body, here)
+        if loop is not None and loop.bind == "unroll" and self.bounds:
+            low, high = bounded(self.nest, loop, low, high)
         variable = self._variable(loop.name if loop is not None else iterator, here)
         step = int(node.for_get_inc().get_val().to_python())
         around = {**here.around, loop.name: (variable, step)} if loop is not None else here.around

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.axes import LANES, axis_name
 from polyfuse.codegen.build import guarded
+from polyfuse.codegen.bulk_calls import bulk_of
 from polyfuse.codegen.device_calls import (
     accessed_widely,
     constant_bounds,
     copied_widely,
+    copies_by_threads,
     copy_padded,
     copy_vector,
     device_call,
@@ -41,9 +43,12 @@ from polyfuse.codegen.looptree import (
 from polyfuse.codegen.over_lanes import shuffled, warps_of
 from polyfuse.codegen.padded_copies import with_padded_copies
 from polyfuse.codegen.register_tiles import VectorCopy
+from polyfuse.codegen.tensor_maps import KIND, BoxMap
 from polyfuse.codegen.warpgroup_calls import shown_to_warpgroups
 from polyfuse.codegen.wide_accesses import with_wide_accesses
+from polyfuse.ir.swizzle import WHOLE
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
+from polyfuse.schedule.boxes import BULK, BulkCopy
 
 HEADER = """\
 import math
@@ -70,8 +75,9 @@ class CudaKernel:
     """A kernel's source, its argument types, and the grid and block it wants (expressions in sizes).
 
     `registers` is what a thread gets where it holds a tile of results; `shared_bytes` lie in a block's shared memory.
-    `wide` are the positions of the arguments that are read 16 bytes at a time. Where there are places at which all
-    blocks meet, `grid_barriers`, the counter of those that have come is the argument behind the arrays.
+    `wide` are the positions of the arguments that are read 16 bytes at a time, `maps` further arguments. If there are
+    places at which all blocks meet, `grid_barriers`, the counter of those that have come is the argument behind the
+    arrays.
     """
 
     name: str
@@ -83,15 +89,18 @@ class CudaKernel:
     shared_bytes: int = 0
     wide: tuple[int, ...] = ()
     grid_barriers: int = 0
+    maps: tuple[BoxMap, ...] = ()
 
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
     """The numba.cuda source of one kernel: every tensor is a pointer to its elements in row-major order."""
     pointers = tuple(f"{held_as(tensor.dtype)}*" for tensor in kernel.arrays.values())
     meetings = grid_barriers(kernel.body)
-    signature = (*pointers, *(("int32*",) if meetings else ()), *("int64" for _ in kernel.sizes))
     kernel = with_wide_accesses(with_padded_copies(shown_to_warpgroups(for_whole_warps(kernel))))
-    wide = copied_widely(kernel.body)
+    wide, bulk = copied_widely(kernel.body), bulk_of(kernel)
+    maps = () if bulk is None else bulk.box_maps(kernel)
+    counter = ("int32*",) if meetings else ()
+    signature = (*pointers, *counter, *("int64" for _ in kernel.sizes), *(KIND for _ in maps))
     return CudaKernel(
         kernel.name,
         _Cuda(kernel).source(),
@@ -100,9 +109,11 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         _extents(kernel.axes, "thread"),
         planned_registers(kernel.body),
         shared_bytes(kernel.body)
-        + sum(count * ITEMSIZE[dtype] for count, dtype in warps_of(kernel.body).values()),
+        + sum(count * ITEMSIZE[dtype] for count, dtype in warps_of(kernel.body).values())
+        + (0 if bulk is None else bulk.nbytes),
         tuple(position for position, name in enumerate(kernel.arrays) if name in wide),
         meetings,
+        maps,
     )
 
 
@@ -161,7 +172,7 @@ def _largest(axis: Axis) -> int:
 class _Cuda(Emitter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self.wide = accessed_widely(kernel.body)
+        self.wide, self.bulk = accessed_widely(kernel.body), bulk_of(kernel)
         self.shapes = shapes_of(kernel.body)
         self.in_tiles = planned_registers(kernel.body) is not None
         self.loops = 0
@@ -170,7 +181,8 @@ class _Cuda(Emitter):
 
     def parameters(self) -> tuple[str, ...]:
         counter = (ARRIVALS,) if grid_barriers(self.kernel.body) else ()
-        return (*self.kernel.arrays, *counter, *self.kernel.sizes)
+        maps = self.bulk.maps.values() if self.bulk is not None else ()
+        return (*self.kernel.arrays, *counter, *self.kernel.sizes, *maps)
 
     def opening(self) -> list[str]:
         lines = []
@@ -180,16 +192,20 @@ class _Cuda(Emitter):
             lines.append(f"{axis_name(axis.name)} = cuda.{AXIS_OF[unit]}.{d}{known}")
         for name, (count, dtype) in warps_of(self.kernel.body).items():
             lines.append(f"{name} = cuda.shared.array(({count},), {dtype})")
-        return lines
+        return lines if self.bulk is None else [*lines, *self.bulk.opening()]
 
     def allocation(self, node: Allocate) -> str:
         if not node.shape:
             return f"{node.buffer} = {zero(node.dtype)}"
         memory = "shared" if node.memory == "shared" else "local"
         wide = ", alignment=16" if node.buffer in self.wide else ""
+        if self.bulk is not None and node.buffer in self.bulk.filled:
+            wide = f", alignment={WHOLE}"
         return f"{node.buffer} = cuda.{memory}.array({node.shape}, {held_as(node.dtype)}{wide})"
 
     def loop(self, node: For) -> list[str]:
+        if self.bulk is not None and node.bind == BULK:
+            return self.bulk.call(node, self.address)
         call = device_call(node, self.address, self.loops > 0)
         if call is not None:
             return call
@@ -208,6 +224,8 @@ class _Cuda(Emitter):
 
     def store(self, node: Store) -> list[str]:
         match node.operation:
+            case BulkCopy() if self.bulk is not None:
+                return self.bulk.call(node, self.address)
             case VectorCopy(count=1) as copy:
                 return [copy_vector(node, copy, None, self.address)]
             case PaddedCopy(here, copy) as padded:
@@ -258,6 +276,8 @@ class _Cuda(Emitter):
         arrived = [] if node.open is None else [f"await_copies({node.open})"]
         shown = ["show_tensor_cores()"] if node.shows else []
         awaited = [] if node.awaits is None else ["await_wgmma({}, {}, {})".format(*node.awaits)]
+        if self.bulk is not None and node.open is not None:
+            arrived = [*(arrived if copies_by_threads(self.kernel.body) else ()), *self.bulk.waiting()]
         return [
             *awaited,
             *arrived,

@@ -21,6 +21,7 @@ from typing import Any
 from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF
+from polyfuse.codegen.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
 from polyfuse.errors import PolyfuseError, TargetUnavailable
 
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
@@ -77,6 +78,7 @@ def build(
         function = _function(source, name, path)
         with global_compiler_lock:  # numba's compiler is not safe in several threads at once
             ptx = _ptx(function, name, signature, cc, launch_bounds, max_registers)
+        ptx = with_maps_by_value(ptx, name, [p for p, kind in enumerate(signature) if kind == KIND])
         sizes = declared_shared(ptx)
         ptx, dynamic = with_dynamic_shared(ptx)
         ptx, arch = for_warpgroups(ptx, arch)
@@ -90,6 +92,34 @@ def build(
         where = f" ({path})" if path else ""
         raise BuildFailure(f"kernel {name!r}{where} does not compile for {arch}: {error}") from error
     return _cubin(name, arch, code, ptx, log, dynamic or sum(sizes.values()), dynamic)
+
+
+def with_maps_by_value(ptx: str, name: str, positions: list[int]) -> str:
+    r"""PTX whose arguments at some positions are a tensor's map each, of which the kernel knows the address.
+
+    >>> ptx = ".param .u64 k_param_1\n ld.param.u64 %rd2, [k_param_1];\n"
+    >>> print(with_maps_by_value(ptx, "k", [1]))
+    .param .align 64 .b8 k_param_1[128]
+     mov.b64 %rd2, k_param_1;
+     cvta.param.u64 %rd2, %rd2;
+    <BLANKLINE>
+    """
+    for position in positions:
+        parameter = f"{name}_param_{position}"
+        ptx = re.sub(
+            rf"\.param \.[ub]64 {parameter}\b",
+            f".param .align {MAP_ALIGNMENT} .b8 {parameter}[{MAP_BYTES}]",
+            ptx,
+        )
+        ptx = re.sub(
+            rf"^(\s*)ld\.param\.[ub]64\s+(%\w+), \[{parameter}\];",
+            rf"\1mov.b64 \2, {parameter};\n\1cvta.param.u64 \2, \2;",
+            ptx,
+            flags=re.MULTILINE,
+        )
+        if f"[{parameter}]" in ptx:
+            raise BuildFailure(f"a tensor's map is read as a number: parameter {position} of {name}")
+    return ptx
 
 
 def for_warpgroups(ptx: str, arch: str) -> tuple[str, str]:
@@ -169,6 +199,7 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
     called = [name for name in (*ARRAYS_OF, *CONVERSIONS) if f"{name}(" in source]
     if called:
         from polyfuse.codegen import (
+            bulk_operations,
             device_halves,
             device_operations,
             grid_barriers,
@@ -178,6 +209,7 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
         )
 
         modules = (
+            bulk_operations,
             warpgroup_operations,
             tensor_operations,
             device_operations,
@@ -227,7 +259,7 @@ def _ptx(
 def _type(text: str) -> Any:
     from numba.cuda import types
 
-    scalar = text.removesuffix("*")
+    scalar = text.removesuffix("*").replace(KIND, "int64")
     if scalar not in SCALARS:
         raise ValueError(
             f"signature entry {text!r}; expected is one of {', '.join(SCALARS)}, with * or without"

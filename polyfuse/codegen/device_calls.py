@@ -10,11 +10,22 @@ from math import prod
 from polyfuse.codegen.factor_lines import Lines
 from polyfuse.codegen.fragments import literals, mma_call
 from polyfuse.codegen.index import Environment, beside, expanded, in_bits, is_number, mentions, substituted
-from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, PaddedCopy, Store, below
+from polyfuse.codegen.looptree import (
+    Allocate,
+    Element,
+    For,
+    Guard,
+    Node,
+    PaddedCopy,
+    Store,
+    below,
+    stores_in,
+)
 from polyfuse.codegen.product_loops import numbers_in
 from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE
-from polyfuse.schedule.microkernel import registers_for, warpgroup_registers
+from polyfuse.schedule.boxes import BulkCopy
+from polyfuse.schedule.microkernel import DEALT_OTHERS, registers_for, warpgroup_registers
 
 Place = Callable[[Element], ast.expr]
 """How the target writes an element: a subscript."""
@@ -152,6 +163,8 @@ def copied_widely(node: Node) -> frozenset[str]:
     match node:
         case Store(operation=VectorCopy(count) | PaddedCopy(copy=VectorCopy(count))) if count > 1:
             return frozenset((node.target.array, node.reads[0].array))
+        case Store(operation=BulkCopy()):
+            return frozenset((node.reads[0].array,))
     return frozenset(name for part in below(node) for name in copied_widely(part))
 
 
@@ -165,7 +178,8 @@ def _planned(node: Node, kernel: Node) -> Iterator[int]:
         case Store(operation=TileProduct(rows, columns) as tile):
             if tile.by_warpgroup:
                 factors = frozenset(element.array for element in node.reads)
-                yield warpgroup_registers(rows, columns, tile.copied * _through_registers(kernel, factors))
+                copied = tile.copied * _through_registers(kernel, factors)
+                yield warpgroup_registers(rows, columns, copied + DEALT_OTHERS * tile.in_lines)
             else:
                 ahead = _copies_ahead(kernel)
                 yield registers_for(rows, columns, ITEMSIZE[node.target.dtype], tile.math, ahead)
@@ -182,10 +196,15 @@ def _through_registers(node: Node, arrays: frozenset[str]) -> bool:
 
 
 def _copies_ahead(node: Node) -> bool:
-    match node:
-        case Store(operation=VectorCopy(ahead=True) | PaddedCopy(ahead=True)):
-            return True
-    return any(map(_copies_ahead, below(node)))
+    return copies_by_threads(node) or any(isinstance(store.operation, BulkCopy) for store in stores_in(node))
+
+
+def copies_by_threads(node: Node) -> bool:
+    """Whether threads ask for copies, each for its own, and go on."""
+    return any(
+        isinstance(store.operation, VectorCopy | PaddedCopy) and store.operation.ahead
+        for store in stores_in(node)
+    )
 
 
 def shared_bytes(node: Node) -> int:

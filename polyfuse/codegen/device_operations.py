@@ -168,7 +168,7 @@ def copy_ahead(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sour
         for lane in range(0, lanes, width):
             there, here = _bytes(kind, lane * apart), _bytes(kind, lane)
             text = f"cp.async.{cached}.shared.global [$0+{there}], [$1+{here}], {nbytes};"
-            _assembly(builder, text, "r,l", operands)
+            assembly(builder, text, "r,l", operands)
         return context.get_dummy_value()
 
     return types.void(count, target, types.int64, step, source, types.int64), codegen
@@ -193,7 +193,7 @@ def pad_ahead(typingctx: Any, target: Any, to: Any, source: Any, at: Any, here: 
             builder.ptrtoint(builder.gep(args[2], [at]), INT),
             builder.select(inside, word(nbytes), word(0)),
         ]
-        _assembly(builder, f"cp.async.ca.shared.global [$0], [$1], {nbytes}, $2;", "r,l,r", operands)
+        assembly(builder, f"cp.async.ca.shared.global [$0], [$1], {nbytes}, $2;", "r,l,r", operands)
         return context.get_dummy_value()
 
     return types.void(target, types.int64, source, types.int64, here), codegen
@@ -207,14 +207,14 @@ def await_copies(typingctx: Any, still_open: Any) -> Any:
     groups = still_open.literal_value
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _assembly(builder, "cp.async.commit_group;", "", [])
-        _assembly(builder, f"cp.async.wait_group {groups};", "", [])
+        assembly(builder, "cp.async.commit_group;", "", [])
+        assembly(builder, f"cp.async.wait_group {groups};", "", [])
         return context.get_dummy_value()
 
     return types.void(still_open), codegen
 
 
-def _assembly(builder: Any, text: str, operands: str, values: list[Any]) -> None:
+def assembly(builder: Any, text: str, operands: str, values: list[Any]) -> None:
     """PTX that reads and writes memory, so that nothing is moved across it."""
     function = ir.FunctionType(ir.VoidType(), [value.type for value in values])
     constraints = ",".join(part for part in (operands, "~{memory}") if part)

@@ -19,6 +19,7 @@ STATIC_LIMIT = 48 * 1024
 
 OF_LAUNCH = "of_launch"
 ALIGNMENT = 16
+"""Where an array begins, at least."""
 
 _DECLARED = re.compile(r"^(?:\.visible )?\.shared \.align (\d+) \.b8 (\w+)\[(\d+)\];\n", re.MULTILINE)
 
@@ -49,15 +50,16 @@ def with_dynamic_shared(ptx: str) -> tuple[str, int]:
     if sum(sizes.values()) <= STATIC_LIMIT:
         return ptx, 0
     first = ptx.index(next(found[0] for found in _DECLARED.finditer(ptx)))
+    alignments = {name: max(ALIGNMENT, int(least)) for least, name, _ in _DECLARED.findall(ptx)}
     places, end = dict[str, int](), 0
-    for name, size in sizes.items():
-        places[name] = end
-        end += -(-size // ALIGNMENT) * ALIGNMENT
+    for name in sorted(sizes, key=lambda name: -alignments[name]):
+        end = places[name] = -(-end // alignments[name]) * alignments[name]
+        end += -(-sizes[name] // ALIGNMENT) * ALIGNMENT
 
     def moved(use: re.Match[str]) -> str:
         at = places[use[1]] + int(use[2] or 0)
         return f"{OF_LAUNCH}+{at}" if at else OF_LAUNCH
 
-    declaration = f".extern .shared .align {ALIGNMENT} .b8 {OF_LAUNCH}[];\n"
+    declaration = f".extern .shared .align {max(alignments.values())} .b8 {OF_LAUNCH}[];\n"
     ptx = ptx[:first] + declaration + _DECLARED.sub("", ptx[first:])
     return re.sub(rf"\b({'|'.join(map(re.escape, sizes))})\b(?:\+(\d+))?", moved, ptx), end

@@ -13,8 +13,9 @@ from functools import reduce
 
 import islpy as isl
 
+from polyfuse.analysis.digits import floored
 from polyfuse.analysis.neighbours import agrees, is_multiple
-from polyfuse.analysis.storage import Geometry, floored
+from polyfuse.analysis.storage import Geometry
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Spread
 

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 import islpy as isl
 
 from polyfuse.analysis.copies import rounds
+from polyfuse.analysis.digits import floored
 from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, is_multiple
-from polyfuse.analysis.storage import BLOCKS, Geometry, floored
+from polyfuse.analysis.storage import BLOCKS, Geometry
 from polyfuse.codegen.factor_lines import Lines, lines_of
 from polyfuse.codegen.warpgroup_tiles import CoreLines, Indices, core_lines, in_cores, is_whole
 from polyfuse.ir.nest import Nest

@@ -36,6 +36,7 @@ from polyfuse.codegen.lockstep_subset import (
     waits_by_block,
 )
 from polyfuse.codegen.lockstep_values import Value
+from polyfuse.codegen.tensor_maps import MappedArray
 from polyfuse.errors import BadArgument
 
 __all__ = ["BarrierError", "OutOfBounds", "RaceError", "Report", "UnsupportedKernel", "run"]
@@ -71,16 +72,16 @@ def run(
 ) -> Report:
     """Runs kernel `name` of `source` over `grid` blocks of `block` threads (1 to 3 numbers each, x first).
 
-    `args` are flat C-contiguous NumPy arrays, changed in place, and numbers (int -> int64, float -> float64,
-    NumPy scalars keep their type). At most `memory_limit` bytes of shared and private memory are held at a
-    time. `counts_waits` asks for the bank conflicts of shared memory, which takes as long again.
+    `args` are flat C-contiguous NumPy arrays, changed in place, maps of such (MappedArray), and numbers (int -> int64,
+    float -> float64, NumPy scalars keep their type). At most `memory_limit` bytes of shared and private memory are held
+    at a time. `counts_waits` asks for the bank conflicts of shared memory, which takes as long again.
 
     Raises RaceError, BarrierError and OutOfBounds for what the kernel does wrong, UnsupportedKernel for
     source outside the subset of `lockstep_subset`, BadArgument for arguments the kernel cannot take.
     """
     kernel = parse(source, name)
     launch = Grid(_extent(grid), _extent(block))
-    arrays, scalars = _bind(kernel, args)
+    arrays, scalars, maps = _bind(kernel, args)
     blocks = math.prod(launch.blocks)
     if blocks * launch.per_block >= 1 << THREAD_BITS or len(kernel.lines) >= 1 << LINE_BITS:
         raise BadArgument(
@@ -92,7 +93,7 @@ def run(
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
             team = Team(launch, first, min(step, blocks - first))
-            machine = Machine(kernel, team, memories, scalars, counts_waits)
+            machine = Machine(kernel, team, memories, scalars, counts_waits, maps)
             machine.block(kernel.body)
             statements += machine.statements
             barriers = max(barriers, int(team.epoch.max()))
@@ -111,12 +112,18 @@ def _extent(given: int | Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _bind(kernel: KernelSource, args: Sequence[Any]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Value]]:
+def _bind(
+    kernel: KernelSource, args: Sequence[Any]
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Value], dict[str, MappedArray]]:
     if len(args) != len(kernel.params):
         raise BadArgument(f"{kernel.name} takes {len(kernel.params)} arguments, {len(args)} were given")
     arrays: dict[str, npt.NDArray[Any]] = {}
     scalars: dict[str, Value] = {}
-    for name, given in zip(kernel.params, args, strict=True):
+    maps = {
+        name: given for name, given in zip(kernel.params, args, strict=True) if isinstance(given, MappedArray)
+    }
+    every = (given.array if isinstance(given, MappedArray) else given for given in args)
+    for name, given in zip(kernel.params, every, strict=True):
         if not isinstance(given, np.ndarray):
             scalars[name] = np.int64(given) if isinstance(given, int) else np.asarray(given)[()]
         elif given.ndim == 1 and given.flags.c_contiguous and given.dtype.name in DTYPES:
@@ -126,7 +133,7 @@ def _bind(kernel: KernelSource, args: Sequence[Any]) -> tuple[dict[str, npt.NDAr
                 f"argument {name!r} of {kernel.name} is {given.dtype}{list(given.shape)}; expected is a "
                 f"flat, contiguous array of {', '.join(DTYPES)}"
             )
-    return arrays, scalars
+    return arrays, scalars, maps
 
 
 def _blocks_at_once(kernel: KernelSource, grid: Grid, limit: int) -> int:

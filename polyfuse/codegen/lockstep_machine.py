@@ -32,8 +32,9 @@ from polyfuse.codegen.lockstep_subset import (
     coordinate,
     subscripts,
 )
-from polyfuse.codegen.lockstep_threads import Asked, Begun
+from polyfuse.codegen.lockstep_threads import Asked, Begun, Bulk
 from polyfuse.codegen.lockstep_values import Value
+from polyfuse.codegen.tensor_maps import MappedArray
 
 TOP_BIT = 1 << 31
 """What changes in a counter of blocks when all have come."""
@@ -53,6 +54,10 @@ class Active:
         """A value's entries for the active threads; one number stays one number."""
         return value if self.at is None or np.ndim(value) == 0 else value[self.at]
 
+    def among(self, mask: npt.NDArray[np.bool_]) -> Active:
+        """Other threads."""
+        return Active(len(mask), mask)
+
     def where(self, condition: npt.NDArray[np.bool_]) -> Active:
         """Those of these threads for which a condition over all threads holds."""
         mask = condition if self.mask is None else self.mask & condition
@@ -70,6 +75,7 @@ class Machine:
         pointers: dict[str, Memory],
         scalars: dict[str, Value],
         counts_waits: bool = False,
+        maps: dict[str, MappedArray] | None = None,
     ) -> None:
         self.kernel = kernel
         self.team = team
@@ -83,6 +89,7 @@ class Machine:
         self.groups: list[list[Asked]] = [[]]
         self.unshown: set[str] = set()
         self.begun: list[Begun] = []
+        self.bulk = Bulk(maps or {})
         self.statements = self.loads = self.stores = self.waits = 0
 
     # -- statements
@@ -207,9 +214,22 @@ class Machine:
         assert isinstance(node.value, ast.Name)
         return int(self.memories[node.value.id].data.dtype.itemsize)
 
+    def zeros(self, node: ast.Subscript) -> Value:
+        """A zero of an array's type."""
+        assert isinstance(node.value, ast.Name)
+        return np.zeros((), self.memories[node.value.id].data.dtype)[()]
+
+    def on_way(self, node: ast.Subscript, indices: list[Any], comes: bool) -> None:
+        """Say of elements of a shared array whether a box is to come there."""
+        memory, at = self._locate(node, indices)
+        known = self.bulk.on_way.setdefault(memory.name, np.zeros(len(memory.data), np.bool_))
+        known[at] = comes
+
     def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
         """What the active threads read; as a part of accesses of `nbytes` each, if that is given."""
         memory, at = self._locate(node, indices)
+        if memory.name in self.bulk.on_way and self.bulk.on_way[memory.name][at].any():
+            raise TypeError(f"{memory.name} is read before the copies to it have been waited for")
         self._banks(memory, at, nbytes)
         if memory.space == "global":
             self.loads += self.active.count

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from polyfuse.codegen.halves import converted, rounded_bits
+from polyfuse.codegen.lockstep_bulk import BULK_OPERATIONS
 from polyfuse.codegen.lockstep_fragments import Fragments, multiplied
 from polyfuse.codegen.lockstep_memory import poison
 from polyfuse.codegen.lockstep_threads import WIDE, Asked, Begun, Numbers, Threads, element, line
 from polyfuse.codegen.lockstep_values import Value
 from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
-from polyfuse.codegen.warpgroup_descriptors import UNIT, WARPGROUP, descriptor
+from polyfuse.codegen.warpgroup_descriptors import UNIT, WARPGROUP, Form
 from polyfuse.ir.cores import FORMATS, INSTRUCTION_ROWS
 from polyfuse.ir.precision import PRECISIONS, ROWS_OF_ONE, STEPS, STORED, Math
 from polyfuse.ir.tensor import HALVES, ITEMSIZE
@@ -170,16 +171,17 @@ def _matrices(
     lines: list[int],
 ) -> Numbers:
     """Each warpgroup's matrix of so many rows, from a step on; `lines` as an operation has them."""
-    held, (line, core, _, turned) = STORED[math], lines
+    held, (line, core, _, number) = STORED[math], lines
+    form = Form.by(number)
     size = ITEMSIZE[held]
     first = at + step * size // UNIT * line
-    bits = [descriptor(int(start) * size, line * size, core * size) for start in first]
+    bits = [form.described(int(start) * size, line * size, core * size) for start in first]
 
     # tensor cores read whole core matrices, of which no two words are in one bank: nothing waits
     def load(place: Numbers) -> Numbers:
         return np.asarray(threads.load(factor, [place // size], nbytes=0))
 
-    found = matrices(bits, count, size, load, bool(turned))
+    found = matrices(bits, count, size, load, form.turned)
     return np.asarray(converted(f"from_{held}", found)) if held in HALVES else found
 
 
@@ -301,4 +303,5 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "pad_ahead": _pad_ahead,
     "await_copies": _await_copies,
     "grid_barrier": _grid_barrier,
+    **BULK_OPERATIONS,
 }

@@ -60,8 +60,13 @@ ARRAYS_OF = {
     **{f"{how}_rounded_{math}": (1, 5) for how in ("copy", "pad") for math in PRECISIONS},
     "await_copies": (),
     "grid_barrier": (0,),
+    "begin_bulk": (1,),
+    "copy_bulk": (2, 4, 10),
+    "await_bulk": (1,),
 }
 """The device operations, and which of their arguments name arrays; the first of these is written."""
+
+WAITS = ("await_copies", "await_bulk")
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd)
 _AUGMENTED = (ast.Add, ast.Sub, ast.Mult, ast.Div)
@@ -308,7 +313,7 @@ def meets_all(kernel: KernelSource) -> bool:
 
 
 def waits_by_block(kernel: KernelSource) -> bool:
-    """Whether a loop or a condition around `await_copies` depends on the block."""
+    """Whether a loop or a condition around what waits for copies depends on the block."""
     by_block = {ast.unparse(target) for s in kernel.body if isinstance(s, ast.Assign)
                 for target in s.targets if "cuda.blockIdx" in ast.unparse(s.value)}  # fmt: skip
     return any(_waits_under(s, by_block) for s in kernel.body)
@@ -320,7 +325,7 @@ def _waits_under(node: ast.stmt, names: set[str]) -> bool:
         return False
     if any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(condition)):
         calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
-        return any(isinstance(func, ast.Name) and func.id == "await_copies" for func in calls)
+        return any(isinstance(func, ast.Name) and func.id in WAITS for func in calls)
     inner = [*node.body, *node.orelse] if isinstance(node, ast.For | ast.If) else []
     return any(_waits_under(each, names) for each in inner)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.lockstep_values import Value
+from polyfuse.codegen.tensor_maps import MappedArray
 
 Numbers = npt.NDArray[Any]
 
@@ -38,6 +39,19 @@ class Begun:
     multiplied: Callable[[], list[Numbers]]
 
 
+@dataclass
+class Bulk:
+    """Copies of boxes: arrays that have maps, the phases that are over of each barrier, and what each group asked for.
+
+    `on_way` says of a shared array's elements whether a box is to come there.
+    """
+
+    maps: dict[str, MappedArray]
+    phases: list[int] = field(default_factory=list)
+    asked: dict[int, list[Asked]] = field(default_factory=dict)
+    on_way: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+
+
 class Threads(Protocol):
     """What an operation needs of the machine that runs all threads.
 
@@ -50,6 +64,8 @@ class Threads(Protocol):
     groups: list[list[Asked]]
     unshown: set[str]
     begun: list[Begun]
+    bulk: Bulk
+    team: Any
 
     def value(self, node: ast.expr) -> Value:
         """An expression's value."""
@@ -65,6 +81,12 @@ class Threads(Protocol):
 
     def itemsize(self, node: ast.Subscript) -> int:
         """Bytes of an array's element."""
+
+    def zeros(self, node: ast.Subscript) -> Value:
+        """A zero of an array's type."""
+
+    def on_way(self, node: ast.Subscript, indices: list[Any], comes: bool) -> None:
+        """Say of elements of a shared array whether a box is to come there."""
 
     def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
         """Elements of an array."""

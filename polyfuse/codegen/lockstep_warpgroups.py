@@ -10,6 +10,7 @@ once; a GPU's may lie off by what polyfuse.ir.precision says.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,12 @@ def matrices(
     steps = 2 * UNIT // itemsize
     described = [Described.by(each) for each in bits]
     start = np.repeat([each.start for each in described], WARPGROUP)
-    leading, stride = described[0].leading, described[0].stride
-    whole = Described(0, leading, stride)
+    whole = replace(described[0], start=start)
     lane = np.arange(len(start)) % WARPGROUP
     found = []
     for first in range(0, count * steps, WARPGROUP):
         row, step = np.divmod(first + lane, steps)
-        found.append(np.asarray(load(start + whole.address(row, step, itemsize, turned))))
+        found.append(np.asarray(load(whole.address(row, step, itemsize, turned))))
     by_group = np.stack(found).reshape(-1, len(bits), WARPGROUP).transpose(1, 0, 2)
     return by_group.reshape(len(bits), count, steps)
 

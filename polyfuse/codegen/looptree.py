@@ -25,6 +25,7 @@ import sympy
 
 from polyfuse.codegen.register_tiles import Neighbours, TileProduct, VectorCopy
 from polyfuse.ir.tensor import DType, Tensor
+from polyfuse.schedule.boxes import BulkCopy
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Store:
     body: sympy.Basic
     reads: tuple[Element, ...]
     indices: Mapping[str, ast.expr] = field(default_factory=dict)
-    operation: TileProduct | VectorCopy | Neighbours | PaddedCopy | None = None
+    operation: TileProduct | VectorCopy | Neighbours | PaddedCopy | BulkCopy | None = None
 
 
 @dataclass(frozen=True)

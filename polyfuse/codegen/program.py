@@ -12,6 +12,7 @@ from polyfuse.codegen import cpu, cuda
 from polyfuse.codegen.equal import canonical
 from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Kernel
+from polyfuse.codegen.tensor_maps import BoxMap
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree
@@ -24,8 +25,8 @@ class Code:
     """One compiled function: its name, its source, and its argument types as the target's compiler wants them.
 
     `registers` limits what a GPU's thread gets, where the schedule plans for it; `shared_bytes` are those of a block.
-    `wide` are the positions of the arguments that a GPU reads 16 bytes at a time, `grid_barriers` the places at which
-    all blocks of a launch meet: they have to be on the GPU at once.
+    `wide` are the positions of the arguments that a GPU reads 16 bytes at a time, `maps` are further arguments,
+    `grid_barriers` the places at which all blocks of a launch meet: they have to be on the GPU at once.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Code:
     shared_bytes: int = 0
     wide: tuple[int, ...] = ()
     grid_barriers: int = 0
+    maps: tuple[BoxMap, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
     printed = kernels(nest, tree)
     for kernel, is_early in zip(printed, early or (False,) * len(printed), strict=True):
         code, grid, block = _printed(kernel, target)
-        key = canonical(code.source), code.signature, code.parallel
+        key = canonical(code.source), code.signature, code.parallel, code.maps
         if key not in codes:
             taken = [known.name for known in codes.values()]
             codes[key] = _renamed(code, fresh(code.name, taken))
@@ -139,6 +141,7 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents]:
         shared_bytes=on_gpu.shared_bytes,
         wide=on_gpu.wide,
         grid_barriers=on_gpu.grid_barriers,
+        maps=on_gpu.maps,
     )
     return code, on_gpu.grid, on_gpu.block
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.analysis.copies import rounds
+from polyfuse.analysis.digits import EVERY, floored
 from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, flat_position, is_multiple, is_one_access
-from polyfuse.analysis.storage import Geometry, floored
+from polyfuse.analysis.storage import Geometry
 from polyfuse.codegen.factor_lines import lines_of
 from polyfuse.codegen.fragment_layouts import Fragment, fragments_of
 from polyfuse.codegen.warpgroup_tiles import CoreLines, elements_for_each
@@ -33,6 +34,7 @@ from polyfuse.ir.scalar import Tf32, read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Loop, Spread, Tree, date_map, loops, loops_around, replace_node, statements
 from polyfuse.schedule.binding import extent
+from polyfuse.schedule.boxes import BULK, BulkCopy, bulk_copy, check_swizzled
 from polyfuse.schedule.microkernel import roles_of
 
 
@@ -58,6 +60,11 @@ class TileProduct:
     def by_warpgroup(self) -> bool:
         """Whether 128 threads share instructions, which read the factors where they lie."""
         return isinstance(self.left, CoreLines)
+
+    @property
+    def in_lines(self) -> bool:
+        """Whether a thread's results are those that an instruction gives it, no neighbours."""
+        return isinstance(self.left, CoreLines) and self.left.form.swizzled
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class VectorCopy:
     rounded: Math = "ieee"
 
 
-Operation = TileProduct | VectorCopy | Neighbours
+Operation = TileProduct | VectorCopy | Neighbours | BulkCopy
 """What isl can prove of a statement and the loops around it."""
 
 
@@ -108,6 +115,9 @@ def device_operations(
             found[s.name] = VectorCopy(1, 1, rounded=rounded)
     for loop in loops(part):
         names = statements(loop)
+        if loop.bind == BULK:
+            name, copy = bulk_copy(nest, part, loop, geometries, ahead)
+            found[name] = copy
         if loop.bind == "vector":
             found |= _in_neighbours(nest, part, loop, geometries)
             names = tuple(name for name in names if not _clears(nest, name, names))
@@ -123,7 +133,17 @@ def device_operations(
             found[s.name] = operation
         elif loop.math != "ieee":
             raise InvalidSchedule(_lacking(loop.math, s.name))
+    check_swizzled(nest, part, geometries, _on_lines(found))
     return found
+
+
+def _on_lines(found: Mapping[str, Operation]) -> frozenset[str]:
+    """The operations that know of swizzled lines."""
+    return frozenset(
+        name
+        for name, operation in found.items()
+        if isinstance(operation, BulkCopy) or (isinstance(operation, TileProduct) and operation.by_warpgroup)
+    )
 
 
 def in_one_piece(tree: Tree, operations: frozenset[str]) -> Tree:
@@ -158,6 +178,8 @@ def _tile_product(
         return None
     k, r, c = (loop.date(s.name) for loop in (by_step, roles.rows, roles.columns))
     domain = nest.domains[s.name]
+    if any(along != EVERY for along in sums.held) and not _has_cells(domain, s, sums, (r, c)):
+        return None
     if top.math != "ieee":
         found = fragments_of(nest, part, s, roles, geometries, top.math)
         if found is None:
@@ -172,6 +194,17 @@ def _tile_product(
     if left is None or right is None:
         return None
     return TileProduct(rows, columns, steps, left, right)
+
+
+def _has_cells(domain: isl.Set, s: Statement, sums: Geometry, tile: tuple[isl.PwAff, isl.PwAff]) -> bool:
+    """Whether result (r, c) of a tile has cell [r, c], where a buffer leaves elements out."""
+    cell = (
+        value for value, extent in zip(sums.cell(s.name, s.write), sums.shape, strict=True) if extent != 1
+    )
+    return all(
+        value.sub(date).intersect_domain(domain).non_zero_set().is_empty()
+        for value, date in zip(cell, tile, strict=True)
+    )
 
 
 def _sums_all(nest: Nest, s: Statement, outside: list[isl.PwAff], sums: Geometry) -> bool:

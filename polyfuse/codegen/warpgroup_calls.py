@@ -34,6 +34,7 @@ from polyfuse.codegen.looptree import (
 from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
 from polyfuse.codegen.warpgroup_tiles import GROUP_TILES, CoreLines
 from polyfuse.ir.cores import FORMATS
+from polyfuse.schedule.boxes import BulkCopy
 
 X, Y = axis_name("thread.x"), axis_name("thread.y")
 
@@ -64,7 +65,7 @@ def wgmma_call(tile: TileProduct, store: Store, first: dict[str, ast.expr]) -> s
         factor = store.reads[lines.position]
         (at,) = factor.subscripts
         place = in_bits(substituted(at, {**first, X: ast.Constant(0), Y: group}))
-        numbers = (lines.line, lines.core, lines.far, int(lines.turned))
+        numbers = (lines.line, lines.core, lines.far, lines.form.number)
         arguments += [ast.Name(factor.array), place, *map(ast.Constant, numbers)]
     return ast.unparse(ast.Call(ast.Name(OPERATION[tile.math, tile.waits]), arguments, []))
 
@@ -155,7 +156,8 @@ def _shown(node: Node, factors: frozenset[str], unshown: bool) -> tuple[Node, bo
     """
     match node:
         case Store(target=target):
-            return node, unshown or target.array in factors
+            by_threads = target.array in factors and not isinstance(node.operation, BulkCopy)
+            return node, unshown or by_threads
         case Barrier():
             return replace(node, shows=unshown), False
         case Block(parts):

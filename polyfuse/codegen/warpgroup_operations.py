@@ -23,7 +23,7 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from polyfuse.codegen.device_operations import INT, SHARED
-from polyfuse.codegen.warpgroup_descriptors import FIELD, UNIT, descriptor
+from polyfuse.codegen.warpgroup_descriptors import FIELD, UNIT, Form
 from polyfuse.ir.cores import FORMATS
 from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
@@ -40,7 +40,7 @@ class _Matrix:
     first: Any
     line: int
     far: int
-    turned: bool
+    form: Form
     itemsize: int
 
     def after(self, step: int, instruction: int = 0) -> int:
@@ -56,17 +56,17 @@ def _operation(math: Math, waits: bool) -> Any:
     @intrinsic
     def tile_wgmma(
         typingctx: Any, rows: Any, columns: Any, steps: Any, y: Any,
-        a: Any, a_at: Any, a_line: Any, a_core: Any, a_far: Any, a_turned: Any,
-        b: Any, b_at: Any, b_line: Any, b_core: Any, b_far: Any, b_turned: Any,
+        a: Any, a_at: Any, a_line: Any, a_core: Any, a_far: Any, a_form: Any,
+        b: Any, b_at: Any, b_line: Any, b_core: Any, b_far: Any, b_form: Any,
     ) -> Any:  # fmt: skip
         """y[r, c] += a(k, r) * b(k, c) for all steps, sums in float32, by the 128 threads of each warpgroup.
 
         y is an array of the thread's own. `a_at` and `b_at` are where the warpgroup's first core matrices lie, `line`,
         `core` and `far` how many elements behind them others: along the steps, along the results, and those of the
-        next instruction's rows; `turned` is 1 where a core's rows are steps. All but `y`, `a`, `b` and where they start
+        next instruction's rows; `form` says how these lie (Form). All but `y`, `a`, `b` and where they start
         are literals.
         """
-        literals = (rows, columns, steps, a_line, a_core, a_far, a_turned, b_line, b_core, b_far, b_turned)
+        literals = (rows, columns, steps, a_line, a_core, a_far, a_form, b_line, b_core, b_far, b_form)
         if not all(isinstance(value, types.IntegerLiteral) for value in literals):
             return None
         numbers = [value.literal_value for value in literals]
@@ -75,10 +75,11 @@ def _operation(math: Math, waits: bool) -> Any:
             def data(position: int) -> Any:
                 return context.make_array(sig.args[position])(context, builder, args[position]).data
 
-            def matrix(position: int, line: int, core: int, far: int, turned: int) -> _Matrix:
+            def matrix(position: int, line: int, core: int, far: int, form: int) -> _Matrix:
                 first = context.cast(builder, args[position + 1], sig.args[position + 1], types.int64)
-                bits = _described(builder, data(position), first, line * itemsize, core * itemsize)
-                return _Matrix(bits, line, far, bool(turned), itemsize)
+                rest = Form.by(form).described(0, line * itemsize, core * itemsize)
+                bits = _described(builder, data(position), first, rest)
+                return _Matrix(bits, line, far, Form.by(form), itemsize)
 
             sums = [builder.gep(data(3), [INT(n)]) for n in range(numbers[0] * numbers[1])]
             left, right = matrix(4, *numbers[3:7]), matrix(10, *numbers[7:11])
@@ -96,8 +97,8 @@ def _operation(math: Math, waits: bool) -> Any:
                 builder.store(builder.extract_value(found, number), place)
             return context.get_dummy_value()
 
-        kinds = (rows, columns, steps, y, a, types.int64, a_line, a_core, a_far, a_turned,
-                 b, types.int64, b_line, b_core, b_far, b_turned)  # fmt: skip
+        kinds = (rows, columns, steps, y, a, types.int64, a_line, a_core, a_far, a_form,
+                 b, types.int64, b_line, b_core, b_far, b_form)  # fmt: skip
         return types.void(*kinds), codegen
 
     return tile_wgmma
@@ -142,12 +143,12 @@ def show_tensor_cores(typingctx: Any) -> Any:
     return types.void(), codegen
 
 
-def _described(builder: Any, data: Any, first: Any, line: int, core: int) -> Any:
-    """The descriptor of the core matrices that begin at an element of an array in shared memory; offsets in bytes."""
+def _described(builder: Any, data: Any, first: Any, rest: int) -> Any:
+    """The descriptor of the core matrices that begin at an element of an array in shared memory."""
     place = builder.gep(data, [first])
     address = builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(BITS, addrspace=SHARED)), WORD)
     start = builder.zext(builder.lshr(builder.and_(address, WORD(FIELD * UNIT)), WORD(4)), INT)
-    return builder.or_(start, INT(descriptor(0, line, core)))
+    return builder.or_(start, INT(rest))
 
 
 def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _Matrix) -> str:
@@ -157,7 +158,9 @@ def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _
     a, b = f"${results}", f"${results + 1}"
     depth = STEPS[math]
     halves = ITEMSIZE[STORED[math]] == 2
-    major = f", {int(left.turned)}, {int(right.turned)}" if halves else ""  # only halves can be turned
+    major = (
+        f", {int(left.form.turned)}, {int(right.form.turned)}" if halves else ""
+    )  # only halves can be turned
     lines = [
         ".reg .pred add; .reg .b64 rows, columns;",
         "setp.eq.b32 add, 0, 0;",

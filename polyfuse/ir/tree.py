@@ -19,6 +19,7 @@ import islpy as isl
 
 from polyfuse.ir.cores import Cores
 from polyfuse.ir.precision import Math
+from polyfuse.ir.swizzle import Swizzled
 from polyfuse.sets import IN, OUT, SET, union_map, union_set
 
 SHARED = ("cores", "dynamic")
@@ -74,14 +75,14 @@ class Buffer:
 
     It lives for one iteration of that loop (the body below). `memory`: "local" (private to a core or a thread),
     "register" (private to a thread, one element each), "shared" (one per block). Without a `panel` the elements lie
-    in the order of the tensor's axes; a `spread` says how the rows of panels in shared memory lie: apart, or in core
-    matrices. With `stages` it holds what so many iterations in a row need.
+    in the order of the tensor's axes; a `spread` says how the rows of panels in shared memory lie: apart, in core
+    matrices or swizzled. With `stages` it holds what so many iterations in a row need.
     """
 
     tensor: str
     memory: str
     panel: Panel | None = None
-    spread: Spread | Cores | None = None
+    spread: Spread | Cores | Swizzled | None = None
     stages: int = 1
 
     def __str__(self) -> str:
@@ -93,7 +94,7 @@ class Buffer:
             return place
         place = f"{place}, panels of {self.panel.width} along axis {self.panel.axis}"
         s = self.spread
-        if s is None or isinstance(s, Cores):
+        if s is None or isinstance(s, Cores | Swizzled):
             return place if s is None else f"{place}, {s}"
         gaps = f" {s.gap} apart" if s.gap else ""
         skips = f", {s.skip} skipped every {s.every} rows" if s.skip else ""
@@ -140,8 +141,8 @@ class Loop:
     """One schedule dimension over the statements below it.
 
     `bind` says what runs its values: None (in order), "cores", "dynamic" (cores, where whichever is free takes the next
-    value), "block.x", "thread.y", "lane", "vector", "unroll", or "pipeline": cores, where each value waits for the one
-    before it at every value of the loop directly inside.
+    value), "block.x", "thread.y", "lane", "vector", "unroll", "bulk" (with the loops inside, one instruction), or
+    "pipeline": cores, where each value waits for the one before it at every value of the loop directly inside.
     `barrier` asks for a barrier of the block's threads at the end of each iteration, with `grid` one of all blocks'.
     `apart` asks for code of its own for the full tiles of the loops around it, `fetches` for lines of memory ahead of
     time; both change no order.

@@ -14,6 +14,7 @@ from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.codegen.cuda import header
 from polyfuse.codegen.cuda_build import Cubin, build
 from polyfuse.codegen.program import Code, Program, value
+from polyfuse.codegen.tensor_maps import TensorMap
 from polyfuse.errors import BadArgument
 from polyfuse.ir.tensor import Role
 from polyfuse.runtime.cuda_driver import Gpu, Launch, address
@@ -193,7 +194,9 @@ class CudaProgram:
                 continue
             together = launch.code.grid_barriers > 0
             counter = (arrivals,) if together else ()
-            arguments = (*(addresses[name] for name in launch.tensors), *counter, *extra)
+            given = [addresses[name] for name in launch.tensors]
+            maps = (each.at(given[each.position], sizes) for each in launch.code.maps)
+            arguments: tuple[int | TensorMap, ...] = (*given, *counter, *extra, *maps)
             (gx, gy, gz), (bx, by, bz) = grid, block
             found.append(Launch(self.cubins[launch.name], (gx, gy, gz), (bx, by, bz), arguments, together))
         return found

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.codegen.cuda_build import Cubin
+from polyfuse.codegen.tensor_maps import TensorMap
 from polyfuse.errors import BadArgument, TargetUnavailable
 
 _CTYPES: dict[str, Callable[[Any], Any]] = {
@@ -39,7 +40,7 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch. An argument is an address or int64 (as int), a float64 (as float) or a NumPy scalar.
+    """One kernel launch. An argument is an address or int64 (as int), a float64 (as float), a NumPy scalar or a map.
 
     Its blocks are on the GPU all at once if they run `together`: they wait for each other.
     """
@@ -47,7 +48,7 @@ class Launch:
     kernel: Cubin
     grid: tuple[int, int, int]  # blocks, x first
     block: tuple[int, int, int]  # threads of a block, x first
-    args: tuple[int | float | np.generic, ...]
+    args: tuple[int | float | np.generic | TensorMap, ...]
     together: bool = False
 
 
@@ -253,7 +254,39 @@ def _pointer(array: npt.NDArray[Any]) -> int:
     return array.ctypes.data
 
 
-def _argument(value: int | float | np.generic) -> Any:
+@dataclass(frozen=True)
+class _Held:
+    """Memory of a GPU, as others describe theirs to cuda.core (numba's "CUDA Array Interface", version 3)."""
+
+    map: TensorMap
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Where it lies; elements are bits, row-major."""
+        kind = f"<u{self.map.itemsize}"
+        return {
+            "data": (self.map.address, True),
+            "shape": self.map.shape,
+            "strides": None,
+            "typestr": kind,
+            "version": 3,
+        }
+
+
+def _tensor_map(given: TensorMap) -> Any:
+    """The driver's map, which `launch` passes by value: a graph keeps its own. What lies beyond the array is zero."""
+    from cuda.core import TensorMapDescriptorOptions
+    from cuda.core.utils import StridedMemoryView
+
+    view = StridedMemoryView.from_cuda_array_interface(_Held(given), stream_ptr=-1)
+    swizzles = type(TensorMapDescriptorOptions.swizzle)  # an enumeration without a public name of its own
+    options = TensorMapDescriptorOptions(box_dim=given.box, swizzle=swizzles.SWIZZLE_128B)
+    return view.as_tensor_map(options=options)
+
+
+def _argument(value: int | float | np.generic | TensorMap) -> Any:
+    if isinstance(value, TensorMap):
+        return _tensor_map(value)
     dtype = np.asarray(value).dtype.name
     if dtype not in _CTYPES:
         raise BadArgument(f"a kernel argument is one of {', '.join(_CTYPES)}; {value!r} is {dtype}")

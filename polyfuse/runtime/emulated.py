@@ -32,4 +32,5 @@ class EmulatedProgram:
                 continue
             flat = [as_held(np.reshape(arrays[name], -1, copy=False)) for name in launch.tensors]
             counter = [np.zeros(1, np.int32)] if launch.code.grid_barriers else []
-            self._run_kernel(launch.source, launch.name, grid, block, [*flat, *counter, *extra])
+            maps = [each.of(flat[each.position], sizes) for each in launch.code.maps]
+            self._run_kernel(launch.source, launch.name, grid, block, [*flat, *counter, *extra, *maps])

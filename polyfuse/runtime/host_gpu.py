@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from polyfuse.codegen.lockstep import run as run_lockstep
 from polyfuse.codegen.program import Program
+from polyfuse.codegen.tensor_maps import MappedArray, TensorMap
 from polyfuse.runtime.cuda_driver import DeviceInfo, Launch
 
 Array = npt.NDArray[Any]
@@ -106,11 +108,15 @@ class HostGpu:
                 return rest[: rest.nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
         raise AssertionError(f"address {address} is in no buffer")
 
+    def _argument(self, given: Any, kind: str) -> Any:
+        """What lock-step has for an argument: memory for an address, and for a map."""
+        if isinstance(given, TensorMap):
+            array = self.at(given.address, np.dtype(f"uint{8 * given.itemsize}"))
+            return MappedArray(array[: prod(given.shape)], given.shape, given.box)
+        return self.at(int(given), np.dtype(kind.removesuffix("*"))) if kind.endswith("*") else given
+
     def _run(self, launches: Sequence[Launch]) -> None:
         for launch in launches:
             code = next(c for c in self.program.codes if c.name == launch.kernel.entry)
-            args: list[Any] = [
-                self.at(int(given), np.dtype(kind.removesuffix("*"))) if kind.endswith("*") else given
-                for given, kind in zip(launch.args, code.signature, strict=True)
-            ]
+            args = [self._argument(*each) for each in zip(launch.args, code.signature, strict=True)]
             run_lockstep(code.source, code.name, launch.grid, launch.block, args)

@@ -23,6 +23,7 @@ PLACES = (
     "thread.y",
     "thread.z",
     "lane",
+    "bulk",
 )
 """Where `bind` may put a loop's values."""
 

@@ -29,7 +29,7 @@ from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import Leaf, Loop, Tree, loops_around, replace_node
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.chains import chain_from, loop_named
-from polyfuse.sets import OUT, points
+from polyfuse.sets import OUT, SET, points
 
 MOST_WRITTEN_OUT = 16
 """Values of the innermost loop of steps, at most, whose rows may differ: the elements of a window along one axis."""
@@ -47,6 +47,9 @@ MOST_REGISTERS = 255
 
 WARPGROUP_OTHERS = 40
 """Registers of a thread beside its results and copies, where factors go from shared memory to the tensor cores."""
+
+DEALT_OTHERS = 32
+"""More of them where a thread's results are no neighbours: each has an address and a guard of its own."""
 
 DOUBLE_OTHERS = 76
 """Registers beside results and factors where tensor cores multiply float64 numbers: 4 × 4 results took up to 118 in
@@ -117,7 +120,8 @@ def _check_fragments(nest: Nest, statement: str, roles: Roles, math: Math) -> No
 def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ieee") -> Roles:
     """What the loops of a product are. Raises InvalidSchedule, saying what does not fit.
 
-    Factors may be halves if `math` is their format, and the right one's columns neighbours or not.
+    Factors may be halves if `math` is their format, and the right one's columns neighbours or not. Tensor cores may
+    have rows and columns that are no neighbours: code generation proves which ones they are.
     """
 
     def refuse(why: str) -> InvalidSchedule:
@@ -158,7 +162,7 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
         raise refuse(
             f"needs floating-point numbers, and {s.write.tensor} is {nest.tensor(s.write.tensor).dtype}"
         )
-    moves = _Moves(nest, tree, statement)
+    moves = _Moves(nest, tree, statement, evenly=math == "ieee")
     steps = tuple(x for x in chain if not any(moves.of(s.write, x)))
     rest = chain[len(steps) :]
     if (
@@ -192,17 +196,25 @@ def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
         rows_fit = all(set(step) <= {0, 1} and sum(step) == 1 for step in by_step)
     else:
         rows_fit = (
-            sum(map(abs, moves.of(s.write, roles.rows))) == 1
+            sum(int(by != 0) if anyhow else abs(by) for by in moves.of(s.write, roles.rows)) == 1
             and any(moves.of(a, roles.rows))
             and not any(moves.of(b, roles.rows))
         )
     return (
         rows_fit
         and all(map(any, by_step))
-        and moves.along_lanes(s.write, roles.columns)
+        and (
+            moves.along_lanes(s.write, roles.columns)
+            or (anyhow and _along_last(moves.of(s.write, roles.columns)))
+        )
         and (moves.along_lanes(b, roles.columns) or (anyhow and any(moves.of(b, roles.columns))))
         and not any(moves.of(a, roles.columns))
     )
+
+
+def _along_last(moved: tuple[int, ...]) -> bool:
+    """Whether an access moves along its last axis, and along no other."""
+    return bool(moved) and moved[-1] != 0 and not any(moved[:-1])
 
 
 def _checked_extents(nest: Nest, roles: Roles, tensor: str, refuse: Callable[[str], InvalidSchedule]) -> None:
@@ -250,10 +262,10 @@ def warpgroup_registers(rows: int, columns: int, copied: int) -> int:
 
 
 class _Moves:
-    """How far accesses of a statement move with the loops around it."""
+    """How far accesses of a statement move with the loops around it; `evenly`, or some loops further at some values."""
 
-    def __init__(self, nest: Nest, tree: Tree, statement: str) -> None:
-        self.tree, self.statement = tree, statement
+    def __init__(self, nest: Nest, tree: Tree, statement: str, evenly: bool = True) -> None:
+        self.tree, self.statement, self.evenly = tree, statement, evenly
         self.domain = nest.domains[statement]
         self.around = loops_around(tree, statement)
         self.known: dict[int, isl.Map] = {}
@@ -261,7 +273,7 @@ class _Moves:
     def of(self, access: Access, loop: Loop) -> tuple[int, ...]:
         """By how many elements along each axis an access moves when the loop goes on by one.
 
-        Raises InvalidSchedule if that is not always the same.
+        Raises InvalidSchedule if that is not always the same, and has to be; else it is the farthest.
         """
         following = self._following(loop)
         moved = following.apply_domain(access.map).apply_range(access.map).deltas()
@@ -269,6 +281,8 @@ class _Moves:
         if moved.is_empty():
             return (0,) * int(access.map.dim(OUT))
         if not moved.is_singleton():
+            if not self.evenly:
+                return tuple(int(moved.dim_max_val(d).to_python()) for d in range(moved.dim(SET)))
             raise InvalidSchedule(f"microkernel: {access} does not move evenly along {loop.name}")
         (found,) = points(moved)
         return found

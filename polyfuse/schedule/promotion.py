@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import islpy as isl
 
@@ -24,6 +25,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import Math
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
+from polyfuse.ir.swizzle import Swizzled
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import (
     Buffer,
@@ -55,7 +57,7 @@ def promote(
     at: str,
     memory: str,
     panel: tuple[int, int] | None = None,
-    spread: Spread | Cores | None = None,
+    spread: Spread | Cores | Swizzled | None = None,
     stages: int = 1,
     axes: tuple[str, ...] | None = None,
     padded: bool = False,
@@ -101,13 +103,17 @@ def promote(
 
 
 def layout_of(
-    spread: tuple[int, int, int, int, int] | None, cores: tuple[int, ...] | None
-) -> Spread | Cores | None:
+    spread: tuple[int, int, int, int, int] | None, cores: tuple[int, ...] | Literal["swizzled"] | None
+) -> Spread | Cores | Swizzled | None:
     """How the rows of a shared buffer's panels lie; None for one after the other."""
     if spread is not None and cores is not None:
         raise InvalidSchedule("promote: spread and cores are two ways to lay a panel out; give one of them")
     if cores is None:
         return None if spread is None else Spread(*spread)
+    if isinstance(cores, str):
+        if cores != "swizzled":
+            raise InvalidSchedule(f'promote: cores are "swizzled" or eight numbers, not {cores!r}')
+        return Swizzled()
     if len(cores) != 8:
         raise InvalidSchedule(
             "promote: cores are seven numbers, tile, lanes, side, depth, gap, apart and skip, and whether they are "
@@ -116,11 +122,15 @@ def layout_of(
     return Cores(*cores[:7], turned=bool(cores[7]))
 
 
-def _check_spread(memory: str, panel: tuple[int, int] | None, spread: Spread | Cores | None) -> None:
+def _check_spread(
+    memory: str, panel: tuple[int, int] | None, spread: Spread | Cores | Swizzled | None
+) -> None:
     if spread is None:
         return
     if memory != "shared" or panel is None:
         raise InvalidSchedule("promote: only panels in shared memory can be spread")
+    if isinstance(spread, Swizzled):
+        return
     if isinstance(spread, Cores):
         if not spread.fits(panel[1]):
             raise InvalidSchedule(

@@ -232,7 +232,7 @@ class Schedule:
         for l (lane): for j: s[i] += x[i, 32 * j + l]  ->  each lane adds up its own values, the warp adds up its lanes
 
         Without a statement each loop name must be the only one of its name. "lane": the 32 threads of a warp, along
-        thread.x; such a loop holds one reduction on one element.
+        thread.x; such a loop holds one reduction on one element. "bulk": one instruction (polyfuse.schedule.boxes).
         """
         args = () if statement is None else (statement,)
         return self._do("bind", args, places, lambda: binding.bind(self.nest, self.tree, statement, places))
@@ -316,7 +316,7 @@ class Schedule:
         axes: tuple[str, ...] | None = None,
         padded: bool = False,
         rounded: Math = "ieee",
-        cores: tuple[int, int, int, int, int, int, int] | None = None,
+        cores: tuple[int, int, int, int, int, int, int, int] | Literal["swizzled"] | None = None,
     ) -> Schedule:
         """Keep what one iteration of a loop touches of a tensor in a memory of its own.
 
@@ -336,8 +336,8 @@ class Schedule:
         the box around them, its buffer has zeros, which the statement adds: sums stay as they are where the other
         factor is finite (polyfuse.schedule.promoted_values).
         A copy may be `rounded`, once, to what microkernel(…, math=…) says of its factors: "tf32", "bf16" or "f16".
-        In place of `spread`, `cores` of (tile, lanes, side, depth, gap, apart, skip) lay panels out for a warpgroup's
-        instructions, see polyfuse.ir.cores.
+        In place of `spread`, `cores` of (tile, lanes, side, depth, gap, apart, skip, turned), or "swizzled", lay panels
+        out for a warpgroup's instructions, see polyfuse.ir.cores and polyfuse.ir.swizzle.
         """
         further: dict[str, object] = {"panel": panel, "spread": spread, "stages": stages, "axes": axes}
         further |= {"padded": padded, "rounded": rounded, "cores": cores}

@@ -9,6 +9,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.bulk_shapes import BulkShape
 from polyfuse.strategy.choice import Choose
 from polyfuse.strategy.contraction import Product, products_among
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, microseconds
@@ -59,6 +60,11 @@ def in_registers(
         if isinstance(product, Convolution)
         else in_register_tiles(schedule, counts, kernel, product, best, machine)
     )
+    if isinstance(done, str) and isinstance(best, BulkShape) and not isinstance(product, Convolution):
+        why = f"no factor of {product.statement} is copied in boxes: {done}"
+        best = next(shape for shape in shapes if not isinstance(shape, BulkShape))
+        done = in_register_tiles(schedule, counts, kernel, product, best, machine)
+        done = done if isinstance(done, str) else replace(done, notes=(*done.notes, why))
     return done if isinstance(done, str) else _grouped(schedule, model, part, best, done)
 
 

@@ -30,6 +30,7 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
 from polyfuse.strategy.blocks_at_once import blocks_at_once
+from polyfuse.strategy.bulk_shapes import BulkShape, dealt, in_boxes
 from polyfuse.strategy.contraction import Factor, Product
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.extents import Extents
@@ -162,21 +163,41 @@ class Tiles:
         """
         first, s = self.kernel.names[0], self.shape
         i, j = band[self.product.rows].name, band[self.product.columns].name
-        threads, own = dict[str, str](), list[str]()
-        for outer, axes, block in zip((i, j), s.over, (s.block_rows, s.block_columns), strict=True):
+        digits: dict[str, list[str]] = {axis: [] for axis in ("z", "y", "x", "rows", "columns")}
+        for what, outer, parts, block in zip(
+            ("rows", "columns"), (i, j), dealt(s), (s.block_rows, s.block_columns), strict=True
+        ):
             loop, size = outer, block
-            for axis in axes:
+            for axis, following in parts:
                 schedule = schedule.split(first, loop, size)
-                loop = threads[axis] = inside(schedule, first, loop).name
-                size //= s.on(axis)
-            schedule = schedule.split(first, loop, size)
-            own.append(inside(schedule, first, loop).name)
-        tile = Names((threads["z"], threads["y"], threads["x"]), *own)
+                loop, size = inside(schedule, first, loop).name, following
+                digits[axis or what].append(loop)
+        schedule, tile = self.collapsed(schedule, (*others, i, j), digits)
         if s.group == 1:
             return self.in_one_batch(schedule, others, (i, j), tile)
         # for i: for j  ->  for i (groups of rows): for j: for i_in, blocks that run at once share rows and columns
         schedule = schedule.split(first, i, s.group)
         return self.in_one_batch(schedule, (*others, i), (j, inside(schedule, first, i).name), tile)
+
+    def collapsed(
+        self, schedule: Schedule, outside: tuple[str, ...], digits: dict[str, list[str]]
+    ) -> tuple[Schedule, Names]:
+        """One loop for an axis' values, and for a thread's own rows and columns, of all digits that each has.
+
+        for y: for r: for y': for r'  ->  for y_y': for r_r'
+        """
+        first, found = self.kernel.names[0], list[str]()
+        if any(len(loops) > 1 for loops in digits.values()):
+            inner = (loop for loops in digits.values() for loop in loops)
+            schedule = reordered(schedule, first, (*outside, *inner))
+        for name, *rest in digits.values():
+            for loop in rest:
+                place = [x.name for x in schedule.loops(first)].index(name)
+                schedule = schedule.collapse(first, name, loop)
+                name = schedule.loops(first)[place].name  # that of both
+            found.append(name)
+        z, y, x, rows, columns = found
+        return schedule, Names((z, y, x), rows, columns)
 
     def in_one_batch(
         self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, str], tile: Names
@@ -237,7 +258,10 @@ class Tiles:
         step, element = own[factor.axes[self.product.steps[0]]], own[factor.axes[along]]
         vector = self.shape.at_once(along_steps) if wide else 1
         axes = self.shape.copying(along_steps)
-        done = by_threads(done, copy, (step, element), along_steps, vector, self.shape, side, axes)
+        if isinstance(self.shape, BulkShape):
+            done = in_boxes(done, copy, (step, element), along_steps, self.shape)
+        else:
+            done = by_threads(done, copy, (step, element), along_steps, vector, self.shape, side, axes)
         return done if self.shape.stages == 1 else done.shift(copy, steps, 1 - self.shape.stages)
 
     def check_fits(self, schedule: Schedule, steps: str) -> None:

@@ -11,9 +11,11 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.analysis import storage, validation
-from polyfuse.analysis.storage import buffers_of, geometry, steps_between
+from polyfuse.analysis.digits import held_along
+from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.errors import ValidationFailure
 from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.ir.cores import Digit
 from polyfuse.schedule import Schedule
 
 
@@ -49,7 +51,7 @@ def test_what_lies_apart_has_neighbouring_cells(offsets: tuple[int, ...], step: 
     s = in_one_loop(nest)
     ((loop, buffer),) = buffers_of(s.tree)
     found = geometry(s.nest, s.tree, loop, buffer)
-    assert (found.apart, found.shape) == ((step,), (cells,))
+    assert (found.held, found.shape) == (((Digit(step, None, 1),),), (cells,))
     a = np.random.default_rng(0).random(nest.tensor("A").shape)
     expected = sum(2 * (n + 1) * a[o : o + 8] for n, o in enumerate(offsets))
     np.testing.assert_allclose(pf.compile(nest, schedule=s)(a), expected, rtol=1e-14)
@@ -65,14 +67,15 @@ def test_what_lies_apart_has_neighbouring_cells(offsets: tuple[int, ...], step: 
 )
 def test_steps_between_elements(touched: str, corner: str, step: int) -> None:
     pieces = isl.UnionMap(touched).intersect_domain(isl.UnionSet("{ [i] : 0 <= i < 9 }"))
-    assert steps_between(isl.Map.from_union_map(pieces), 0, isl.PwAff(corner)) == step
+    found = held_along(isl.Map.from_union_map(pieces), 0, isl.PwAff(corner), 30)
+    assert found == (Digit(step, None, 1),)
 
 
 def test_an_element_without_a_cell_is_found() -> None:
     s = in_one_loop(apart(0, 64, 96))
 
     def wrong(*arguments: object) -> storage.Geometry:
-        return replace(geometry(*arguments), apart=(64,))  # type: ignore[arg-type]
+        return replace(geometry(*arguments), held=((Digit(64, None, 1),),))  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(validation, "geometry", wrong)

@@ -12,7 +12,7 @@ from polyfuse.analysis.banks import waits
 from polyfuse.codegen.cuda_build import for_warpgroups
 from polyfuse.codegen.lockstep_operations import perform
 from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
-from polyfuse.codegen.warpgroup_descriptors import Described, descriptor
+from polyfuse.codegen.warpgroup_descriptors import Described, Form, descriptor
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.cores import Cores
 
@@ -34,8 +34,10 @@ def test_fields_of_a_descriptor() -> None:
     assert Described.by(descriptor(32, 128, 1024)) == Described(32, 128, 1024)
     with pytest.raises(ValueError, match="a leading offset of 24 bytes; it is a multiple of 16"):
         descriptor(0, 24, 0)
-    with pytest.raises(ValueError, match="swizzle"):
-        Described.by(1 << 62)
+    assert Described.by(descriptor(32, 16, 1024, swizzle=True)) == Described(32, 16, 1024, swizzle=True)
+    assert descriptor(0, 0, 0, swizzle=True) == 1 << 62
+    with pytest.raises(ValueError, match="another swizzle"):
+        Described.by(2 << 62)
 
 
 def test_a_descriptor_without_swizzle_tells_of_core_matrices() -> None:
@@ -158,3 +160,31 @@ def test_turned_columns_of_a_thread_are_neighbours_in_pairs(columns: int, groups
     held = {place(cores, width, step, along) for step in range(32) for along in range(width)}
     assert len(held) == 32 * width
     assert max(held) < cores.size(32, width)
+
+
+def in_lines(lines: int, line: int, element: int) -> int:
+    """Where a halves' element lies, in bytes: panels of so many lines, each of 64 whose 16 bytes are XORed."""
+    panel, within = divmod(element, 64)
+    first = (panel * lines + line) * 128
+    return first + (within // 8 ^ line % 8) * 16 + 2 * (within % 8)
+
+
+def test_descriptors_of_swizzled_lines() -> None:
+    """CUTLASS' canonical layouts Major-K and Major-MN, B128: steps along a line, or lines that are steps."""
+    for step in range(0, 64, 16):
+        rows = Described.by(Form(False, True).described(2 * step, 16, 1024))
+        for row, k in product(range(64), (0, 7, 8, 15)):
+            assert rows.address(row, k, 2) == in_lines(64, row, step + k)
+        columns = Described.by(Form(True, True).described(step // 8 * 1024, 1024, 64 * 128))
+        for column, k in product(range(0, 256, 5), (0, 7, 8, 15)):
+            assert columns.address(column, k, 2, turned=True) == in_lines(64, step + k, column)
+
+
+def test_swizzled_lines_meet_no_bank_twice() -> None:
+    """What the tensor cores read at once: 16 bytes of each of 8 lines, or eight parts of 16 bytes of one."""
+    eight = np.arange(32) % 8
+    for step in (0, 16, 48):
+        rows = Described(2 * step, 16, 1024, swizzle=True).address(eight, 8, 2)
+        assert waits(np.array([rows]), 16) == 0
+    turned = Described(0, 8192, 1024, swizzle=True)
+    assert waits(np.array([turned.address(8, eight, 2, turned=True)]), 16) == 0

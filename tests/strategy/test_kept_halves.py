@@ -77,7 +77,7 @@ def schedule_of(nest: pf.Nest, math: Math, tile: tuple[int, ...]) -> pf.Schedule
     """The schedule with one shape: warpgroups down and across, a thread's rows and columns, steps, stages."""
 
     def wanted(s: Shape) -> bool:
-        return isinstance(s, KeptShape) and (*groups_of(s), s.rows, s.columns, s.steps, s.stages) == tile
+        return type(s) is KeptShape and (*groups_of(s), s.rows, s.columns, s.steps, s.stages) == tile
 
     with pytest.MonkeyPatch.context() as patched:
         return by_warpgroups(nest, math, wanted, patched).schedule

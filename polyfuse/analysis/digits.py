@@ -1,0 +1,96 @@
+"""Indices by their digits: which elements along an axis a buffer has cells for, and in which order.
+
+t[i], t[i + 64], t[i + 128]                       i // 64                            one digit, of 64
+t[i], t[i + 1], t[i + 8], t[i + 9], t[i + 16]     i % 2 + 2 * (i // 8)               two digits, of 1 and of 8
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import islpy as isl
+
+from polyfuse.ir.cores import Digit
+from polyfuse.sets import OUT, points
+
+MOST_LISTED = 1024
+"""Elements along an axis at most that are listed to see which of them are left out."""
+
+EVERY = (Digit(1, None, 1),)
+"""An axis along which nothing is left out."""
+
+
+def floored(value: isl.PwAff, by: int) -> isl.PwAff:
+    """floor(value / by)."""
+    return value if by == 1 else value.scale_down_val(isl.Val(by)).floor()
+
+
+def digits_of(value: isl.PwAff, digits: tuple[Digit, ...]) -> isl.PwAff:
+    """The sum of value // divisor % modulus * weight."""
+    found = None
+    for digit in digits:
+        part = floored(value, digit.divisor)
+        if digit.modulus is not None:
+            part = part.sub(floored(part, digit.modulus).scale_val(isl.Val(digit.modulus)))
+        part = part if digit.weight == 1 else part.scale_val(isl.Val(digit.weight))
+        found = part if found is None else found.add(part)
+    assert found is not None, "an index has digits"
+    return found
+
+
+def left_out(value: isl.PwAff, digits: tuple[Digit, ...]) -> isl.Set:
+    """The instances whose index is no sum of such digits times what they stand for."""
+    held = digits_of(value, tuple(Digit(d.divisor, d.modulus, d.divisor) for d in digits))
+    return held.ne_set(value)
+
+
+def held_along(touched: isl.Map, d: int, corner: isl.PwAff, span: int) -> tuple[Digit, ...]:
+    """The digits of the indices along an axis that are touched, counted from a corner, of `span` with those between.
+
+    { [i] -> t[i]; [i] -> t[i + 64]; [i] -> t[i + 192] }  ->  one digit, of 64
+    { [i] -> t[i + 8 * j + e] : 0 <= j < 4, 0 <= e < 2 }  ->  two, of 1 and of 8
+    """
+    axis = touched.project_out(OUT, d + 1, touched.dim(OUT) - d - 1).project_out(OUT, 0, d)
+    inside = axis.sum(isl.Map.from_pw_aff(corner.neg())).range()
+    step = _common(inside)
+    whole = isl.Set(f"{{ [x] : 0 <= x < {span} and x mod {step} = 0 }}")
+    inside = inside.project_out(isl.dim_type.param, 0, inside.dim(isl.dim_type.param)).reset_tuple_id()
+    if span // step > MOST_LISTED or whole.is_subset(inside):
+        return (Digit(step, None, 1),)
+    found = _digits(sorted(number for (number,) in points(inside)))
+    return (Digit(step, None, 1),) if found is None else found
+
+
+def cells_of(digits: tuple[Digit, ...], span: int) -> int:
+    """How many cells indices below `span` have."""
+    last = digits[-1]
+    return last.weight * ((span - 1) // last.divisor + 1)
+
+
+def _common(inside: isl.Set) -> int:
+    """The largest number of which all of these are multiples."""
+    found = 0
+    for part in map(isl.Set.from_basic_set, inside.get_basic_sets()):
+        first, last = part.dim_min_val(0), part.dim_max_val(0)
+        found = gcd(found, first.to_python(), 0 if first.eq(last) else part.get_stride(0).to_python())
+    return max(1, found)
+
+
+def _digits(numbers: list[int]) -> tuple[Digit, ...] | None:
+    """Digits whose sums these numbers are, each once; None if there are none.
+
+    >>> _digits([0, 1, 8, 9, 16, 17])
+    (Digit(divisor=1, modulus=2, weight=1), Digit(divisor=8, modulus=None, weight=2))
+    """
+    found, weight = list[Digit](), 1
+    while len(numbers) > 1:
+        step = numbers[1]
+        count = next((n for n, number in enumerate(numbers) if number != n * step), len(numbers))
+        groups = [numbers[first : first + count] for first in range(0, len(numbers), count)]
+        alike = all([number - group[0] for number in group] == numbers[:count] for group in groups)
+        numbers = [group[0] for group in groups]
+        if not alike or any(number % (step * count) for number in numbers):
+            return None
+        found.append(Digit(step, None if len(numbers) == 1 else count, weight))
+        weight *= count
+    return tuple(found) if found and not numbers[0] else None

@@ -1,0 +1,156 @@
+"""Bulk copies in a CUDA kernel's source: the arguments and barriers that they need, and their calls.
+
+def mac(x, y, z, x_boxes):
+    arrivals = cuda.shared.array((4,), int64)
+    begin_bulk(4, arrived)
+    group = 0
+    cuda.syncthreads()
+    …   if tx == 0 and ty == 0: copy_bulk(2, 8192, x_shared, to, x_boxes, k, i, 0, 0, 0, arrived, 4, group)
+    …   await_bulk(2, arrived, 4, group)
+        group += 1
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from polyfuse.codegen.axes import AXES, axis_name
+from polyfuse.codegen.index import Environment, in_bits, mentions, substituted
+from polyfuse.codegen.looptree import (
+    Barrier,
+    Element,
+    For,
+    Guard,
+    Kernel,
+    Node,
+    Store,
+    below,
+    stores_in,
+    variables,
+)
+from polyfuse.codegen.tensor_maps import BoxMap
+from polyfuse.ir.names import fresh
+from polyfuse.ir.swizzle import BARRIER_BYTES, MOST_AXES
+from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.schedule.boxes import BulkCopy
+
+Address = Callable[[Element, Environment], tuple[ast.expr, ast.expr]]
+"""The array of an element, and how far behind its first one it lies where names have these values."""
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """What a kernel's bulk copies share: a map for each array and box, barriers, and the number of a group.
+
+    As many groups may be `open` at a barrier of the block as the least of its loops allows; `count` barriers, two or
+    another power of two, are more than these.
+    """
+
+    maps: Mapping[tuple[str, tuple[int, ...]], str]
+    filled: frozenset[str]
+    arrivals: str
+    group: str
+    open: int
+
+    @property
+    def count(self) -> int:
+        """How many barriers there are."""
+        return int(2 ** max(1, self.open.bit_length()))
+
+    @property
+    def nbytes(self) -> int:
+        """The shared memory of the barriers."""
+        return self.count * BARRIER_BYTES
+
+    def opening(self) -> list[str]:
+        """What a kernel begins with."""
+        return [
+            f"{self.arrivals} = cuda.shared.array(({self.count},), int64)",
+            f"begin_bulk({self.count}, {self.arrivals})",
+            f"{self.group} = 0",
+            "cuda.syncthreads()",
+        ]
+
+    def waiting(self) -> list[str]:
+        """What threads do where they wait for copies."""
+        return [
+            f"await_bulk({self.open}, {self.arrivals}, {self.count}, {self.group})",
+            f"{self.group} += 1",
+        ]
+
+    def box_maps(self, kernel: Kernel) -> tuple[BoxMap, ...]:
+        """What a launch has to bring along, in the order of the arguments."""
+        arrays = list(kernel.arrays)
+        tensors = ((kernel.arrays[name], arrays.index(name), box) for name, box in self.maps)
+        return tuple(BoxMap(at, tensor.shape, box, tensor.itemsize) for tensor, at, box in tensors)
+
+    def call(self, top: Node, address: Address) -> list[str]:
+        """The lines for the loops of a box: one call, under what they say of other things than the box."""
+        conditions, loops, store = _box(top)
+        inside = {loop.variable for loop in loops}
+        first: dict[str, ast.expr] = {name: ast.Constant(0) for name in inside}
+        assert isinstance(store.operation, BulkCopy), "proven when the kernel was built"
+        box, source = store.operation.box, store.reads[0]
+        target, to = address(store.target, first)
+        corner = [in_bits(substituted(index, first)) for index in _coordinates(source.subscripts)]
+        numbers = [ast.Constant(len(box)), ast.Constant(prod(box) * ITEMSIZE[source.dtype])]
+        rest = [ast.Name(self.arrivals), ast.Constant(self.count), ast.Name(self.group)]
+        boxes = ast.Name(self.maps[source.array, box])
+        call = ast.Call(ast.Name("copy_bulk"), [*numbers, target, to, boxes, *corner, *rest], [])
+        kept = [c for c in conditions if not any(mentions(c, name) for name in inside)]
+        if not kept:
+            return [ast.unparse(call)]
+        test = kept[0] if len(kept) == 1 else ast.BoolOp(ast.And(), kept)
+        return [f"if {ast.unparse(test)}:", f"    {ast.unparse(call)}"]
+
+
+def bulk_of(kernel: Kernel) -> Bulk | None:
+    """What a kernel's bulk copies share; None where it has none."""
+    copies = [store for store in stores_in(kernel.body) if isinstance(store.operation, BulkCopy)]
+    if not copies:
+        return None
+    taken = {*kernel.arrays, *kernel.sizes, *variables(kernel.body), *map(axis_name, AXES)}
+
+    def named(wanted: str) -> str:
+        taken.add(name := fresh(wanted, taken))
+        return name
+
+    maps = dict[tuple[str, tuple[int, ...]], str]()
+    for store in copies:
+        assert isinstance(store.operation, BulkCopy)
+        key = store.reads[0].array, store.operation.box
+        if key not in maps:
+            maps[key] = named(f"{key[0]}_boxes")
+    filled = frozenset(store.target.array for store in copies)
+    return Bulk(maps, filled, named("arrived"), named("group"), min(_open(kernel.body)))
+
+
+def _open(node: Node) -> list[int]:
+    if isinstance(node, Barrier):
+        return [] if node.open is None else [node.open]
+    return [number for part in below(node) for number in _open(part)]
+
+
+def _box(node: Node) -> tuple[list[ast.expr], list[For], Store]:
+    """The conditions, the loops and the statement of a box."""
+    match node:
+        case For():
+            conditions, loops, store = _box(node.body)
+            return conditions, [node, *loops], store
+        case Guard(condition, body, None):
+            conditions, loops, store = _box(body)
+            match condition:
+                case ast.BoolOp(op=ast.And(), values=values):
+                    return [*values, *conditions], loops, store
+            return [condition, *conditions], loops, store
+        case Store():
+            return [], [], node
+    raise AssertionError("a box is loops around one statement")
+
+
+def _coordinates(subscripts: tuple[ast.expr, ...]) -> list[ast.expr]:
+    """Where a box begins, the axis of neighbours first, and zeros for the axes that there are not."""
+    return [*reversed(subscripts), *(ast.Constant(0) for _ in range(MOST_AXES - len(subscripts)))]

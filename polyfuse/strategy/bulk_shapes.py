@@ -1,0 +1,145 @@
+"""Shapes of tiles for warpgroups whose factors one instruction copies a box at a time: halves as they are in memory.
+
+    by steps     64 steps of up to 256 rows are a box          lines of 128 bytes are rows, 64 steps each
+    by columns   64 columns of 64 steps are a box              lines are steps, 64 columns each, in panels
+
+No thread has an address or a guard of a copy: one asks for boxes (schedule/boxes.py), which lie swizzled
+(ir/swizzle.py). What is in a line is in the order of memory, so a block's rows and columns are dealt out as an
+instruction has them, not in tiles of neighbours: of 64 rows a thread has two that are 8 apart, of 8 columns it has two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product as pairs
+from math import ceil
+from typing import Any
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.storage import buffers_of, geometry
+from polyfuse.ir.cores import CORE_ROWS, INSTRUCTION_ROWS
+from polyfuse.ir.precision import Math
+from polyfuse.ir.swizzle import BARRIER_BYTES, LINE_BYTES, MOST_ALONG
+from polyfuse.ir.tree import parts
+from polyfuse.machine import Gpu, Machine
+from polyfuse.schedule import Schedule
+from polyfuse.schedule.boxes import bulk_copy
+from polyfuse.schedule.microkernel import DEALT_OTHERS, warpgroup_registers
+from polyfuse.strategy.extents import Extents
+from polyfuse.strategy.kept_shapes import STAGES, KeptShape
+from polyfuse.strategy.moves import inside
+from polyfuse.strategy.register_shapes import Shape, Side, costed
+from polyfuse.strategy.warpgroup_shapes import fits, has_warpgroups
+
+OWN = ""
+"""In place of an axis: a thread's own."""
+
+Dealt = tuple[tuple[str, int], ...]
+"""Digits of an index, the outermost first: whose each is, an axis' or a thread's own, and what it stands for."""
+
+ASKING = 12
+"""Instructions of the warp that asks for a box: coordinates, the bytes to expect, the copy."""
+
+AWAITING = 16
+"""Instructions of a warp that waits for a group of boxes."""
+
+
+@dataclass(frozen=True)
+class BulkShape(KeptShape):
+    """A shape whose factors are copied in boxes of `line` neighbours."""
+
+    @property
+    def how(self) -> str:
+        """What multiplies, for a report."""
+        return f"{super().how}, a box by one instruction (tensor maps)"
+
+    @property
+    def line(self) -> int:
+        """Elements of a line."""
+        return LINE_BYTES // self.held
+
+    @property
+    def dealt(self) -> tuple[Dealt, Dealt]:
+        """As instructions have them (PTX ISA, "Matrix Fragments for wgmma"): 16 rows a warp, two of them a thread."""
+        rows = (("y", INSTRUCTION_ROWS // 4), (OWN, CORE_ROWS), ("y", 1))
+        return rows, (("z", 4 * self.columns), (OWN, CORE_ROWS), ("x", 2), (OWN, 1))
+
+    def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
+        """Panels of lines, of steps or of what are neighbours along the results."""
+        return by_steps, self.line
+
+    def laid_out(self, side: Side, by_steps: bool, wide: bool) -> Mapping[str, Any]:
+        """In lines, as they are."""
+        return {"cores": "swizzled", "rounded": self.format}
+
+    @property
+    def registers(self) -> int:
+        """Registers a thread needs at most."""
+        return warpgroup_registers(self.rows, self.columns, DEALT_OTHERS)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block: all stages of both factors, and the barriers."""
+        return self.stages * (self.staged * self.held + BARRIER_BYTES)
+
+    @property
+    def copies(self) -> int:
+        """Instructions of all warps that ask for a tile of steps and wait for one."""
+        boxes = (ceil(side.width / (MOST_ALONG if by_steps else self.line)) for side, by_steps in self.sides)
+        return ASKING * sum(boxes) + AWAITING * self.threads // WARP
+
+
+def dealt(s: Shape) -> tuple[Dealt, Dealt]:
+    """How a block's rows, and its columns, are dealt out: each thread's own are neighbours, but of bulk shapes."""
+    if isinstance(s, BulkShape):
+        return s.dealt
+    found = list[Dealt]()
+    for axes, size in zip(s.over, (s.block_rows, s.block_columns), strict=True):
+        digits = list[tuple[str, int]]()
+        for axis in axes:
+            size //= s.on(axis)  # what is left of it
+            digits.append((axis, size))
+        found.append((*digits, (OWN, 1)))
+    return found[0], found[1]
+
+
+def in_boxes(
+    schedule: Schedule, copy: str, loops: tuple[str, str], by_steps: bool, shape: BulkShape
+) -> Schedule:
+    """A copy whose loops (steps, elements along the results) one instruction runs, a box at a time.
+
+    for e0: for e1: load   ->   for e1 (panels of 64): for e0 (bulk): for e1_in: load
+
+    Raises InvalidSchedule where they are no boxes.
+    """
+    step, element = loops
+    line, fine = (element, step) if by_steps else (step, element)
+    others = [x.name for x in schedule.loops(copy) if len(x.dates) == 1 and x.name not in loops]
+    schedule = schedule.split(copy, line, MOST_ALONG).split(copy, fine, shape.line)
+    box = [inside(schedule, copy, each).name for each in (line, fine)]
+    schedule = schedule.reorder(copy, *others, line, fine, *box)
+    schedule = schedule.unroll(copy, line).unroll(copy, fine).bind(copy, **{box[0]: "bulk"})
+    kernel = next(part for part in parts(schedule.tree) if copy in part.members)
+    held = {b.tensor: geometry(schedule.nest, kernel, loop, b) for loop, b in buffers_of(kernel)}
+    top = next(x for x in schedule.loops(copy) if x.bind == "bulk")
+    bulk_copy(schedule.nest, kernel, top, held, None)
+    return schedule
+
+
+def bulk_shapes(extents: Extents, format: Math, machine: Machine, gpu: Gpu) -> list[BulkShape]:
+    """The shapes that fit a product and a machine, unsorted; none where factors are rounded on their way."""
+    if extents.kept is None or not has_warpgroups(gpu, format):
+        return []
+    every = _every(format, extents.kept == "columns")
+    return [costed(s, extents, machine, gpu) for s in every if fits(s, extents, gpu)]
+
+
+def _every(format: Math, turned: bool) -> Iterator[BulkShape]:
+    """Of one instruction's rows each. With 64 columns the guards of a thread's stores take too many registers: 2 × 64
+    results spill 112 bytes in 168, or take 198 (CUDA 13, sm_90a).
+    """
+    for (down, across), columns, stages in pairs(((1, 1), (1, 2), (2, 1)), (16, 32), STAGES):
+        yield BulkShape(
+            across, 32 * down, 4, 2, columns, LINE_BYTES // 2, 2, stages, format=format, turned=turned
+        )
