@@ -42,6 +42,9 @@ __all__ = ["Executable", "compile"]
 STAGES = ("schedule", "validation", "source")
 """What `compile` does to a nest, in order; the executable adds the time for machine code."""
 
+NEVER = 3600.0
+"""Seconds that nobody waits for a grid barrier."""
+
 
 def compile(
     nest: Nest,
@@ -131,7 +134,8 @@ def decided(
         return _finished(schedule, None, goal, place, model, start, OPERATIONS)
     nest, expansions = _expanded(nest)
     fast = _as_wanted(nest, model, wanted, fuse)
-    plan = plan_for(fast.nest, model, fuse=fuse, choose=Picked(picks) if picks else cheapest)
+    able = _one_block_at_a_time(model) if place == "simulator" else model
+    plan = plan_for(fast.nest, able, fuse=fuse, choose=Picked(picks) if picks else cheapest)
     plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed, *_unused(plan.schedule, model)))
     try:
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
@@ -140,6 +144,11 @@ def decided(
         kept = replace(kept, recomputed=(*kept.recomputed, *_in_float32(kept.schedule, model)))
         done = _finished(kept.schedule, kept, goal, place, model, start, 0)
     return replace(done, expansions=expansions)
+
+
+def _one_block_at_a_time(model: Machine) -> Machine:
+    """The machine as the simulator runs its kernels, block after block: at that price no plan lets blocks wait."""
+    return model if model.gpu is None else replace(model, gpu=replace(model.gpu, grid_barrier_seconds=NEVER))
 
 
 def _finished(

@@ -91,3 +91,12 @@ def test_one_block_stays_where_waiting_costs_more() -> None:
     plan = plan_for(nest, Machine.preset("h200"))
     assert not any(group.cost.grid_barriers for group in plan.groups)
     assert any("not by all blocks together" in note for note in plan.notes)
+
+
+def test_the_simulator_gets_a_plan_whose_blocks_wait_for_nobody() -> None:
+    nest = pf.lower(nn.Sequential(nn.RNN(6, 32)), batch=4, features=(8, 6))
+    assert any(group.cost.grid_barriers for group in plan_for(nest, quick()).groups)
+    net = pf.compile(nest, target="cuda", machine=quick(), device="simulator")
+    assert not any(launch.code.grid_barriers for launch in net.program.launches)
+    x = np.random.default_rng(0).standard_normal((4, 8, 6)).astype(np.float32)
+    np.testing.assert_allclose(net(x), pf.interpret(nest, [x])["out"], rtol=1e-5, atol=1e-6)
