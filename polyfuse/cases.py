@@ -137,6 +137,12 @@ def heads() -> Nest:
     return nn.lower(nn.relu(q @ k))
 
 
+def attention(rows: int, features: int) -> Nest:
+    """softmax(q kᵀ) v."""
+    q, k, v = (nn.input(name, (rows, features)) for name in "qkv")
+    return nn.lower(nn.softmax(q @ nn.transpose(k)) @ v)
+
+
 def padded_windows() -> Nest:
     """A weighted sum over 3 × 3 windows of a padded image, transposed."""
     image = nn.pad(nn.input("x", (13, 17)), (1, 1))
@@ -246,6 +252,7 @@ CASES: tuple[Case, ...] = (
     Case("product in register tiles, odd", lambda: dense(131, 65, batch=33), kernels=1),
     Case("product in register tiles, no bias", lambda: nn.lower(nn.Linear(128, 64, bias=False), batch=32)),
     Case("product of heads", heads),
+    Case("attention", lambda: attention(64, 24), kernels=1),
     Case("product of tf32 factors, odd", lambda: product(79, 131, 70), 1, math="tf32"),
     Case("product of tf32 factors in stages", lambda: product(96, 192, 160), 1, math="tf32"),
     Case("product of bf16 factors", lambda: product(96, 192, 160), 1, math="bf16"),

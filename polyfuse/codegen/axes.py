@@ -17,6 +17,9 @@ from polyfuse.schedule.binding import extent
 AXES = (*BLOCKS, *THREADS)
 
 LANES = THREADS[0]
+
+PARTS_OF_A_WARP = (4, 8, 16)
+"""How many lanes may share a reduction's values where a warp has several rows."""
 """The axis that lanes run along."""
 
 
@@ -64,11 +67,13 @@ def axis_bounds(nest: Nest, part: Tree, bind: str) -> tuple[ast.expr, ast.expr]:
 def lanes_along(nest: Nest, bound: list[Loop], least: isl.Val, largest: isl.Val) -> int:
     """How long the axis of lanes is: whole warps, as many as its widest loop over lanes needs.
 
-    A warp's threads are then at the same place whatever a row's guard says. Raises InvalidSchedule if other loops on
-    the axis have more values.
+    A warp's threads are then at the same place whatever a row's guard says. Where every loop over lanes has the same
+    power of two of values, less than a warp, so many lanes are a row's, and a warp has several rows. Raises
+    InvalidSchedule if other loops on the axis have more values.
     """
-    most = max(extent(nest, loop) or 1 for loop in bound if loop.bind == LANE)
-    count = -(-most // WARP) * WARP
+    values = {extent(nest, loop) or 1 for loop in bound if loop.bind == LANE}
+    most = max(values)
+    count = most if values <= {*PARTS_OF_A_WARP} and len(values) == 1 else -(-most // WARP) * WARP
     if least.is_int() and largest.is_int() and least >= 0 and largest < count:
         return count
     lanes, others = ([x.name for x in bound if (x.bind == LANE) is which] for which in (True, False))

@@ -345,8 +345,8 @@ class _Builder:
     def _lanes(self) -> int:
         """How many threads share a reduction: all along the axis of lanes."""
         _, most = self.bounds[LANES]
-        assert isinstance(most, ast.Constant), "whole warps"
-        assert isinstance(most.value, int), "whole warps"
+        assert isinstance(most, ast.Constant), "a number of lanes"
+        assert isinstance(most.value, int), "a number of lanes"
         return most.value
 
     def _user(self, node: isl.AstNode, here: _Here) -> Node:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.axes import LANES, axis_name
-from polyfuse.codegen.build import guarded
 from polyfuse.codegen.bulk_calls import bulk_of
 from polyfuse.codegen.device_calls import (
     accessed_widely,
@@ -24,7 +23,7 @@ from polyfuse.codegen.device_calls import (
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fragments import for_whole_warps
 from polyfuse.codegen.halves import held_as, zero
-from polyfuse.codegen.index import Environment, beside, binary, in_bits, substituted
+from polyfuse.codegen.index import Environment, binary, in_bits, substituted
 from polyfuse.codegen.looptree import (
     ARRIVALS,
     Allocate,
@@ -40,6 +39,7 @@ from polyfuse.codegen.looptree import (
     below,
     grid_barriers,
 )
+from polyfuse.codegen.met_lanes import met_by_warps, with_constant_bounds
 from polyfuse.codegen.over_lanes import shuffled, warps_of
 from polyfuse.codegen.padded_copies import with_padded_copies
 from polyfuse.codegen.register_tiles import VectorCopy
@@ -97,6 +97,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     pointers = tuple(f"{held_as(tensor.dtype)}*" for tensor in kernel.arrays.values())
     meetings = grid_barriers(kernel.body)
     kernel = with_wide_accesses(with_padded_copies(shown_to_warpgroups(for_whole_warps(kernel))))
+    kernel = met_by_warps(kernel)
     wide, bulk = copied_widely(kernel.body), bulk_of(kernel)
     maps = () if bulk is None else bulk.box_maps(kernel)
     counter = ("int32*",) if meetings else ()
@@ -240,21 +241,10 @@ class _Cuda(Emitter):
         return shuffled(node, self.lines(node.body), self.place, axis_name(LANES), again)
 
     def _unrolled(self, node: For) -> list[str]:
-        """for c in range(0, min(8, n)): S  ->  for c in range(0, 8): if c < n: S.
-
-        A register has no address: results in registers are only there where every loop over them has constant bounds.
-        """
+        """A loop with the constant bounds that it may have."""
         low, high = constant_bounds(node)
-        if low is None or high is None or node.step != 1:
-            return super().loop(node)
-        whole = replace(node, low=ast.Constant(low), high=ast.Constant(high))
-        variable = ast.Name(node.variable)
-        checks: list[ast.expr] = []
-        if not isinstance(node.low, ast.Constant):
-            checks.append(ast.Compare(beside(node.low, "max", low), [ast.LtE()], [variable]))
-        if not isinstance(node.high, ast.Constant):
-            checks.append(ast.Compare(variable, [ast.Lt()], [beside(node.high, "min", high)]))
-        return super().loop(replace(whole, body=guarded(checks, node.body)))
+        bounded = None if low is None or high is None or node.step != 1 else (low, high)
+        return super().loop(node if bounded is None else with_constant_bounds(node, *bounded))
 
     def placed(self, element: Element) -> ast.expr:
         tensor = self.kernel.arrays.get(element.array)

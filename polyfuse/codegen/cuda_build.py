@@ -20,7 +20,7 @@ from typing import Any
 
 from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.halves import CONVERSIONS
-from polyfuse.codegen.lockstep_subset import ARRAYS_OF
+from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
 from polyfuse.codegen.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
 from polyfuse.errors import PolyfuseError, TargetUnavailable
 
@@ -196,13 +196,14 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
         "cuda": cuda, "math": math, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
         "uint16": uint16,
     }  # fmt: skip
-    called = [name for name in (*ARRAYS_OF, *CONVERSIONS) if f"{name}(" in source]
+    called = [name for name in (*ARRAYS_OF, *CONVERSIONS, ROW_LANES) if f"{name}(" in source]
     if called:
         from polyfuse.codegen import (
             bulk_operations,
             device_halves,
             device_operations,
             grid_barriers,
+            lane_groups,
             rounded_copies,
             tensor_operations,
             warpgroup_operations,
@@ -216,6 +217,7 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
             grid_barriers,
             rounded_copies,
             device_halves,
+            lane_groups,
         )
         known = {name: value for module in modules for name, value in vars(module).items()}
         namespace |= {name: known[name] for name in called}

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
 from polyfuse.codegen.factor_lines import Lines
 from polyfuse.codegen.fragments import literals, mma_call
 from polyfuse.codegen.index import Environment, beside, expanded, in_bits, is_number, mentions, substituted
-from polyfuse.codegen.looptree import (
-    Allocate,
-    Element,
-    For,
-    Guard,
-    Node,
-    PaddedCopy,
-    Store,
-    below,
-    stores_in,
-)
+from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, PaddedCopy, Store, below, stores_in
 from polyfuse.codegen.product_loops import numbers_in
 from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE
@@ -169,22 +159,30 @@ def copied_widely(node: Node) -> frozenset[str]:
 
 
 def planned_registers(node: Node) -> int | None:
-    """The registers that a thread is given for its largest tile of results; None where it has none."""
-    return max(_planned(node, node), default=None)
+    """The registers that a thread is given for its largest tile of results and those in use around it; None without."""
+    every = list(stores_in(node))
+    found = [(s, s.operation) for s in every if isinstance(s.operation, TileProduct)]
+    tiles = {s.target.array: tile.rows * tile.columns * ITEMSIZE[s.target.dtype] // 4 for s, tile in found}
+    places = {array: [p for p, s in enumerate(every) if array in _touched(s)] for array in tiles}
+    most = None
+    for place, s in enumerate(every):
+        if isinstance(s.operation, TileProduct):
+            held = (a for a in tiles if a != s.target.array and places[a][0] < place < places[a][-1])
+            most = max(most or 0, _planned(s, s.operation, node) + sum(tiles[a] for a in held))
+    return most
 
 
-def _planned(node: Node, kernel: Node) -> Iterator[int]:
-    match node:
-        case Store(operation=TileProduct(rows, columns) as tile):
-            if tile.by_warpgroup:
-                factors = frozenset(element.array for element in node.reads)
-                copied = tile.copied * _through_registers(kernel, factors)
-                yield warpgroup_registers(rows, columns, copied + DEALT_OTHERS * tile.in_lines)
-            else:
-                ahead = _copies_ahead(kernel)
-                yield registers_for(rows, columns, ITEMSIZE[node.target.dtype], tile.math, ahead)
-    for part in below(node):
-        yield from _planned(part, kernel)
+def _touched(store: Store) -> frozenset[str]:
+    return frozenset((store.target.array, *(element.array for element in store.reads)))
+
+
+def _planned(store: Store, tile: TileProduct, kernel: Node) -> int:
+    if tile.by_warpgroup:
+        factors = frozenset(element.array for element in store.reads)
+        copied = tile.copied * _through_registers(kernel, factors)
+        return warpgroup_registers(tile.rows, tile.columns, copied + DEALT_OTHERS * tile.in_lines)
+    ahead = _copies_ahead(kernel)
+    return registers_for(tile.rows, tile.columns, ITEMSIZE[store.target.dtype], tile.math, ahead)
 
 
 def _through_registers(node: Node, arrays: frozenset[str]) -> bool:

@@ -24,6 +24,7 @@ from polyfuse.codegen.lockstep_memory import (
 )
 from polyfuse.codegen.lockstep_operations import perform
 from polyfuse.codegen.lockstep_subset import (
+    ROW_LANES,
     SHUFFLE,
     KernelSource,
     UnsupportedKernel,
@@ -349,14 +350,19 @@ class Machine:
         assert function is not None
         if function == SHUFFLE:
             return self._exchanged(node)
+        if function == ROW_LANES:
+            return self.value(node.args[0])
         return values.call(function, [self.value(argument) for argument in node.args])
 
     def _exchanged(self, node: ast.Call) -> Value:
         """Each thread's value from the lane whose number differs in the bits of the last argument."""
         mask, value, bits = (self.value(argument) for argument in node.args)
-        if np.ndim(mask) or int(mask) != -1 or np.ndim(bits) or not 0 < int(bits) < WARP:
-            raise TypeError("a shuffle of anything but all lanes, or by a number of bits that is none")
-        self.team.together(self.active.mask, self.kernel.line(node.lineno))
+        count = WARP if np.ndim(mask) == 0 and int(mask) == -1 else mask
+        if np.ndim(count) or WARP % int(count) or np.ndim(bits) or not 0 < int(bits) < int(count):
+            raise TypeError(
+                "a shuffle of anything but all lanes or a row's, or by a number of bits that is none"
+            )
+        self.team.together(self.active.mask, self.kernel.line(node.lineno), int(count))
         return value if np.ndim(value) == 0 else np.asarray(value)[self.lane ^ int(bits)]
 
     def _boolean(self, node: ast.BoolOp) -> Value:

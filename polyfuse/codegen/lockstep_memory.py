@@ -115,7 +115,7 @@ class Team:
     def together(self, mask: npt.NDArray[np.bool_] | None, line: str, count: int = WARP) -> None:
         """Raises BarrierError if only some of `count` threads in a row are here, or a block ends inside them."""
         if self.grid.per_block % count:
-            group = "warp" if count == WARP else "warpgroup"
+            group = "warp" if count == WARP else "row of lanes" if count < WARP else "warpgroup"
             raise BarrierError(f"lanes exchange values at {line}, and the block's last {group} is not whole")
         arrived = np.ones((1, count), np.bool_) if mask is None else mask.reshape(-1, count)
         full, some = arrived.all(axis=1), arrived.any(axis=1)

@@ -19,7 +19,7 @@
                   | expr if expr else expr
                   | cuda.(threadIdx | blockIdx | blockDim | gridDim).(x | y | z)
                   | (min | max)(expr, expr, ...) | abs(expr) | dtype(expr) | math.f(expr, ...)
-                  | math.(inf | nan | pi) | cuda.shfl_xor_sync(-1, expr, int)
+                  | math.(inf | nan | pi) | cuda.shfl_xor_sync(-1 | lanes_of(int), expr, int)
                   | (from_float16 | to_float16 | from_bfloat16 | to_bfloat16 | to_tf32)(expr)        (codegen.halves)
     dtype       ::= float32 | float64 | int32 | int64 | uint16
 
@@ -45,7 +45,10 @@ UNARY_MATH = (*EXPONENTIAL, "sin", "cos", "tan", "asin", "acos", "atan")
 CONSTANTS = ("inf", "nan", "pi")
 
 SHUFFLE = "cuda.shfl_xor_sync"
-"""Each lane of a warp gets the value of another one; the first argument says that all take part."""
+"""Each lane of a warp gets the value of another one; the first argument says that all take part, or a row's lanes."""
+
+ROW_LANES = "lanes_of"
+"""So many neighbouring lanes, the caller's among them (codegen.lane_groups)."""
 
 ARRAYS_OF = {
     "tile_fma": (3, 4, 11),
@@ -372,7 +375,7 @@ def callee(func: ast.expr, arguments: int) -> str | None:
             if (name in UNARY_MATH and arguments == 1) or (name == "pow" and arguments == 2):
                 return f"math.{name}"
         case ast.Name(id=name):
-            if (name in (*DTYPES, *CONVERSIONS, "abs") and arguments == 1) or (
+            if (name in (*DTYPES, *CONVERSIONS, ROW_LANES, "abs") and arguments == 1) or (
                 name in ("min", "max") and arguments > 1
             ):
                 return name

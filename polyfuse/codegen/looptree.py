@@ -159,13 +159,16 @@ class Lanes:
     """A reduction over `threads` of a row: in `body` each one's values go to `partial`, a scalar variable of its own.
 
     Then warps combine their partial results, a block its warps' where there are several, and thread 0 runs `total`,
-    which reads `partial`.
+    which reads `partial`. That is done `when` conditions hold. Of rows that are part of a warp `met` says that all
+    lanes of the warp come together (codegen/met_lanes.py).
     """
 
     partial: Element
     body: Node
     total: Store
     threads: int
+    when: tuple[ast.expr, ...] = ()
+    met: bool = False
 
 
 Node = Block | For | Guard | Allocate | Store | Let | Lanes | Barrier | Await

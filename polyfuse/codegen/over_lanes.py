@@ -6,8 +6,10 @@
                                                    if tx == 0: s += partial
 
 After the last exchange every lane has the sum of all. All 32 lanes come here together: the axis of lanes is whole warps
-long, so no condition around the loop tells them apart; those inside it end before the first exchange. Where it is
-several warps long, each leaves what it has in shared memory, they meet, and each warp combines what all have:
+long, so no condition around the loop tells them apart; those inside it end before the first exchange. Where it is 4, 8
+or 16 long, a warp has several rows: all come together, or each row's lanes exchange among themselves, lanes_of(16) in
+place of -1 (codegen/met_lanes.py). Where it is several warps long, each leaves what it has in shared memory, they meet,
+and each warp combines what all have:
 
     if tx & 31 == 0: warps[tx >> 5] = partial
     syncthreads()
@@ -89,7 +91,7 @@ def _warps(node: Lanes) -> str:
 
 
 def shuffled(node: Lanes, body: list[str], place: Place, lane: str, again: bool) -> list[str]:
-    """The lines: the neutral value, the body, five exchanges, and what lane 0 does.
+    """The lines: the neutral value, the body, five exchanges (fewer for part of a warp), and what lane 0 does.
 
     With several warps they meet in between, and before that where they did so `again`: others may still read.
     """
@@ -97,23 +99,29 @@ def shuffled(node: Lanes, body: list[str], place: Place, lane: str, again: bool)
     neutral = REDUCTIONS[op][1]
     value = sympy.Float(neutral) if abs(neutral) <= 1 else sympy.sympify(neutral)
     start = Values(Store("", partial, "=", value, ()), place).lines()
-    lines = [*start, *body, *_exchanges(partial, op, WARP, place)]
+    lines = [
+        *start,
+        *body,
+        *_exchanges(partial, op, min(WARP, node.threads), place, WARP if node.met else node.threads),
+    ]
     if node.threads > WARP:
         warps, count, own = _warps(node), node.threads // WARP, f"{lane} & {WARP - 1}"
         lines += ["cuda.syncthreads()"] if again else []
         lines += [f"if {own} == 0:", f"{INDENT}{warps}[{lane} // {WARP}] = {partial.array}"]
         lines += ["cuda.syncthreads()", *start, f"if {own} < {count}:"]
         lines += [f"{INDENT}{partial.array} = {warps}[{own}]"]
-        lines += _exchanges(partial, op, 1 << (count - 1).bit_length(), place)
-    return [*lines, f"if {lane} == 0:", *(INDENT + line for line in Values(node.total, place).lines())]
+        lines += _exchanges(partial, op, 1 << (count - 1).bit_length(), place, WARP)
+    first = " and ".join((f"{lane} == 0", *map(ast.unparse, node.when)))
+    return [*lines, f"if {first}:", *(INDENT + line for line in Values(node.total, place).lines())]
 
 
-def _exchanges(partial: Element, op: str, among: int, place: Place) -> list[str]:
-    """Each of so many neighbouring lanes, a power of two, gets what all of them have together."""
+def _exchanges(partial: Element, op: str, among: int, place: Place, here: int) -> list[str]:
+    """Each of so many neighbouring lanes, a power of two, gets what all have together; `here` come at once."""
+    mask = FULL_MASK if here >= WARP else f"lanes_of({here})"
     other = replace(partial, array=f"{partial.array}_other")
     lines, offset = list[str](), among // 2
     while offset:
-        lines.append(f"{other.array} = cuda.shfl_xor_sync({FULL_MASK}, {partial.array}, {offset})")
+        lines.append(f"{other.array} = cuda.shfl_xor_sync({mask}, {partial.array}, {offset})")
         lines += Values(Store("", partial, op, READ, (other,)), place).lines()
         offset //= 2
     return lines

@@ -67,7 +67,10 @@ class _Device:
         self.shared = _Arrays(per_thread=False)
         self.local = _Arrays(per_thread=True)
         count = -(-prod(threads) // WARP)
-        self.warps = [(Barrier(WARP), [None] * WARP) for _ in range(count)]
+        self.warps = [[None] * WARP for _ in range(count)]
+        self.meetings = {
+            (lane, n): Barrier(n) for n in (4, 8, 16, WARP) for lane in range(0, WARP * count, n)
+        }
         self.passed: Counter[tuple[int, ...]] = Counter(dict.fromkeys(np.ndindex(*threads), 0))
 
     @property
@@ -83,10 +86,11 @@ class _Device:
         _thread().syncthreads()
 
     def shfl_xor_sync(self, mask: int, value: Any, bits: int) -> Any:
-        """The value of the lane whose number differs in these bits; all lanes of a warp come here together."""
+        """The value of the lane whose number differs in these bits; all lanes of a warp come together, or a row's."""
         x, y, z = self.threadIdx
         thread = x + self.blockDim.x * (y + self.blockDim.y * z)
-        meet, held = self.warps[thread // WARP]
+        held, among = self.warps[thread // WARP], WARP if mask == -1 else mask
+        meet = self.meetings[thread // among * among, among]
         try:
             held[thread % WARP] = value
             meet.wait(MOST_WAIT)
@@ -146,6 +150,7 @@ def _names() -> dict[str, Any]:
         **{f"pad_rounded_{math}": partial(_pad_rounded, math) for math in PRECISIONS},
         "pad_ahead": copies.pad,
         "await_copies": copies.wait,
+        "lanes_of": lambda count: count,
         **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in STEPS},
         **{f"tile_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
         **{f"begin_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},

@@ -13,10 +13,14 @@ from polyfuse.strategy.bulk_shapes import BulkShape
 from polyfuse.strategy.choice import Choose
 from polyfuse.strategy.contraction import Product, products_among
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, microseconds
+from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.decisions import Group
-from polyfuse.strategy.finished import kernels_of
+from polyfuse.strategy.finished import finished_cost, kernels_of
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
+from polyfuse.strategy.one_pass_cuda import shaped
+from polyfuse.strategy.one_pass_roles import OneKernel
+from polyfuse.strategy.one_pass_shapes import PassShape
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products_cuda import band_by_dimension, in_register_tiles, of_one_step, shapes_for
 from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
@@ -76,7 +80,7 @@ def _grouped(
     copies = added(before, done.schedule)
     (own,) = (statements(p) for p in parts(done.schedule.tree) if kernel.names[0] in statements(p))
     packs = kernels_of(done.schedule, tuple(name for name in copies if name not in own), machine)
-    cost = _tiled_cost(model.cost(part), shape, kernel, machine)
+    cost = _tiled_cost(model.cost(part), shape, kernel.itemsize, machine)
     return done.schedule, [*packs, Group(own, cost, done.notes)]
 
 
@@ -92,7 +96,17 @@ def product_in(nest: Nest, kernel: Kernel) -> Product | None:
     return found[0] if len(found) == 1 else None
 
 
-def _tiled_cost(plain: KernelCost, shape: Shape, kernel: Kernel, machine: Machine) -> KernelCost:
+def under_maximum(
+    before: Schedule, one: OneKernel, shape: PassShape, machine: Machine
+) -> tuple[Schedule, Group]:
+    """The schedule with sums under a maximum in their shape, and their kernel."""
+    done = shaped(before, one, shape)
+    (part,) = (p for p in parts(done.tree) if one.names[0] in statements(p))
+    cost = _tiled_cost(finished_cost(Counts(done.nest), part, machine), shape, shape.scores.itemsize, machine)
+    return done, Group(statements(part), cost, shape.sentences(one))
+
+
+def _tiled_cost(plain: KernelCost, shape: Shape | PassShape, itemsize: int, machine: Machine) -> KernelCost:
     """A kernel's cost in register tiles."""
     cost = replace(
         plain,
@@ -100,7 +114,7 @@ def _tiled_cost(plain: KernelCost, shape: Shape, kernel: Kernel, machine: Machin
         compute=shape.issuing,
         memory=shape.moving,
         again=0,
-        utilisation=plain.flops / (machine.peak(kernel.itemsize, machine.units, shape.math) * shape.issuing),
+        utilisation=plain.flops / (machine.peak(itemsize, machine.units, shape.math) * shape.issuing),
         exposed=EXPOSED,
     )
     return replace(cost, waiting=shape.seconds - cost.total)

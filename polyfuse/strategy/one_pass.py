@@ -15,7 +15,7 @@ from math import ceil
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
-from polyfuse.rewrite import factor, inline, online, why_not_factor, why_not_inline
+from polyfuse.rewrite import Online, factor, inline, online, why_not_factor, why_not_inline
 from polyfuse.sets import IN, bounding_box
 from polyfuse.strategy.contraction import products_of
 
@@ -37,12 +37,20 @@ class OnePass:
     refused: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Blocked:
+    """One maximum in blocks, and what was done before."""
+
+    online: Online
+    said: tuple[str, ...]
+
+
 def in_one_pass(nest: Nest, machine: Machine) -> OnePass | None:
     """The nest with every maximum over at least two blocks, under which there is a product, in blocks.
 
     None if there is none; the same nest, and why, where a rewrite refuses them all.
 
-    On a CPU, with known sizes: elsewhere steps that carry dependences are not run in blocks.
+    On a CPU, with known sizes: a GPU's kernels have blocks of their own (in_one_kernel.py).
     """
     if machine.kind != "cpu" or nest.params:
         return None
@@ -50,16 +58,16 @@ def in_one_pass(nest: Nest, machine: Machine) -> OnePass | None:
     said: list[str] = []
     refused: list[str] = []
     for s in nest.statements:
-        if s.op == "max=" and _length(nest, s) >= 2 * KEYS:
-            made = _blocked(done, s.name, _keys(_length(nest, s)))
+        if s.op == "max=" and length_of(nest, s) >= 2 * KEYS:
+            made = blocked(done, s.name, _keys(length_of(nest, s)))
             if isinstance(made, str):
                 refused.append(made)
             elif made is not None:
-                done, said = made.nest, [*said, *made.said]
+                done, said = made.online.nest, [*said, *made.said]
     return OnePass(done, tuple(said), tuple(refused)) if said or refused else None
 
 
-def _length(nest: Nest, s: Statement) -> int:
+def length_of(nest: Nest, s: Statement) -> int:
     """How many values the longest dimension has that does not move the result."""
     box = bounding_box(nest.domains[s.name])
     free = [d for d in range(len(s.dims)) if not s.write.map.involves_dims(IN, d, 1)]
@@ -79,7 +87,7 @@ def _keys(length: int) -> int:
     return 16 * ceil(length / blocks / 16)
 
 
-def _blocked(nest: Nest, maximum: str, keys: int) -> OnePass | str | None:
+def blocked(nest: Nest, maximum: str, keys: int) -> Blocked | str | None:
     """One maximum in blocks; why not, where a rewrite is refused; None where no product is under it."""
     exponentials = _readers(nest, nest.statement(maximum).write.tensor)
     said: list[str] = []
@@ -102,7 +110,7 @@ def _blocked(nest: Nest, maximum: str, keys: int) -> OnePass | str | None:
         blocks = online(nest, maximum, keys)
     except IllegalRewrite as refused:
         return str(refused)
-    return OnePass(blocks.nest, (*said, str(blocks)))
+    return Blocked(blocks, (*said, str(blocks)))
 
 
 def _readers(nest: Nest, tensor: str) -> list[str]:

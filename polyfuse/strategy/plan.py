@@ -27,7 +27,8 @@ from polyfuse.strategy.finished import finished_cost, kernels_of, schedule_costs
 from polyfuse.strategy.full_tiles import with_full_tiles
 from polyfuse.strategy.fusion import Refused, early_statements, part_with, search
 from polyfuse.strategy.grid_steps import in_order
-from polyfuse.strategy.in_registers import in_registers
+from polyfuse.strategy.in_one_kernel import in_one_kernel_if_cheaper
+from polyfuse.strategy.in_registers import in_registers, under_maximum
 from polyfuse.strategy.in_sections import Behind, behind_each_other, cheaper_in_turns, may_run_behind
 from polyfuse.strategy.in_steps import alone_cost
 from polyfuse.strategy.inner import innermost, waits
@@ -37,6 +38,7 @@ from polyfuse.strategy.long_rows import in_long_rows
 from polyfuse.strategy.moves import far_and_near, internal, separated
 from polyfuse.strategy.one_launch import in_one_launch
 from polyfuse.strategy.one_pass import in_one_pass
+from polyfuse.strategy.one_pass_cuda import dated
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.past_caches import in_long_blocks, past_caches
 from polyfuse.strategy.products import blocked
@@ -91,9 +93,13 @@ def _in_kernels_of_their_own(nest: Nest, machine: Machine, fuse: bool, choose: C
     said = (*said, *added_up, *shown, *turned, *told, *again)
     if fuse and machine.kind == "cuda":
         tiles, refused = _in_tiles(lean, said, machine, choose)
-        if tiles is not None:
-            return tiles
-        said = (*said, *refused)
+        usual = _read_once(lean, (*said, *refused), machine, choose) if tiles is None else tiles
+        return in_one_kernel_if_cheaper(
+            lean,
+            usual,
+            machine,
+            lambda start, more: _planned(start.nest, (*said, *more), machine, True, choose, start),
+        )
     return _read_once(lean, said, machine, choose) if fuse else _planned(lean, said, machine, fuse, choose)
 
 
@@ -240,6 +246,11 @@ def _in_shapes(
         if known is not None:
             groups.append(Group(statements(part), known.cost.as_kernel()))
             continue
+        under = rewritten.under_maximum(statements(part))
+        if under is not None:
+            schedule, group = under_maximum(schedule, *under, machine)
+            groups.append(group)
+            continue
         if rewritten.statements.issuperset(statements(part)):
             groups.append(Group(statements(part), finished_cost(counts, part, machine)))
             continue
@@ -275,6 +286,8 @@ def _in_kernels(
         rewritten = replace(rewritten, reasons=(*rewritten.reasons, *asked))
     for one in rewritten.passes:
         start = row_by_row(start, one)
+    for under, shape in rewritten.one_pass:
+        start = dated(start, under, shape)
     whole = grouped(start, model, fuse, rewritten.statements, refused)
     split = pieces(rewritten.nest) if fuse and not rewritten.statements else None
     if split is None or not split.split:

@@ -22,7 +22,6 @@ from math import prod
 
 import islpy as isl
 
-from polyfuse.analysis.storage import geometry
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop
@@ -30,11 +29,11 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
 from polyfuse.strategy.blocks_at_once import blocks_at_once
-from polyfuse.strategy.bulk_shapes import BulkShape, dealt, in_boxes
+from polyfuse.strategy.bulk_shapes import dealt
 from polyfuse.strategy.contraction import Factor, Product
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.factor_rows import by_steps, in_vectors, kept_factors, why_not_kept
+from polyfuse.strategy.factor_rows import in_vectors, kept_factors, why_not_kept
 from polyfuse.strategy.kept_shapes import KeptShape
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
@@ -51,9 +50,8 @@ from polyfuse.strategy.moves import (
     units,
     users_in,
 )
-from polyfuse.strategy.packing import added
 from polyfuse.strategy.register_shapes import Shape, Side
-from polyfuse.strategy.thread_copies import by_threads
+from polyfuse.strategy.staging import staged_tile
 from polyfuse.strategy.tile_shapes import tiles_for
 from polyfuse.strategy.warpgroup_shapes import WarpgroupShape
 from polyfuse.strategy.wide_loops import in_vectors_of
@@ -239,41 +237,7 @@ class Tiles:
 
     def staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
         """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours."""
-        along_steps = by_steps(schedule.nest, self.product, factor)
-        wide = in_vectors(schedule.nest, factor, self.shape.itemsize, self.shape.keeps_halves)
-        of_steps, width = self.shape.panels(side, along_steps)
-        dimension = self.product.steps[0] if of_steps else along
-        done = schedule.promote(
-            factor.name,
-            self.name,
-            at=steps,
-            memory="shared",
-            panel=(factor.axes[dimension], width),
-            stages=self.shape.stages,
-            **self.shape.laid_out(side, along_steps, wide),
-        )
-        self.check_fits(done, steps)
-        (copy,) = added(schedule, done)
-        own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
-        step, element = own[factor.axes[self.product.steps[0]]], own[factor.axes[along]]
-        vector = self.shape.at_once(along_steps) if wide else 1
-        axes = self.shape.copying(along_steps)
-        if isinstance(self.shape, BulkShape):
-            done = in_boxes(done, copy, (step, element), along_steps, self.shape)
-        else:
-            done = by_threads(done, copy, (step, element), along_steps, vector, self.shape, side, axes)
-        return done if self.shape.stages == 1 else done.shift(copy, steps, 1 - self.shape.stages)
-
-    def check_fits(self, schedule: Schedule, steps: str) -> None:
-        """Raises InvalidSchedule where a tile takes more than the plan says: its elements lie apart, as in x[8 * k]."""
-        (loop,) = (loop for loop in schedule.loops(self.name) if loop.name == steps)
-        for buffer in loop.buffers:
-            held = geometry(schedule.nest, schedule.tree, loop, buffer)
-            size = prod(held.shape) * schedule.nest.tensor(buffer.tensor).itemsize
-            if size > self.shape.shared_bytes:
-                raise InvalidSchedule(
-                    f"a tile of {buffer.tensor} takes {size} bytes of shared memory, not {self.shape.shared_bytes}"
-                )
+        return staged_tile(schedule, self.product, self.shape, factor, along, steps, side)
 
 
 def of_one_step(choices: tuple[Product, ...]) -> Product | None:

@@ -19,6 +19,8 @@ from polyfuse.rewrite import Overlapped, inline, overlap, why_not_inline
 from polyfuse.rewrite.inline import reads, substituted
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.one_pass_roles import OneKernel
+from polyfuse.strategy.one_pass_shapes import PassShape
 from polyfuse.strategy.row_passes import RowPass
 from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.stage_cost import StageCost, StageModel, slots
@@ -49,7 +51,8 @@ class Tiled:
 class Recomputed:
     """A nest in which pipelines run in overlapping tiles, or passes read a matrix once, and what was decided.
 
-    `shared` are a GPU's products in equal shares, by the statement that sums up a part.
+    `shared` are a GPU's products in equal shares, by the statement that sums up a part; `one_pass` its sums under
+    maxima that are one kernel each, with their shapes.
     """
 
     nest: Nest
@@ -57,12 +60,18 @@ class Recomputed:
     reasons: tuple[str, ...] = ()
     shared: Mapping[str, InShares] = field(default_factory=dict)
     passes: tuple[RowPass, ...] = ()
+    one_pass: tuple[tuple[OneKernel, PassShape], ...] = ()
 
     @property
     def statements(self) -> frozenset[str]:
-        """The statements of all pipelines in tiles and of all passes: their kernels are made."""
+        """The statements of pipelines in tiles, of passes, and of sums under maxima: their kernels are decided."""
         tiled = (name for one in self.tiled for name in one.overlapped.statements)
-        return frozenset(tiled).union(*(one.names for one in self.passes))
+        under_maxima = (one.names for one, _ in self.one_pass)
+        return frozenset(tiled).union(*(one.names for one in self.passes), *under_maxima)
+
+    def under_maximum(self, names: tuple[str, ...]) -> tuple[OneKernel, PassShape] | None:
+        """The sums under a maximum that some statements are, and the shape of their kernel."""
+        return next((each for each in self.one_pass if set(names) <= set(each[0].names)), None)
 
     def with_statements(self, names: tuple[str, ...]) -> Tiled | None:
         """The pipeline in tiles that some statements are of."""

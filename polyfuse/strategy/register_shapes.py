@@ -230,7 +230,7 @@ class Shape:
         fma = self.rows * self.columns * self.steps * warps
         loads = (self.rows + self.columns) // self.vector * self.steps * warps
         issue = (fma * rate + loads + self.copies + 20 * warps) / SCHEDULERS
-        return issue, self.steps * warps * (_delivered(self, self.left) + _delivered(self, self.right))
+        return issue, self.steps * warps * (delivered(self, self.left) + delivered(self, self.right))
 
     @property
     def staged(self) -> int:
@@ -311,10 +311,10 @@ def waiting_seconds(shape: Shape, machine: Machine) -> float:
 
 def seconds_of_wait(machine: Machine) -> float:
     """What one load from global memory takes where nothing hides it."""
-    return LATENCY / _hertz(machine)
+    return LATENCY / hertz(machine)
 
 
-def _hertz(machine: Machine) -> float:
+def hertz(machine: Machine) -> float:
     """Cycles of an SM in a second: 128 fused multiply-adds each."""
     return machine.flops32 / (2 * 128)
 
@@ -338,7 +338,7 @@ def _fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
 
 def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShape:
     """A shape with what the model expects of it."""
-    cycles = _hertz(machine)
+    cycles = hertz(machine)
     blocks = s.blocks(extents)
     resident = min(s.resident(gpu), ceil(blocks / machine.units))
     issue, delivered = s.demands(machine)
@@ -373,7 +373,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     )
 
 
-def _delivered(s: Shape, side: Side) -> float:
+def delivered(s: Shape, side: Side) -> float:
     """Cycles of shared memory in which one warp's factors of one step are delivered."""
     starts = np.unique(s.starts(side)[:WARP])
     return max(1.0, len(starts) * s.vector * s.itemsize / SHARED_BYTES) * (side.tile // s.vector)
@@ -403,7 +403,7 @@ def _spread_of(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
     return least_waiting(options, _waits(s, side, by_steps, wide))
 
 
-def _positions(spread: Spread, rows: Integers, along: Integers, width: int) -> Integers:
+def positions(spread: Spread, rows: Integers, along: Integers, width: int) -> Integers:
     """Where elements of a panel lie in a layout."""
     part, tile = along % spread.tile // spread.vector, along // spread.tile
     inside = part * spread.part(width) + tile * spread.vector + along % spread.vector
@@ -423,7 +423,7 @@ def _waits(s: Shape, side: Side, by_steps: bool, wide: bool) -> Callable[[Spread
     def turns(spread: Spread) -> int:
         total = 0
         for rows, along, outside, nbytes in accesses:
-            found = _positions(spread, rows, along, side.width) * s.itemsize
+            found = positions(spread, rows, along, side.width) * s.itemsize
             found[outside] = -1
             total += waits(found.reshape(-1, WARP), nbytes)
         return total

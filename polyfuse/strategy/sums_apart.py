@@ -26,11 +26,14 @@ class Summed:
     products: tuple[str, ...]
 
 
-def summed_apart(nest: Nest) -> Summed | None:
-    """The nest with products that the caller sees, or that go on in steps, summed up apart; None without such."""
+def summed_apart(nest: Nest, decided: frozenset[str] = frozenset()) -> Summed | None:
+    """The nest with products that the caller sees, or that go on in steps, summed up apart; None without such.
+
+    Statements whose kernel is `decided` stay as they are.
+    """
     products: list[str] = []
     for name in [s.name for s in nest.statements]:
-        if of_one_step(products_of(nest, name)) is None:
+        if name in decided or of_one_step(products_of(nest, name)) is None:
             continue
         tensor = nest.statement(name).write.tensor
         seen = nest.tensor(tensor).role != "temporary"

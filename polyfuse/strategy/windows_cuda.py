@@ -43,6 +43,7 @@ from polyfuse.strategy.moves import constant_extent, inside, internal
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products_cuda import AXES, Names, Tiles
 from polyfuse.strategy.register_shapes import Shape, Side
+from polyfuse.strategy.staging import check_fits
 from polyfuse.strategy.tensor_windows import tensor_windows
 from polyfuse.strategy.thread_copies import by_threads
 from polyfuse.strategy.window_shapes import WindowShape, window_shapes
@@ -278,8 +279,8 @@ class _Patches(Tiles):
             stages=self.shape.stages,
             **self.shape.laid_out(side, by_steps, wide),
         )
-        self.check_fits(done, steps)
         copies = added(schedule, done)
+        check_fits(done, copies[-1], steps, self.shape)
         own = [loop.name for loop in done.loops(copies[-1]) if set(statements(loop)) <= set(copies)]
         *deep, step, element = own
         vector, shared = self.shape.vector if wide else 1, self.shape.sharing(side, by_steps)

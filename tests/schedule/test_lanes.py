@@ -50,6 +50,32 @@ def test_a_warp_combines_what_the_oracle_does(op: str) -> None:
     assert np.isnan(net(x)).tolist() == [False, False, True, False, False]
 
 
+def narrow(nest: pf.Nest, lanes: int, rows: int) -> pf.Schedule:
+    """So many rows a block, part of a warp each."""
+    s = pf.Schedule(nest).split("take", "j", lanes).reorder("take", "j_in", "j").split("take", "i", rows)
+    return s.bind("take", i="block.x", i_in="thread.y", j_in="lane").bind("start", i="block.x")
+
+
+@pytest.mark.parametrize(("lanes", "rows_each", "mask"), [(16, 4, "-1"), (8, 4, "-1"), (4, 3, "lanes_of(4)")])
+@pytest.mark.parametrize("device", ["lockstep", "simulator"])
+def test_part_of_a_warp_combines_its_row(lanes: int, rows_each: int, mask: str, device: str) -> None:
+    """Five rows leave guards; where a block is whole warps they lie around what lane 0 does."""
+    nest = rows("max=")
+    x = np.random.default_rng(3).uniform(0.0, 1.4, (5, 77)).astype(np.float32)
+    schedule = narrow(nest, lanes, rows_each)
+    net = pf.compile(nest, target="cuda", machine="h200", device=device, schedule=schedule)
+    assert net.source.count(f"shfl_xor_sync({mask}, ") == lanes.bit_length() - 1
+    np.testing.assert_array_equal(net(x), np.maximum(x.max(1), np.float32(0.5)))
+
+
+def test_a_rows_lanes_exchange_in_machine_code() -> None:
+    nest = rows("+=")
+    net = pf.compile(nest, target="cuda", machine="h200", device="none", schedule=narrow(nest, 4, 3))
+    cubin = build_kernels(net.program, (9, 0))["take"]
+    assert sass(cubin).count("SHFL.BFLY") >= 2
+    assert cubin.spill_stores == 0
+
+
 def test_with_a_symbolic_size_rows_may_be_shorter_than_a_warp() -> None:
     nest = rows("+=", "N", "float64")
     net = pf.compile(nest, target="cuda", machine="h200", device="lockstep", schedule=by_hand(nest))

@@ -1,0 +1,64 @@
+"""A factor's tile in a block's shared memory, copied there by all its threads, in public verbs.
+
+for k (of 16): mac reads a[i, k]   ->   for k (of 16): { copy a's tile; mac reads the copy }
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from polyfuse.analysis.storage import geometry
+from polyfuse.errors import InvalidSchedule
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.bulk_shapes import BulkShape, in_boxes
+from polyfuse.strategy.contraction import Factor, Product
+from polyfuse.strategy.factor_rows import by_steps, in_vectors
+from polyfuse.strategy.packing import added
+from polyfuse.strategy.register_shapes import Shape, Side
+from polyfuse.strategy.thread_copies import by_threads
+
+
+def staged_tile(
+    schedule: Schedule, product: Product, shape: Shape, factor: Factor, along: int, at: str, side: Side
+) -> Schedule:
+    """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours.
+
+    `at` is the loop of which each value needs a tile, with as many steps as the shape says.
+    """
+    nest, name = schedule.nest, product.statement
+    along_steps = by_steps(nest, product, factor)
+    wide = in_vectors(nest, factor, shape.itemsize, shape.keeps_halves)
+    of_steps, width = shape.panels(side, along_steps)
+    dimension = product.steps[0] if of_steps else along
+    done = schedule.promote(
+        factor.name,
+        name,
+        at=at,
+        memory="shared",
+        panel=(factor.axes[dimension], width),
+        stages=shape.stages,
+        **shape.laid_out(side, along_steps, wide),
+    )
+    (copy,) = added(schedule, done)
+    check_fits(done, copy, at, shape)
+    own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
+    step, element = own[factor.axes[product.steps[0]]], own[factor.axes[along]]
+    vector = shape.at_once(along_steps) if wide else 1
+    axes = shape.copying(along_steps)
+    if isinstance(shape, BulkShape):
+        done = in_boxes(done, copy, (step, element), along_steps, shape)
+    else:
+        done = by_threads(done, copy, (step, element), along_steps, vector, shape, side, axes)
+    return done if shape.stages == 1 else done.shift(copy, at, 1 - shape.stages)
+
+
+def check_fits(schedule: Schedule, copy: str, at: str, shape: Shape) -> None:
+    """Raises InvalidSchedule where a tile takes more than the plan says: its elements lie apart, as in x[8 * k]."""
+    tensor = schedule.nest.tensor(schedule.nest.statement(copy).write.tensor)
+    (loop,) = (loop for loop in schedule.loops(copy) if loop.name == at)
+    (buffer,) = (buffer for buffer in loop.buffers if buffer.tensor == tensor.name)
+    size = prod(geometry(schedule.nest, schedule.tree, loop, buffer).shape) * tensor.itemsize
+    if size > shape.shared_bytes:
+        raise InvalidSchedule(
+            f"a tile of {tensor.name} takes {size} bytes of shared memory, not {shape.shared_bytes}"
+        )
