@@ -91,8 +91,9 @@ def fragments_of(
     domain, (step,) = nest.domains[s.name], roles.steps
     if not {"thread.x", "thread.y"} <= places.keys() or _least_and_most(domain, places["thread.x"]) != (0, 3):
         return None
-    serial = [x.date(s.name) for x in around if x.bind is None]
-    blocks = [x.date(s.name) for x in around if x.bind in BLOCKS]
+    inside = max((place + 1 for place, x in enumerate(around) if x.bind in BLOCKS), default=0)
+    blocks = [x.date(s.name) for x in around[:inside]]  # and loops in order around them: other results
+    serial = [x.date(s.name) for x in around[inside:] if x.bind is None]
     k, r, c = (loop.date(s.name) for loop in (step, roles.rows, roles.columns))
     rows, columns = extent(nest, roles.rows), extent(nest, roles.columns)
     if rows is None or columns is None or not _all_steps(domain, s, blocks, [*serial, k]):

@@ -77,7 +77,7 @@ def in_grid_steps(
     costs: list[KernelCost] = []
     for kernel in kernels:
         try:
-            schedule, cost, said = _mapped(schedule, counts, kernel, machine, choose)
+            schedule, cost, said = _mapped(schedule, counts, kernel, machine, choose, len(kernels) == 1)
         except (IllegalSchedule, InvalidSchedule) as refused:
             return str(refused)
         costs.append(cost)
@@ -141,19 +141,22 @@ def _kernels(counts: Counts, free: Free, tree: Tree, around: tuple[Loop, ...]) -
 
 
 def _mapped(
-    schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
+    schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose, alone: bool
 ) -> tuple[Schedule, KernelCost, tuple[str, ...]]:
-    """One part of a step on blocks and threads: in register tiles where it is a product, else a result a thread."""
+    """One part of a step on blocks and threads: in register tiles where it is a product, else a result a thread.
+
+    `alone` if it is all of a step.
+    """
     costs = ranked(kernel, machine, counts.total_bytes)
     steps = prod(counts.extent(loop) for loop in kernel.around)
     plain = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
     plain = replace(plain, overhead=0.0, waiting=steps * 2 * seconds_of_wait(machine))
-    tiled = _in_tiles(schedule, counts, kernel, machine)
+    tiled = _in_tiles(schedule, counts, kernel, machine, alone)
     if tiled is not None:
         shape, done = tiled
         seconds = steps * (shape.seconds - machine.launch_seconds)
-        alone = plain.total + steps * waiting_seconds(shape, machine)
-        options = sorted([(seconds, True), (alone, False)])
+        one_each = plain.total + steps * waiting_seconds(shape, machine)
+        options = sorted([(seconds, True), (one_each, False)])
         if options[choose(kernel.names, "form", [each for each, _ in options])][1]:
             compute, memory = steps * shape.issuing, steps * shape.moving
             cost = replace(plain, tiling=Tiling((), ()), compute=compute, memory=memory, waiting=0.0)
@@ -162,18 +165,23 @@ def _mapped(
 
 
 def _in_tiles(
-    schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine
+    schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine, alone: bool
 ) -> tuple[Shape, Planned] | None:
-    """A product's part of a step in the register tiles that are expected to be fastest; None where it gets none."""
+    """A product's part of a step in the register tiles that are expected to be fastest; None where it gets none.
+
+    Tensor cores take blocks of another shape than other parts of a step do: only a product that is `alone` has them.
+    """
     product = product_in(schedule.nest, kernel)
     band = None if product is None else band_by_dimension(kernel, product)
     if product is None or isinstance(product, Convolution) or not isinstance(band, dict):
         return None
+    machine = machine if alone else replace(machine, math="ieee")
     shapes = shapes_for(schedule, counts, kernel, product, band, machine)
-    if not shapes:
+    shape = next((shape for shape in shapes if alone or shape.math == "ieee"), None)
+    if shape is None:
         return None
-    done = in_register_tiles(schedule, counts, kernel, product, shapes[0], machine)
-    return (shapes[0], done) if isinstance(done, Planned) else None
+    done = in_register_tiles(schedule, counts, kernel, product, shape, machine)
+    return (shape, done) if isinstance(done, Planned) else None
 
 
 def _priced(
