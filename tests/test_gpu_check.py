@@ -177,5 +177,5 @@ def test_without_the_extra_the_error_is_the_commands_and_not_a_cases(monkeypatch
 
 
 def test_a_name_that_no_case_has() -> None:
-    with pytest.raises(BadArgument, match="no case has 'attention' in its name; there are linear"):
-        gpu_check.run_check(Terminal(), "lockstep", None, "attention", None)
+    with pytest.raises(BadArgument, match="no case has 'lookahead' in its name; there are linear"):
+        gpu_check.run_check(Terminal(), "lockstep", None, "lookahead", None)

@@ -9,6 +9,7 @@ from typing import Any
 
 from polyfuse.analysis.liveness import LiveRange
 from polyfuse.codegen.program import Code, Launch, Program
+from polyfuse.codegen.tensor_maps import BoxMap
 from polyfuse.ir.tensor import Tensor
 from polyfuse.runtime.memory import Memory, Temporaries
 from polyfuse.runtime.native import MachineCode
@@ -50,7 +51,7 @@ def to_header(product: Product, code: MachineCode) -> Json:
 def from_entry(entry: Entry) -> tuple[Product, MachineCode]:
     """The inverse, with an entry's body as the object file."""
     header = entry.header
-    codes = [Code(**{**one, "wide": tuple(one["wide"])}) for one in header["codes"]]
+    codes = [_code(one) for one in header["codes"]]
     launches = tuple(_launch(one, codes) for one in header["launches"])
     program = Program(header["target"], launches, tuple(header["sizes"]))
     memory = Memory(
@@ -61,6 +62,13 @@ def from_entry(entry: Entry) -> tuple[Product, MachineCode]:
     product = Product(program, memory, header["machine"], Work(**header["work"]), header["explanation"])
     tensors, needs = tuple(header["tensors"]), tuple(header["needs"])
     return product, MachineCode(entry.body, tensors, needs, header["parallel"], keepable=True)
+
+
+def _code(one: Mapping[str, Any]) -> Code:
+    maps = tuple(
+        BoxMap(**{**each, "shape": tuple(each["shape"]), "box": tuple(each["box"])}) for each in one["maps"]
+    )
+    return Code(**{**one, "wide": tuple(one["wide"]), "maps": maps})
 
 
 def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
