@@ -12,11 +12,12 @@ the loop's iterations; in between, everything one iteration touches has gone by,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.counts import Counts
@@ -121,12 +122,17 @@ def microseconds(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
+Alone = Callable[[Nest, Kernel, KernelCost, Machine], KernelCost]
+"""What a kernel costs in the tiles that it gets if it is alone, from what it costs without them."""
+
+
 class Model:
     """The costs of a nest's kernels on a machine; each part of a tree is costed once."""
 
-    def __init__(self, counts: Counts, machine: Machine) -> None:
+    def __init__(self, counts: Counts, machine: Machine, tiled: Alone | None = None) -> None:
         self.counts = counts
         self.machine = machine
+        self.tiled = tiled
         self._known: dict[int, tuple[Tree, Kernel, KernelCost]] = {}
 
     def kernel(self, part: Tree) -> Kernel:

@@ -43,8 +43,8 @@ def joined_in_steps(
 def joined_in_tiles(
     nest: Nest, model: Model, first: Tree, second: Tree, together: Tree
 ) -> tuple[list[KernelCost], KernelCost] | None:
-    """(costs apart, in blocks where that is cheaper; the cost together); None unless both hold a product."""
-    if model.machine.kind != "cpu":
+    """(costs apart, in tiles where that is cheaper; the cost together); None unless both hold a product."""
+    if model.machine.kind != "cpu" and model.tiled is None:
         return None
     if not all(products_among(nest, model.kernel(part).names, triangles=True) for part in (first, second)):
         return None
@@ -54,6 +54,8 @@ def joined_in_tiles(
 def alone_cost(nest: Nest, model: Model, part: Tree) -> KernelCost:
     """A kernel that is not joined to others: around one product in blocks, where that is cheaper."""
     usual = model.cost(part)
+    if model.tiled is not None:
+        return model.tiled(nest, model.kernel(part), usual, model.machine)
     if model.machine.kind != "cpu" or not model.kernel(part).band:
         return usual
     if len(products_among(nest, model.kernel(part).names, triangles=True)) != 1:

@@ -60,6 +60,7 @@ from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.split_products import in_parts
 from polyfuse.strategy.sums_apart import summed_apart
 from polyfuse.strategy.terms_apart import with_terms_apart
+from polyfuse.strategy.tiled_alone import tiled_alone
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
 from polyfuse.strategy.where_read import computed_where_read
@@ -277,7 +278,8 @@ def _in_kernels(
     rewritten: Recomputed, machine: Machine, fuse: bool, refused: Refused
 ) -> tuple[Recomputed, Model, Grouped]:
     """Statements in kernels; consumers of what several statements write run in pieces where that is cheaper."""
-    model = Model(Counts(rewritten.nest), machine)
+    tiles = tiled_alone if machine.kind == "cuda" else None
+    model = Model(Counts(rewritten.nest), machine, tiles)
     start = Schedule(rewritten.nest)
     for pipeline in rewritten.tiled:
         made, cost = pipeline.overlapped, pipeline.cost
@@ -292,7 +294,7 @@ def _in_kernels(
     split = pieces(rewritten.nest) if fuse and not rewritten.statements else None
     if split is None or not split.split:
         return rewritten, model, whole
-    other = Model(Counts(split.nest), machine)
+    other = Model(Counts(split.nest), machine, tiles)
     parted = grouped(Schedule(split.nest), other, fuse, refused=refused)
     usual, apart = (
         sum(m.cost(part).total for part in parts(found[0].tree))

@@ -89,7 +89,7 @@ def in_parts(nest: Nest, machine: Machine) -> Parted | None:
             done = accumulate(done, nest.statement(name).write.tensor) or done
             products.append(name)
             continue
-        extents, itemsize = _extents(nest, product, machine), _itemsize(nest, product)
+        extents, itemsize = extents_of(nest, product, machine), _itemsize(nest, product)
         whole, *split = _choices(extents, itemsize, machine)
         best = min(split, key=lambda choice: choice.seconds, default=whole)
         shapes = tiles_for(extents, itemsize, machine, machine.gpu)
@@ -130,7 +130,7 @@ def fills_tiles(nest: Nest, name: str, machine: Machine) -> bool:
     product = of_one_step(products_of(nest, name))
     if product is None or machine.gpu is None:
         return False
-    extents = _extents(nest, product, machine)
+    extents = extents_of(nest, product, machine)
     return bool(tiles_for(extents, _itemsize(nest, product), machine, machine.gpu))
 
 
@@ -161,7 +161,7 @@ def _itemsize(nest: Nest, product: Product) -> int:
     return nest.tensor(nest.statement(product.statement).write.tensor).itemsize
 
 
-def _extents(nest: Nest, product: Product, machine: Machine) -> Extents:
+def extents_of(nest: Nest, product: Product, machine: Machine) -> Extents:
     """A product's size, and how its factors lie."""
     s = nest.statement(product.statement)
 

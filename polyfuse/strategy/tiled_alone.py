@@ -1,0 +1,40 @@
+"""What a GPU's kernel around one product is to cost alone in its launch: in register tiles where that is cheaper.
+
+    for i: { for j: mac1;  for j: mac2 }   one result a thread: two products in one kernel have no tiles
+    against
+    for i: for j: mac1;  for i: for j: mac2   each in the tiles that it would get (in_registers.py)
+
+The search asks this where it weighs two products together against each alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyfuse.ir import Nest
+from polyfuse.machine import Machine
+from polyfuse.strategy.contraction import products_among
+from polyfuse.strategy.cost import KernelCost
+from polyfuse.strategy.kernel import Kernel
+from polyfuse.strategy.moves import internal
+from polyfuse.strategy.products_cuda import band_by_dimension, of_one_step
+from polyfuse.strategy.register_shapes import waiting_seconds
+from polyfuse.strategy.split_products import extents_of
+from polyfuse.strategy.tile_shapes import tiles_for
+
+
+def tiled_alone(nest: Nest, kernel: Kernel, plain: KernelCost, machine: Machine) -> KernelCost:
+    """The cost of a kernel with its product in tiles, if it has one that gets some, and that is cheaper."""
+    products = products_among(nest, kernel.names)
+    product = of_one_step(products[0]) if len(products) == 1 and kernel.band else None
+    if machine.gpu is None or product is None or isinstance(band_by_dimension(kernel, product), str):
+        return plain
+    s = nest.statement(product.statement)
+    if machine.math != "ieee" and s.write.tensor not in internal(kernel):
+        return plain
+    itemsize = nest.tensor(s.write.tensor).itemsize
+    shapes = tiles_for(extents_of(nest, product, machine), itemsize, machine, machine.gpu)
+    if not shapes or shapes[0].seconds > plain.total + waiting_seconds(shapes[0], machine):
+        return plain
+    cost = replace(plain, compute=shapes[0].issuing, memory=shapes[0].moving)
+    return replace(cost, waiting=max(0.0, shapes[0].seconds - replace(cost, waiting=0.0).total))
