@@ -24,9 +24,13 @@ from polyfuse.strategy.tile_shapes import tiles_for
 
 
 def tiled_alone(nest: Nest, kernel: Kernel, plain: KernelCost, machine: Machine) -> KernelCost:
-    """The cost of a kernel with its product in tiles, if it has one that gets some, and that is cheaper."""
+    """The cost of a kernel with its product in tiles, if it has one that gets some, and that is cheaper.
+
+    With symbolic sizes the tiles that it gets are not known yet.
+    """
     products = products_among(nest, kernel.names)
-    product = of_one_step(products[0]) if len(products) == 1 and kernel.band else None
+    known = len(products) == 1 and kernel.band and not nest.params
+    product = of_one_step(products[0]) if known else None
     if machine.gpu is None or product is None or isinstance(band_by_dimension(kernel, product), str):
         return plain
     s = nest.statement(product.statement)
