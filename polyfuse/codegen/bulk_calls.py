@@ -1,13 +1,15 @@
 """Bulk copies in a CUDA kernel's source: the arguments and barriers that they need, and their calls.
 
-def mac(x, y, z, x_boxes):
-    arrivals = cuda.shared.array((4,), int64)
-    begin_bulk(4, arrived)
-    group = 0
-    cuda.syncthreads()
-    …   if tx == 0 and ty == 0: copy_bulk(2, 8192, x_shared, to, x_boxes, k, i, 0, 0, 0, arrived, 4, group)
-    …   await_bulk(2, arrived, 4, group)
-        group += 1
+    def mac(x, y, z, x_boxes):
+        arrivals = cuda.shared.array((4,), int64)
+        begin_bulk(4, arrived)
+        group = 0
+        cuda.syncthreads()
+        …   if tx == 0 and ty == 0: copy_bulk(2, 8192, x_shared, to, x_boxes, k, i, 0, 0, 0, arrived, 4, group)
+        …   await_bulk(2, arrived, 4, group)
+            group += 1
+
+The barriers are as many as there may be groups of copies on their way (schedule/boxes.py).
 """
 
 from __future__ import annotations
