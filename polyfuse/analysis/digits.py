@@ -1,7 +1,9 @@
 """Indices by their digits: which elements along an axis a buffer has cells for, and in which order.
 
-t[i], t[i + 64], t[i + 128]                       i // 64                            one digit, of 64
-t[i], t[i + 1], t[i + 8], t[i + 9], t[i + 16]     i % 2 + 2 * (i // 8)               two digits, of 1 and of 8
+    t[i], t[i + 64], t[i + 128]                       i // 64                            one digit, of 64
+    t[i], t[i + 1], t[i + 8], t[i + 9], t[i + 16]     i % 2 + 2 * (i // 8)               two digits, of 1 and of 8
+
+A buffer in which elements are left out is as small as what it holds (storage.py).
 """
 
 from __future__ import annotations

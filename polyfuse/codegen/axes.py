@@ -17,10 +17,10 @@ from polyfuse.schedule.binding import extent
 AXES = (*BLOCKS, *THREADS)
 
 LANES = THREADS[0]
+"""The axis that lanes run along."""
 
 PARTS_OF_A_WARP = (4, 8, 16)
 """How many lanes may share a reduction's values where a warp has several rows."""
-"""The axis that lanes run along."""
 
 
 def axis_name(bind: str) -> str:

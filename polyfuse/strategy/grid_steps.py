@@ -33,7 +33,7 @@ from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import separated
 from polyfuse.strategy.products_cuda import band_by_dimension, in_register_tiles, shapes_for
 from polyfuse.strategy.register_shapes import Shape, seconds_of_wait, waiting_seconds
-from polyfuse.strategy.resident import grid_meetings
+from polyfuse.strategy.resident import grid_meetings, together
 from polyfuse.strategy.windows_cuda import Convolution
 
 
@@ -48,10 +48,10 @@ def in_order(
     usual = loops_cuda.planned(schedule, counts, part, machine)
     if not _waits(counts, _free(schedule, names), part):
         return usual, None
-    together = in_grid_steps(schedule, counts, part, machine, choose)
-    if isinstance(together, str):
-        return replace(usual, notes=(*usual.notes, f"not by all blocks together: {together}")), None
-    done, cost = together
+    found = in_grid_steps(schedule, counts, part, machine, choose)
+    if isinstance(found, str):
+        return replace(usual, notes=(*usual.notes, f"not by all blocks together: {found}")), None
+    done, cost = found
     own = Counts(usual.schedule.nest)
     kernels = dict.fromkeys(part_with(usual.schedule, name) for name in names)
     alone = sum(finished_cost(own, kernel, machine).total for kernel in kernels)
@@ -68,8 +68,7 @@ def in_grid_steps(
 ) -> tuple[Planned, KernelCost] | str:
     """A kernel whose outermost loops run in order, each part of a step on the whole machine; or why not."""
     names = statements(part)
-    schedule = _joined(separated(schedule, names, 1), counts, names)
-    free = _free(schedule, names)
+    schedule, free = _joined(separated(schedule, names, 1), counts, names)
     kernels = list(_kernels(counts, free, part_with(schedule, names[0]), ()))
     if not any(kernel.band for kernel in kernels):
         return f"nothing runs at once in a step of {kernels[0].around[0].name}"
@@ -105,8 +104,11 @@ def _waits(counts: Counts, free: Free, tree: Tree) -> bool:
     return any(id(loop) in free and counts.extent(loop) > 1 for loop in loops(tree.body))
 
 
-def _joined(schedule: Schedule, counts: Counts, names: tuple[str, ...]) -> Schedule:
-    """Neighbours with equal loops over independent values in common ones: what one leaves in a thread others find."""
+def _joined(schedule: Schedule, counts: Counts, names: tuple[str, ...]) -> tuple[Schedule, Free]:
+    """Neighbours with equal loops over independent values in common ones: what one leaves in a thread others find.
+
+    With the loops that are independent then.
+    """
     free = _free(schedule, names)
     for first, second in pairwise(names):
         shared, whole = len(shared_loops(schedule, first, second)), len(schedule.loops(second))
@@ -120,7 +122,7 @@ def _joined(schedule: Schedule, counts: Counts, names: tuple[str, ...]) -> Sched
         now, common = _free(done, names), shared_loops(done, first, second)[shared:]
         if len(common) == len(bands[0]) and all(id(loop) in now for loop in common):
             schedule, free = done, now
-    return schedule
+    return schedule, free
 
 
 def _independent(free: Free, loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
@@ -150,11 +152,11 @@ def _mapped(
     costs = ranked(kernel, machine, counts.total_bytes)
     steps = prod(counts.extent(loop) for loop in kernel.around)
     plain = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
-    plain = replace(plain, overhead=0.0, waiting=steps * 2 * seconds_of_wait(machine))
+    plain = replace(plain, overhead=machine.launch_seconds, waiting=steps * 2 * seconds_of_wait(machine))
     tiled = _in_tiles(schedule, counts, kernel, machine, alone)
     if tiled is not None:
         shape, done = tiled
-        seconds = steps * (shape.seconds - machine.launch_seconds)
+        seconds = machine.launch_seconds + steps * (shape.seconds - machine.launch_seconds)
         one_each = plain.total + steps * waiting_seconds(shape, machine)
         options = sorted([(seconds, True), (one_each, False)])
         if options[choose(kernel.names, "form", [each for each, _ in options])][1]:
@@ -188,27 +190,10 @@ def _priced(
     done: Planned, step: str, meetings: int, costs: list[KernelCost], machine: Machine
 ) -> tuple[Planned, KernelCost]:
     """The kernel with what the model expects of it: its parts', and each meeting of all blocks."""
-    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
-    seconds = meetings * machine.gpu.grid_barrier_seconds
-    flops = sum(cost.flops for cost in costs)
-    total = KernelCost(
-        Tiling((), ()),
-        flops,
-        sum(cost.compulsory for cost in costs),
-        sum(cost.again for cost in costs),
-        max(cost.tiles for cost in costs),
-        sum(cost.utilisation * cost.flops for cost in costs) / max(1, flops),
-        sum(cost.compute for cost in costs),
-        sum(cost.memory for cost in costs),
-        machine.launch_seconds + seconds,
-        max(cost.exposed for cost in costs),
-        sum(cost.waiting for cost in costs),
-        meetings,
-        seconds,
-    )
+    total = together([(cost, 1) for cost in costs], meetings, machine)
     several = f", in {len(costs)} parts each" if len(costs) > 1 else ""
     line = (
         f"all blocks take the steps of {step} together{several}: {microseconds(total.total)} "
-        f"expected, {microseconds(seconds)} of it in {meetings} grid barriers"
+        f"expected, {microseconds(total.grid_seconds)} of it in {meetings} grid barriers"
     )
     return Planned(done.schedule, (line, *done.notes)), total

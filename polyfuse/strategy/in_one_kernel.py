@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
@@ -94,9 +95,9 @@ def _in_shape(
     one = one_kernel(made.online)
     if isinstance(one, str):
         return f"{maximum} and what is under it are no kernel: {one}."
-    tensors = {one.nest.tensor(t).dtype for t in one.factors}
-    if tensors != {"float32"}:
-        return f"{maximum} and what is under it are no kernel: its factors are {', '.join(sorted(tensors))}."
+    dtypes = {one.nest.tensor(t).dtype for t in one.factors}
+    if dtypes != {"float32"}:
+        return f"{maximum} and what is under it are no kernel: its factors are {', '.join(sorted(dtypes))}."
     if machine.math != "ieee":
         return f"{maximum} and what is under it are no kernel: math={machine.math!r} is for products alone."
     sizes = _sizes(one)
@@ -120,8 +121,6 @@ def _in_shape(
 
 def _sizes(one: OneKernel) -> Sizes:
     p, q = one.scores, one.results
-    count = 1
-    for d in q.others:
-        count *= one.extent(q, d)
+    count = prod(one.extent(q, d) for d in q.others)
     rows, keys = one.extent(p, p.rows), one.extent(p, p.columns)
     return Sizes(rows, keys, one.extent(p, p.steps[0]), one.extent(q, q.columns), count, written=one.between)

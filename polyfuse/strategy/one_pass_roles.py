@@ -60,7 +60,7 @@ class OneKernel:
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """The tensors of both products: what they read, and their sums."""
+        """The tensors that both products read and sum up in."""
         names = (self.scores.statement, self.results.statement)
         return tuple(tensor for name in names for tensor in self.nest.statement(name).tensors)
 

@@ -67,14 +67,6 @@ from polyfuse.strategy.where_read import computed_where_read
 
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
-    """The schedule that the cost model finds best for a machine; on a GPU kernels that follow each other are one launch
-    where that is cheaper.
-    """
-    plan = _in_kernels_of_their_own(nest, machine, fuse, choose)
-    return in_one_launch(plan) if fuse else plan
-
-
-def _in_kernels_of_their_own(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
     Views are composed into their users first, sums of products taken apart, isomorphic products batched, and long
@@ -83,7 +75,14 @@ def _in_kernels_of_their_own(nest: Nest, machine: Machine, fuse: bool, choose: C
     The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a
     reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
     plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
+    On a GPU kernels that follow each other are then one launch where that is cheaper.
     """
+    plan = _in_kernels_of_their_own(nest, machine, fuse, choose)
+    return in_one_launch(plan) if fuse else plan
+
+
+def _in_kernels_of_their_own(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
+    """The plan before any kernels are one launch."""
     choose = asked_once(choose)
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
     single, added_up = with_terms_apart(viewed, machine) if fuse else (viewed, ())

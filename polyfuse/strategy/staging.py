@@ -1,6 +1,8 @@
 """A factor's tile in a block's shared memory, copied there by all its threads, in public verbs.
 
-for k (of 16): mac reads a[i, k]   ->   for k (of 16): { copy a's tile; mac reads the copy }
+    for k (of 16): mac reads a[i, k]   ->   for k (of 16): { copy a's tile; mac reads the copy }
+
+Every kernel in register tiles stages its factors so, attention's too (one_pass_cuda.py).
 """
 
 from __future__ import annotations
