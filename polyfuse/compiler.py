@@ -42,9 +42,6 @@ __all__ = ["Executable", "compile"]
 STAGES = ("schedule", "validation", "source")
 """What `compile` does to a nest, in order; the executable adds the time for machine code."""
 
-NEVER = 3600.0
-"""Seconds that nobody waits for a grid barrier."""
-
 
 def compile(
     nest: Nest,
@@ -147,8 +144,8 @@ def decided(
 
 
 def _one_block_at_a_time(model: Machine) -> Machine:
-    """The machine as the simulator runs its kernels, block after block: at that price no plan lets blocks wait."""
-    return model if model.gpu is None else replace(model, gpu=replace(model.gpu, grid_barrier_seconds=NEVER))
+    """The machine as the simulator runs its kernels, block after block."""
+    return model if model.gpu is None else replace(model, gpu=replace(model.gpu, grid_barrier_seconds=None))
 
 
 def _finished(

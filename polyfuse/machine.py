@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -49,7 +50,8 @@ class Level:
 class Gpu:
     """What only a GPU has. A block gets `shared_static`, and `shared_per_block` where its launch asks for it.
 
-    `barrier_seconds` are those of a block's threads that meet, `grid_barrier_seconds` those of all blocks.
+    `barrier_seconds` are those of a block's threads that meet, `grid_barrier_seconds` those of all blocks; None where
+    blocks run one after the other, and none can wait for another.
     """
 
     compute_capability: tuple[int, int]
@@ -61,7 +63,13 @@ class Gpu:
     barrier_seconds: float
     shared_static: int = 48 * KiB
     max_blocks_per_sm: int = 32
-    grid_barrier_seconds: float = GRID_BARRIER_SECONDS
+    grid_barrier_seconds: float | None = GRID_BARRIER_SECONDS
+
+    def meeting_seconds(self, times: int) -> float:
+        """What it costs that all blocks meet so many times."""
+        if self.grid_barrier_seconds is None:
+            return inf if times else 0.0
+        return times * self.grid_barrier_seconds
 
 
 @dataclass(frozen=True)

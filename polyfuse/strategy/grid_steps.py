@@ -67,6 +67,8 @@ def in_grid_steps(
     schedule: Schedule, counts: Counts, part: Tree, machine: Machine, choose: Choose
 ) -> tuple[Planned, KernelCost] | str:
     """A kernel whose outermost loops run in order, each part of a step on the whole machine; or why not."""
+    if machine.gpu is None or machine.gpu.grid_barrier_seconds is None:
+        return "blocks run one after the other here, and none can wait for another"
     names = statements(part)
     schedule, free = _joined(separated(schedule, names, 1), counts, names)
     kernels = list(_kernels(counts, free, part_with(schedule, names[0]), ()))

@@ -87,8 +87,7 @@ def in_one_launch(plan: Plan) -> Plan:
     gpu, machine = plan.machine.gpu, plan.machine
     if gpu is None or plan.schedule.nest.params or len(plan.groups) < FEWEST:
         return plan
-    saved = machine.launch_seconds - gpu.grid_barrier_seconds
-    if saved <= 0:
+    if gpu.meeting_seconds(1) >= machine.launch_seconds:
         return plan
     for run in reversed([run for run in _runs(plan, machine, gpu) if len(run.kernels) >= FEWEST]):
         plan = _joined(plan, run, machine, gpu)
@@ -115,7 +114,7 @@ def _sentence(run: Run, cost: KernelCost, apart: float, machine: Machine, gpu: G
         f"{run.kernels[0].names[0]} to {run.kernels[-1].names[-1]}: {count} kernels are one launch of {blocks} blocks "
         f"that wait for each other ({machine.name} holds {run.needs.held(machine, gpu)} at once): {count - 1} launches "
         f"of {microseconds(machine.launch_seconds)} less, {cost.grid_barriers} grid barriers of "
-        f"{microseconds(gpu.grid_barrier_seconds)} more; {microseconds(cost.total)} so, {microseconds(apart)} apart."
+        f"{microseconds(gpu.meeting_seconds(1))} more; {microseconds(cost.total)} so, {microseconds(apart)} apart."
     )
 
 

@@ -33,7 +33,7 @@ def together(found: Sequence[tuple[KernelCost, int]], meetings: int, machine: Ma
     assert machine.gpu is not None, "blocks are a GPU's"
     launch = machine.launch_seconds
     costs = [cost for cost, _ in found]
-    waits = meetings * machine.gpu.grid_barrier_seconds
+    waits = machine.gpu.meeting_seconds(meetings)
     flops = sum(cost.flops for cost in costs)
     return KernelCost(
         Tiling((), ()),
@@ -57,7 +57,7 @@ def with_meetings(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machi
     if machine.gpu is None or not is_resident(kernel):
         return cost
     meetings = grid_meetings(counts, kernel)
-    waits = meetings * machine.gpu.grid_barrier_seconds
+    waits = machine.gpu.meeting_seconds(meetings)
     overhead = cost.overhead - cost.grid_seconds + waits
     return replace(cost, overhead=overhead, grid_barriers=meetings, grid_seconds=waits)
 

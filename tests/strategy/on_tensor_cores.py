@@ -1,17 +1,25 @@
 """What tests of tensor cores share: nests, plans that take them, and what machine code of a product keeps."""
 
+# ruff: noqa: F821
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import nn
+from polyfuse import cases, nn
+from polyfuse.codegen import lockstep
 from polyfuse.codegen.cuda_build import Cubin, opcodes
+from polyfuse.codegen.lockstep_memory import RaceError
+from polyfuse.codegen.lockstep_subset import UnsupportedKernel
+from polyfuse.codegen.program import Launch
 from polyfuse.machine import Machine
+from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy import in_registers
 from polyfuse.strategy.plan import Plan, plan_for
@@ -30,6 +38,36 @@ def transposed(dtype: Any = "float32") -> pf.Nest:
     """max(x.T @ y.T, 0): the steps of the right factor are neighbours, and rows of the left one."""
     x, y = nn.input("x", (44, 68), dtype), nn.input("y", (76, 44), dtype)
     return nn.lower(nn.relu(nn.matmul(nn.transpose(x), nn.transpose(y))))
+
+
+def by_steps() -> pf.Nest:
+    """A product of halves of which the steps are neighbours in both factors."""
+
+    @pf.nest
+    def product(x: f16[70, 192], y: f16[137, 192], z: f16[70, 137]):
+        for i in range(70):
+            for j in range(137):
+                s = 0
+                for k in range(192):
+                    s += x[i, k] * y[j, k]
+                z[i, j] = s
+
+    return expand(product).nest
+
+
+def large() -> pf.Nest:
+    """The same at a size for machine code alone."""
+
+    @pf.nest
+    def product(x: bf16[2048, 1024], y: bf16[2048, 1024], z: bf16[2048, 2048]):
+        for i in range(2048):
+            for j in range(2048):
+                s = 0
+                for k in range(1024):
+                    s += x[i, k] * y[j, k]
+                z[i, j] = s
+
+    return expand(product).nest
 
 
 def by_tensor_cores(nest: pf.Nest, math: Any = "ieee") -> pf.Executable:
@@ -73,3 +111,42 @@ def by_warpgroups(
         if "cores of" in str(plan.schedule) or "swizzled" in str(plan.schedule):
             return plan
     raise AssertionError(str(plan))
+
+
+def schedule_with(nest: pf.Nest, math: Any, wanted: Callable[[Shape], bool]) -> pf.Schedule:
+    """The schedule of such a plan."""
+    with pytest.MonkeyPatch.context() as patched:
+        return by_warpgroups(nest, math, wanted, patched).schedule
+
+
+def assert_exact(net: pf.Executable, nest: pf.Nest) -> None:
+    """Small integers, of which every sum is exact, give what the interpreter finds."""
+    generator = np.random.default_rng(5)
+    inputs = {t.name: generator.integers(-2, 3, t.shape).astype(t.dtype) for t in nest.inputs}
+    (exact,) = pf.interpret(nest, {k: v.copy() for k, v in inputs.items()}).values()
+    outputs = cases.poisoned(nest)
+    net(**inputs, **({"out": outputs} if outputs else {}))
+    assert np.array_equal(np.asarray(exact), outputs[0] if outputs else inputs["z"])
+
+
+def bits_of_halves(net: pf.Executable, launch: Launch) -> list[Any]:
+    """A kernel's arrays, bits of small integers in halves; its result is the last."""
+    generator = np.random.default_rng(2)
+    tensors = [net.schedule.source.tensor(name) for name in launch.tensors]
+    return [generator.integers(-2, 3, t.shape).astype(t.dtype).view(np.uint16).reshape(-1) for t in tensors]
+
+
+def assert_found(launch: Launch, changed: tuple[str, str, str], arguments: Callable[[], list[Any]]) -> None:
+    """Lock-step refuses a kernel with one thing changed, by the error that is named, or its results "differ"."""
+    old, new, error = changed
+    source = launch.source.replace(old, new)
+    assert source != launch.source, launch.source
+    right, wrong = arguments(), arguments()
+    lockstep.run(launch.source, launch.name, *launch.extents({}), right)
+    if error == "differ":
+        lockstep.run(source, launch.name, *launch.extents({}), wrong)
+        result = len(launch.tensors) - 1
+        assert not np.array_equal(right[result], wrong[result])
+        return
+    with pytest.raises((UnsupportedKernel, RaceError), match=error):
+        lockstep.run(source, launch.name, *launch.extents({}), wrong)

@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import cases
-from polyfuse.codegen import lockstep
 from polyfuse.codegen.cuda_build import main_loop, opcodes
-from polyfuse.codegen.lockstep_memory import RaceError
-from polyfuse.codegen.lockstep_subset import UnsupportedKernel
 from polyfuse.codegen.program import Launch
 from polyfuse.codegen.tensor_maps import TensorMap
 from polyfuse.errors import InvalidSchedule
@@ -26,18 +22,17 @@ from polyfuse.strategy.bulk_shapes import BulkShape, bulk_shapes
 from polyfuse.strategy.extents import Extents, Kept
 from polyfuse.strategy.register_shapes import Shape
 from polyfuse.strategy.tile_shapes import tiles_for
-from tests.strategy.on_tensor_cores import by_warpgroups, groups_of, in_planned_registers, matmul
-
-
-@pf.nest
-def by_steps(x: "f16[70, 192]", y: "f16[137, 192]", z: "f16[70, 137]"):
-    """Steps are neighbours in both factors."""
-    for i in range(70):
-        for j in range(137):
-            s = 0
-            for k in range(192):
-                s += x[i, k] * y[j, k]
-            z[i, j] = s
+from tests.strategy.on_tensor_cores import (
+    assert_exact,
+    assert_found,
+    bits_of_halves,
+    by_steps,
+    groups_of,
+    in_planned_registers,
+    large,
+    matmul,
+    schedule_with,
+)
 
 
 @pf.nest
@@ -51,28 +46,13 @@ def squared(x: "bf16[136, 128]", z: "f32[136, 136]"):
             z[i, j] = s
 
 
-def large() -> pf.Nest:
-    """A product of which the steps are neighbours in both factors."""
-
-    @pf.nest
-    def product(x: "bf16[2048, 1024]", y: "bf16[2048, 1024]", z: "bf16[2048, 2048]"):
-        for i in range(2048):
-            for j in range(2048):
-                s = 0
-                for k in range(1024):
-                    s += x[i, k] * y[j, k]
-                z[i, j] = s
-
-    return expand(product).nest
-
-
 NESTS = {
     "four stages": (lambda: matmul(70, 320, 136, dtype="bfloat16"), "bf16", (1, 1, 2, 16, 4)),
     "one tile in four stages": (lambda: matmul(66, 64, 72, dtype="bfloat16"), "bf16", (1, 1, 2, 16, 4)),
     "two down": (lambda: matmul(130, 192, 72, dtype="float16"), "f16", (2, 1, 2, 16, 4)),
     "two across": (lambda: matmul(72, 128, 136, dtype="bfloat16"), "bf16", (1, 2, 2, 16, 2)),
     "128 columns": (lambda: matmul(66, 128, 136, dtype="bfloat16"), "bf16", (1, 1, 2, 32, 2)),
-    "by steps": (lambda: expand(by_steps).nest, "f16", (1, 1, 2, 16, 4)),
+    "by steps": (by_steps, "f16", (1, 1, 2, 16, 4)),
     "a factor with itself": (lambda: expand(squared).nest, "bf16", (1, 1, 2, 32, 2)),
     "batched": (lambda: matmul(66, 128, 72, (3,), "bfloat16"), "bf16", (1, 1, 2, 16, 2)),
 }
@@ -85,8 +65,7 @@ def schedule_of(nest: pf.Nest, math: Math, tile: tuple[int, ...]) -> pf.Schedule
     def wanted(s: Shape) -> bool:
         return isinstance(s, BulkShape) and (*groups_of(s), s.rows, s.columns, s.stages) == tile
 
-    with pytest.MonkeyPatch.context() as patched:
-        return by_warpgroups(nest, math, wanted, patched).schedule
+    return schedule_with(nest, math, wanted)
 
 
 @cache
@@ -102,12 +81,7 @@ def test_in_lock_step_it_is_exact(name: str) -> None:
     net, nest = net_of(name), NESTS[name][0]()
     assert "copy_bulk(" in net.program.source
     assert not [what for what in ("copy_ahead", "copy_rounded") if what in net.program.source]
-    generator = np.random.default_rng(5)
-    inputs = {t.name: generator.integers(-2, 3, t.shape).astype(t.dtype) for t in nest.inputs}
-    (exact,) = pf.interpret(nest, {k: v.copy() for k, v in inputs.items()}).values()
-    outputs = cases.poisoned(nest)
-    net(**inputs, **({"out": outputs} if outputs else {}))
-    assert np.array_equal(np.asarray(exact), outputs[0] if outputs else inputs["z"])
+    assert_exact(net, nest)
 
 
 CHANGED = {
@@ -150,19 +124,9 @@ CHANGED = {
 @pytest.mark.parametrize("what", CHANGED)
 def test_what_is_left_out_is_found(what: str) -> None:
     """Lock-step sees each wait and each number that a kernel in four stages cannot do without."""
-    old, new, error = CHANGED[what]
     net = net_of("four stages")
     (launch,) = net.program.launches
-    source = launch.source.replace(old, new)
-    assert source != launch.source, launch.source
-    right, wrong = (_arguments(net, launch) for _ in range(2))
-    lockstep.run(launch.source, launch.name, *launch.extents({}), right)
-    if error == "differ":
-        lockstep.run(source, launch.name, *launch.extents({}), wrong)
-        assert not np.array_equal(right[2], wrong[2])
-        return
-    with pytest.raises((UnsupportedKernel, RaceError), match=error):
-        lockstep.run(source, launch.name, *launch.extents({}), wrong)
+    assert_found(launch, CHANGED[what], lambda: _arguments(net, launch))
 
 
 def test_maps_are_of_the_addresses_that_a_graph_is_captured_with() -> None:
@@ -184,10 +148,8 @@ def test_maps_are_of_the_addresses_that_a_graph_is_captured_with() -> None:
 
 
 def _arguments(net: pf.Executable, launch: Launch) -> list[object]:
-    """A kernel's arrays, bits of small integers in halves, and their maps."""
-    generator = np.random.default_rng(2)
-    tensors = [net.schedule.source.tensor(name) for name in launch.tensors]
-    arrays = [generator.integers(-2, 3, t.shape).astype(t.dtype).view(np.uint16).reshape(-1) for t in tensors]
+    """A kernel's arrays and their maps."""
+    arrays = bits_of_halves(net, launch)
     return [*arrays, *(each.of(arrays[each.position], {}) for each in launch.code.maps)]
 
 

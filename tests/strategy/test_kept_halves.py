@@ -6,16 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import cases
-from polyfuse.codegen import lockstep
 from polyfuse.codegen.cuda_build import main_loop
-from polyfuse.codegen.lockstep_memory import RaceError
-from polyfuse.codegen.lockstep_subset import UnsupportedKernel
-from polyfuse.codegen.program import Launch
 from polyfuse.ir.precision import Math
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
@@ -25,34 +19,17 @@ from polyfuse.strategy.register_shapes import Shape
 from polyfuse.strategy.tile_shapes import tiles_for
 from polyfuse.strategy.warpgroup_shapes import copy_waits, layout_for
 from tests.strategy.banks import assert_no_waits
-from tests.strategy.on_tensor_cores import by_warpgroups, groups_of, in_planned_registers, matmul
-
-
-@pf.nest
-def by_steps(x: "f16[70, 96]", y: "f16[137, 96]", z: "f16[70, 137]"):
-    """Steps are neighbours in both factors."""
-    for i in range(70):
-        for j in range(137):
-            s = 0
-            for k in range(96):
-                s += x[i, k] * y[j, k]
-            z[i, j] = s
-
-
-def large() -> pf.Nest:
-    """A product of which the steps are neighbours in both factors."""
-
-    @pf.nest
-    def product(x: "bf16[2048, 1024]", y: "bf16[2048, 1024]", z: "bf16[2048, 2048]"):
-        for i in range(2048):
-            for j in range(2048):
-                s = 0
-                for k in range(1024):
-                    s += x[i, k] * y[j, k]
-                z[i, j] = s
-
-    return expand(product).nest
-
+from tests.strategy.on_tensor_cores import (
+    assert_exact,
+    assert_found,
+    bits_of_halves,
+    by_steps,
+    groups_of,
+    in_planned_registers,
+    large,
+    matmul,
+    schedule_with,
+)
 
 NESTS = {
     "columns": (lambda: matmul(128, 128, 128, dtype="bfloat16"), "bf16", (1, 1, 2, 16, 32, 2)),
@@ -66,8 +43,8 @@ NESTS = {
     "two down": (lambda: matmul(130, 96, 72, dtype="float16"), "f16", (2, 1, 2, 16, 32, 4)),
     "two across": (lambda: matmul(72, 96, 136, dtype="bfloat16"), "bf16", (1, 2, 2, 16, 32, 2)),
     "256 columns": (lambda: matmul(66, 64, 264, dtype="bfloat16"), "bf16", (1, 1, 2, 64, 32, 2)),
-    "steps": (lambda: expand(by_steps).nest, "f16", (1, 1, 2, 16, 32, 4)),
-    "steps in two stages": (lambda: expand(by_steps).nest, "f16", (1, 2, 2, 16, 32, 2)),
+    "steps": (by_steps, "f16", (1, 1, 2, 16, 32, 4)),
+    "steps in two stages": (by_steps, "f16", (1, 2, 2, 16, 32, 2)),
     "batched": (lambda: matmul(66, 64, 72, (3,), "bfloat16"), "bf16", (1, 1, 2, 16, 32, 2)),
 }
 every_nest = pytest.mark.parametrize("name", NESTS)
@@ -79,8 +56,7 @@ def schedule_of(nest: pf.Nest, math: Math, tile: tuple[int, ...]) -> pf.Schedule
     def wanted(s: Shape) -> bool:
         return type(s) is KeptShape and (*groups_of(s), s.rows, s.columns, s.steps, s.stages) == tile
 
-    with pytest.MonkeyPatch.context() as patched:
-        return by_warpgroups(nest, math, wanted, patched).schedule
+    return schedule_with(nest, math, wanted)
 
 
 def transposed() -> pf.Nest:
@@ -111,12 +87,7 @@ def test_in_lock_step_it_is_exact(name: str) -> None:
     net, nest = net_of(name), NESTS[name][0]()
     assert "copy_ahead(" in net.program.source
     assert not [what for what in ("copy_rounded", "copy_vector(4") if what in net.program.source]
-    generator = np.random.default_rng(5)
-    inputs = {t.name: generator.integers(-2, 3, t.shape).astype(t.dtype) for t in nest.inputs}
-    (exact,) = pf.interpret(nest, {k: v.copy() for k, v in inputs.items()}).values()
-    outputs = cases.poisoned(nest)
-    net(**inputs, **({"out": outputs} if outputs else {}))
-    assert np.array_equal(np.asarray(exact), outputs[0] if outputs else inputs["z"])
+    assert_exact(net, nest)
 
 
 @every_nest
@@ -147,26 +118,9 @@ CHANGED = {
 @pytest.mark.parametrize("what", CHANGED)
 def test_what_is_left_out_is_found(what: str) -> None:
     """Lock-step sees each wait and each number that a kernel in four stages cannot do without."""
-    old, new, error = CHANGED[what]
     net = net_of("columns in four stages")
     (launch,) = net.program.launches
-    source = launch.source.replace(old, new)
-    assert source != launch.source, launch.source
-    right, wrong = (_arrays(net, launch) for _ in range(2))
-    lockstep.run(launch.source, launch.name, *launch.extents({}), right)
-    if error == "differ":
-        lockstep.run(source, launch.name, *launch.extents({}), wrong)
-        assert not np.array_equal(right[-1], wrong[-1])
-        return
-    with pytest.raises((UnsupportedKernel, RaceError), match=error):
-        lockstep.run(source, launch.name, *launch.extents({}), wrong)
-
-
-def _arrays(net: pf.Executable, launch: Launch) -> list[np.ndarray]:
-    """A kernel's arrays, bits of small integers in halves."""
-    generator = np.random.default_rng(2)
-    tensors = [net.schedule.source.tensor(name) for name in launch.tensors]
-    return [generator.integers(-2, 3, t.shape).astype(t.dtype).view(np.uint16).reshape(-1) for t in tensors]
+    assert_found(launch, CHANGED[what], lambda: bits_of_halves(net, launch))
 
 
 @pytest.mark.parametrize(
@@ -215,8 +169,8 @@ def test_no_shape_has_copies_that_wait_for_banks(kept: Kept) -> None:
     )
     assert len({(s.threads, s.rows, s.columns) for s in found}) >= 10
     for s in found:
-        for side, by_steps in s.sides:
-            assert copy_waits(s, side, by_steps, True, layout_for(s, side, by_steps, True)) == 0, s
+        for side, steps in s.sides:
+            assert copy_waits(s, side, steps, True, layout_for(s, side, steps, True)) == 0, s
 
 
 @pytest.mark.parametrize("kept", ["steps", "columns"])

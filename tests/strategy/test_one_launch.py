@@ -86,7 +86,7 @@ def test_the_model_weighs_launches_against_grid_barriers() -> None:
     assert len(plan_for(nest, slow).groups) == 4
     together = plan_for(nest, h200)
     apart = plan_for(nest, slow)
-    saved = 3 * (h200.launch_seconds - h200.gpu.grid_barrier_seconds)
+    saved = 3 * (h200.launch_seconds - h200.gpu.meeting_seconds(1))
     assert together.seconds == pytest.approx(apart.seconds - saved)
 
 
