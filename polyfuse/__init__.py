@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 _HOME = {
     "Access": "polyfuse.ir",
     "BadArgument": "polyfuse.errors",
+    "DeviceFailure": "polyfuse.errors",
     "Executable": "polyfuse.compiler",
     "IllegalRewrite": "polyfuse.errors",
     "IllegalSchedule": "polyfuse.errors",
@@ -31,6 +32,7 @@ _HOME = {
     "NestBuilder": "polyfuse.frontend",
     "NoSource": "polyfuse.errors",
     "NotAffine": "polyfuse.errors",
+    "OutOfDeviceMemory": "polyfuse.errors",
     "PolyfuseError": "polyfuse.errors",
     "Schedule": "polyfuse.schedule",
     "Statement": "polyfuse.ir",
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from polyfuse.compiler import Executable as Executable
     from polyfuse.compiler import compile as compile
     from polyfuse.errors import BadArgument as BadArgument
+    from polyfuse.errors import DeviceFailure as DeviceFailure
     from polyfuse.errors import IllegalRewrite as IllegalRewrite
     from polyfuse.errors import IllegalSchedule as IllegalSchedule
     from polyfuse.errors import InvalidAlgorithm as InvalidAlgorithm
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from polyfuse.errors import InvalidTuning as InvalidTuning
     from polyfuse.errors import NoSource as NoSource
     from polyfuse.errors import NotAffine as NotAffine
+    from polyfuse.errors import OutOfDeviceMemory as OutOfDeviceMemory
     from polyfuse.errors import PolyfuseError as PolyfuseError
     from polyfuse.errors import TargetUnavailable as TargetUnavailable
     from polyfuse.errors import ValidationFailure as ValidationFailure

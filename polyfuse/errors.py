@@ -70,6 +70,25 @@ class TargetUnavailable(PolyfuseError):
     """A target was asked for that this machine or this installation does not have."""
 
 
+class DeviceFailure(PolyfuseError):
+    """A GPU did not do what it was asked to: the driver's own words, and the kernels and statements that it concerns.
+
+    `kernels` are the names of the kernels that may have failed: one where its launch was refused, those of a call where
+    the failure was found later, none where it was no kernel's.
+    """
+
+    def __init__(self, message: str, kernels: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.kernels = kernels
+
+    def __reduce__(self) -> tuple[type[DeviceFailure], tuple[str, tuple[str, ...]]]:
+        return type(self), (str(self), self.kernels)
+
+
+class OutOfDeviceMemory(DeviceFailure, MemoryError):
+    """A GPU has no memory left for a buffer: how much was asked for, what for, and what is free."""
+
+
 class NotAffine(PolyfuseError):
     """A Python function is no affine program: where (file, line and column, counted from 1), and what is allowed."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +16,10 @@ from polyfuse.codegen.cuda import header
 from polyfuse.codegen.cuda_build import Cubin, build
 from polyfuse.codegen.program import Code, Program, value
 from polyfuse.codegen.tensor_maps import TensorMap
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, DeviceFailure, OutOfDeviceMemory
 from polyfuse.ir.tensor import Role
 from polyfuse.runtime.cuda_driver import Gpu, Launch, address
+from polyfuse.runtime.device_failures import call_failed
 from polyfuse.runtime.files import source_file
 
 Array = npt.NDArray[Any]
@@ -105,11 +107,13 @@ class CudaProgram:
 
         Temporaries share one host arena in `arrays`; their device addresses repeat its layout.
         """
-        with self._lock:
-            held = self._by_sizes.setdefault(tuple(sorted(sizes.items())), _Buffers())
-            if held.graph is None:
-                self._allocate(held, arrays)
+        key = tuple(sorted(sizes.items()))
+        with self._lock, self._named():
+            held = self._by_sizes.get(key)
+            if held is None:
+                held = self._allocated(arrays)
                 held.graph = self._gpu.capture(self.launches(held.addresses, sizes, held.arrivals))
+                self._by_sizes[key] = held
             for name, array in arrays.items():
                 if self.roles[name] == "temporary" or held.constants.get(name) is array:
                     continue
@@ -135,10 +139,11 @@ class CudaProgram:
         caller's work knows nothing of this program's stream. Addresses that come again are replayed as a graph.
         """
         self._check_alignment(given)
-        with self._lock:
-            held = self._in_place.setdefault((stream, tuple(sorted(sizes.items()))), _Buffers())
-            if not held.memory:
-                self._allocate(held, host, stream)
+        key = stream, tuple(sorted(sizes.items()))
+        with self._lock, self._named():
+            held = self._in_place.get(key)
+            if held is None:
+                held = self._in_place[key] = self._allocated(host, stream)
             for name, array in host.items():
                 if self.roles[name] == "constant" and held.constants.get(name) is not array:
                     self._gpu.upload(held.addresses[name], array, stream)
@@ -174,6 +179,16 @@ class CudaProgram:
         self._gpu.update(graph, launches)
         return graph
 
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Failures that are found here name the kernels of the call, where they do not name one."""
+        try:
+            yield
+        except DeviceFailure as error:
+            if error.kernels or isinstance(error, OutOfDeviceMemory):
+                raise
+            raise call_failed(error, ((x.name, x.statements) for x in self.program.launches)) from error
+
     @property
     def gpu(self) -> Gpu:
         """The device this program runs on."""
@@ -198,7 +213,8 @@ class CudaProgram:
             maps = (each.at(given[each.position], sizes) for each in launch.code.maps)
             arguments: tuple[int | TensorMap, ...] = (*given, *counter, *extra, *maps)
             (gx, gy, gz), (bx, by, bz) = grid, block
-            found.append(Launch(self.cubins[launch.name], (gx, gy, gz), (bx, by, bz), arguments, together))
+            cubin, names = self.cubins[launch.name], launch.statements
+            found.append(Launch(cubin, (gx, gy, gz), (bx, by, bz), arguments, together, names))
         return found
 
     def _check_alignment(self, given: Mapping[str, int]) -> None:
@@ -211,27 +227,36 @@ class CudaProgram:
                         f"{launch.name} accesses at a time; pass a copy, which begins at one"
                     )
 
-    def _allocate(self, held: _Buffers, arrays: Mapping[str, Array], stream: int | None = None) -> None:
+    def _allocated(self, arrays: Mapping[str, Array], stream: int | None = None) -> _Buffers:
         """A buffer for each tensor; temporaries are one buffer, with the offsets they have in the arena.
 
         Only they: two of a caller's arrays may overlap in one call and not in the next.
         """
+        held = _Buffers()
         if any(code.grid_barriers for code in self.program.codes):
-            held.arrivals = self._new(held, _COUNTER.nbytes, stream)
+            held.arrivals = self._new(held, _COUNTER.nbytes, stream, "the counter of a grid barrier")
             self._gpu.upload(held.arrivals, _COUNTER, stream)
         arenas: dict[int, int] = {}
         for name, array in arrays.items():
             if self.roles[name] != "temporary":
-                held.addresses[name] = self._new(held, array.nbytes, stream)
+                use = f"{self.roles[name]} {name}, {array.dtype} {list(array.shape)}"
+                held.addresses[name] = self._new(held, array.nbytes, stream, use)
                 continue
             arena = _root(array)
             if id(arena) not in arenas:
-                arenas[id(arena)] = self._new(held, arena.nbytes, stream)
+                arenas[id(arena)] = self._new(
+                    held, arena.nbytes, stream, f"the temporaries {self._temporaries()}"
+                )
             held.addresses[name] = arenas[id(arena)] + array.ctypes.data - arena.ctypes.data
+        return held
 
-    def _new(self, held: _Buffers, nbytes: int, stream: int | None) -> int:
-        held.memory.append(self._gpu.allocate(nbytes, stream))
+    def _new(self, held: _Buffers, nbytes: int, stream: int | None, use: str) -> int:
+        held.memory.append(self._gpu.allocate(nbytes, stream, use))
         return address(held.memory[-1])
+
+    def _temporaries(self) -> str:
+        used = dict.fromkeys(name for launch in self.program.launches for name in launch.tensors)
+        return ", ".join(name for name in used if self.roles[name] == "temporary")
 
 
 def _root(array: Array) -> Array:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import prod
@@ -19,7 +20,8 @@ import numpy.typing as npt
 
 from polyfuse.codegen.cuda_build import Cubin
 from polyfuse.codegen.tensor_maps import TensorMap
-from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.errors import BadArgument, PolyfuseError, TargetUnavailable
+from polyfuse.runtime.device_failures import NO_MEMORY, launch_failed, no_memory, step_failed
 
 _CTYPES: dict[str, Callable[[Any], Any]] = {
     "float32": ctypes.c_float,
@@ -42,7 +44,8 @@ class DeviceInfo:
 class Launch:
     """One kernel launch. An argument is an address or int64 (as int), a float64 (as float), a NumPy scalar or a map.
 
-    Its blocks are on the GPU all at once if they run `together`: they wait for each other.
+    Its blocks are on the GPU all at once if they run `together`: they wait for each other. `statements` are what it
+    computes, for a failure to name.
     """
 
     kernel: Cubin
@@ -50,6 +53,7 @@ class Launch:
     block: tuple[int, int, int]  # threads of a block, x first
     args: tuple[int | float | np.generic | TensorMap, ...]
     together: bool = False
+    statements: tuple[str, ...] = ()
 
 
 def missing() -> str | None:
@@ -82,7 +86,8 @@ def available() -> bool:
 class Gpu:
     """One GPU, one stream on it, and the kernels loaded so far. Raises TargetUnavailable where there is none.
 
-    A `stream` is the address of a caller's stream to use instead of this one's own.
+    A `stream` is the address of a caller's stream to use instead of this one's own. What the driver refuses is a
+    DeviceFailure, one that has no memory left an OutOfDeviceMemory (polyfuse.runtime.device_failures).
     Methods may be called from any thread, but what one thread launches and another copies is theirs to order.
     """
 
@@ -114,10 +119,22 @@ class Gpu:
         major, minor = self._device.compute_capability
         return DeviceInfo(self._device.name, (major, minor), self._device.properties.multiprocessor_count)
 
-    def allocate(self, nbytes: int, stream: int | None = None) -> Any:
-        """A `cuda.core.Buffer` of at least `nbytes`; its memory lives as long as it. See `address`."""
+    def allocate(self, nbytes: int, stream: int | None = None, use: str = "a buffer") -> Any:
+        """A `cuda.core.Buffer` of at least `nbytes` for a use that an error names; its memory lives as long as it."""
         self._device.set_current()
-        return self._device.allocate(max(nbytes, 1), stream=self._on(stream))
+        try:
+            return self._device.allocate(max(nbytes, 1), stream=self._on(stream))
+        except Exception as error:
+            if NO_MEMORY not in str(error):
+                raise step_failed(f"allocating {nbytes} bytes for {use}", error) from error
+            raise no_memory(nbytes, use, self.info.name, self._free(), error) from error
+
+    def _free(self) -> tuple[int, int] | None:
+        """The free bytes of the device's memory, and all of them; None where the driver does not say."""
+        from cuda.bindings import driver
+
+        status, free, total = driver.cuMemGetInfo()
+        return (int(free), int(total)) if status == 0 else None
 
     def upload(self, address: int, array: npt.NDArray[Any], stream: int | None = None) -> None:
         """Copies a C-contiguous array to the device, after all launches so far. The array may change at once."""
@@ -130,7 +147,7 @@ class Gpu:
         from cuda.bindings import driver
 
         self._copy(driver.cuMemcpyDtoHAsync, _pointer(array), address, array.nbytes)
-        self._stream.sync()
+        self.wait()
 
     def launch(self, launches: Sequence[Launch], stream: int | None = None) -> None:
         """Launches in order and returns at once."""
@@ -140,13 +157,15 @@ class Gpu:
 
     def capture(self, launches: Sequence[Launch]) -> Any:
         """The launches as one `cuda.core.graph.Graph`, for `replay`. The addresses are fixed until it is updated."""
-        graph = self._captured(launches).complete()
-        graph.upload(self._stream)
+        with _step(f"making a graph of {len(launches)} launches"):
+            graph = self._captured(launches).complete()
+            graph.upload(self._stream)
         return graph
 
     def update(self, graph: Any, launches: Sequence[Launch]) -> None:
         """The same kernels on other addresses, in a graph that was captured before; replays under way keep theirs."""
-        graph.update(self._captured(launches))
+        with _step(f"updating a graph of {len(launches)} launches"):
+            graph.update(self._captured(launches))
 
     def _captured(self, launches: Sequence[Launch]) -> Any:
         self._device.set_current()
@@ -161,11 +180,15 @@ class Gpu:
     def replay(self, graph: Any, stream: int | None = None) -> None:
         """Launches a captured graph and returns at once."""
         self._device.set_current()
-        graph.launch(self._on(stream))
+        try:
+            graph.launch(self._on(stream))
+        except Exception as error:
+            raise step_failed("replaying the call's graph", error) from error
 
     def wait(self) -> None:
         """Returns when everything launched so far is done. Raises what went wrong on the device."""
-        self._stream.sync()
+        with _step("waiting for the GPU"):
+            self._stream.sync()
 
     def _on(self, stream: int | None) -> Any:
         """The stream at an address, which its owner keeps alive; this object's own for None."""
@@ -189,7 +212,14 @@ class Gpu:
         )
         if step.together:
             self._check_residence(kernel, step)
-        launch(stream, config, kernel, *(_argument(a) for a in step.args))
+        arguments = [_argument(value) for value in step.args]
+        try:
+            launch(stream, config, kernel, *arguments)
+        except Exception as error:
+            shared = step.kernel.shared_bytes
+            raise launch_failed(
+                step.kernel.entry, step.statements, step.grid, step.block, shared, error
+            ) from error
 
     def _check_residence(self, kernel: Any, step: Launch) -> None:
         """Raises TargetUnavailable where blocks wait for each other and are more than the GPU holds at once."""
@@ -208,7 +238,8 @@ class Gpu:
 
         key = cubin.entry, cubin.code
         if key not in self._kernels:
-            kernel = ObjectCode.from_cubin(cubin.code, name=cubin.entry).get_kernel(cubin.entry)
+            with _step(f"loading kernel {cubin.entry!r}, built for {cubin.arch}, onto {self.info.name}"):
+                kernel = ObjectCode.from_cubin(cubin.code, name=cubin.entry).get_kernel(cubin.entry)
             if cubin.dynamic_bytes:
                 self._allow(kernel, cubin)
             self._kernels[key] = kernel
@@ -225,9 +256,10 @@ class Gpu:
         device = driver.CUdevice(self.ordinal)
         (status,) = driver.cuKernelSetAttribute(which, cubin.dynamic_bytes, kernel.handle, device)
         if status != 0:
-            raise RuntimeError(
+            raise TargetUnavailable(
                 f"kernel {cubin.entry!r} needs {cubin.dynamic_bytes} bytes of shared memory for a block, which "
-                f"{self.info.name} does not give: {status!r}"
+                f"{self.info.name} does not give: {status!r}; smaller tiles or fewer stages would do, as a compile "
+                "for this GPU takes them"
             )
 
     def _copy(
@@ -238,7 +270,18 @@ class Gpu:
         self._device.set_current()
         (status,) = function(destination, source, nbytes, self._on(stream).handle)
         if status != 0:
-            raise RuntimeError(f"copying {nbytes} bytes between host and device failed: {status!r}")
+            raise step_failed(f"copying {nbytes} bytes between host and device", repr(status))
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    """Raises DeviceFailure for whatever the driver's libraries raise: cuda.core has no public class of its errors."""
+    try:
+        yield
+    except PolyfuseError:
+        raise
+    except Exception as error:
+        raise step_failed(what, error) from error
 
 
 def address(buffer: Any) -> int:

@@ -111,7 +111,8 @@ def call_in_place(
     for tensor, target in zip(nest.results, wanted, strict=True):
         shape = shape_of(tensor, sizes)
         if target is None:
-            buffer = gpu.allocate(prod(shape) * tensor.itemsize, stream)
+            use = f"the result {tensor.name}, {tensor.dtype} {list(shape)}"
+            buffer = gpu.allocate(prod(shape) * tensor.itemsize, stream, use)
             addresses[tensor.name] = address(buffer)
             results.append(for_caller(buffer, tensor, shape, module))
         else:

@@ -55,7 +55,7 @@ class HostGpu:
     info = DeviceInfo("host", (9, 0), 132)
     ordinal, stream = 0, 7
 
-    def allocate(self, nbytes: int, stream: int | None = None) -> Memory:
+    def allocate(self, nbytes: int, stream: int | None = None, use: str = "a buffer") -> Memory:
         """Fresh memory of at least so many bytes."""
         self.buffers.append(Memory(np.full(max(nbytes, 1), 0xFF, np.uint8)))
         return self.buffers[-1]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from polyfuse.codegen.cuda_build import Cubin, build
-from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.errors import BadArgument, DeviceFailure, OutOfDeviceMemory, TargetUnavailable
 from polyfuse.runtime import cuda_driver
 from polyfuse.runtime.cuda_driver import Gpu, Launch, address, available, missing
 
@@ -140,7 +140,7 @@ def test_a_launch_asks_for_the_dynamic_shared_memory(
     assert calls[1] == allowed
     assert [c[2][2] for c in calls[2:]] == [65536, 65536]
     with pytest.raises(
-        RuntimeError, match=r"'k' needs 65536 bytes of shared memory for a block, which a GPU"
+        TargetUnavailable, match=r"'k' needs 65536 bytes of shared memory for a block, which a GPU"
     ):
         Gpu().launch([step])
 
@@ -167,6 +167,58 @@ def test_arguments_and_copies_of_the_wrong_kind(calls: list[tuple[Any, ...]]) ->
     pytest.importorskip("cuda.bindings")
     with pytest.raises(BadArgument, match="C-contiguous"):
         Gpu().upload(4096, np.zeros((2, 2))[:, 0])
+
+
+def test_what_the_driver_refuses_is_a_failure_with_its_words(
+    calls: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("CUDA_ERROR_INVALID_VALUE: one of the parameters is out of range")
+
+    gpu = Gpu()
+    step = Launch(CUBIN, (2, 1, 1), (32, 1, 1), (), statements=("mac", "relu"))
+    graph = gpu.capture([step])
+    monkeypatch.setattr(sys.modules["cuda.core"], "launch", refuse)
+    named = (
+        r"kernel 'k' \(statements mac, relu\) could not be launched, grid 2 × 1 × 1.*CUDA_ERROR_INVALID_VALUE"
+    )
+    with pytest.raises(DeviceFailure, match=named) as refused:
+        gpu.launch([step])
+    assert isinstance(refused.value.__cause__, RuntimeError)
+    with pytest.raises(DeviceFailure, match=named):
+        gpu.capture([step])
+    graph.launch = gpu._stream.sync = refuse
+    with pytest.raises(DeviceFailure, match="replaying the call's graph failed: CUDA_ERROR_INVALID_VALUE"):
+        gpu.replay(graph)
+    with pytest.raises(DeviceFailure, match="waiting for the GPU failed: CUDA_ERROR_INVALID_VALUE"):
+        gpu.wait()
+    with pytest.raises(BadArgument, match="is float16"):  # our own refusals stay what they are
+        gpu.launch([replace(step, args=(np.float16(1),))])
+
+
+def test_without_memory_the_failure_says_how_much_is_free(
+    calls: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    said = ["CUDA_ERROR_OUT_OF_MEMORY: the API call failed", "CUDA_ERROR_ILLEGAL_ADDRESS: …"]
+
+    def allocate(size: int, stream: Any) -> None:
+        raise RuntimeError(said.pop(0))
+
+    gpu = Gpu()
+    monkeypatch.setattr(gpu._device, "allocate", allocate)
+    monkeypatch.setattr(
+        driver, "cuMemGetInfo", lambda: (driver.CUresult.CUDA_SUCCESS, 5 << 20, 80 << 30), raising=True
+    )
+    with pytest.raises(OutOfDeviceMemory) as none_left:
+        gpu.allocate(3 << 30, use="constant w0")
+    start = "no 3.0 GiB (3221225472 bytes) left on a GPU for constant w0: 5.0 MiB of 80.0 GiB are free (CUDA_ERROR_OUT"
+    assert str(none_left.value).startswith(start)
+    with pytest.raises(
+        DeviceFailure, match="allocating 8 bytes for a buffer failed: CUDA_ERROR_ILLEGAL"
+    ) as other:
+        gpu.allocate(8)
+    assert not isinstance(other.value, OutOfDeviceMemory)
 
 
 @pytest.mark.skipif(not available(), reason="needs a GPU")
