@@ -7,7 +7,6 @@ the stream is the only order. What waits for the GPU says so.
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from polyfuse.codegen.cuda_build import Cubin
 from polyfuse.codegen.tensor_maps import TensorMap
 from polyfuse.errors import BadArgument, PolyfuseError, TargetUnavailable
 from polyfuse.runtime.device_failures import NO_MEMORY, launch_failed, no_memory, step_failed
+from polyfuse.runtime.gpu_here import driver_library, too_old
 
 _CTYPES: dict[str, Callable[[Any], Any]] = {
     "float32": ctypes.c_float,
@@ -59,23 +59,22 @@ class Launch:
 def missing() -> str | None:
     """Why no kernel can run here, as a sentence with what would help; None where one can.
 
-    Neither imports `cuda.core` nor makes a context: it asks the driver for the number of GPUs, which takes
-    about a millisecond where there is no driver.
+    Neither imports `cuda.core` nor makes a context: it asks the driver for the number of GPUs and for its version,
+    which takes about a millisecond where there is no driver.
     """
     try:
         if find_spec("cuda.core") is None:
             raise ModuleNotFoundError
     except ModuleNotFoundError:
         return "target 'cuda' needs cuda-core, which is not installed: pip install polyfuse[cuda]"
-    try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
+    driver = driver_library()
+    if driver is None:
         return "target 'cuda' needs an NVIDIA GPU with its driver; no driver library is found on this machine"
     count = ctypes.c_int(0)
     status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
     if status or count.value == 0:
         return f"target 'cuda' needs an NVIDIA GPU; the driver reports {count.value} (status {status})"
-    return None
+    return too_old(driver)
 
 
 def available() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import replace
+from importlib import metadata
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -46,6 +47,32 @@ def test_a_driver_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(cuda_driver, "find_spec", lambda name: name)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
     assert missing() == "target 'cuda' needs an NVIDIA GPU; the driver reports 0 (status 100)"
+
+
+@pytest.mark.parametrize(
+    ("driver_is_for", "bindings"), [(12040, "13.5.0"), (13000, "13.5.0"), (13010, "12.9.1")]
+)
+def test_a_driver_older_than_what_is_installed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, driver_is_for: int, bindings: str
+) -> None:
+    def answer(value: int) -> Any:
+        def ask(count: Any) -> int:
+            ctypes.cast(count, ctypes.POINTER(ctypes.c_int))[0] = value
+            return 0
+
+        return ask
+
+    driver = SimpleNamespace(
+        cuInit=lambda flags: 0, cuDeviceGetCount=answer(1), cuDriverGetVersion=answer(driver_is_for)
+    )
+    monkeypatch.setattr(cuda_driver, "find_spec", lambda name: name)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
+    monkeypatch.setattr(metadata, "version", lambda name: bindings)
+    refused = (
+        "target 'cuda' needs a driver for CUDA 13.0 or newer (driver 580 or newer), as cuda-bindings 13.5.0 is "
+        "installed; this one is for CUDA 12.4: update NVIDIA's driver"
+    )
+    assert missing() == (refused if driver_is_for == 12040 else None)
 
 
 class Loaded(str):
