@@ -326,7 +326,7 @@ def _rounded(schedule: Schedule) -> set[str]:
 def _float_products(nest: Nest) -> list[str]:
     """The statements that sum products of float32 factors."""
     floats = (s.name for s in nest.statements if nest.tensor(s.write.tensor).dtype == "float32")
-    return [name for name in floats if products_of(nest, name)]
+    return [name for name in floats if products_of(nest, name, by_value=True)]
 
 
 def _automatic(model: Machine | None, device: str | None, schedule: Schedule | None) -> Target:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 import islpy as isl
+import numpy as np
 
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.names import fresh
@@ -71,11 +72,10 @@ def why_not_read_through(nest: Nest, tensor: str) -> Refusal | None:
             f"{computing} computes {tensor}",
             "`inline`, or statements that only show elements of other tensors",
         )
-    types = {nest.tensor(a.tensor).dtype for s in (*sources, *users) for a in (s.write, *s.reads)}
-    if len(types) > 1:
-        return no(
-            f"values of {' and '.join(sorted(types))} meet in the users of {tensor}", "one element type"
-        )
+    types = {nest.tensor(a.tensor).dtype for s in users for a in (s.write, *s.reads)}
+    changed = next((what for s in sources if (what := _changed(nest, s, types)) is not None), None)
+    if changed is not None:
+        return no(changed, "one element type")
     twice = next((pair for pair in _written_twice(nest, sources)), None)
     if twice is not None:
         return no(f"both write one element of {tensor}", "`expand`, where loops tell its values apart", twice)
@@ -85,6 +85,18 @@ def why_not_read_through(nest: Nest, tensor: str) -> Refusal | None:
             why = f"what {tensor} shows is overwritten before it is read"
             return no(why, "a reader that runs before that", lost)
     return None
+
+
+def _changed(nest: Nest, source: Statement, types: Set[str]) -> str | None:
+    """How a source's value is another where users of some types have it without the view; None if it is the same."""
+    dtype = nest.tensor(source.write.tensor).dtype
+    for access in source.reads:
+        shown = nest.tensor(access.tensor).dtype
+        if shown != dtype:
+            return f"{source.name} shows values of {shown} as {dtype}"
+    if source.reads or types == {dtype} or np.asarray(float(source.body), dtype) == float(source.body):
+        return None
+    return f"{source.name} shows {float(source.body)} as {dtype}, and is read with values of another type"
 
 
 def _written_twice(nest: Nest, sources: tuple[Statement, ...]) -> Iterator[isl.Map]:

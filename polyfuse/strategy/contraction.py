@@ -20,7 +20,7 @@ from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.text import value_text
 from polyfuse.schedule.microkernel import MOST_WRITTEN_OUT
 from polyfuse.schedule.promoted_values import value_dims
-from polyfuse.sets import IN, OUT, SET
+from polyfuse.sets import IN, OUT, SET, dimension
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,21 @@ class Product:
         return tuple(d for d in self.steps if self.left.axes[d] == axis)
 
 
-def products_of(nest: Nest, name: str, triangles: bool = False) -> tuple[Product, ...]:
+def products_of(
+    nest: Nest, name: str, triangles: bool = False, by_value: bool = False
+) -> tuple[Product, ...]:
     """The statement as a product, with any dimension as rows that may be; none if it is none.
 
     With `triangles` rows may also begin or end one step further with each row: { mac[i, j, k] : k > i }.
+    With `by_value` reads that do not move by one along an axis of their own for each dimension are factors, too:
+    x[2 * i, k], x[n - i, k] and x[i, k // 8, k % 8] have the dimensions i and k as their axes.
     """
     domain = nest.domains[name]
-    found = contractions_of(nest, name)
+    found = contractions_of(nest, name, by_value)
     return tuple(p for p in found if _in_tiles(domain, p) or (triangles and _in_triangles(domain, p)))
 
 
-def contractions_of(nest: Nest, name: str) -> tuple[Product, ...]:
+def contractions_of(nest: Nest, name: str, by_value: bool = False) -> tuple[Product, ...]:
     """The statement as a product, whichever of its instances there are: each sum may have steps of its own."""
     s = nest.statement(name)
     if s.op != "+=" or not isinstance(s.body, sympy.Mul) or len(s.body.args) != 2:
@@ -80,18 +84,19 @@ def contractions_of(nest: Nest, name: str) -> tuple[Product, ...]:
         return ()
     if any(nest.tensor(access.tensor).gather is not None for access in s.reads):
         return ()  # rows that lie anywhere: blocks read them from a tensor of their own
-    factors = [factor for factor in (_factor(s, value) for value in s.body.args) if factor is not None]
+    both = (_factor(s, value, by_value) for value in s.body.args)
+    factors = [factor for factor in both if factor is not None]
     return tuple(_roles(s, factors)) if len(factors) == 2 else ()
 
 
 def products_among(
-    nest: Nest, names: tuple[str, ...], triangles: bool = False
+    nest: Nest, names: tuple[str, ...], triangles: bool = False, by_value: bool = False
 ) -> tuple[tuple[Product, ...], ...]:
     """The products among a kernel's statements, in their order, each with its choices of rows."""
-    return tuple(each for each in (products_of(nest, name, triangles) for name in names) if each)
+    return tuple(each for each in (products_of(nest, name, triangles, by_value) for name in names) if each)
 
 
-def _factor(s: Statement, value: sympy.Basic) -> Factor | None:
+def _factor(s: Statement, value: sympy.Basic, by_value: bool) -> Factor | None:
     """A value as a factor; None if it depends on an index as a number, is a divisor, or no read moves with it all."""
     accesses = [s.reads[leaf.position] for leaf in reads_in(value)]
     indices = set(s.dims) & {symbol.name for symbol in value.free_symbols}
@@ -99,6 +104,9 @@ def _factor(s: Statement, value: sympy.Basic) -> Factor | None:
         return None
     access = max(accesses, key=lambda a: a.map.dim(OUT))
     axes, dims = moved_axes(access, len(s.dims)), value_dims(s, value)
+    of_value = {d: axis for axis, d in enumerate(dims)}
+    if by_value and isinstance(value, Read) and not moves_by_one(access, len(s.dims)):
+        return Factor(value_text(s, value), access, False, of_value)
     if axes is None or axes.keys() != set(dims):
         return None
     # of a tensor that is both factors each has a form of its own: panels are read along their lanes alone
@@ -107,7 +115,6 @@ def _factor(s: Statement, value: sympy.Basic) -> Factor | None:
         return Factor(access.tensor, access, False, axes)
     if len(set(axes.values())) < len(axes):
         return None  # a window of what would be computed while it is packed
-    of_value = {d: axis for axis, d in enumerate(dims)}
     return Factor(value_text(s, value), access, not isinstance(value, Read), of_value)
 
 
@@ -153,6 +160,24 @@ def moved_axes(access: Access, dims: int) -> dict[int, int] | None:
             return None
         found |= dict.fromkeys(moving, axis)
     return found
+
+
+def moves_by_one(access: Access, dims: int) -> bool:
+    """Whether each axis moves by one with each dimension that moves it, and no dimension moves two axes.
+
+    { mac[q, f, s] -> x[f, q + s] } does, { mac[q, s] -> x[2q + s] } does not.
+    """
+    axes = moved_axes(access, dims)
+    if axes is None:
+        return False
+    subscripts, instances = access.subscripts(), access.map.domain()
+    for axis in set(axes.values()):
+        rest = subscripts.get_pw_aff(axis)
+        for d in (d for d, own in axes.items() if own == axis):
+            rest = rest.sub(dimension(instances, d))
+        if rest.involves_dims(IN, 0, dims):
+            return False
+    return True
 
 
 def _in_tiles(domain: isl.Set, p: Product) -> bool:

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
-from polyfuse.analysis.neighbours import ACCESS_BYTES
+from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, flat_position, is_multiple
 from polyfuse.ir import Nest
 from polyfuse.ir.precision import STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
-from polyfuse.strategy.contraction import Factor, Product, moved_axes
+from polyfuse.sets import dimension
+from polyfuse.strategy.contraction import Factor, Product, moved_axes, moves_by_one
 from polyfuse.strategy.extents import Kept
 
 
-def in_vectors(nest: Nest, factor: Factor, itemsize: int, halves: bool = False) -> bool:
-    """Whether every row of a tensor begins at a multiple of 16 bytes; isl proves each copy when code is made.
+def in_vectors(nest: Nest, product: Product, factor: Factor, itemsize: int, halves: bool = False) -> bool:
+    """Whether every row of a factor begins at a multiple of 16 bytes; isl proves each copy when code is made.
 
     With `halves` rows of these may be, of 8 bytes, as where they are kept as they are.
     """
     tensor = nest.tensor(factor.access.tensor)
+    if factor.computed or (tensor.is_half and not halves):
+        return False
+    if not _by_one(nest, product, factor):
+        return _neighbours(nest, product, factor, ACCESS_BYTES // itemsize) is not None
     size = tensor.shape[-1]
-    return (
-        not (factor.computed or (tensor.is_half and not halves))
-        and isinstance(size, int)
-        and size * itemsize % ACCESS_BYTES == 0
-    )
+    return isinstance(size, int) and size * itemsize % ACCESS_BYTES == 0
 
 
 def by_steps(nest: Nest, product: Product, factor: Factor) -> bool:
     """Whether a factor's steps are neighbours in memory."""
+    if not _by_one(nest, product, factor):
+        return _neighbours(nest, product, factor, 1) == product.steps[0]
     axes = moved_axes(factor.access, len(nest.statement(product.statement).dims)) or {}
     return axes.get(product.steps[0]) == nest.tensor(factor.access.tensor).rank - 1
+
+
+def _by_one(nest: Nest, product: Product, factor: Factor) -> bool:
+    return factor.computed or moves_by_one(factor.access, len(nest.statement(product.statement).dims))
+
+
+def _neighbours(nest: Nest, product: Product, factor: Factor, count: int) -> int | None:
+    """The dimension along which a factor's elements are neighbours, rows of `count` of them from multiples of it on.
+
+    { mac[i, j, k] -> x[2i, k // 8, k % 8] }: k, in rows of 1, 2, 4 or 8.
+    """
+    domain, dims = nest.domains[product.statement], len(nest.statement(product.statement).dims)
+    position = flat_position(factor.access, nest.tensor(factor.access.tensor).shape)
+    if position is None:
+        return None
+    for d in factor.axes:
+        others = [dimension(domain, other) for other in range(dims) if other != d]
+        first = position.sub(dimension(domain, d))
+        if agrees(domain, others, first) and is_multiple(domain, first, count):
+            return d
+    return None
 
 
 def kept_factors(nest: Nest, product: Product, math: Math) -> Kept | None:
@@ -49,7 +73,7 @@ def why_not_kept(nest: Nest, product: Product, math: Math) -> str | None:
             return f"{factor.name} is computed"
         if not tensor.is_half or tensor.dtype != STORED[math]:
             return f"{tensor.name} is {tensor.dtype} and rounded to {math}"
-        if not in_vectors(nest, factor, size, halves=True):
+        if not in_vectors(nest, product, factor, size, halves=True):
             return f"rows of {tensor.name} begin at no multiples of {ACCESS_BYTES} bytes"
     if not by_steps(nest, product, product.left):
         return f"rows of the product are neighbours in {product.left.name}, and not its steps"

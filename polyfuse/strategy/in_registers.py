@@ -86,7 +86,7 @@ def _grouped(
 
 def product_in(nest: Nest, kernel: Kernel) -> Product | None:
     """The only product of a kernel, or its only convolution."""
-    products = products_among(nest, kernel.names)
+    products = products_among(nest, kernel.names, by_value=True)
     if len(products) > 1:
         return None
     one = of_one_step(products[0]) if products else None

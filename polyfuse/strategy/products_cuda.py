@@ -30,7 +30,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
 from polyfuse.strategy.blocks_at_once import blocks_at_once
 from polyfuse.strategy.bulk_shapes import dealt
-from polyfuse.strategy.contraction import Factor, Product
+from polyfuse.strategy.contraction import Factor, Product, products_of
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.factor_rows import in_vectors, kept_factors, why_not_kept
@@ -240,6 +240,11 @@ class Tiles:
         return staged_tile(schedule, self.product, self.shape, factor, along, steps, side)
 
 
+def product_of(nest: Nest, name: str) -> Product | None:
+    """A statement as a product whose factors can be staged in tiles; None if it is none."""
+    return of_one_step(products_of(nest, name, by_value=True))
+
+
 def of_one_step(choices: tuple[Product, ...]) -> Product | None:
     """A product whose sums run over one dimension, no window's, its columns along last axes; None if it has none."""
     fits = (p for p in choices if len(p.steps) == 1 and not p.windowed and not p.across)
@@ -267,7 +272,9 @@ def shapes_for(
     again = prod(counts.extent(loop) for loop in kernel.around)
     results = max(1, rows * columns * count * again)
     itemsize = schedule.nest.tensor(s.write.tensor).itemsize
-    wide = all(in_vectors(schedule.nest, factor, itemsize) for factor in (product.left, product.right))
+    wide = all(
+        in_vectors(schedule.nest, product, factor, itemsize) for factor in (product.left, product.right)
+    )
     steps = counts.work(s.name).instances // results
     whole = whole_steps(schedule.nest, product)
     kept = kept_factors(schedule.nest, product, machine.math)

@@ -118,7 +118,7 @@ def in_shares(
     schedule: Schedule, counts: Counts, kernel: Kernel, own: InShares, machine: Machine
 ) -> Planned | str:
     """A kernel that sums up the parts of a product, a share a block; or why not."""
-    found = (of_one_step(contractions_of(schedule.nest, name)) for name in kernel.names)
+    found = (of_one_step(contractions_of(schedule.nest, name, by_value=True)) for name in kernel.names)
     product = next((p for p in found if p is not None), None)
     if product is None:
         return "there is no product of one step"

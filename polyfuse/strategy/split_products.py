@@ -24,11 +24,11 @@ from polyfuse.rewrite import accumulate
 from polyfuse.rewrite.reduce import split_reduction, why_not_split_reduction
 from polyfuse.rewrite.shares import Shares
 from polyfuse.sets import bounding_count, dimension
-from polyfuse.strategy.contraction import Product, products_of
+from polyfuse.strategy.contraction import Product
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.factor_rows import in_vectors, kept_factors
-from polyfuse.strategy.products_cuda import of_one_step, whole_steps
+from polyfuse.strategy.products_cuda import product_of, whole_steps
 from polyfuse.strategy.shared_products import InShares, Priced, cheapest_in_shares, seconds_to_add
 from polyfuse.strategy.tile_shapes import tiles_for
 
@@ -82,7 +82,7 @@ def in_parts(nest: Nest, machine: Machine) -> Parted | None:
         return None
     done, products, said, dealt_out = nest, list[str](), list[str](), dict[str, InShares]()
     for name in [s.name for s in nest.statements]:
-        product = of_one_step(products_of(nest, name))
+        product = product_of(nest, name)
         if product is None:
             continue
         if _is_in_parts(nest, name):
@@ -127,7 +127,7 @@ def _is_in_parts(nest: Nest, name: str) -> bool:
 
 def fills_tiles(nest: Nest, name: str, machine: Machine) -> bool:
     """Whether a statement is a product with results for a tile: its parts are these, not neighbouring steps."""
-    product = of_one_step(products_of(nest, name))
+    product = product_of(nest, name)
     if product is None or machine.gpu is None:
         return False
     extents = extents_of(nest, product, machine)
@@ -170,7 +170,7 @@ def extents_of(nest: Nest, product: Product, machine: Machine) -> Extents:
         return bounding_count(values.as_map().range(), {})
 
     itemsize = nest.tensor(s.write.tensor).itemsize
-    wide = all(in_vectors(nest, factor, itemsize) for factor in (product.left, product.right))
+    wide = all(in_vectors(nest, product, factor, itemsize) for factor in (product.left, product.right))
     (steps,) = product.steps
     count = prod(extent(d) for d in product.others)
     kept = kept_factors(nest, product, machine.math)

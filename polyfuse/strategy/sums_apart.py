@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, path_to
 from polyfuse.rewrite import accumulate, own_sums
-from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.counts import Counts
-from polyfuse.strategy.products_cuda import of_one_step
+from polyfuse.strategy.products_cuda import product_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ def summed_apart(nest: Nest, decided: frozenset[str] = frozenset()) -> Summed | 
     """
     products: list[str] = []
     for name in [s.name for s in nest.statements]:
-        if name in decided or of_one_step(products_of(nest, name)) is None:
+        if name in decided or product_of(nest, name) is None:
             continue
         tensor = nest.statement(name).write.tensor
         seen = nest.tensor(tensor).role != "temporary"

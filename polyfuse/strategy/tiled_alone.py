@@ -28,7 +28,7 @@ def tiled_alone(nest: Nest, kernel: Kernel, plain: KernelCost, machine: Machine)
 
     With symbolic sizes the tiles that it gets are not known yet.
     """
-    products = products_among(nest, kernel.names)
+    products = products_among(nest, kernel.names, by_value=True)
     known = len(products) == 1 and kernel.band and not nest.params
     product = of_one_step(products[0]) if known else None
     if machine.gpu is None or product is None or isinstance(band_by_dimension(kernel, product), str):

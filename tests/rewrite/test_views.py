@@ -225,7 +225,7 @@ def changing(x: f32[N], y: f32[N], z: f64[N], w: f32[N]):
     [
         ("T", r"what T shows is overwritten before it is read \(S0\[1\], S4\[1\]\)"),
         ("U", "S1 computes U"),
-        ("V", "values of float32 and float64 meet"),
+        ("V", "S2 shows values of float64 as float32"),
         ("y", "y is visible to the caller"),
     ],
 )
@@ -235,6 +235,20 @@ def test_what_cannot_be_read_through(tensor: str, why: str) -> None:
     with pytest.raises(IllegalRewrite, match=why) as error:
         read_through(changing, tensor)
     assert error.value.refusal == refusal
+
+
+def filled(number: float) -> pf.Nest:
+    """Halves with a number beside them, whose users are of another type."""
+    half = nn.pad(nn.input("x", (6, 4), "bfloat16"), (1, 0), number)
+    return nn.lower(nn.matmul(half, nn.input("y", (4, 3), "bfloat16")))
+
+
+def test_halves_are_read_through_where_each_value_is_the_same() -> None:
+    """A sum of float32 numbers reads a half or the half that a view shows; a number it would read unrounded."""
+    assert why_not_read_through(filled(0.25), "v0") is None
+    refusal = why_not_read_through(filled(0.1), "v0")
+    assert refusal is not None
+    assert "shows 0.1 as bfloat16, and is read with values of another type" in refusal.why
 
 
 @pytest.mark.parametrize(
