@@ -1,9 +1,10 @@
-"""What is computed: the kinds of the comparison with peers, and three more. NumPy and polyfuse alone, no torch.
+"""What is computed: the kinds of the comparison with peers, and some more. NumPy and polyfuse alone, no torch.
 
 | kind | arrays | result |
 |---|---|---|
 | gemm | x [m, k], w [k, n], both new in every call | x w |
 | gemm_tf32, gemm_bf16 | the same | x w, of factors rounded to these formats |
+| gemm_halves | the same, in bfloat16 | x w, summed in float32 and rounded |
 | normalised | x [n] | x / sum(x) |
 | pointwise | x [n] | max(1.1 x + 0.3, 0) x / (1 + abs(x)) |
 """
@@ -41,15 +42,21 @@ def pointwise(x: "f32[N]"):
     return y
 
 
+def gemm_halves(arrays: Arrays) -> pf.Nest:
+    return nn.lower(nn.matmul(*(nn.input(name, arrays[name].shape, "bfloat16") for name in "xw")))
+
+
 def normalised(arrays: Arrays) -> pf.Nest:
     x = nn.input("x", arrays["x"].shape)
     return pf.lower(x / nn.sum(x))
 
 
+LAYERS = {"normalised": normalised, "gemm_halves": gemm_halves}
+
 LOOPS = {"gemm": gemm, "gemm_tf32": gemm, "gemm_bf16": gemm, "pointwise": pointwise}
 
 FORMULAS: Mapping[str, Callable[[Arrays], Any]] = {
-    **dict.fromkeys(("gemm", "gemm_tf32", "gemm_bf16"), lambda a: a["x"] @ a["w"]),
+    **dict.fromkeys(("gemm", "gemm_tf32", "gemm_bf16", "gemm_halves"), lambda a: a["x"] @ a["w"]),
     "normalised": lambda a: a["x"] / a["x"].sum(),
     "pointwise": lambda a: np.maximum(a["x"] * 1.1 + 0.3, 0) * a["x"] / (1 + np.abs(a["x"])),
 }
@@ -59,8 +66,8 @@ def nest_of(kind: str, arrays: Arrays) -> tuple[pf.Nest, dict[str, int] | None]:
     """(the nest, its sizes where they are symbols)."""
     if kind in LOOPS:
         return LOOPS[kind], by_polyfuse.sizes_of(LOOPS[kind], arrays)
-    if kind == "normalised":
-        return normalised(arrays), None
+    if kind in LAYERS:
+        return LAYERS[kind](arrays), None
     nest, sizes, _ = by_polyfuse.nest_of(kind, arrays)
     return nest, sizes
 

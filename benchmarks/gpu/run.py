@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
@@ -15,9 +14,6 @@ from benchmarks.gpu.parts import PARTS, Part, Subject
 from benchmarks.gpu.subject import Row, on_gpu, on_stand_in
 
 PEERS = ("torch", "triton", "cupy-cuda13x", "nvidia-cublas", "nvidia-cudnn-cu13")
-
-CLOCKS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
-"""What nvidia-smi is asked for after each subject."""
 
 NO_FIGURE = "a dry run on a stand-in on the CPU: no figure of a GPU"
 
@@ -69,7 +65,7 @@ def measured(
             rows, broken = measure(subject), False
         except Exception as why:  # noqa: BLE001 — its row says what it was
             rows, broken = [failed(subject, why)], True
-        begun.add({**row, **(clocks() if row["measured"] else {})} for row in rows)
+        begun.add(rows)
         for row in rows:
             say(line(row))
         if broken:
@@ -92,16 +88,6 @@ def line(row: Row) -> str:
         return f"{start} error {row['error']:.1e}, {row['launches']} launches, compiled in {row['build_s']} s"
     said = ", ".join(f"{name} {row[name]}" for name in ("tflops", "of_copy", "ratio") if name in row)
     return f"{start} {row['median_us']} µs, host {row['host_us']} µs; {said}"
-
-
-def clocks() -> dict[str, str]:
-    """What the GPU says of itself right now; nothing where there is no nvidia-smi."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(CLOCKS)}", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return dict(zip(CLOCKS, (text.strip() for text in done.stdout.splitlines()[0].split(",")), strict=True))
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ import numpy as np
 import polyfuse as pf
 from benchmarks.gpu import kinds
 from benchmarks.gpu.clock import Call, host_seconds, in_turns, ratio
+from benchmarks.gpu.clocks import under_load
 from benchmarks.gpu.parts import OURS, Subject
 from benchmarks.peers.references import WrongResult, error
 
@@ -35,7 +36,8 @@ def on_stand_in(subject: Subject, seed: int) -> list[Row]:
     for label, options in subject.ways.items():
         row: Row = {"workload": subject.name, "side": label, "measured": False}
         net, built = compiled(subject, arrays, options, "lockstep")
-        outputs = tuple(np.full(array.shape, np.nan, np.float32) for array in expected)
+        both = zip(net.nest.results, expected, strict=True)
+        outputs = tuple(np.full(array.shape, np.nan, tensor.dtype) for tensor, array in both)
         net(*(arrays[tensor.name] for tensor in net.nest.inputs), out=outputs)
         try:
             row["error"] = error(workload, list(outputs), expected)
@@ -58,7 +60,10 @@ def compiled(
     machine = None if device == "gpu" else "h200"
     start = time.perf_counter()
     net = pf.compile(nest, target="cuda", machine=machine, device=device, sizes=sizes, **options)
-    return net, {"build_s": round(time.perf_counter() - start, 3), "launches": len(net.kernels)}
+    return net, {
+        "build_s": round(time.perf_counter() - start, 3),
+        "launches": sum(not launch.once for launch in net.kernels),
+    }
 
 
 def on_gpu(subject: Subject, seed: int, turns: int) -> list[Row]:
@@ -85,12 +90,13 @@ def on_gpu(subject: Subject, seed: int, turns: int) -> list[Row]:
         rows[label] = _checked(label, maker, expected, workload.bound, sides)
     if subject.moved:
         sides[COPY], rows[COPY] = device.copies(sets, subject.moved), {}
+    busy = under_load(next(iter(sides.values())), device.seconds_of) if sides else {}
     taken = in_turns(sides, turns, device.seconds_of)
     for label, seconds in taken.items():
         rows[label] |= figures(subject, label, seconds, taken)
         rows[label]["host_us"] = digits(1e6 * host_seconds(sides[label], device.seconds_of))
     device.release()
-    about = {"sets": len(sets), "turns": turns}
+    about = {"sets": len(sets), "turns": turns, **busy}
     return [
         {"workload": subject.name, "side": label, "measured": True, **row, **about}
         for label, row in rows.items()
@@ -107,7 +113,7 @@ def _ours(
 
     net, row = compiled(subject, host, options, "gpu")
     names = [tensor.name for tensor in net.nest.inputs]
-    outs = [device.poisoned([tensor.shape for tensor in net.nest.results]) for _ in sets]
+    outs = [device.poisoned(net.nest.results) for _ in sets]
     calls = [
         partial(net, *(given[name] for name in names), out=out) for given, out in zip(sets, outs, strict=True)
     ]

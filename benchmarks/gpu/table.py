@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.gpu.parts import Part
+
 COLUMNS = (
     "workload",
     "side",
@@ -43,19 +45,27 @@ def lines(rows: Iterable[Mapping[str, Any]]) -> list[list[str]]:
     ]
 
 
-def summary(part: str, wanted: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What was wanted, and the ratios together."""
+def summary(part: Part, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What was wanted, and the ratios together, of all and of each group."""
     ours = [row for row in rows if row["side"].startswith("polyfuse")]
     if not any(row["measured"] for row in ours):
         right = sum("error" in row for row in ours)
-        yield f"{part}: a dry run, {right} of {len(ours)} right; nothing was measured"
+        yield f"{part.name}: a dry run, {right} of {len(ours)} right; nothing was measured"
         return
-    yield f"{part}: wanted: {wanted}"
+    yield f"{part.name}: wanted: {part.wanted}"
     for side in dict.fromkeys(row["side"] for row in ours):
-        ratios = [row["ratio"] for row in ours if row["side"] == side and "ratio" in row]
-        if ratios:
-            below = sum(value < 1 for value in ratios)
-            yield (
-                f"  {side}: {len(ratios)} measured, geometric mean {statistics.geometric_mean(ratios):.2f}, "
-                f"least {min(ratios):.2f}, {below} below 1"
+        compared = [row for row in ours if row["side"] == side and "ratio" in row]
+        yield from _together(side, [row["ratio"] for row in compared])
+        for name, belongs in part.groups.items():
+            yield from _together(
+                f"{side}, {name}", [row["ratio"] for row in compared if belongs(row["workload"])]
             )
+
+
+def _together(what: str, ratios: Sequence[float]) -> Iterator[str]:
+    if ratios:
+        below = sum(value < 1 for value in ratios)
+        yield (
+            f"  {what}: {len(ratios)} measured, geometric mean {statistics.geometric_mean(ratios):.2f}, "
+            f"least {min(ratios):.2f}, {below} below 1"
+        )

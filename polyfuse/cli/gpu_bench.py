@@ -46,7 +46,7 @@ def run_bench(
     table = module("benchmarks.gpu.table")
     terminal.table(table.COLUMNS, [row for _, rows, _ in done for row in table.lines(rows)])
     for part, rows, left in done:
-        for line in table.summary(part.name, part.wanted, rows):
+        for line in table.summary(part, rows):
             terminal.text(line)
         if left:
             terminal.text(f"  {len(left)} left: polyfuse gpu-bench {part.name} goes on with {left[0]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from benchmarks import results
 from benchmarks.gpu import run, table
 from benchmarks.gpu.clock import host_seconds, in_turns, ratio
-from benchmarks.gpu.parts import GRID, OURS, PARTS, Subject
+from benchmarks.gpu.clocks import ASKED, under_load
+from benchmarks.gpu.parts import GRID, OURS, PARTS, Part, Subject
 from benchmarks.gpu.subject import COPY, figures
 from polyfuse.cli.gpu_bench import run_bench
 from polyfuse.cli.terminal import Terminal
@@ -35,7 +37,9 @@ def test_a_dry_run_checks_every_part_and_says_that_it_measures_nothing(
         assert found["device"] == run.NO_FIGURE
         assert {"date", "commit", "seed", "versions"} <= found.keys()
         for row in found["rows"]:
-            rounded = {"gemm_tf32": 2e-3, "gemm_bf16": 2e-2}.get(row["workload"].split("-")[0])
+            rounded = {"gemm_tf32": 2e-3, "gemm_bf16": 2e-2, "gemm_halves": 2e-2}.get(
+                row["workload"].split("-")[0]
+            )
             assert (1e-4 if rounded else 0) <= row["error"] < (rounded or 1e-5)
             assert not {"median_us", "ratio", "host_us"} & row.keys()
 
@@ -48,7 +52,7 @@ def test_there_are_the_cells_that_are_asked_for() -> None:
     assert len(PARTS["grid"].subjects(False)) == 168
     assert set(GRID["width"]) == {128, 256, 512, 1024, 2048, 4096}
     names = [subject.name for part in PARTS.values() for subject in part.subjects(False)]
-    assert len(names) == len(set(names)) + 2  # gemm-8192 is in two parts, and so is the network of 8 x 1024
+    assert len(names) == len(set(names)) + 3  # gemm-8192 is in two parts, and so are two networks
 
 
 SUBJECTS = PARTS["gemm"].subjects(False)[:3]
@@ -129,9 +133,40 @@ def test_a_way_of_ours_is_compared_with_the_best_other_and_rates_with_a_copy() -
     assert "tflops" not in copy
     rows = [{"workload": "w", "side": name, "measured": True, **figures(subject, name, taken[name], taken)}
             for name in (OURS, "polyfuse strassen")]  # fmt: skip
-    text = "\n".join(table.summary("p", "more", rows))
+    text = "\n".join(table.summary(Part("p", "more", lambda small: []), rows))
     assert "polyfuse: 1 measured, geometric mean 1.50, least 1.50, 0 below 1" in text
     assert len(table.lines([*rows, {"workload": "w", "side": OURS, "missing": "why", "measured": True}])) == 3
+
+
+def test_narrow_networks_have_a_mean_of_their_own() -> None:
+    rows = [
+        {
+            "workload": subject.name,
+            "side": OURS,
+            "measured": True,
+            "ratio": 3.0 if "x128-" in subject.name else 1.0,
+        }
+        for subject in PARTS["grid"].subjects(False)
+    ]
+    text = "\n".join(table.summary(PARTS["grid"], rows))
+    assert "polyfuse: 168 measured, geometric mean 1.20, least 1.00, 0 below 1" in text
+    assert "polyfuse, widths to 256: 56 measured, geometric mean 1.73, least 1.00" in text
+
+
+def test_clocks_are_read_while_calls_run() -> None:
+    calls: list[float] = []
+    call = [lambda: calls.append(time.monotonic())]
+
+    def clock(work: Any) -> float:
+        work()
+        return 0.0
+
+    answer = ", ".join(f"{n} MHz" for n in range(len(ASKED)))
+    asked = [sys.executable, "-c", f"import time; time.sleep(0.2); print({answer!r})"]
+    assert under_load(call, clock, asked) == {name: f"{n} MHz" for n, name in enumerate(ASKED)}
+    assert calls[-1] - calls[0] > 0.1
+    assert under_load(call, clock, ["there is no such program"]) == {}
+    assert under_load(call, clock, [sys.executable, "-c", "print('not a table')"]) == {}
 
 
 def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
