@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.codegen.cuda import header
 from polyfuse.codegen.cuda_build import Cubin, build
@@ -55,9 +56,10 @@ def build_kernel(code: Code, threads: int, capability: tuple[int, int]) -> Cubin
 def _bounds(threads: int, registers: int | None) -> int | tuple[int, int]:
     """The most threads of a block; with a limit on registers also the blocks that then fit into an SM.
 
-    A limit of its own would be ignored beside the number of threads.
+    A limit of its own would be ignored beside the number of threads. Registers are given to whole warps.
     """
-    return threads if registers is None else (threads, max(1, REGISTERS // (registers * threads)))
+    whole = -(-threads // WARP) * WARP
+    return threads if registers is None else (threads, max(1, REGISTERS // (registers * whole)))
 
 
 def _threads(program: Program, code: Code) -> int:

@@ -19,6 +19,7 @@ class Extents:
     `deep` rows or columns beside each of its rows or columns, along another dimension. `whole_steps` are the steps if
     every result has that number of them, a constant; 0 if that is not known. `kept` says that both factors
     may be copied as they are (strategy/factor_rows.py), and what are neighbours in the right one; None if they may not.
+    Blocks are `lone` on their SM where they wait for each other (strategy/blocks_at_once.py).
     """
 
     rows: int
@@ -30,6 +31,7 @@ class Extents:
     deep: int = 1
     whole_steps: int = 0
     kept: Kept | None = None
+    lone: bool = False
 
     @property
     def results(self) -> int:

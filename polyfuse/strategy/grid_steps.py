@@ -13,28 +13,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise, takewhile
-from math import prod
 
 from polyfuse.analysis.bands import facts
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.names import fresh
 from polyfuse.ir.tree import Loop, Sequence, Tree, loops, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
-from polyfuse.strategy import cuda, loops_cuda
+from polyfuse.strategy import loops_cuda
 from polyfuse.strategy.choice import Choose
-from polyfuse.strategy.cost import KernelCost, Tiling, microseconds, ranked
+from polyfuse.strategy.cost import KernelCost, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.finished import finished_cost
 from polyfuse.strategy.fusion import aligned, part_with, shared_loops
-from polyfuse.strategy.in_registers import product_in
+from polyfuse.strategy.held_shapes import HeldShape
 from polyfuse.strategy.kernel import Kernel, kernel_of
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import separated
-from polyfuse.strategy.products_cuda import band_by_dimension, in_register_tiles, shapes_for
-from polyfuse.strategy.register_shapes import Shape, seconds_of_wait, waiting_seconds
 from polyfuse.strategy.resident import grid_meetings, together
-from polyfuse.strategy.windows_cuda import Convolution
+from polyfuse.strategy.step_parts import Part, held_shape, mapped, part_of
 
 
 def in_order(
@@ -71,24 +69,58 @@ def in_grid_steps(
         return "blocks run one after the other here, and none can wait for another"
     names = statements(part)
     schedule, free = _joined(separated(schedule, names, 1), counts, names)
-    kernels = list(_kernels(counts, free, part_with(schedule, names[0]), ()))
-    if not any(kernel.band for kernel in kernels):
-        return f"nothing runs at once in a step of {kernels[0].around[0].name}"
+    every = _parts(schedule, counts, free, names)
+    if not any(each.kernel.band for each in every):
+        return f"nothing runs at once in a step of {every[0].kernel.around[0].name}"
+    held = [held_shape(schedule, counts, each, machine, choose) for each in every]
+    said = tuple(why for why in held if isinstance(why, str))
+    if any(isinstance(shape, HeldShape) for shape in held):
+        run = fresh("run", {loop.name for loop in loops(part_with(schedule, names[0]))})
+        joined = schedule.join(names[0], names[-1], loop=run)
+        inside = _parts(joined, counts, _free(joined, names), names)
+        done = _made(joined, counts, inside, held, machine, choose)
+        if not isinstance(done, str):
+            return _with_notes(done, said)
+        said = (*said, f"nothing stays in shared memory for all steps: {done}")
+    made = _made(schedule, counts, every, [None] * len(every), machine, choose)
+    return made if isinstance(made, str) else _with_notes(made, said)
+
+
+def _made(
+    schedule: Schedule,
+    counts: Counts,
+    every: tuple[Part, ...],
+    held: list[HeldShape | str | None],
+    machine: Machine,
+    choose: Choose,
+) -> tuple[Planned, KernelCost] | str:
+    """All parts of a step on blocks and threads, with the shapes that hold a factor; or why not."""
     notes: list[str] = []
     costs: list[KernelCost] = []
-    for kernel in kernels:
-        try:
-            schedule, cost, said = _mapped(schedule, counts, kernel, machine, choose, len(kernels) == 1)
-        except (IllegalSchedule, InvalidSchedule) as refused:
-            return str(refused)
-        costs.append(cost)
-        notes += said
+    first = every[0].kernel
     try:
+        for part, shape in zip(every, held, strict=True):
+            own = shape if isinstance(shape, HeldShape) else None
+            schedule, cost, said = mapped(schedule, counts, part, own, machine, choose)
+            costs.append(cost)
+            notes += said
         met = schedule.synchronised()
-    except IllegalSchedule as refused:
+    except (IllegalSchedule, InvalidSchedule) as refused:
         return str(refused)
-    meetings = grid_meetings(Counts(met.nest), part_with(met, names[0]))
-    return _priced(Planned(schedule, tuple(notes)), kernels[0].around[0].name, meetings, costs, machine)
+    meetings = grid_meetings(Counts(met.nest), part_with(met, first.names[0]))
+    step = next((loop for loop in first.around if counts.extent(loop) > 1), first.around[-1])
+    return _priced(Planned(schedule, tuple(notes)), step.name, meetings, costs, machine)
+
+
+def _with_notes(done: tuple[Planned, KernelCost], said: tuple[str, ...]) -> tuple[Planned, KernelCost]:
+    planned, cost = done
+    return replace(planned, notes=(*planned.notes, *said)), cost
+
+
+def _parts(schedule: Schedule, counts: Counts, free: Free, names: tuple[str, ...]) -> tuple[Part, ...]:
+    """What the steps of a kernel consist of."""
+    kernels = tuple(_kernels(counts, free, part_with(schedule, names[0]), ()))
+    return tuple(part_of(schedule, kernel, len(kernels) == 1) for kernel in kernels)
 
 
 Free = Mapping[int, Loop]
@@ -142,50 +174,6 @@ def _kernels(counts: Counts, free: Free, tree: Tree, around: tuple[Loop, ...]) -
     else:
         chain = chain_from(tree) if isinstance(tree, Loop) else ()
         yield replace(kernel_of(counts, tree, _independent(free, chain)), around=around)
-
-
-def _mapped(
-    schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose, alone: bool
-) -> tuple[Schedule, KernelCost, tuple[str, ...]]:
-    """One part of a step on blocks and threads: in register tiles where it is a product, else a result a thread.
-
-    `alone` if it is all of a step.
-    """
-    costs = ranked(kernel, machine, counts.total_bytes)
-    steps = prod(counts.extent(loop) for loop in kernel.around)
-    plain = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
-    plain = replace(plain, overhead=machine.launch_seconds, waiting=steps * 2 * seconds_of_wait(machine))
-    tiled = _in_tiles(schedule, counts, kernel, machine, alone)
-    if tiled is not None:
-        shape, done = tiled
-        seconds = machine.launch_seconds + steps * (shape.seconds - machine.launch_seconds)
-        one_each = plain.total + steps * waiting_seconds(shape, machine)
-        options = sorted([(seconds, True), (one_each, False)])
-        if options[choose(kernel.names, "form", [each for each, _ in options])][1]:
-            compute, memory = steps * shape.issuing, steps * shape.moving
-            cost = replace(plain, tiling=Tiling((), ()), compute=compute, memory=memory, waiting=0.0)
-            return done.schedule, replace(cost, waiting=max(0.0, seconds - cost.total)), done.notes
-    return cuda.shaped(schedule, counts, kernel, plain.tiling, machine), plain, ()
-
-
-def _in_tiles(
-    schedule: Schedule, counts: Counts, kernel: Kernel, machine: Machine, alone: bool
-) -> tuple[Shape, Planned] | None:
-    """A product's part of a step in the register tiles that are expected to be fastest; None where it gets none.
-
-    Tensor cores take blocks of another shape than other parts of a step do: only a product that is `alone` has them.
-    """
-    product = product_in(schedule.nest, kernel)
-    band = None if product is None else band_by_dimension(kernel, product)
-    if product is None or isinstance(product, Convolution) or not isinstance(band, dict):
-        return None
-    machine = machine if alone else replace(machine, math="ieee")
-    shapes = shapes_for(schedule, counts, kernel, product, band, machine)
-    shape = next((shape for shape in shapes if alone or shape.math == "ieee"), None)
-    if shape is None:
-        return None
-    done = in_register_tiles(schedule, counts, kernel, product, shape, machine)
-    return (shape, done) if isinstance(done, Planned) else None
 
 
 def _priced(

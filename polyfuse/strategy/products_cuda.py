@@ -34,6 +34,7 @@ from polyfuse.strategy.contraction import Factor, Product, products_of
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.factor_rows import in_vectors, kept_factors, why_not_kept
+from polyfuse.strategy.held_shapes import HeldShape
 from polyfuse.strategy.kept_shapes import KeptShape
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
@@ -236,7 +237,12 @@ class Tiles:
         return schedule
 
     def staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
-        """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours."""
+        """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours.
+
+        All of a block's part, outside all loops around the kernel, where it stays there.
+        """
+        if isinstance(self.shape, HeldShape) and side == self.shape.held:
+            steps = self.kernel.around[0].name
         return staged_tile(schedule, self.product, self.shape, factor, along, steps, side)
 
 
@@ -266,6 +272,22 @@ def shapes_for(
 ) -> tuple[Shape, ...]:
     """The shapes that fit a product's sizes and a machine, the cheapest first."""
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
+    sums = schedule.nest.statement(product.statement).write.tensor
+    extents = extents_for(schedule, counts, kernel, product, band, machine)
+    found = tiles_for(extents, schedule.nest.tensor(sums).itemsize, machine, machine.gpu)
+    alone = sums in internal(kernel)
+    return tuple(shape for shape in found if alone or shape.math != "f64")
+
+
+def extents_for(
+    schedule: Schedule,
+    counts: Counts,
+    kernel: Kernel,
+    product: Product,
+    band: Mapping[int, Loop],
+    machine: Machine,
+) -> Extents:
+    """How large a product is, and what is known of its factors."""
     s = schedule.nest.statement(product.statement)
     rows, columns = counts.extent(band[product.rows]), counts.extent(band[product.columns])
     count = prod(counts.extent(band[d]) for d in product.others if d in band)
@@ -278,10 +300,8 @@ def shapes_for(
     steps = counts.work(s.name).instances // results
     whole = whole_steps(schedule.nest, product)
     kept = kept_factors(schedule.nest, product, machine.math)
-    extents = Extents(rows, columns, steps, count, wide, whole_steps=whole, kept=kept)
-    found = tiles_for(extents, itemsize, machine, machine.gpu)
-    alone = s.write.tensor in internal(kernel)
-    return tuple(shape for shape in found if alone or shape.math != "f64")
+    lone = bool(kernel.around)
+    return Extents(rows, columns, steps, count, wide, whole_steps=whole, kept=kept, lone=lone)
 
 
 def whole_steps(nest: Nest, product: Product) -> int:

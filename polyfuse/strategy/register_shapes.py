@@ -299,8 +299,8 @@ AnyShape = TypeVar("AnyShape", bound=Shape)
 
 def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
     """The shapes that fit a product and a machine, the cheapest first."""
-    every = (s for s in _every(itemsize) if s.stages == 1 or extents.wide)
-    found = [costed(s, extents, machine, gpu) for s in every if _fits(s, extents, gpu)]
+    every = (s for s in candidates(itemsize) if s.stages == 1 or extents.wide)
+    found = [costed(s, extents, machine, gpu) for s in every if fits(s, extents, gpu)]
     return sorted(found, key=lambda s: s.seconds)
 
 
@@ -319,7 +319,8 @@ def hertz(machine: Machine) -> float:
     return machine.flops32 / (2 * 128)
 
 
-def _every(itemsize: int) -> Iterator[Shape]:
+def candidates(itemsize: int) -> Iterator[Shape]:
+    """The shapes there are, whatever a product's sizes."""
     vector = ACCESS_BYTES // itemsize
     steps = 4 * vector
     for (z, x), rows, columns, stages in pairs(
@@ -329,7 +330,7 @@ def _every(itemsize: int) -> Iterator[Shape]:
             yield Shape(z, 4, x, rows, columns, steps, itemsize, stages)
 
 
-def _fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
+def fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
     """Whether a thread has all its rows and columns somewhere, and a block fits into an SM."""
     enough = extents.rows >= s.rows and extents.columns >= s.columns and extents.steps >= s.vector
     enough = enough and max(extents.count, ceil(extents.rows / s.block_rows)) <= GRID
@@ -340,8 +341,10 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     """A shape with what the model expects of it."""
     cycles = hertz(machine)
     blocks = s.blocks(extents)
-    resident = min(s.resident(gpu), ceil(blocks / machine.units))
+    resident = 1 if extents.lone else min(s.resident(gpu), ceil(blocks / machine.units))
     issue, delivered = s.demands(machine)
+    if extents.lone:  # a scheduler without a warp issues nothing
+        issue *= SCHEDULERS / min(SCHEDULERS, ceil(s.threads / WARP))
     cache, memory = machine.levels[0], machine.levels[-1]
     fits = extents.factors * s.itemsize <= cache.size
     order = Order() if fits else s.order(extents, machine.units * resident, cache.size)

@@ -15,6 +15,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.bulk_shapes import BulkShape, in_boxes
 from polyfuse.strategy.contraction import Factor, Product
 from polyfuse.strategy.factor_rows import by_steps, in_vectors
+from polyfuse.strategy.held_shapes import HeldShape
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.register_shapes import Shape, Side
 from polyfuse.strategy.thread_copies import by_threads
@@ -25,8 +26,11 @@ def staged_tile(
 ) -> Schedule:
     """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours.
 
-    `at` is the loop of which each value needs a tile, with as many steps as the shape says.
+    `at` is the loop of which each value needs a tile, with as many steps as the shape says; with all of them where the
+    factor stays.
     """
+    held = isinstance(shape, HeldShape) and side == shape.held
+    stages = 1 if held else shape.stages
     nest, name = schedule.nest, product.statement
     along_steps = by_steps(nest, product, factor)
     wide = in_vectors(nest, product, factor, shape.itemsize, shape.keeps_halves)
@@ -38,20 +42,20 @@ def staged_tile(
         at=at,
         memory="shared",
         panel=(factor.axes[dimension], width),
-        stages=shape.stages,
+        stages=stages,
         **shape.laid_out(side, along_steps, wide),
     )
     (copy,) = added(schedule, done)
     check_fits(done, copy, at, shape)
-    own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
+    own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1 and loop.bind is None]
     step, element = own[factor.axes[product.steps[0]]], own[factor.axes[along]]
     vector = shape.at_once(along_steps) if wide else 1
     axes = shape.copying(along_steps)
     if isinstance(shape, BulkShape):
         done = in_boxes(done, copy, (step, element), along_steps, shape)
     else:
-        done = by_threads(done, copy, (step, element), along_steps, vector, shape, side, axes)
-    return done if shape.stages == 1 else done.shift(copy, at, 1 - shape.stages)
+        done = by_threads(done, copy, (step, element), along_steps, vector, shape, side, axes, together=held)
+    return done if stages == 1 else done.shift(copy, at, 1 - shape.stages)
 
 
 def check_fits(schedule: Schedule, copy: str, at: str, shape: Shape) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.moves import constant_extent, inside
@@ -95,10 +96,11 @@ def _loop(schedule: Schedule, copy: str, name: str) -> Loop:
 
 
 def _own(schedule: Schedule, copy: str) -> list[str]:
-    """The loops of the copy alone, and of what clears its buffer."""
+    """The loops of the copy alone, and of what clears its buffer, but those over blocks."""
     buffer = schedule.nest.statement(copy).write.tensor
     return [
         loop.name
         for loop in schedule.loops(copy)
-        if all(schedule.nest.statement(name).write.tensor == buffer for name in loop.names)
+        if loop.bind not in BLOCKS
+        and all(schedule.nest.statement(name).write.tensor == buffer for name in loop.names)
     ]
