@@ -22,7 +22,7 @@ from polyfuse.ir.tree import ON_CORES, loops
 from polyfuse.machine import Machine
 from polyfuse.rewrite.expand import Expansion, expand
 from polyfuse.runtime.cache import keep, recall
-from polyfuse.runtime.cuda_driver import available, missing
+from polyfuse.runtime.cuda_driver import available, machine_here, missing
 from polyfuse.runtime.executable import Executable
 from polyfuse.runtime.keys import digest, key_parts
 from polyfuse.runtime.memory import Memory
@@ -68,16 +68,16 @@ def compile(
     `target` "auto" is "cuda" where a GPU can be used, else "cpu". `schedule` is one made by hand; without one variables
     are expanded (polyfuse.rewrite) and the strategy for the machine chooses; with `fuse=False` it keeps every operation
     a kernel of its own. `sizes` fixes symbolic sizes, all or some; a schedule by hand is then one of
-    `nest.with_sizes(sizes)`. `machine` (a Machine, or a preset's name such as "h200") is what the cost model plans for.
-    `device` says where CUDA kernels run: "gpu", one of the stand-ins "lockstep" and "simulator", or "none" to compile
-    for reading only. `tune` measures other choices than the cost model's and keeps the fastest, on the CPU; the
-    executable's `tuning` says what was measured. `fast_matmul` computes contractions by bilinear algorithms, which
-    round differently: one by name ("strassen") or as it is, or "auto" for one where the cost model expects it to pay
-    clearly and its error bound is at most `accuracy` times the classical product's. `fold` lets constant
-    scales of a sum (a batch norm's) join its weights once for all calls, which rounds otherwise too. `math` lets a
-    GPU's tensor cores multiply: "tf32", "bf16" or "f16" round the factors of float32 products to that format and sum up
-    in float32 (polyfuse.ir.precision says how far results then lie off); a product of too few rows or columns for a
-    warp keeps "ieee".
+    `nest.with_sizes(sizes)`. `machine` (a Machine, or a preset's name such as "h200") is what the cost model plans for;
+    without it the preset that is most like the GPU here, which the report names. `device` says where CUDA kernels run:
+    "gpu", one of the stand-ins "lockstep" and "simulator", or "none" to compile for reading only. `tune` measures other
+    choices than the cost model's and keeps the fastest, on the CPU; the executable's `tuning` says what was measured.
+    `fast_matmul` computes contractions by bilinear algorithms, which round differently: one by name ("strassen") or as
+    it is, or "auto" for one where the cost model expects it to pay clearly and its error bound is at most `accuracy`
+    times the classical product's. `fold` lets constant scales of a sum (a batch norm's) join its weights once for all
+    calls, which rounds otherwise too. `math` lets a GPU's tensor cores multiply: "tf32", "bf16" or "f16" round the
+    factors of float32 products to that format and sum up in float32 (polyfuse.ir.precision says how far results then
+    lie off); a product of too few rows or columns for a warp keeps "ieee".
 
     Raises TargetUnavailable if the target is not there, InvalidSchedule if the schedule is another nest's or binds
     loops the target does not have, InvalidTuning for a search that cannot be made, InvalidAlgorithm for a name that no
@@ -265,7 +265,10 @@ def _placement(
         raise TargetUnavailable(f"no device {place!r}; there are gpu, lockstep, simulator, none")
     if place == "gpu" and not available():
         raise TargetUnavailable(str(missing()))
-    model = model or Machine.preset("h200")
+    if model is None:
+        model = (
+            machine_here() if place == "gpu" or (place == "none" and available()) else Machine.preset("h200")
+        )
     if place == "simulator":  # one thread at a time: nothing that was not asked for needs 32 at once
         model = replace(model, tensor=tuple(rate for rate in model.tensor if rate[0] != "f64"))
     return "cuda", place, model  # type: ignore[return-value]

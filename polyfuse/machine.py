@@ -81,7 +81,7 @@ class Machine:
     `vector_bytes` each are what one of a CPU's threads can name. `tensor` has the peak of one unit's tensor cores by
     the format of the factors, and `math` is what float32 factors may be rounded to (compile's `math=`).
     A load beside multiply-adds costs `loading` of one. A result of more than `keeps` bytes is gone from the caches, or
-    as good as gone, before somebody reads it.
+    as good as gone, before somebody reads it. `chosen_for` is the device that it was chosen for where none was named.
     """
 
     name: str
@@ -99,6 +99,12 @@ class Machine:
     math: Math = "ieee"
     loading: float = 0.05
     keeps: int = UNBOUNDED
+    chosen_for: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name, and the device that it was chosen for."""
+        return f"{self.name}, chosen for {self.chosen_for}" if self.chosen_for else self.name
 
     @property
     def cores(self) -> int:

@@ -33,6 +33,10 @@ class BuildFailure(PolyfuseError):
     """numba or NVIDIA's tools refused a kernel; the cause is chained."""
 
 
+class OtherInstructions(TargetUnavailable):
+    """A kernel's instructions are those of another GPU than the one it is built for."""
+
+
 @dataclass(frozen=True)
 class Cubin:
     """One kernel as machine code, with what its compiler said of it."""
@@ -66,8 +70,8 @@ def build(
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
 
-    Raises BuildFailure where the source does not compile, TargetUnavailable where the extra is missing, or where the
-    kernel's instructions are those of another GPU.
+    Raises BuildFailure where the source does not compile, TargetUnavailable where the extra is missing,
+    OtherInstructions, which is one, where the kernel's are those of another GPU.
     """
     with _extra_needed():
         from cuda.core import Linker, LinkerOptions, ObjectCode
@@ -131,7 +135,7 @@ def for_warpgroups(ptx: str, arch: str) -> tuple[str, str]:
     if "wgmma." not in ptx:
         return ptx, arch
     if arch != "sm_90":
-        raise TargetUnavailable(
+        raise OtherInstructions(
             f"a warpgroup's instructions, wgmma, are those of sm_90a and of no other GPU, and this is {arch}"
         )
     return re.sub(r"^\.target sm_90\b", ".target sm_90a", ptx, flags=re.MULTILINE), "sm_90a"

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.codegen.cuda import header
-from polyfuse.codegen.cuda_build import Cubin, build
+from polyfuse.codegen.cuda_build import Cubin, OtherInstructions, build
 from polyfuse.codegen.program import Code, Program, value
 from polyfuse.codegen.tensor_maps import TensorMap
-from polyfuse.errors import BadArgument, DeviceFailure, OutOfDeviceMemory
+from polyfuse.errors import BadArgument, DeviceFailure, OutOfDeviceMemory, TargetUnavailable
 from polyfuse.ir.tensor import Role
-from polyfuse.runtime.cuda_driver import Gpu, Launch, address
+from polyfuse.runtime.cuda_driver import DeviceInfo, Gpu, Launch, address
 from polyfuse.runtime.device_failures import call_failed
 from polyfuse.runtime.files import source_file
 
@@ -35,9 +35,32 @@ CAPTURED = 64
 """Sets of a caller's addresses that are known at a time, the ones used last; a set that comes again gets a graph."""
 
 
+_FOR_THIS_GPU = "compile for this GPU: leave machine= out, or name the preset that is like it"
+
+
 def build_kernels(program: Program, capability: tuple[int, int]) -> dict[str, Cubin]:
     """Machine code for every kernel of a program; needs no GPU and no driver."""
     return {code.name: build_kernel(code, _threads(program, code), capability) for code in program.codes}
+
+
+def check_fits(program: Program, device: DeviceInfo) -> None:
+    """Raises TargetUnavailable for a kernel that asks for what a GPU does not have, naming both."""
+    for launch in program.launches:
+        code = launch.code
+        if code.shared_bytes > device.shared_per_block:
+            raise TargetUnavailable(
+                f"kernel {code.name!r} (statements {', '.join(launch.statements)}) needs {code.shared_bytes} bytes of "
+                f"shared memory for a block, and {device} gives one {device.shared_per_block}; {_FOR_THIS_GPU}"
+            )
+
+
+def build_for(program: Program, device: DeviceInfo) -> dict[str, Cubin]:
+    """Machine code for a GPU that is here; TargetUnavailable for instructions or memory that it does not have."""
+    check_fits(program, device)
+    try:
+        return build_kernels(program, device.compute_capability)
+    except OtherInstructions as error:
+        raise OtherInstructions(f"{error}: {device}; {_FOR_THIS_GPU}") from error
 
 
 def build_kernel(code: Code, threads: int, capability: tuple[int, int]) -> Cubin:
@@ -98,7 +121,7 @@ class CudaProgram:
     def __init__(self, program: Program, gpu: Gpu, roles: Mapping[str, Role]) -> None:
         self.program = program
         self.roles = roles
-        self.cubins = build_kernels(program, gpu.info.compute_capability)
+        self.cubins = build_for(program, gpu.info)
         self._gpu = gpu
         self._by_sizes: dict[tuple[tuple[str, int], ...], _Buffers] = {}
         self._in_place: dict[tuple[int | None, tuple[tuple[str, int], ...]], _Buffers] = {}

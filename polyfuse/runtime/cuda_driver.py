@@ -20,8 +20,9 @@ import numpy.typing as npt
 from polyfuse.codegen.cuda_build import Cubin
 from polyfuse.codegen.tensor_maps import TensorMap
 from polyfuse.errors import BadArgument, PolyfuseError, TargetUnavailable
+from polyfuse.machine import Machine
 from polyfuse.runtime.device_failures import NO_MEMORY, launch_failed, no_memory, step_failed
-from polyfuse.runtime.gpu_here import driver_library, too_old
+from polyfuse.runtime.gpu_here import driver_library, gpu_facts, machine_for, too_old
 
 _CTYPES: dict[str, Callable[[Any], Any]] = {
     "float32": ctypes.c_float,
@@ -33,11 +34,16 @@ _CTYPES: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What schedules and reports need to know of a GPU."""
+    """What schedules and reports need to know of a GPU. `shared_per_block` are the bytes that a launch may ask for."""
 
     name: str
     compute_capability: tuple[int, int]
     multiprocessors: int
+    shared_per_block: int
+
+    def __str__(self) -> str:
+        major, minor = self.compute_capability
+        return f"{self.name} (compute capability {major}.{minor})"
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,17 @@ def available() -> bool:
     return missing() is None
 
 
+def machine_here() -> Machine:
+    """The machine that plans for the GPU here are made for; TargetUnavailable where there is none or an unknown one."""
+    reason, driver = missing(), driver_library()
+    facts = gpu_facts(driver) if reason is None else None
+    if facts is None:
+        raise TargetUnavailable(
+            reason or "the driver does not say which GPU this is: name a machine, machine='h200'"
+        )
+    return machine_for(facts)
+
+
 class Gpu:
     """One GPU, one stream on it, and the kernels loaded so far. Raises TargetUnavailable where there is none.
 
@@ -114,9 +131,14 @@ class Gpu:
 
     @property
     def info(self) -> DeviceInfo:
-        """Name, compute capability, number of multiprocessors."""
-        major, minor = self._device.compute_capability
-        return DeviceInfo(self._device.name, (major, minor), self._device.properties.multiprocessor_count)
+        """Name, compute capability, number of multiprocessors, a block's shared memory."""
+        (major, minor), properties = self._device.compute_capability, self._device.properties
+        return DeviceInfo(
+            self._device.name,
+            (major, minor),
+            properties.multiprocessor_count,
+            properties.max_shared_memory_per_block_optin,
+        )
 
     def allocate(self, nbytes: int, stream: int | None = None, use: str = "a buffer") -> Any:
         """A `cuda.core.Buffer` of at least `nbytes` for a use that an error names; its memory lives as long as it."""
@@ -257,8 +279,7 @@ class Gpu:
         if status != 0:
             raise TargetUnavailable(
                 f"kernel {cubin.entry!r} needs {cubin.dynamic_bytes} bytes of shared memory for a block, which "
-                f"{self.info.name} does not give: {status!r}; smaller tiles or fewer stages would do, as a compile "
-                "for this GPU takes them"
+                f"{self.info.name} does not give, with {self.info.shared_per_block} bytes at most: {status!r}"
             )
 
     def _copy(

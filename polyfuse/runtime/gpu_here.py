@@ -8,11 +8,34 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
+from polyfuse.errors import TargetUnavailable
+from polyfuse.machine import GiB, Machine
+
 DRIVERS = {12: "525", 13: "580"}
 """The first display driver for a major version of CUDA ("CUDA Toolkit Release Notes", minor version compatibility)."""
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """What a GPU is. Sizes are in bytes."""
+
+    name: str
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+    memory: int
+    registers_per_sm: int
+    shared_per_block: int
+    shared_per_sm: int
+    max_threads_per_sm: int
+    max_blocks_per_sm: int
+
+    def __str__(self) -> str:
+        major, minor = self.compute_capability
+        return f"{self.name}, compute capability {major}.{minor}, {self.multiprocessors} SMs"
 
 
 def driver_library() -> Any | None:
@@ -49,3 +72,74 @@ def needed_version() -> int | None:
         return int(metadata.version("cuda-bindings").split(".")[0])
     except (metadata.PackageNotFoundError, ValueError):
         return None
+
+
+def gpu_facts(driver: Any, ordinal: int = 0) -> GpuFacts | None:
+    """What one of the machine's GPUs is; None where the driver does not say."""
+    device, memory, name = ctypes.c_int(0), ctypes.c_size_t(0), ctypes.create_string_buffer(256)
+    status = (
+        driver.cuInit(0)
+        or driver.cuDeviceGet(ctypes.byref(device), ordinal)
+        or driver.cuDeviceGetName(name, len(name), device)
+        or driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+    )
+    if status:
+        return None
+
+    def ask(which: int) -> int:
+        found = ctypes.c_int(0)
+        driver.cuDeviceGetAttribute(ctypes.byref(found), which, device)
+        return found.value
+
+    return GpuFacts(
+        name.value.decode(errors="replace"),
+        (ask(_MAJOR), ask(_MINOR)),
+        ask(_MULTIPROCESSORS),
+        memory.value,
+        ask(_REGISTERS_PER_SM),
+        ask(_SHARED_PER_BLOCK),
+        ask(_SHARED_PER_SM),
+        ask(_THREADS_PER_SM),
+        ask(_BLOCKS_PER_SM),
+    )
+
+
+_MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76
+_THREADS_PER_SM, _SHARED_PER_SM, _REGISTERS_PER_SM, _SHARED_PER_BLOCK, _BLOCKS_PER_SM = 39, 81, 82, 97, 106
+"""Of `CUdevice_attribute` in "CUDA Driver API"; what a block gets is what its launch may ask for ("optin")."""
+
+
+def machine_for(facts: GpuFacts) -> Machine:
+    """The preset that is most like a GPU, with this one's multiprocessors and limits; rates stay the preset's.
+
+    Raises TargetUnavailable for a compute capability below 8.0: no kernel here is made for it.
+    """
+    major, minor = facts.compute_capability
+    if major < 8:
+        raise TargetUnavailable(
+            f"kernels are made for compute capability 8.0 and newer, and {facts.name} has {major}.{minor}; name "
+            "target='cpu'"
+        )
+    preset = Machine.preset(_preset(facts))
+    assert preset.gpu is not None, "a GPU's preset"
+    limits = replace(
+        preset.gpu,
+        compute_capability=facts.compute_capability,
+        registers_per_sm=facts.registers_per_sm,
+        shared_per_block=facts.shared_per_block,
+        shared_per_sm=facts.shared_per_sm,
+        max_threads_per_sm=facts.max_threads_per_sm,
+        max_blocks_per_sm=facts.max_blocks_per_sm,
+    )
+    units = facts.multiprocessors
+    levels = tuple(replace(level, drawn_by=min(level.drawn_by, units)) for level in preset.levels)
+    return replace(preset, units=units, levels=levels, gpu=limits, chosen_for=str(facts))
+
+
+def _preset(facts: GpuFacts) -> str:
+    """A preset's name: of the same compute capability, else the nearest in what its multiprocessors are."""
+    if facts.compute_capability[0] == 9:
+        return "h200" if "H200" in facts.name or facts.memory > 100 * GiB else "h100"
+    if facts.compute_capability == (8, 0):
+        return "a100"
+    return "h200" if facts.compute_capability[0] in (10, 11) else "rtx4090"

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from polyfuse.codegen.lockstep import run as run_lockstep
 from polyfuse.codegen.program import Program
 from polyfuse.codegen.tensor_maps import MappedArray, TensorMap
+from polyfuse.machine import KiB
 from polyfuse.runtime.cuda_driver import DeviceInfo, Launch
 
 Array = npt.NDArray[Any]
@@ -52,7 +53,7 @@ class HostGpu:
     waits: int = 0
     streams: list[int | None] = field(default_factory=list)
 
-    info = DeviceInfo("host", (9, 0), 132)
+    info = DeviceInfo("host", (9, 0), 132, 227 * KiB)
     ordinal, stream = 0, 7
 
     def allocate(self, nbytes: int, stream: int | None = None, use: str = "a buffer") -> Memory:

@@ -67,13 +67,13 @@ class Compiled:
         )
         limits = self.machine.gpu
         gpu = GpuCosts(self.machine.units, limits, self.costs) if limits is not None else None
-        return Product(self.program, memory, self.machine.name, work, self.explanation, gpu)
+        return Product(self.program, memory, self.machine.label, work, self.explanation, gpu)
 
     @property
     def explanation(self) -> str:
         """Each fusion taken and each refused, with the reason; then what validation checked."""
         count = len(self.program.launches)
-        lines = [f"{count} kernel{'s' if count != 1 else ''} on {self.machine.name}"]
+        lines = [f"{count} kernel{'s' if count != 1 else ''} on {self.machine.label}"]
         lines += [f"  {launch}" for launch in self.program.launches]
         if self.plan is None:
             lines.append("the schedule was given by hand; no fusion was searched for")

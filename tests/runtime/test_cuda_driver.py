@@ -100,7 +100,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         compute_capability=(9, 0),
         name="a GPU",
         device_id=0,
-        properties=SimpleNamespace(multiprocessor_count=132),
+        properties=SimpleNamespace(multiprocessor_count=132, max_shared_memory_per_block_optin=232448),
     )
 
     def load(code: bytes, name: str) -> Any:
@@ -184,7 +184,7 @@ def test_a_capture_loads_before_it_begins(calls: list[tuple[Any, ...]]) -> None:
 
 def test_facts_of_the_device_and_addresses(calls: list[tuple[Any, ...]]) -> None:
     gpu = Gpu()
-    assert gpu.info == cuda_driver.DeviceInfo("a GPU", (9, 0), 132)
+    assert gpu.info == cuda_driver.DeviceInfo("a GPU", (9, 0), 132, 232448)
     assert address(gpu.allocate(0)) == 4096
 
 
