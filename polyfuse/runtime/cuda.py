@@ -95,12 +95,13 @@ def _threads(program: Program, code: Code) -> int:
 
 
 @dataclass
-class _Buffers:
+class Buffers:
     """Device memory for one set of sizes (and one of the caller's streams), and which constants lie there.
 
     `arrivals` is the address where the blocks of a launch count those that have come to a barrier, 0 where none wait.
     `graph` is captured over its addresses alone; `graphs` over these and a caller's, those used last at the end, None
-    after their first call; `spare` are graphs of addresses that are known no more.
+    after their first call; `spare` are graphs of addresses that are known no more. `owner` is who last saw to it that
+    the constants here are its own.
     """
 
     memory: list[Any] = field(default_factory=list)
@@ -110,6 +111,7 @@ class _Buffers:
     graph: Any = None
     graphs: dict[tuple[int, ...], Any] = field(default_factory=dict)
     spare: list[Any] = field(default_factory=list)
+    owner: object = None
 
 
 class CudaProgram:
@@ -123,8 +125,8 @@ class CudaProgram:
         self.roles = roles
         self.cubins = build_for(program, gpu.info)
         self._gpu = gpu
-        self._by_sizes: dict[tuple[tuple[str, int], ...], _Buffers] = {}
-        self._in_place: dict[tuple[int | None, tuple[tuple[str, int], ...]], _Buffers] = {}
+        self._by_sizes: dict[tuple[tuple[str, int], ...], Buffers] = {}
+        self._in_place: dict[tuple[int | None, tuple[tuple[str, int], ...]], Buffers] = {}
         self._lock = threading.Lock()
 
     def run(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
@@ -156,12 +158,15 @@ class CudaProgram:
         host: Mapping[str, Array],
         sizes: Mapping[str, int],
         stream: int | None = None,
-    ) -> None:
+        waits: bool = False,
+        owner: object = None,
+    ) -> Buffers:
         """Run on arrays that lie on the GPU already, by address; constants and temporaries as in `run`.
 
         On the caller's `stream`, which has temporaries and weights of its own, so that calls on two streams do not
-        meet: the call returns at once, and what the caller queues there sees its results. Without one it waits, as the
-        caller's work knows nothing of this program's stream. Addresses that come again are replayed as a graph.
+        meet: the call returns at once, and what the caller queues there sees its results. Without one, or where not all
+        of the caller's work is there, it `waits`. Addresses that come again are replayed as a graph. Returns what
+        `again` takes: the memory on the device, with constants that are the `owner`'s.
         """
         self._check_alignment(given)
         key = stream, tuple(sorted(sizes.items()))
@@ -169,16 +174,47 @@ class CudaProgram:
             held = self._in_place.get(key)
             if held is None:
                 held = self._in_place[key] = self._allocated(host, stream)
+            held.owner = None  # nobody's while some are old and some new, as they stay if an upload fails
             for name, array in host.items():
                 if self.roles[name] == "constant" and held.constants.get(name) is not array:
                     self._gpu.upload(held.addresses[name], array, stream)
                     held.constants[name] = array
+            held.owner = owner
             self._launch_or_replay(held, given, sizes, stream)
-            if stream is None:
-                self._gpu.wait()
+            if waits or stream is None:
+                self._gpu.wait(stream)
+            return held
+
+    def again(
+        self,
+        held: Buffers,
+        owner: object,
+        names: tuple[str, ...],
+        addresses: tuple[int, ...],
+        sizes: Mapping[str, int],
+        stream: int | None,
+    ) -> bool:
+        """A call like one that `run_in_place` has run, and nothing checked again; False if the constants are others'.
+
+        `addresses` are those of the arrays by `names`, in the order in which they were given then.
+        """
+        with self._lock:
+            if held.owner is not owner:
+                return False
+            graph = held.graphs.get(addresses)
+            if graph is None:
+                with self._named():
+                    self._launch_or_replay(held, dict(zip(names, addresses, strict=True)), sizes, stream)
+                return True
+            held.graphs[addresses] = held.graphs.pop(addresses)  # used last
+            try:
+                self._gpu.replay(graph, stream)
+            except DeviceFailure as error:
+                raise self._with_kernels(error) from error
+            return True
 
     def _launch_or_replay(
-        self, held: _Buffers, given: Mapping[str, int], sizes: Mapping[str, int], stream: int | None
+        self, held: Buffers, given: Mapping[str, int], sizes: Mapping[str, int], stream: int | None
     ) -> None:
         """Addresses get a graph when they come for the second time, as many come only once: a new one, or that of
         addresses that have not come for long, updated in place.
@@ -197,7 +233,7 @@ class CudaProgram:
         held.graphs[key] = graph
         self._gpu.replay(graph, stream)
 
-    def _graph(self, held: _Buffers, launches: list[Launch]) -> Any:
+    def _graph(self, held: Buffers, launches: list[Launch]) -> Any:
         if not held.spare:
             return self._gpu.capture(launches)
         graph = held.spare.pop()
@@ -212,7 +248,10 @@ class CudaProgram:
         except DeviceFailure as error:
             if error.kernels or isinstance(error, OutOfDeviceMemory):
                 raise
-            raise call_failed(error, ((x.name, x.statements) for x in self.program.launches)) from error
+            raise self._with_kernels(error) from error
+
+    def _with_kernels(self, error: DeviceFailure) -> DeviceFailure:
+        return call_failed(error, ((launch.name, launch.statements) for launch in self.program.launches))
 
     @property
     def gpu(self) -> Gpu:
@@ -252,12 +291,12 @@ class CudaProgram:
                         f"{launch.name} accesses at a time; pass a copy, which begins at one"
                     )
 
-    def _allocated(self, arrays: Mapping[str, Array], stream: int | None = None) -> _Buffers:
+    def _allocated(self, arrays: Mapping[str, Array], stream: int | None = None) -> Buffers:
         """A buffer for each tensor; temporaries are one buffer, with the offsets they have in the arena.
 
         Only they: two of a caller's arrays may overlap in one call and not in the next.
         """
-        held = _Buffers()
+        held = Buffers()
         if any(code.grid_barriers for code in self.program.codes):
             held.arrivals = self._new(held, _COUNTER.nbytes, stream, "the counter of a grid barrier")
             self._gpu.upload(held.arrivals, _COUNTER, stream)
@@ -275,7 +314,7 @@ class CudaProgram:
             held.addresses[name] = arenas[id(arena)] + array.ctypes.data - arena.ctypes.data
         return held
 
-    def _new(self, held: _Buffers, nbytes: int, stream: int | None, use: str) -> int:
+    def _new(self, held: Buffers, nbytes: int, stream: int | None, use: str) -> int:
         held.memory.append(self._gpu.allocate(nbytes, stream, use))
         return address(held.memory[-1])
 

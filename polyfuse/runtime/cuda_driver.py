@@ -206,10 +206,10 @@ class Gpu:
         except Exception as error:
             raise step_failed("replaying the call's graph", error) from error
 
-    def wait(self) -> None:
+    def wait(self, stream: int | None = None) -> None:
         """Returns when everything launched so far is done. Raises what went wrong on the device."""
         with _step("waiting for the GPU"):
-            self._stream.sync()
+            self._on(stream).sync()
 
     def _on(self, stream: int | None) -> Any:
         """The stream at an address, which its owner keeps alive; this object's own for None."""

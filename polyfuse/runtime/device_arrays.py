@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -14,18 +13,16 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir.gather import no_row, rows_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Tensor
-from polyfuse.runtime.arguments import Array, check_shape, check_shared, foreign_module, solve_sizes
+from polyfuse.runtime.arguments import Array, check_shape, check_shared, solve_sizes
 from polyfuse.runtime.cuda import CudaProgram
-from polyfuse.runtime.cuda_driver import address
+from polyfuse.runtime.device_libraries import UNORDERED, library_of, made
+from polyfuse.runtime.known_calls import KnownCall, KnownCalls
 from polyfuse.runtime.memory import shape_of
 
 Sizes = Mapping[str, int]
 
 CUDA_DEVICE = 2
 """DLPack's code for a GPU's own memory."""
-
-UNORDERED = -1
-"""In place of a stream: the reader runs on the stream that wrote."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +31,7 @@ class DeviceArray:
 
     address: int
     shape: tuple[int, ...]
+    nbytes: int
     owner: Any
 
 
@@ -44,12 +42,12 @@ def is_on_gpu(value: Any) -> bool:
     return hasattr(value, "__cuda_array_interface__")
 
 
-def device_array(tensor: Tensor, value: Any, ordinal: int, stream: int) -> DeviceArray:
+def device_array(tensor: Tensor, value: Any, ordinal: int, stream: int, written: bool = False) -> DeviceArray:
     """A view of a caller's array, ordered after the work its library has queued on it.
 
     `stream` is the address of the stream that will read it, or UNORDERED. Raises BadArgument for an array on the
-    host or on another GPU, of another dtype or rank, or one that is not C-contiguous (nothing is copied on the device
-    behind the caller's back).
+    host or on another GPU, of another dtype or rank, one that is `written` and read-only, or one that is not
+    C-contiguous (nothing is copied on the device behind the caller's back).
     """
     from cuda.core.utils import StridedMemoryView
 
@@ -57,13 +55,16 @@ def device_array(tensor: Tensor, value: Any, ordinal: int, stream: int) -> Devic
         raise BadArgument(
             f"{tensor.name}: the other arrays lie on the GPU, this one does not; move it there as well"
         )
-    view = StridedMemoryView(value, stream_ptr=stream)
+    try:
+        view = StridedMemoryView(value, stream_ptr=stream)
+    except BufferError as error:
+        raise BadArgument(f"{tensor.name}: the array does not say where it lies: {error}") from error
     if view.device_id != ordinal:
         raise BadArgument(
             f"{tensor.name}: the array lies on GPU {view.device_id}, the executable runs on GPU {ordinal}"
         )
     shape = tuple(view.shape)
-    if str(view.dtype) != tensor.dtype:
+    if str(view.dtype) != tensor.dtype and not (str(view.dtype) == "|V2" and tensor.dtype == "bfloat16"):
         raise BadArgument(f"{tensor.name}: expected dtype {tensor.dtype}, given {view.dtype}")
     if len(shape) != tensor.rank:
         raise BadArgument(
@@ -74,7 +75,9 @@ def device_array(tensor: Tensor, value: Any, ordinal: int, stream: int) -> Devic
         raise BadArgument(
             f"{tensor.name}: strides {tuple(view.strides)} are not C-contiguous; make it contiguous first"
         )
-    return DeviceArray(int(view.ptr), shape, value)
+    if written and view.readonly:
+        raise BadArgument(f"{tensor.name} is written, and the array given for it is read-only")
+    return DeviceArray(int(view.ptr), shape, prod(shape) * tensor.itemsize, value)
 
 
 def call_in_place(
@@ -83,60 +86,61 @@ def call_in_place(
     given: Mapping[str, Any],
     out: Any,
     host: Callable[[Sizes], Mapping[str, Array]],
+    known: KnownCalls | None = None,
 ) -> Any:
     """Run a program on a caller's GPU arrays; the results are new GPU arrays of the same library, or `out`.
 
-    `host` gives constants and temporaries for some sizes. Arrays of one library that has a current stream (torch, CuPy)
-    are worked on in that stream, in order with everything else there, and nothing waits.
+    `host` gives constants and temporaries for some sizes. The call is queued on the caller's stream, in order with
+    everything else there, and nothing waits, if the arrays have one (polyfuse.runtime.device_libraries). What was found
+    right is `known` to the next call on the same arrays.
     """
     gpu = program.gpu
     targets = () if out is None else out if isinstance(out, tuple) else (out,)
-    stream = current_stream((*given.values(), *targets))
-    reader = gpu.stream if stream is None else UNORDERED
-    inputs = {t.name: device_array(t, given[t.name], gpu.ordinal, reader) for t in nest.inputs}
+    values = tuple(given[tensor.name] for tensor in nest.inputs)
+    library = library_of((*values, *targets), gpu.ordinal)
+    order = library.order((*values, *targets), gpu)
+    inputs = {
+        t.name: device_array(t, given[t.name], gpu.ordinal, order.reader, t.role == "inout")
+        for t in nest.inputs
+    }
     sizes = solve_sizes(nest, inputs)
     for tensor in nest.inputs:
         check_shape(tensor, inputs[tensor.name].shape, sizes)
     check_overlaps(nest, inputs, sizes)
     check_rows(nest, given, sizes)
-    module = foreign_module(given.values())
-    if module is None:
-        raise BadArgument(
-            "arrays on the GPU must speak DLPack for the results to be given back in their kind"
-        )
-    wanted = (None,) * len(nest.results) if out is None else targets
-    if len(wanted) != len(nest.results):
-        raise BadArgument(f"out: expected {len(nest.results)} arrays, given {len(wanted)}")
-    results, addresses = [], {name: array.address for name, array in inputs.items()}
-    for tensor, target in zip(nest.results, wanted, strict=True):
-        shape = shape_of(tensor, sizes)
-        if target is None:
-            use = f"the result {tensor.name}, {tensor.dtype} {list(shape)}"
-            buffer = gpu.allocate(prod(shape) * tensor.itemsize, stream, use)
-            addresses[tensor.name] = address(buffer)
-            results.append(for_caller(buffer, tensor, shape, module))
-        else:
-            known = device_array(tensor, target, gpu.ordinal, reader)
-            check_shape(tensor, known.shape, sizes)
-            addresses[tensor.name] = known.address
-            results.append(target)
-    program.run_in_place(addresses, host(sizes), sizes, stream)
+    if out is not None and len(targets) != len(nest.results):
+        raise BadArgument(f"out: expected {len(nest.results)} arrays, given {len(targets)}")
+    arrays = dict(inputs)
+    for tensor, target in zip(nest.results, targets, strict=False):
+        found = device_array(tensor, target, gpu.ordinal, order.reader, written=True)
+        check_shape(tensor, found.shape, sizes)
+        check_apart(tensor, found, arrays)
+        arrays[tensor.name] = found
+    fresh = () if targets else tuple((tensor, shape_of(tensor, sizes)) for tensor in nest.results)
+    results = targets or tuple(made(library, t, shape, values[0], gpu, order) for t, shape in fresh)
+    for (tensor, _), result in zip(fresh, results, strict=False):
+        arrays[tensor.name] = device_array(tensor, result, gpu.ordinal, UNORDERED)
+    addresses = {name: array.address for name, array in arrays.items()}
+    held = program.run_in_place(addresses, host(sizes), sizes, order.stream, order.waits, known)
+    if known is not None and not rows_of(nest, sizes):
+        were_given = tuple(addresses.values())[: len(values) + len(targets)]
+        call = KnownCall(held, sizes, order, tuple(addresses), were_given, fresh)
+        known.learn(library, (*values, *targets), call)
     return tuple(results) if len(results) > 1 else results[0] if results else None
 
 
-def current_stream(arrays: Iterable[Any]) -> int | None:
-    """The address of the stream on which the one library of these arrays queues its work now; None if there is none."""
-    modules = {type(array).__module__.split(".")[0] for array in arrays}
-    if modules == {"torch"}:
-        return int(import_module("torch").cuda.current_stream().cuda_stream)
-    if modules == {"cupy"}:
-        return int(import_module("cupy").cuda.get_current_stream().ptr)
-    return None
+def check_apart(tensor: Tensor, found: DeviceArray, others: Mapping[str, DeviceArray]) -> None:
+    """BadArgument for a result's array that shares memory with another of the call."""
+    for name, other in others.items():
+        if found.address < other.address + other.nbytes and other.address < found.address + found.nbytes:
+            raise BadArgument(
+                f"out for {tensor.name} shares memory with {name}, which the call reads or writes"
+            )
 
 
 def check_overlaps(nest: Nest, inputs: Mapping[str, DeviceArray], sizes: Sizes) -> None:
     """BadArgument for an array that is changed in place and shares memory with another argument, unless it is legal."""
-    spans = {t.name: (inputs[t.name].address, prod(inputs[t.name].shape) * t.itemsize) for t in nest.inputs}
+    spans = {t.name: (inputs[t.name].address, inputs[t.name].nbytes) for t in nest.inputs}
     kinds = {t.name: (*spans[t.name], inputs[t.name].shape, t.dtype) for t in nest.inputs}
     for name in (t.name for t in nest.inputs if t.role == "inout"):
         start, size = spans[name]
@@ -164,9 +168,3 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(step)
         step *= extent
     return tuple(reversed(strides))
-
-
-def for_caller(buffer: Any, tensor: Tensor, shape: tuple[int, ...], module: str) -> Any:
-    """Device memory as an array of the caller's library (torch, cupy, …), taken over by DLPack without a copy."""
-    library = import_module(module)
-    return library.from_dlpack(buffer).view(getattr(library, tensor.dtype)).reshape(shape)

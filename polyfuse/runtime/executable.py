@@ -23,6 +23,7 @@ from polyfuse.runtime.emulated import EmulatedProgram
 from polyfuse.runtime.interface import Phases
 from polyfuse.runtime.kept import Kept, Runner, once_and_calls
 from polyfuse.runtime.kernel_times import kernel_times
+from polyfuse.runtime.known_calls import KnownCalls
 from polyfuse.runtime.memory import MemoryPlan, shape_of
 from polyfuse.runtime.native import MachineCode, machine_code
 from polyfuse.runtime.product import Compiled, Device, Product
@@ -105,6 +106,7 @@ class Executable:
 
     def _adapted(self, args: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
         """A call whose arguments have to be matched, checked and brought into the form that kernels take."""
+        known = self._direct  # read before the constants: what is known of old ones is not known of new ones
         if out is not None and self._out_is_input:
             named, out = {**named, "out": out}, None
         if self._runner is None:
@@ -116,7 +118,8 @@ class Executable:
             is_on_gpu(value) for value in (*args, *named.values())
         ):
             given = matched(self._nest, args, named)
-            return call_in_place(self._runner, self._nest, given, out, self._host_arrays)
+            known = known if isinstance(known, KnownCalls) else None
+            return call_in_place(self._runner, self._nest, given, out, self._host_arrays, known)
         bound = bind_arguments(self._nest, args, named)
         self._copied.update(dict.fromkeys(bound.copied))
         results = self._outputs(out, bound.sizes, bound.arrays)
@@ -303,7 +306,12 @@ class Executable:
         return None
 
     def _new_direct(self) -> Callable[..., Any] | None:
-        """The entry that arguments are tried on as they come: with symbolic sizes that for those of the last call."""
+        """What arguments are tried on as they come: on a GPU the calls that are known, on the CPU the entry.
+
+        With symbolic sizes that is the entry for those of the last call.
+        """
+        if isinstance(self._runner, CudaProgram) and not self._out_is_input:
+            return KnownCalls(self._runner, len(self._names))
         if not isinstance(self._runner, CpuProgram) or self._out_is_input:
             return None
         return self._runner.again if self.program.sizes else self._runner.function({})

@@ -96,7 +96,7 @@ class HostGpu:
         self.submissions += len(launches)
         self._run(launches)
 
-    def wait(self) -> None:
+    def wait(self, stream: int | None = None) -> None:
         """Counted only: everything has run."""
         self.waits += 1
 

@@ -26,6 +26,13 @@ class Tensor:
     def __init__(self, memory: Memory, dtype: str, shape: tuple[int, ...], device: int = 0) -> None:
         self.memory, self.dtype, self.shape, self.device = memory, np.dtype(dtype), shape, device
         self.strides: tuple[int, ...] | None = None
+        self.readonly, self.given = False, True
+
+    def data_ptr(self) -> int:
+        return self.memory.handle
+
+    def stride(self) -> tuple[int, ...] | None:
+        return self.strides
 
     def __dlpack__(self, **_: Any) -> Any:
         raise AssertionError("only the view reads it")
@@ -39,7 +46,9 @@ class Tensor:
         )
 
     def reshape(self, shape: tuple[int, ...]) -> Tensor:
-        return Tensor(self.memory, self.dtype.name, shape)
+        made = Tensor(self.memory, self.dtype.name, shape)
+        made.given = False
+        return made
 
     def numpy(self) -> np.ndarray[Any, Any]:
         count = int(np.prod(self.shape)) * self.dtype.itemsize
@@ -50,10 +59,10 @@ class View:
     """What cuda.core's StridedMemoryView says of a Tensor."""
 
     def __init__(self, value: Tensor, stream_ptr: int) -> None:
-        ordered = type(value).__module__.split(".")[0] != "torch"
+        ordered = type(value).__module__.split(".")[0] != "torch" and value.given
         assert stream_ptr == (HostGpu.stream if ordered else UNORDERED)
         self.ptr, self.shape, self.strides = value.memory.handle, value.shape, value.strides
-        self.dtype, self.device_id = value.dtype, value.device
+        self.dtype, self.device_id, self.readonly = value.dtype, value.device, value.readonly
 
 
 @pytest.fixture
@@ -96,7 +105,7 @@ def test_on_the_callers_stream_nothing_waits_and_addresses_that_come_again_are_r
     compiled, gpu = net
     library = ModuleType("torch")
     stream = SimpleNamespace(cuda_stream=41)
-    library.cuda = SimpleNamespace(current_stream=lambda: stream)  # type: ignore[attr-defined]
+    library.cuda = SimpleNamespace(current_stream=lambda ordinal: stream)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", library)
     monkeypatch.setattr(Tensor, "__module__", "torch")
     x, out = put(gpu, np.ones((9, 12), np.float32)), put(gpu, np.empty((9, 7), np.float32))
@@ -174,6 +183,18 @@ def test_what_does_not_fit_is_refused(
         setattr(x, name, value)
     with pytest.raises(BadArgument, match=message):
         compiled(x)
+
+
+def test_a_result_that_cannot_be_written_or_is_read_too_is_refused(
+    net: tuple[pf.Executable, HostGpu],
+) -> None:
+    compiled, gpu = net
+    x, out = put(gpu, np.ones((9, 12), np.float32)), put(gpu, np.ones((9, 7), np.float32))
+    out.readonly = True
+    with pytest.raises(BadArgument, match="out is written, and the array given for it is read-only"):
+        compiled(x, out=out)
+    with pytest.raises(BadArgument, match="out for out shares memory with x"):
+        compiled(x, out=Tensor(x.memory, "float32", (9, 7)))
 
 
 def test_what_is_accessed_16_bytes_at_a_time_has_to_begin_so() -> None:

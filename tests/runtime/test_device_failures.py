@@ -52,9 +52,9 @@ class FailingGpu(HostGpu):
         self._fail("download", step_failed("waiting for the GPU", "CUDA_ERROR_ILLEGAL_ADDRESS: it was read"))
         super().download(address, array)
 
-    def wait(self) -> None:
+    def wait(self, stream: int | None = None) -> None:
         self._fail("wait", step_failed("waiting for the GPU", "CUDA_ERROR_LAUNCH_FAILED: …"))
-        super().wait()
+        super().wait(stream)
 
 
 def failing(kind: str) -> tuple[pf.Executable, FailingGpu]:
