@@ -13,7 +13,7 @@ from math import gcd
 import islpy as isl
 
 from polyfuse.ir.cores import Digit
-from polyfuse.sets import OUT, points
+from polyfuse.sets import OUT, SET, points
 
 MOST_LISTED = 1024
 """Elements along an axis at most that are listed to see which of them are left out."""
@@ -57,10 +57,28 @@ def held_along(touched: isl.Map, d: int, corner: isl.PwAff, span: int) -> tuple[
     step = _common(inside)
     whole = isl.Set(f"{{ [x] : 0 <= x < {span} and x mod {step} = 0 }}")
     inside = inside.project_out(isl.dim_type.param, 0, inside.dim(isl.dim_type.param)).reset_tuple_id()
-    if span // step > MOST_LISTED or whole.is_subset(inside):
-        return (Digit(step, None, 1),)
-    found = _digits(sorted(number for (number,) in points(inside)))
-    return (Digit(step, None, 1),) if found is None else found
+    every = (Digit(step, None, 1),)
+    if whole.is_subset(inside):
+        return every
+    if span // step > MOST_LISTED:
+        return _in_groups(inside, whole, step) or every
+    return _digits(sorted(number for (number,) in points(inside))) or every
+
+
+def _in_groups(inside: isl.Set, whole: isl.Set, step: int) -> tuple[Digit, ...] | None:
+    """Two digits of numbers of which so many neighbours follow each other, in groups that begin equally far apart.
+
+    { 0 … 7, 512 … 519, 1024 … 1031 }  ->  x % 8 + 8 * (x // 512)
+    """
+    count = whole.subtract(inside).dim_min_val(0).to_python() // step
+    later = inside.lower_bound_val(SET, 0, isl.Val(count * step))
+    if later.is_empty():
+        return None
+    apart = later.dim_min_val(0).to_python()
+    groups = isl.Set(f"{{ [x] : 0 <= x mod {apart} < {count * step} and x mod {step} = 0 }}")
+    if apart % (count * step) or not inside.is_subset(groups):
+        return None
+    return Digit(step, count, 1), Digit(apart, None, count)
 
 
 def cells_of(digits: tuple[Digit, ...], span: int) -> int:

@@ -310,7 +310,6 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     ]
     touched = reduce(isl.Map.union, parts)
     corner, shape, held = [], [], []
-    ordered = buffer.panel is not None or buffer.stages > 1  # every element has its place there
     for d in range(touched.dim(OUT)):
         low, extent = corner_of(touched, d)
         if not extent.is_int():
@@ -319,11 +318,24 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
                 f"tile first, or promote {buffer.tensor} at a loop further in"
             )
         span = int(extent.to_python()) + 1
-        along = EVERY if ordered or span == 1 else held_along(touched, d, low, span)
+        along = EVERY if span == 1 else _held(touched, buffer, d, low, span)
         corner.append(low)
         held.append(along)
         shape.append(span if along == EVERY else cells_of(along, span))
     return Geometry(buffer, loop, tuple(shape), tuple(corner), prefix, tuple(held), last, depth)
+
+
+def _held(touched: isl.Map, buffer: Buffer, d: int, corner: isl.PwAff, span: int) -> tuple[Digit, ...]:
+    """Which elements along an axis have cells.
+
+    All in panels and stages, but in groups of neighbours that are along the axis of panels whose rows are spread.
+    """
+    ordered = buffer.panel is not None or buffer.stages > 1
+    grouped = buffer.panel is not None and d == buffer.panel.axis and isinstance(buffer.spread, Spread)
+    if ordered and not grouped:
+        return EVERY
+    found = held_along(touched, d, corner, span)
+    return EVERY if ordered and len(found) < 2 else found
 
 
 def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
@@ -336,9 +348,16 @@ def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
     extent = isl.Val(0) if touched.is_empty() else high.sub(low).max_val()
     pieces = [piece for _, piece in low.get_pieces()]
     for one in map(isl.PwAff.from_aff, pieces if len(pieces) > 1 else ()):
+        if not (_is_whole(low.sub(one)) and _is_whole(high.sub(one))):
+            continue
         if low.sub(one).min_val().is_nonneg() and high.sub(one).max_val().le(extent):
             return one, extent
     return low, extent
+
+
+def _is_whole(function: isl.PwAff) -> bool:
+    """Whether a function is one of whole numbers anywhere: x / 2 is such only where x is even."""
+    return all(piece.get_denominator_val().is_one() for _, piece in function.get_pieces())
 
 
 def _touched(

@@ -27,12 +27,13 @@ from polyfuse.strategy.cost import KernelCost, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.finished import finished_cost
 from polyfuse.strategy.fusion import aligned, part_with, shared_loops
-from polyfuse.strategy.held_shapes import HeldShape
 from polyfuse.strategy.kernel import Kernel, kernel_of
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import separated
 from polyfuse.strategy.resident import grid_meetings, together
-from polyfuse.strategy.step_parts import Part, held_shape, mapped, part_of
+from polyfuse.strategy.step_choices import decided
+from polyfuse.strategy.step_parts import Part, mapped, part_of
+from polyfuse.strategy.step_shapes import StepShape
 
 
 def in_order(
@@ -69,58 +70,45 @@ def in_grid_steps(
         return "blocks run one after the other here, and none can wait for another"
     names = statements(part)
     schedule, free = _joined(separated(schedule, names, 1), counts, names)
-    every = _parts(schedule, counts, free, names)
-    if not any(each.kernel.band for each in every):
-        return f"nothing runs at once in a step of {every[0].kernel.around[0].name}"
-    held = [held_shape(schedule, counts, each, machine, choose) for each in every]
-    said = tuple(why for why in held if isinstance(why, str))
-    if any(isinstance(shape, HeldShape) for shape in held):
-        run = fresh("run", {loop.name for loop in loops(part_with(schedule, names[0]))})
-        joined = schedule.join(names[0], names[-1], loop=run)
-        inside = _parts(joined, counts, _free(joined, names), names)
-        done = _made(joined, counts, inside, held, machine, choose)
-        if not isinstance(done, str):
-            return _with_notes(done, said)
-        said = (*said, f"nothing stays in shared memory for all steps: {done}")
-    made = _made(schedule, counts, every, [None] * len(every), machine, choose)
-    return made if isinstance(made, str) else _with_notes(made, said)
+    kernels = tuple(_kernels(counts, free, part_with(schedule, names[0]), ()))
+    if not any(kernel.band for kernel in kernels):
+        return f"nothing runs at once in a step of {kernels[0].around[0].name}"
+    alone = len(kernels) == 1
+    parts = tuple(part_of(schedule, counts, kernel, alone, machine, choose) for kernel in kernels)
+    every = decided(schedule, counts, parts, machine, machine.gpu, choose)
+    made = _made(schedule, counts, every, machine)
+    usual = tuple(each.unshaped() for each in every)
+    if isinstance(made, str) and usual != every:
+        said = f"in each step factors are read, and parts have blocks of their own: {made}"
+        made = _made(schedule, counts, usual, machine)
+        if not isinstance(made, str):
+            made = replace(made[0], notes=(*made[0].notes, said)), made[1]
+    return made
 
 
 def _made(
-    schedule: Schedule,
-    counts: Counts,
-    every: tuple[Part, ...],
-    held: list[HeldShape | str | None],
-    machine: Machine,
-    choose: Choose,
+    schedule: Schedule, counts: Counts, every: tuple[Part, ...], machine: Machine
 ) -> tuple[Planned, KernelCost] | str:
-    """All parts of a step on blocks and threads, with the shapes that hold a factor; or why not."""
+    """All parts of a step on blocks and threads; or why not. What stays is promoted at a loop around all steps."""
     notes: list[str] = []
     costs: list[KernelCost] = []
-    first = every[0].kernel
+    around, name = every[0].kernel.around, every[0].kernel.names[0]
+    step = next((loop for loop in around if counts.extent(loop) > 1), around[0])
     try:
-        for part, shape in zip(every, held, strict=True):
-            own = shape if isinstance(shape, HeldShape) else None
-            schedule, cost, said = mapped(schedule, counts, part, own, machine, choose)
+        if any(isinstance(part.shape, StepShape) and part.shape.held is not None for part in every):
+            whole = part_with(schedule, name)
+            run = fresh("run", {loop.name for loop in loops(whole)})
+            schedule = schedule.join(name, statements(whole)[-1], loop=run)
+            every = tuple(part.inside(schedule.loops(name)[0]) for part in every)
+        for part in every:
+            schedule, cost, said = mapped(schedule, counts, part, machine)
             costs.append(cost)
             notes += said
         met = schedule.synchronised()
     except (IllegalSchedule, InvalidSchedule) as refused:
         return str(refused)
-    meetings = grid_meetings(Counts(met.nest), part_with(met, first.names[0]))
-    step = next((loop for loop in first.around if counts.extent(loop) > 1), first.around[-1])
+    meetings = grid_meetings(Counts(met.nest), part_with(met, name))
     return _priced(Planned(schedule, tuple(notes)), step.name, meetings, costs, machine)
-
-
-def _with_notes(done: tuple[Planned, KernelCost], said: tuple[str, ...]) -> tuple[Planned, KernelCost]:
-    planned, cost = done
-    return replace(planned, notes=(*planned.notes, *said)), cost
-
-
-def _parts(schedule: Schedule, counts: Counts, free: Free, names: tuple[str, ...]) -> tuple[Part, ...]:
-    """What the steps of a kernel consist of."""
-    kernels = tuple(_kernels(counts, free, part_with(schedule, names[0]), ()))
-    return tuple(part_of(schedule, kernel, len(kernels) == 1) for kernel in kernels)
 
 
 Free = Mapping[int, Loop]

@@ -34,7 +34,6 @@ from polyfuse.strategy.contraction import Factor, Product, products_of
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.factor_rows import in_vectors, kept_factors, why_not_kept
-from polyfuse.strategy.held_shapes import HeldShape
 from polyfuse.strategy.kept_shapes import KeptShape
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
@@ -53,6 +52,7 @@ from polyfuse.strategy.moves import (
 )
 from polyfuse.strategy.register_shapes import Shape, Side
 from polyfuse.strategy.staging import staged_tile
+from polyfuse.strategy.step_shapes import StepShape
 from polyfuse.strategy.tile_shapes import tiles_for
 from polyfuse.strategy.warpgroup_shapes import WarpgroupShape
 from polyfuse.strategy.wide_loops import in_vectors_of
@@ -163,8 +163,13 @@ class Tiles:
         first, s = self.kernel.names[0], self.shape
         i, j = band[self.product.rows].name, band[self.product.columns].name
         digits: dict[str, list[str]] = {axis: [] for axis in ("z", "y", "x", "rows", "columns")}
+        wide = s.block_columns
+        if isinstance(s, StepShape) and s.groups > 1:  # for j  ->  for j (groups): for j_in
+            schedule, wide = schedule.split(first, j, s.period), s.units
+            digits["x"].append(j)
+            j = inside(schedule, first, j).name
         for what, outer, parts, block in zip(
-            ("rows", "columns"), (i, j), dealt(s), (s.block_rows, s.block_columns), strict=True
+            ("rows", "columns"), (i, j), dealt(s), (s.block_rows, wide), strict=True
         ):
             loop, size = outer, block
             for axis, following in parts:
@@ -241,7 +246,7 @@ class Tiles:
 
         All of a block's part, outside all loops around the kernel, where it stays there.
         """
-        if isinstance(self.shape, HeldShape) and side == self.shape.held:
+        if isinstance(self.shape, StepShape) and side == self.shape.held:
             steps = self.kernel.around[0].name
         return staged_tile(schedule, self.product, self.shape, factor, along, steps, side)
 

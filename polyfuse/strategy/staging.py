@@ -15,9 +15,10 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.bulk_shapes import BulkShape, in_boxes
 from polyfuse.strategy.contraction import Factor, Product
 from polyfuse.strategy.factor_rows import by_steps, in_vectors
-from polyfuse.strategy.held_shapes import HeldShape
+from polyfuse.strategy.moves import inside, reordered
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.register_shapes import Shape, Side
+from polyfuse.strategy.step_shapes import StepShape
 from polyfuse.strategy.thread_copies import by_threads
 
 
@@ -29,7 +30,7 @@ def staged_tile(
     `at` is the loop of which each value needs a tile, with as many steps as the shape says; with all of them where the
     factor stays.
     """
-    held = isinstance(shape, HeldShape) and side == shape.held
+    held = isinstance(shape, StepShape) and side == shape.held
     stages = 1 if held else shape.stages
     nest, name = schedule.nest, product.statement
     along_steps = by_steps(nest, product, factor)
@@ -49,6 +50,8 @@ def staged_tile(
     check_fits(done, copy, at, shape)
     own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1 and loop.bind is None]
     step, element = own[factor.axes[product.steps[0]]], own[factor.axes[along]]
+    if isinstance(shape, StepShape) and side.along_x and shape.groups > 1:
+        done, element = _in_groups(done, copy, (element, step), shape.period)
     vector = shape.at_once(along_steps) if wide else 1
     axes = shape.copying(along_steps)
     if isinstance(shape, BulkShape):
@@ -56,6 +59,18 @@ def staged_tile(
     else:
         done = by_threads(done, copy, (step, element), along_steps, vector, shape, side, axes, together=held)
     return done if stages == 1 else done.shift(copy, at, 1 - shape.stages)
+
+
+def _in_groups(schedule: Schedule, copy: str, loops: tuple[str, str], period: int) -> tuple[Schedule, str]:
+    """for e (of 0 … 7, 512 … 519, …): load   ->   for e_e_in (of 0 … 31): load, group after group."""
+    element, step = loops
+    schedule = schedule.split(copy, element, period)
+    within = inside(schedule, copy, element).name
+    schedule = reordered(schedule, copy, (step, element, within))
+    before = {loop.name for loop in schedule.loops(copy)}
+    schedule = schedule.collapse(copy, element, within)
+    (made,) = {loop.name for loop in schedule.loops(copy)} - before
+    return schedule, made
 
 
 def check_fits(schedule: Schedule, copy: str, at: str, shape: Shape) -> None:
