@@ -18,7 +18,7 @@ from polyfuse.codegen.residence import check_residence
 from polyfuse.errors import BudgetExceeded, InvalidMath, InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
-from polyfuse.ir.tree import ON_CORES, loops
+from polyfuse.ir.tree import BULK, ON_CORES, loops
 from polyfuse.machine import Machine
 from polyfuse.rewrite.expand import Expansion, expand
 from polyfuse.runtime.cache import keep, recall
@@ -348,7 +348,7 @@ def _automatic(model: Machine | None, device: str | None, schedule: Schedule | N
 
 def _check_places(schedule: Schedule, target: Target) -> None:
     for loop in loops(schedule.tree):
-        on_gpu = loop.bind is not None and ("." in loop.bind or loop.bind == "bulk")
+        on_gpu = loop.bind is not None and ("." in loop.bind or loop.bind in BULK)
         if (on_gpu and target == "cpu") or (loop.bind in ON_CORES and target == "cuda"):
             raise InvalidSchedule(
                 f"loop {loop.name} is bound to {loop.bind}, which target {target} does not have"

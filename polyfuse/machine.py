@@ -51,7 +51,9 @@ class Gpu:
     """What only a GPU has. A block gets `shared_static`, and `shared_per_block` where its launch asks for it.
 
     `barrier_seconds` are those of a block's threads that meet, `grid_barrier_seconds` those of all blocks; None where
-    blocks run one after the other, and none can wait for another.
+    blocks run one after the other, and none can wait for another. In
+    `meeting_cycles` tensor cores have nothing to do between two tiles of a block whose warps wait for their sums and
+    meet: what the last products take to their end, a barrier, the next ones' descriptors; an assumption, not measured.
     """
 
     compute_capability: tuple[int, int]
@@ -64,6 +66,7 @@ class Gpu:
     shared_static: int = 48 * KiB
     max_blocks_per_sm: int = 32
     grid_barrier_seconds: float | None = GRID_BARRIER_SECONDS
+    meeting_cycles: int = 100
 
     def meeting_seconds(self, times: int) -> float:
         """What it costs that all blocks meet so many times."""

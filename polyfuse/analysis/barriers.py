@@ -28,6 +28,7 @@ from polyfuse.analysis.across_blocks import (
     same_block,
     without_barriers,
 )
+from polyfuse.analysis.handovers import handed, in_own_warps, not_handed_over, with_slots
 from polyfuse.analysis.legality import Broken, differing
 from polyfuse.analysis.stages import home, touching
 from polyfuse.analysis.storage import BLOCKS, ON_THREADS, buffers_of, prefix_of, same_value, thread_ids
@@ -35,6 +36,7 @@ from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import (
+    OWN_WARP,
     Buffer,
     Leaf,
     Loop,
@@ -52,8 +54,8 @@ Who = Literal["threads", "blocks"]
 
 
 def has_threads(tree: Tree) -> bool:
-    """Whether any loop is bound to threads."""
-    return any(loop.bind in ON_THREADS for loop in loops(tree))
+    """Whether any loop is bound to threads, or to a warp of its own."""
+    return any(loop.bind in (*ON_THREADS, OWN_WARP) for loop in loops(tree))
 
 
 def cross_thread(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
@@ -75,6 +77,9 @@ def _different_threads(nest: Nest, tree: Tree, tensor: str, pair: Pairs) -> isl.
 
     A union over the axes, since what is left after subtracting equal threads has twice as many pieces.
     """
+    own = in_own_warps(tree)
+    if (pair.source in own) != (pair.sink in own):
+        return pair.map
     apart = isl.Map.empty(pair.map.get_space())
     ends = nest.statement(pair.source), nest.statement(pair.sink)
     for mine, other in zip(*(thread_ids(tree, s, tensor) for s in ends), strict=True):
@@ -145,7 +150,7 @@ def unsynchronised(nest: Nest, tree: Tree) -> Broken | None:
     checked = (
         found
         for kernel in parts(tree)
-        for found in _not_in_order(kernel, cross_block(nest, kernel), _in_threads(nest, kernel))
+        for found in _not_in_order(nest, kernel, cross_block(nest, kernel), _in_threads(nest, kernel))
     )
     return next(checked, None)
 
@@ -154,8 +159,14 @@ def _in_threads(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
     return cross_thread(nest, kernel) if has_threads(kernel) else ()
 
 
-def _not_in_order(kernel: Tree, across: tuple[Pairs, ...], within: tuple[Pairs, ...]) -> Iterator[Broken]:
+def _not_in_order(
+    nest: Nest, kernel: Tree, across: tuple[Pairs, ...], within: tuple[Pairs, ...]
+) -> Iterator[Broken]:
     """What no barrier keeps in order of the pairs in different blocks, and of those in different threads."""
+    if in_own_warps(kernel):
+        between, others = handed(kernel, within)
+        yield from not_handed_over(nest, kernel, between, (*across, *others))
+        return
     if across:
         yield from _unordered(grid_barriers_only(kernel), across, "blocks")
     yield from _unordered(kernel, within)
@@ -272,11 +283,13 @@ def synchronised(nest: Nest, tree: Tree) -> tuple[Tree, Broken | None]:
     for kernel in parts(tree):
         across, within = cross_block(nest, kernel), _in_threads(nest, kernel)
         placed.append(_with_barriers(kernel, across, within))
-        broken = broken or next(_not_in_order(placed[-1], across, within), None)
+        broken = broken or next(_not_in_order(nest, placed[-1], across, within), None)
     return with_children(tree, tuple(placed)) if isinstance(tree, Sequence) else placed[0], broken
 
 
 def _with_barriers(kernel: Tree, across: tuple[Pairs, ...], within: tuple[Pairs, ...]) -> Tree:
+    if in_own_warps(kernel):
+        return with_slots(without_barriers(kernel), handed(kernel, within)[0])
     if across:
         kernel = barriers_are_grid(_placed(without_barriers(kernel), across, (*BLOCKS, *ON_THREADS)))
     return _placed(kernel, within, ON_THREADS)

@@ -41,7 +41,7 @@ from polyfuse.ir.tree import (
     path_to,
     statements,
 )
-from polyfuse.sets import OUT, SET, dimension
+from polyfuse.sets import IN, OUT, SET, dimension
 
 THREADS = ("thread.x", "thread.y", "thread.z")
 BLOCKS = ("block.x", "block.y", "block.z")
@@ -288,6 +288,21 @@ def prefix_of(tree: Tree, loop: Loop, statement: str) -> tuple[Loop, ...]:
     """The loops from the root down to `loop`, which is one of them, around a statement."""
     around = loops_around(tree, statement)
     return around[: _position(around, loop) + 1]
+
+
+def runs_through(nest: Nest, part: Tree, loop: Loop) -> bool:
+    """Whether something runs in every iteration between a loop's first and its last, whatever the loops around it are.
+
+    for k: { copy[k + 3] if k + 3 <= 1;  use[k] if 0 <= k <= 1 }        k = -3, -2, 0, 1: nothing runs at -1
+    """
+    dates = {name: [x.date(name) for x in prefix_of(part, loop, name)] for name in statements(loop)}
+    runs = (date_map(nest.domains[name], [*values]).range() for name, values in dates.items())
+    every = reduce(isl.Set.union, runs).coalesce()
+    later = isl.Map.lex_le(every.get_space())
+    for d in range(every.dim(SET) - 1):
+        later = later.equate(IN, d, OUT, d)
+    between = every.apply(later).intersect(every.apply(later.reverse()))
+    return bool(between.is_subset(every))
 
 
 def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:

@@ -13,6 +13,7 @@ from functools import reduce
 
 import islpy as isl
 
+from polyfuse.codegen.looptree import Node
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, sequence, statements
 from polyfuse.sets import SET, dimension
 
@@ -21,13 +22,14 @@ Domains = Mapping[str, isl.Set]
 
 @dataclass(frozen=True)
 class Barriers:
-    """The leaves that are barriers: their instances, whose loop's iterations each one ends, if any's, and those of the
-    grid, at which all blocks meet.
+    """The leaves that are barriers: their instances, whose loop's iterations each one ends, if any's, those of the
+    grid, at which all blocks meet, and those at which a warp that only copies and the others wait for each other.
     """
 
     domains: dict[str, isl.Set] = field(default_factory=dict)
     ends: dict[str, Loop] = field(default_factory=dict)
     grid: set[str] = field(default_factory=set)
+    handed: dict[str, Node] = field(default_factory=dict)
 
 
 def with_barrier_statements(tree: Tree, domains: Domains) -> tuple[Tree, Barriers]:
@@ -44,25 +46,25 @@ def _explicit(tree: Tree, around: tuple[Loop, ...], domains: Domains, found: Bar
             inside = (*around, tree)
             body = _explicit(tree.body, inside, domains, found)
             if tree.barrier:
-                leaf = _leaf(tree, inside, domains, found)
-                body = sequence((body, leaf))
-                found.ends[leaf.statement] = tree
-                found.grid.update(leaf.names if tree.grid else ())
-            added = [name for name in statements(body) if name in found.domains]
-            dates = [(name, dimension(found.domains[name], len(around))) for name in added]
+                added = leaf(tree, inside, domains, found)
+                body = sequence((body, added))
+                found.ends[added.statement] = tree
+                found.grid.update(added.names if tree.grid else ())
+            own = [name for name in statements(body) if name in found.domains]
+            dates = [(name, dimension(found.domains[name], len(around))) for name in own]
             return replace(tree, body=body, dates=(*tree.dates, *dates), barrier=False, grid=False)
         case Sequence():
             parts: list[Tree] = []
             for position, child in enumerate(tree.children):
                 parts.append(_explicit(child, around, domains, found))
                 if position in tree.barriers:
-                    leaf = _leaf(tree, around, domains, found)
-                    found.grid.update(leaf.names if position in tree.grid else ())
-                    parts.append(leaf)
+                    added = leaf(tree, around, domains, found)
+                    found.grid.update(added.names if position in tree.grid else ())
+                    parts.append(added)
             return Sequence(tuple(parts))
 
 
-def _leaf(node: Tree, around: tuple[Loop, ...], domains: Domains, found: Barriers) -> Leaf:
+def leaf(node: Tree, around: tuple[Loop, ...], domains: Domains, found: Barriers) -> Leaf:
     """A new barrier under the loops `around`, for all that run in `node`."""
     runs = (
         date_map(domains[name], [loop.date(name) for loop in around]).range() for name in statements(node)

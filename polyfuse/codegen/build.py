@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
+from polyfuse.analysis.handovers import in_own_warps
 from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
 from polyfuse.analysis.turns import waiting_in
 from polyfuse.codegen.awaiting import awaiting, in_order, notes
@@ -22,6 +23,7 @@ from polyfuse.codegen.barriers import Barriers, with_barrier_statements
 from polyfuse.codegen.chosen_rows import chosen, is_chosen
 from polyfuse.codegen.dynamic import heavier_last
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
+from polyfuse.codegen.guards import elsewhere, guarded, same
 from polyfuse.codegen.in_flight import in_flight
 from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
 from polyfuse.codegen.known_bounds import bounded
@@ -32,6 +34,7 @@ from polyfuse.codegen.looptree import (
     Axis,
     Barrier,
     Block,
+    ByRole,
     Element,
     For,
     Guard,
@@ -45,6 +48,7 @@ from polyfuse.codegen.naming import Namer, base
 from polyfuse.codegen.over_lanes import over_lanes
 from polyfuse.codegen.per_core import per_core
 from polyfuse.codegen.register_tiles import device_operations, in_one_piece
+from polyfuse.codegen.roles import by_roles
 from polyfuse.codegen.sections import over_sections, section, sections, with_sections
 from polyfuse.ir.access import Access
 from polyfuse.ir.gather import parts_of, read_from
@@ -105,6 +109,7 @@ class _Builder:
                     inner = self.namer(tensor.name)
                     if tensor.name not in self.geometry:
                         self.arrays.setdefault(inner, tensor)
+        self.own = in_own_warps(part)
         on_gpu = any(bind in THREADS for bind in self.bounds)
         self.in_flight = in_flight(nest, part) if on_gpu else ()
         ahead = frozenset(name for each in self.in_flight for name in each.copies)
@@ -125,7 +130,26 @@ class _Builder:
     def kernel(self) -> Kernel:
         """Generate the loops and read them back as a loop tree."""
         domains = {name: self.nest.domains[name] for name in self.names}
-        tree, self.barriers = with_barrier_statements(with_sections(self.part), domains)
+        if self.own:
+            (copies, others), self.barriers = by_roles(self.part, domains)
+            body: Node = ByRole(self._generated(copies, domains), self._generated(others, domains))
+        else:
+            tree, self.barriers = with_barrier_statements(with_sections(self.part), domains)
+            body = self._generated(tree, domains)
+        per_core = {b.tensor for x in loops(self.part) if x.bind in ON_CORES for _, b in buffers_of(x)}
+        body = block((*self._allocations(set(self.geometry) - per_core), body))
+        return Kernel(
+            name="_".join(dict.fromkeys(base(name) for name in self.names)),
+            statements=self.names,
+            text=tuple(self._text(self.nest.statement(name)) for name in self.names),
+            arrays=self.arrays,
+            sizes=self.nest.params,
+            axes=tuple(Axis(bind, self._extent(bind)) for bind in self.bounds),
+            body=body,
+        )
+
+    def _generated(self, tree: Tree, domains: Mapping[str, isl.Set]) -> Node:
+        """A tree's loops as isl makes them."""
         domains = {**domains, **self.barriers.domains}
         tree = in_one_piece(tree, frozenset(self.operations))
         tree, self.copies = with_full_tiles(tree, domains, self.barriers.domains)
@@ -142,18 +166,7 @@ class _Builder:
         finally:
             context.set_ast_build_scale_strides(1)
         del at_domain, after_mark  # isl called them until here
-        body = self._node(generated, _Here({}))
-        per_core = {b.tensor for x in loops(self.part) if x.bind in ON_CORES for _, b in buffers_of(x)}
-        body = block((*self._allocations(set(self.geometry) - per_core), body))
-        return Kernel(
-            name="_".join(dict.fromkeys(base(name) for name in self.names)),
-            statements=self.names,
-            text=tuple(self._text(self.nest.statement(name)) for name in self.names),
-            arrays=self.arrays,
-            sizes=self.nest.params,
-            axes=tuple(Axis(bind, self._extent(bind)) for bind in self.bounds),
-            body=body,
-        )
+        return self._node(generated, _Here({}))
 
     # -- what isl is told ----------------------------------------------------------------------------------------
 
@@ -377,14 +390,17 @@ class _Builder:
         )
         checks: list[ast.expr] = []
         for bind in self.bounds:
-            if bind in here.mapped or is_number(self._extent(bind), 1):
+            alone = s.name in self.own and bind in THREADS
+            if alone or bind in here.mapped or is_number(self._extent(bind), 1):
                 continue
             only = to_python(leaf.places[bind], here.names) if bind in leaf.places else ast.Constant(0)
             checks.append(ast.Compare(self._axis_value(bind), [ast.Eq()], [only]))
         return guarded(checks, store)
 
-    def _barrier(self, name: str) -> Barrier:
+    def _barrier(self, name: str) -> Node:
         """The barrier of that name: one that ends a loop's iterations waits for what they have asked for."""
+        if name in self.barriers.handed:
+            return self.barriers.handed[name]
         loop = self.barriers.ends.get(name)
         still_open = next((each.open for each in self.in_flight if each.loop is loop), None)
         return Barrier(still_open, grid=name in self.barriers.grid)
@@ -427,22 +443,3 @@ class _Builder:
                 shape = (1,)  # a scalar variable would be each thread's own
             found.append(Allocate(self.namer(name), shape, self.nest.tensor(name).dtype, g.buffer.memory))
         return tuple(found)
-
-
-def same(a: ast.expr, b: ast.expr) -> bool:
-    """Whether two expressions are the same text."""
-    return ast.dump(a) == ast.dump(b)
-
-
-def guarded(checks: list[ast.expr], body: Node) -> Node:
-    """The body under all the checks; itself if there are none."""
-    if not checks:
-        return body
-    return Guard(checks[0] if len(checks) == 1 else ast.BoolOp(ast.And(), checks), body)
-
-
-def elsewhere(condition: ast.expr, body: Node) -> Node:
-    """The body where a condition does not hold."""
-    if isinstance(condition, ast.Constant):
-        return Block(()) if condition.value else body
-    return Guard(ast.UnaryOp(ast.Not(), condition), body)

@@ -9,7 +9,15 @@
         …   await_bulk(2, arrived, 4, group)
             group += 1
 
-The barriers are as many as there may be groups of copies on their way (schedule/boxes.py).
+The barriers are as many as there may be groups of copies on their way (schedule/boxes.py). Where a warp only copies it
+is the one behind those that a block has otherwise, whose threads are numbered through, and a group is a slot:
+
+        thread = cuda.threadIdx.x & 255
+        tx = thread % 4
+        …
+        begin_handover(4, 4, arrived)
+        …   if thread == 128: for k: { await_free(4, arrived, group); copy_bulk(…); hand_over(4, arrived, group); … }
+        …   if thread < 128: …; for k: { await_full(4, arrived, group); …; hand_back(4, arrived, group); … }
 """
 
 from __future__ import annotations
@@ -26,6 +34,7 @@ from polyfuse.codegen.looptree import (
     Element,
     For,
     Guard,
+    Handover,
     Kernel,
     Node,
     Store,
@@ -48,33 +57,45 @@ class Bulk:
     """What a kernel's bulk copies share: a map for each array and box, barriers, and the number of a group.
 
     As many groups may be `open` at a barrier of the block as the least of its loops allows; `count` barriers, two or
-    another power of two, are more than these.
+    another power of two, are more than these. With `slots` a warp only copies: these have two barriers each.
     """
 
     maps: Mapping[tuple[str, tuple[int, ...]], str]
     filled: frozenset[str]
     arrivals: str
     group: str
+    thread: str
     open: int
+    slots: int = 0
 
     @property
     def count(self) -> int:
+        """How many groups have barriers of their own."""
+        return self.slots or int(2 ** max(1, self.open.bit_length()))
+
+    @property
+    def barriers(self) -> int:
         """How many barriers there are."""
-        return int(2 ** max(1, self.open.bit_length()))
+        return 2 * self.slots or self.count
 
     @property
     def nbytes(self) -> int:
         """The shared memory of the barriers."""
-        return self.count * BARRIER_BYTES
+        return self.barriers * BARRIER_BYTES
 
-    def opening(self) -> list[str]:
-        """What a kernel begins with."""
+    def opening(self, warps: int) -> list[str]:
+        """What a kernel begins with, whose blocks have so many warps beside one that only copies."""
+        made = f"begin_handover({self.slots}, {warps}," if self.slots else f"begin_bulk({self.count},"
         return [
-            f"{self.arrivals} = cuda.shared.array(({self.count},), int64)",
-            f"begin_bulk({self.count}, {self.arrivals})",
+            f"{self.arrivals} = cuda.shared.array(({self.barriers},), int64)",
+            f"{made} {self.arrivals})",
             f"{self.group} = 0",
             "cuda.syncthreads()",
         ]
+
+    def handed(self, node: Handover) -> str:
+        """What one side does with a slot."""
+        return f"{node.what}({self.slots}, {self.arrivals}, {self.group}{' - 1' if node.late else ''})"
 
     def waiting(self) -> list[str]:
         """What threads do where they wait for copies."""
@@ -127,13 +148,19 @@ def bulk_of(kernel: Kernel) -> Bulk | None:
         if key not in maps:
             maps[key] = named(f"{key[0]}_boxes")
     filled = frozenset(store.target.array for store in copies)
-    return Bulk(maps, filled, named("arrived"), named("group"), min(_open(kernel.body)))
+    names = named("arrived"), named("group"), named("thread")
+    return Bulk(maps, filled, *names, min(_open(kernel.body), default=0), max(_slots(kernel.body), default=0))
 
 
 def _open(node: Node) -> list[int]:
     if isinstance(node, Barrier):
         return [] if node.open is None else [node.open]
     return [number for part in below(node) for number in _open(part)]
+
+
+def _slots(node: Node) -> list[int]:
+    own = [node.slots] if isinstance(node, Handover) else []
+    return own + [number for part in below(node) for number in _slots(part)]
 
 
 def _box(node: Node) -> tuple[list[ast.expr], list[For], Store]:

@@ -30,6 +30,15 @@ setp.eq.u32 first, x, 0;
 """
 """Of a block's threads the first one."""
 
+WAIT = """
+{ .reg .pred there;
+AGAIN_${:uid}:
+mbarrier.try_wait.parity.shared::cta.b64 there, [$0], $1;
+@!there bra AGAIN_${:uid};
+}
+"""
+"""Until a barrier's phase of a parity is over."""
+
 
 @intrinsic
 def begin_bulk(typingctx: Any, count: Any, arrivals: Any) -> Any:
@@ -69,7 +78,7 @@ def copy_bulk(
 
         place = _address(context, builder, sig, args, 2, number(3))
         corner = [builder.trunc(number(5 + axis), WORD) for axis in range(rank)]
-        barrier = _barrier(context, builder, sig, args, 10, number(12), count.literal_value)
+        barrier = barrier_of(context, builder, sig, args, 10, number(12), count.literal_value)
         places = ", ".join(f"${3 + axis}" for axis in range(rank))
         text = (
             f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [$2], {nbytes.literal_value};\n"
@@ -93,26 +102,24 @@ def await_bulk(typingctx: Any, still_open: Any, arrivals: Any, count: Any, group
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         number = context.cast(builder, args[3], sig.args[3], types.int64)
-        own = _barrier(context, builder, sig, args, 1, number, barriers)
+        own = barrier_of(context, builder, sig, args, 1, number, barriers)
         assembly(builder, FIRST + "@first mbarrier.arrive.shared::cta.b64 _, [$0];\n}", "r", [own])
         before = builder.sub(number, INT(still_open.literal_value))
         with builder.if_then(builder.icmp_signed(">=", before, INT(0))):
-            awaited = _barrier(context, builder, sig, args, 1, before, barriers)
+            awaited = barrier_of(context, builder, sig, args, 1, before, barriers)
             phase = builder.and_(builder.udiv(before, INT(barriers)), INT(1))
-            text = (
-                "{ .reg .pred there;\nAGAIN_${:uid}:\n"
-                "mbarrier.try_wait.parity.shared::cta.b64 there, [$0], $1;\n"
-                "@!there bra AGAIN_${:uid};\n}"
-            )
-            assembly(builder, text, "r,r", [awaited, builder.trunc(phase, WORD)])
+            assembly(builder, WAIT, "r,r", [awaited, builder.trunc(phase, WORD)])
         return context.get_dummy_value()
 
     return types.void(still_open, arrivals, count, types.int64), codegen
 
 
-def _barrier(context: Any, builder: Any, sig: Any, args: Any, array: int, group: Any, count: int) -> Any:
-    """The address of a group's barrier."""
-    return _address(context, builder, sig, args, array, builder.urem(group, INT(count)))
+def barrier_of(
+    context: Any, builder: Any, sig: Any, args: Any, array: int, group: Any, count: int, first: int = 0
+) -> Any:
+    """The address of a group's barrier, of so many from the first one on."""
+    place = builder.urem(group, INT(count))
+    return _address(context, builder, sig, args, array, builder.add(place, INT(first)) if first else place)
 
 
 def _address(context: Any, builder: Any, sig: Any, args: Any, array: int, first: Any) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, replace
+from math import prod
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.axes import LANES, axis_name
 from polyfuse.codegen.bulk_calls import bulk_of
+from polyfuse.codegen.decided_guards import without_decided_guards
 from polyfuse.codegen.device_calls import (
     accessed_widely,
     constant_bounds,
@@ -27,12 +29,16 @@ from polyfuse.codegen.index import Environment, binary, in_bits, substituted
 from polyfuse.codegen.looptree import (
     ARRIVALS,
     Allocate,
+    AwaitBefore,
     Axis,
     Barrier,
+    ByRole,
     Element,
     For,
+    Handover,
     Kernel,
     Lanes,
+    NextSlot,
     Node,
     PaddedCopy,
     Store,
@@ -41,14 +47,17 @@ from polyfuse.codegen.looptree import (
 )
 from polyfuse.codegen.met_lanes import met_by_warps, with_constant_bounds
 from polyfuse.codegen.over_lanes import shuffled, warps_of
+from polyfuse.codegen.overlapped_products import with_overlapped_products
 from polyfuse.codegen.padded_copies import with_padded_copies
 from polyfuse.codegen.register_tiles import VectorCopy
 from polyfuse.codegen.tensor_maps import KIND, BoxMap
 from polyfuse.codegen.warpgroup_calls import shown_to_warpgroups
 from polyfuse.codegen.wide_accesses import with_wide_accesses
+from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.swizzle import WHOLE
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
-from polyfuse.schedule.boxes import BULK, BulkCopy
+from polyfuse.ir.tree import BULK
+from polyfuse.schedule.boxes import BulkCopy
 
 HEADER = """\
 import math
@@ -97,7 +106,8 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     pointers = tuple(f"{held_as(tensor.dtype)}*" for tensor in kernel.arrays.values())
     meetings = grid_barriers(kernel.body)
     kernel = with_wide_accesses(with_padded_copies(shown_to_warpgroups(for_whole_warps(kernel))))
-    kernel = met_by_warps(kernel)
+    kernel = met_by_warps(with_overlapped_products(kernel))
+    kernel = without_decided_guards(kernel) if bulk_of(kernel) is not None else kernel
     wide, bulk = copied_widely(kernel.body), bulk_of(kernel)
     maps = () if bulk is None else bulk.box_maps(kernel)
     counter = ("int32*",) if meetings else ()
@@ -107,7 +117,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         _Cuda(kernel).source(),
         signature,
         _extents(kernel.axes, "block"),
-        _extents(kernel.axes, "thread"),
+        _block(kernel, bulk is not None and bulk.slots > 0),
         planned_registers(kernel.body),
         shared_bytes(kernel.body)
         + sum(count * ITEMSIZE[dtype] for count, dtype in warps_of(kernel.body).values())
@@ -128,6 +138,26 @@ def _extents(axes: tuple[Axis, ...], unit: str) -> tuple[ast.expr, ast.expr, ast
     found = {axis.name: axis.extent for axis in axes}
     x, y, z = (found.get(f"{unit}.{d}", ast.Constant(1)) for d in "xyz")
     return x, y, z
+
+
+def _block(kernel: Kernel, own_warp: bool) -> tuple[ast.expr, ast.expr, ast.expr]:
+    """A block's threads; those of axes in a row, and a warp behind them, where one only copies."""
+    if not own_warp:
+        return _extents(kernel.axes, "thread")
+    return ast.Constant(threads_in(kernel) + WARP), ast.Constant(1), ast.Constant(1)
+
+
+def threads_in(kernel: Kernel) -> int:
+    """The threads of a block that are on the axes of a kernel with a warp that only copies: a number of whole warps."""
+    extents = _extents(kernel.axes, "thread")
+    known = [each.value for each in extents if isinstance(each, ast.Constant) and isinstance(each.value, int)]
+    if len(known) < len(extents) or prod(known) % WARP:
+        found = " × ".join(map(ast.unparse, extents))
+        raise InvalidSchedule(
+            f"a warp that only copies stands behind whole warps of a block, and kernel {kernel.name} has {found} "
+            "threads"
+        )
+    return prod(known)
 
 
 def flat_index(tensor: Tensor, subscripts: tuple[ast.expr, ...]) -> ast.expr:
@@ -186,14 +216,36 @@ class _Cuda(Emitter):
         return (*self.kernel.arrays, *counter, *self.kernel.sizes, *maps)
 
     def opening(self) -> list[str]:
-        lines = []
+        lines, apart = [], self.bulk is not None and self.bulk.slots > 0
         for axis in self.kernel.axes:
             unit, d = axis.name.split(".")
             known = f" & {_largest(axis)}" if self.in_tiles else ""
-            lines.append(f"{axis_name(axis.name)} = cuda.{AXIS_OF[unit]}.{d}{known}")
+            if not apart or unit == "block":
+                lines.append(f"{axis_name(axis.name)} = cuda.{AXIS_OF[unit]}.{d}{known}")
+        lines += self._in_a_row() if apart else []
         for name, (count, dtype) in warps_of(self.kernel.body).items():
             lines.append(f"{name} = cuda.shared.array(({count},), {dtype})")
-        return lines if self.bulk is None else [*lines, *self.bulk.opening()]
+        return (
+            lines
+            if self.bulk is None
+            else [*lines, *self.bulk.opening(threads_in(self.kernel) // WARP * apart)]
+        )
+
+    def _in_a_row(self) -> list[str]:
+        """Threads of a block that are numbered through, those of thread.x first: 4 × 32 threads, and a warp.
+
+        thread = cuda.threadIdx.x & 255;  tx = thread % 4;  ty = thread // 4 % 32
+        """
+        assert self.bulk is not None
+        number, before, lines = self.bulk.thread, 1, list[str]()
+        every = 2 ** (threads_in(self.kernel) + WARP - 1).bit_length() - 1
+        lines.append(f"{number} = cuda.threadIdx.x & {every}")
+        extents = {axis.name: ast.unparse(axis.extent) for axis in self.kernel.axes}
+        for name in (name for name in ("thread.x", "thread.y", "thread.z") if name in extents):
+            place = f"{number} // {before}" if before > 1 else number
+            lines.append(f"{axis_name(name)} = {place} % {extents[name]}")
+            before *= int(extents[name])
+        return lines
 
     def allocation(self, node: Allocate) -> str:
         if not node.shape:
@@ -205,7 +257,7 @@ class _Cuda(Emitter):
         return f"{node.buffer} = cuda.{memory}.array({node.shape}, {held_as(node.dtype)}{wide})"
 
     def loop(self, node: For) -> list[str]:
-        if self.bulk is not None and node.bind == BULK:
+        if self.bulk is not None and node.bind in BULK:
             return self.bulk.call(node, self.address)
         call = device_call(node, self.address, self.loops > 0)
         if call is not None:
@@ -245,6 +297,26 @@ class _Cuda(Emitter):
         low, high = constant_bounds(node)
         bounded = None if low is None or high is None or node.step != 1 else (low, high)
         return super().loop(node if bounded is None else with_constant_bounds(node, *bounded))
+
+    def by_role(self, node: ByRole) -> list[str]:
+        """Of the warp that only copies the first thread does; all threads of the others the rest."""
+        assert self.bulk is not None
+        number, first = self.bulk.thread, threads_in(self.kernel)
+        return [
+            f"if {number} == {first}:",
+            *self._indented(self.lines(node.copies)),
+            f"if {number} < {first}:",
+            *self._indented(self.lines(node.others)),
+        ]
+
+    def handed(self, node: Handover | NextSlot | AwaitBefore) -> list[str]:
+        assert self.bulk is not None
+        match node:
+            case AwaitBefore():
+                return ["await_wgmma_before()"]
+            case Handover():
+                return [self.bulk.handed(node)]
+        return [f"{self.bulk.group} += 1"]
 
     def placed(self, element: Element) -> ast.expr:
         tensor = self.kernel.arrays.get(element.array)

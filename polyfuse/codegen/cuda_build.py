@@ -172,6 +172,10 @@ def main_loop(cubin: Cubin) -> tuple[str, ...]:
         if jump is None or labels.get(jump[1], number) >= number:
             continue
         inside = tuple(_INSTRUCTION.findall("\n".join(lines[labels[jump[1]] : number + 1])))
+        if (
+            "EXIT" in inside
+        ):  # waits that are not over at once stand behind the kernel's end, and jump back from there
+            continue
         if _products(inside) > _products(
             best
         ):  # of equals the first, which is inside the others or before them
@@ -207,6 +211,7 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
             device_halves,
             device_operations,
             grid_barriers,
+            handover_operations,
             lane_groups,
             rounded_copies,
             tensor_operations,
@@ -215,6 +220,7 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
 
         modules = (
             bulk_operations,
+            handover_operations,
             warpgroup_operations,
             tensor_operations,
             device_operations,

@@ -10,14 +10,18 @@ from polyfuse.codegen.chosen_rows import with_places
 from polyfuse.codegen.looptree import (
     Allocate,
     Await,
+    AwaitBefore,
     Barrier,
     Block,
+    ByRole,
     Element,
     For,
     Guard,
+    Handover,
     Kernel,
     Lanes,
     Let,
+    NextSlot,
     Node,
     Store,
 )
@@ -73,6 +77,10 @@ class Emitter(ABC):
                 return self.barrier(node)
             case Await():
                 return self.awaiting()
+            case ByRole():
+                return self.by_role(node)
+            case Handover() | NextSlot() | AwaitBefore():
+                return self.handed(node)
 
     def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
         """The lines of a node that runs where a condition holds, or where it does not."""
@@ -85,6 +93,14 @@ class Emitter(ABC):
     def lanes(self, node: Lanes) -> list[str]:
         """A reduction over a warp's lanes, which only a GPU has."""
         raise AssertionError(f"{node.total.statement} runs on a warp's lanes, and this target has none")
+
+    def by_role(self, node: ByRole) -> list[str]:
+        """What a warp that only copies runs, and what the others do, which only a GPU has."""
+        raise AssertionError("a warp only copies, and this target has none")
+
+    def handed(self, node: Handover | NextSlot | AwaitBefore) -> list[str]:
+        """A wait for a slot or for sums, or the end of a slot, which only a GPU has."""
+        raise AssertionError("a warp that only copies hands over, and this target has none")
 
     def loop(self, node: For) -> list[str]:
         """A loop in order.

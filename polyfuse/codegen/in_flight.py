@@ -12,14 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 
-import islpy as isl
-
-from polyfuse.analysis.storage import prefix_of
+from polyfuse.analysis.storage import runs_through
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Loop, Tree, date_map, loops, statements
-from polyfuse.sets import IN, OUT, SET
+from polyfuse.ir.tree import Loop, Tree, loops
 
 
 @dataclass(frozen=True)
@@ -37,24 +33,9 @@ def in_flight(nest: Nest, part: Tree) -> tuple[InFlight, ...]:
     for loop in loops(part):
         ahead = dict(_ahead(nest, loop)) if loop.barrier else {}
         if ahead:
-            still_open = min(ahead.values()) - 1 if _runs_through(nest, part, loop) else 0
+            still_open = min(ahead.values()) - 1 if runs_through(nest, part, loop) else 0
             found.append(InFlight(loop, tuple(ahead), still_open))
     return tuple(found)
-
-
-def _runs_through(nest: Nest, part: Tree, loop: Loop) -> bool:
-    """Whether something runs in every iteration between a loop's first and its last, whatever the loops around it are.
-
-    for k: { copy[k + 3] if k + 3 <= 1;  use[k] if 0 <= k <= 1 }        k = -3, -2, 0, 1: nothing runs at -1
-    """
-    dates = {name: [x.date(name) for x in prefix_of(part, loop, name)] for name in statements(loop)}
-    runs = (date_map(nest.domains[name], [*values]).range() for name, values in dates.items())
-    every = reduce(isl.Set.union, runs).coalesce()
-    later = isl.Map.lex_le(every.get_space())
-    for d in range(every.dim(SET) - 1):
-        later = later.equate(IN, d, OUT, d)
-    between = every.apply(later).intersect(every.apply(later.reverse()))
-    return bool(between.is_subset(every))
 
 
 def _ahead(nest: Nest, loop: Loop) -> Iterator[tuple[str, int]]:

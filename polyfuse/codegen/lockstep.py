@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.codegen.lockstep_handover import run_body
 from polyfuse.codegen.lockstep_machine import Machine
 from polyfuse.codegen.lockstep_memory import (
     LINE_BITS,
@@ -94,7 +95,7 @@ def run(
         for first in range(0, blocks, step):
             team = Team(launch, first, min(step, blocks - first))
             machine = Machine(kernel, team, memories, scalars, counts_waits, maps)
-            machine.block(kernel.body)
+            run_body(machine, kernel)
             statements += machine.statements
             barriers = max(barriers, int(team.epoch.max()))
             loads += machine.loads

@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from polyfuse.codegen.lockstep_handover import agreed
 from polyfuse.codegen.lockstep_memory import poison
 from polyfuse.codegen.lockstep_threads import Asked, Numbers, Threads, element
 from polyfuse.ir.swizzle import MOST_AXES, WHOLE, swizzled
@@ -35,10 +36,11 @@ def copy_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> No
     size = threads.itemsize(target)
     if prod(mapped.box) * size != nbytes:
         raise TypeError(f"{nbytes} bytes are expected of boxes of {mapped.box}")
-    group, first = threads.value(arguments[12]), threads.value(arguments[3])
-    if np.ndim(group) or not threads.bulk.phases:
-        raise TypeError("blocks are at different copies, or there are no barriers for them")
-    _check_phase(threads, int(group), count)
+    group, first = agreed(threads, arguments[12]), threads.value(arguments[3])
+    if threads.handover is None:
+        _check_phase(threads, group, count)
+    elif count != threads.handover.slots:
+        raise TypeError(f"there are {threads.handover.slots} slots, and a box is to arrive in one of {count}")
     per_block = threads.team.grid.per_block
     active = threads.active.mask if threads.active.mask is not None else np.ones(threads.team.size, np.bool_)
     by_block = active.reshape(-1, per_block)
@@ -61,9 +63,13 @@ def copy_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> No
         at, to = (_by_thread(values[:, part], mask) for values in (found, places))
         threads.active = everyone.among(mask.reshape(-1))
         value = _loaded(threads, boxes, at)
+        if threads.handover is not None:
+            memory, located = threads.locate(target, [to])
+            threads.handover.asked(threads.agent, memory, located, threads.active.pick(value), group)
+            continue
         threads.store(target, [to], poison(value.dtype.name), nbytes=0)
         threads.on_way(target, [to], True)
-        threads.bulk.asked.setdefault(int(group), []).append(Asked(threads.active, target, [to], value))
+        threads.bulk.asked.setdefault(group, []).append(Asked(threads.active, target, [to], value))
     threads.active = everyone
     threads.unshown.discard(target.value.id)  # type: ignore[attr-defined]  # a name: it is of the same proxy
 
@@ -92,6 +98,8 @@ def await_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> N
 
 def _check_phase(threads: Threads, group: int, count: int) -> None:
     phases = threads.bulk.phases
+    if not phases:
+        raise TypeError("there are no barriers for copies")
     if len(phases) != count or phases[group % count] != group // count:
         raise TypeError(
             "a barrier of copies is used again before those that came before have been waited for"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP, waits
 from polyfuse.codegen import lockstep_values as values
+from polyfuse.codegen.lockstep_handover import Handover
 from polyfuse.codegen.lockstep_memory import (
     BarrierError,
     Integers,
@@ -91,6 +92,8 @@ class Machine:
         self.unshown: set[str] = set()
         self.begun: list[Begun] = []
         self.bulk = Bulk(maps or {})
+        self.handover: Handover | None = None
+        self.agent = 0
         self.statements = self.loads = self.stores = self.waits = 0
 
     # -- statements
@@ -187,7 +190,8 @@ class Machine:
             raise TypeError("a subscript that is not an integer")
         return found
 
-    def _locate(self, node: ast.Subscript, indices: list[Any]) -> tuple[Memory, Integers]:
+    def locate(self, node: ast.Subscript, indices: list[Any]) -> tuple[Memory, Integers]:
+        """A subscript's array, and where the active threads' elements lie in its data."""
         assert isinstance(node.value, ast.Name)
         memory = self.memories.get(node.value.id)
         if memory is None:
@@ -222,15 +226,17 @@ class Machine:
 
     def on_way(self, node: ast.Subscript, indices: list[Any], comes: bool) -> None:
         """Say of elements of a shared array whether a box is to come there."""
-        memory, at = self._locate(node, indices)
+        memory, at = self.locate(node, indices)
         known = self.bulk.on_way.setdefault(memory.name, np.zeros(len(memory.data), np.bool_))
         known[at] = comes
 
     def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
         """What the active threads read; as a part of accesses of `nbytes` each, if that is given."""
-        memory, at = self._locate(node, indices)
+        memory, at = self.locate(node, indices)
         if memory.name in self.bulk.on_way and self.bulk.on_way[memory.name][at].any():
             raise TypeError(f"{memory.name} is read before the copies to it have been waited for")
+        if self.handover is not None and memory.space == "shared":
+            self.handover.read(self.agent, memory, at)
         self._banks(memory, at, nbytes)
         if memory.space == "global":
             self.loads += self.active.count
@@ -250,13 +256,15 @@ class Machine:
         0 stands for what a counted access does later.
         """
         self.statements += self.active.count
-        memory, at = self._locate(node, indices)
+        memory, at = self.locate(node, indices)
         at = np.broadcast_to(at, self.active.count)
         self._banks(memory, at, nbytes)
         if memory.space == "global":
             self.stores += self.active.count
         if memory.space == "shared":
             self.unshown.add(memory.name)
+            if self.handover is not None:
+                self.handover.written(memory)
         if memory.ledger is not None:
             self._check(memory, at, node, wrote=True)
         memory.data[at] = self.active.pick(value)

@@ -114,14 +114,17 @@ class Team:
 
     def together(self, mask: npt.NDArray[np.bool_] | None, line: str, count: int = WARP) -> None:
         """Raises BarrierError if only some of `count` threads in a row are here, or a block ends inside them."""
-        if self.grid.per_block % count:
+        per_block = self.grid.per_block
+        by_block = np.ones((1, per_block), np.bool_) if mask is None else mask.reshape(-1, per_block)
+        if by_block[:, per_block - per_block % count :].any():
             group = "warp" if count == WARP else "row of lanes" if count < WARP else "warpgroup"
             raise BarrierError(f"lanes exchange values at {line}, and the block's last {group} is not whole")
-        arrived = np.ones((1, count), np.bool_) if mask is None else mask.reshape(-1, count)
+        whole = per_block // count
+        arrived = by_block[:, : whole * count].reshape(-1, count)
         full, some = arrived.all(axis=1), arrived.any(axis=1)
         if (full != some).any():
             warp = int(np.argmax(full != some))
-            start = int(self.thread[0]) + warp * count
+            start = int(self.thread[0]) + warp // whole * per_block + warp % whole * count
             here, missing = start + int(np.argmax(arrived[warp])), start + int(np.argmin(arrived[warp]))
             raise BarrierError(
                 f"lanes exchange values under divergent control flow at {line}: {self.grid.name(here)} reaches it, "

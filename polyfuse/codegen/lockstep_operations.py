@@ -15,8 +15,9 @@ import numpy as np
 from polyfuse.codegen.halves import converted, rounded_bits
 from polyfuse.codegen.lockstep_bulk import BULK_OPERATIONS
 from polyfuse.codegen.lockstep_fragments import Fragments, multiplied
+from polyfuse.codegen.lockstep_handover import HANDOVER_OPERATIONS
 from polyfuse.codegen.lockstep_memory import poison
-from polyfuse.codegen.lockstep_threads import WIDE, Asked, Begun, Numbers, Threads, element, line
+from polyfuse.codegen.lockstep_threads import WIDE, Asked, Begun, Numbers, Threads, element, line, spread
 from polyfuse.codegen.lockstep_values import Value
 from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
 from polyfuse.codegen.warpgroup_descriptors import UNIT, WARPGROUP, Form
@@ -110,9 +111,13 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[a
     y, a, b = (element(node, arguments[p]) for p in (3, 4, 10))
     a_lines, b_lines = _numbers(arguments[6:10]), _numbers(arguments[12:16])
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
-    given = [np.asarray(threads.load(y, place)) for place in places]
+    assert isinstance(y.value, ast.Name)
+    before = [begun for begun in threads.begun if begun.array == y.value.id]
+    loaded = [np.asarray(threads.active.pick(threads.load(y, place))) for place in places]
+    given = before[-1].results if before else loaded  # sums that tensor cores have go on there
     a_at, b_at = (
-        _by_warpgroup(np.broadcast_to(threads.value(arguments[p]), given[0].shape)) for p in (5, 11)
+        _by_warpgroup(np.broadcast_to(threads.active.pick(threads.value(arguments[p])), given[0].shape))
+        for p in (5, 11)
     )
     for factor in (a, b):
         assert isinstance(factor.value, ast.Name)
@@ -134,7 +139,7 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[a
                     sums[position] = value
         return sums
 
-    threads.begun.append(Begun(threads.active, multiplied(), multiplied))
+    threads.begun.append(Begun(threads.active, y.value.id, multiplied(), multiplied))
     for place in places:
         threads.store(y, place, poison("float32"))
 
@@ -145,12 +150,27 @@ def _await_wgmma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) ->
     y, everyone = element(node, arguments[2]), threads.active
     for begun in threads.begun:
         threads.active = begun.active
-        for position, (value, again) in enumerate(zip(begun.results, begun.multiplied(), strict=True)):
-            if not np.array_equal(value, again, equal_nan=True):
-                raise TypeError("a factor was overwritten while tensor cores were to read it")
-            threads.store(y, [np.int64(n) for n in divmod(position, columns)], value)
+        _check_factors(begun)
+        for position, value in enumerate(begun.results):
+            threads.store(y, [np.int64(n) for n in divmod(position, columns)], spread(threads, value))
     threads.active = everyone
     threads.begun.clear()
+
+
+def _await_wgmma_before(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """All but what was begun last has read its factors."""
+    everyone = threads.active
+    for begun in threads.begun[:-1]:
+        threads.active = begun.active
+        _check_factors(begun)
+    threads.active = everyone
+    del threads.begun[:-1]
+
+
+def _check_factors(begun: Begun) -> None:
+    for value, again in zip(begun.results, begun.multiplied(), strict=True):
+        if not np.array_equal(value, again, equal_nan=True):
+            raise TypeError("a factor was overwritten while tensor cores were to read it")
 
 
 def _by_warpgroup(value: Numbers) -> Numbers:
@@ -179,7 +199,9 @@ def _matrices(
 
     # tensor cores read whole core matrices, of which no two words are in one bank: nothing waits
     def load(place: Numbers) -> Numbers:
-        return np.asarray(threads.load(factor, [place // size], nbytes=0))
+        return np.asarray(
+            threads.active.pick(threads.load(factor, [spread(threads, place // size)], nbytes=0))
+        )
 
     found = matrices(bits, count, size, load, form.turned)
     return np.asarray(converted(f"from_{held}", found)) if held in HALVES else found
@@ -294,6 +316,7 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     **{f"tile_wgmma_{math}": partial(_tile_wgmma, math) for math in FORMATS},
     **{f"begin_wgmma_{math}": partial(_begin_wgmma, math) for math in FORMATS},
     "await_wgmma": _await_wgmma,
+    "await_wgmma_before": _await_wgmma_before,
     "show_tensor_cores": _show_tensor_cores,
     **{f"copy_rounded_{math}": partial(_copy_rounded, math) for math in PRECISIONS},
     "copy_vector": _copy_vector,
@@ -304,4 +327,5 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "await_copies": _await_copies,
     "grid_barrier": _grid_barrier,
     **BULK_OPERATIONS,
+    **HANDOVER_OPERATIONS,
 }

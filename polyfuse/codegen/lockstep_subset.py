@@ -9,7 +9,9 @@
                   | (pad_rounded_tf32 | pad_rounded_bf16 | pad_rounded_f16)(expr, ...)
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16 | tile_mma_f64)(expr, ...) (codegen.tensor_operations)
                   | (tile_wgmma_tf32 | …_bf16 | …_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
-                  | (begin_wgmma_tf32 | …_bf16 | …_f16 | await_wgmma)(expr, ...)
+                  | (begin_wgmma_tf32 | …_bf16 | …_f16 | await_wgmma | await_wgmma_before)(expr, ...)
+                  | (begin_bulk | copy_bulk | await_bulk)(expr, ...)                     (codegen.bulk_operations)
+                  | (begin_handover | await_free | hand_over | await_full | hand_back)(expr, ...)
                   | grid_barrier(name)                                                   (codegen.grid_barriers)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
@@ -55,6 +57,7 @@ ARRAYS_OF = {
     **{f"tile_mma_{math}": (3, 4, 12) for math in STEPS},
     **{f"{how}_wgmma_{math}": (3, 4, 10) for how in ("tile", "begin") for math in FORMATS},
     "await_wgmma": (2,),
+    "await_wgmma_before": (),
     "show_tensor_cores": (),
     "copy_vector": (1, 4),
     "copy_ahead": (1, 4),
@@ -66,10 +69,12 @@ ARRAYS_OF = {
     "begin_bulk": (1,),
     "copy_bulk": (2, 4, 10),
     "await_bulk": (1,),
+    "begin_handover": (2,),
+    **dict.fromkeys(("await_free", "hand_over", "await_full", "hand_back"), (1,)),
 }
 """The device operations, and which of their arguments name arrays; the first of these is written."""
 
-WAITS = ("await_copies", "await_bulk")
+WAITS = ("await_copies", "await_bulk", "await_free", "await_full")
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd)
 _AUGMENTED = (ast.Add, ast.Sub, ast.Mult, ast.Div)

@@ -32,9 +32,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Begun:
-    """A product by warpgroups on its way: the threads that began it, its results, and how they are found again."""
+    """A product by warpgroups on its way: the threads that began it, the array and values of its results, and how these
+    are found again.
+    """
 
     active: Any
+    array: str
     results: list[Numbers]
     multiplied: Callable[[], list[Numbers]]
 
@@ -57,7 +60,8 @@ class Threads(Protocol):
 
     `groups` are the copies that have not been waited for, one list for each group; the last one is still open.
     `unshown` are the shared arrays that were written and not shown to the tensor cores since, `begun` the products that
-    were not waited for.
+    were not waited for. `handover` are the slots of a warp that only copies, if there are any, `agent` who these
+    threads are there (lockstep_handover.py).
     """
 
     active: Any
@@ -65,6 +69,8 @@ class Threads(Protocol):
     unshown: set[str]
     begun: list[Begun]
     bulk: Bulk
+    handover: Any
+    agent: int
     team: Any
 
     def value(self, node: ast.expr) -> Value:
@@ -81,6 +87,9 @@ class Threads(Protocol):
 
     def itemsize(self, node: ast.Subscript) -> int:
         """Bytes of an array's element."""
+
+    def locate(self, node: ast.Subscript, indices: list[Any]) -> tuple[Any, Any]:
+        """A subscript's array, and where the active threads' elements lie in its data."""
 
     def zeros(self, node: ast.Subscript) -> Value:
         """A zero of an array's type."""
@@ -114,3 +123,12 @@ def line(
         np.asarray(threads.load(factor, [at + distance(step, p, *numbers)], WIDE if vector > 1 else None))
         for p in range(count)
     ]
+
+
+def spread(threads: Threads, picked: Numbers) -> Numbers:
+    """Values of the active threads as one for each thread, 0 for the others."""
+    if threads.active.at is None:
+        return picked
+    every = np.zeros(threads.team.size, picked.dtype)
+    every[threads.active.at] = picked
+    return every

@@ -11,6 +11,8 @@
              | Lanes(partial, body, total)                     body by a warp's lanes, each into its partial; then total
              | Barrier
              | Await
+             | ByRole(node, node)                          the first by a warp that only copies, the other by the rest
+             | Handover | NextSlot | AwaitBefore             what the two do, one iteration after the other
 
 Index and value expressions are Python's own syntax trees (ast.expr) over loop variables, sizes and array names.
 """
@@ -20,6 +22,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import sympy
 
@@ -171,7 +174,41 @@ class Lanes:
     met: bool = False
 
 
-Node = Block | For | Guard | Allocate | Store | Let | Lanes | Barrier | Await
+@dataclass(frozen=True)
+class ByRole:
+    """A block with one more warp, which only copies: what its first thread runs, and what those of the others do."""
+
+    copies: Node
+    others: Node
+
+
+Meeting = Literal["await_free", "hand_over", "await_full", "hand_back"]
+"""What the warp that copies does with a slot as an iteration begins, and as it ends; and what the others do."""
+
+
+@dataclass(frozen=True)
+class Handover:
+    """Here one side waits for its slot of so many, or gives it to the other side: the one before where it is `late`."""
+
+    slots: int
+    what: Meeting
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class NextSlot:
+    """Here one side goes on to its next slot."""
+
+
+@dataclass(frozen=True)
+class AwaitBefore:
+    """Here a warpgroup waits for all products that it has begun but the last one."""
+
+
+Node = (
+    Block | For | Guard | Allocate | Store | Let | Lanes | Barrier | Await
+    | ByRole | Handover | NextSlot | AwaitBefore
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -204,6 +241,8 @@ def below(node: Node) -> tuple[Node, ...]:
             return (node.body,)
         case Guard(_, body, otherwise):
             return (body,) if otherwise is None else (body, otherwise)
+        case ByRole(copies, others):
+            return copies, others
     return ()
 
 
@@ -217,6 +256,8 @@ def with_below(node: Node, change: Callable[[Node], Node]) -> Node:
         case Guard(_, body, otherwise):
             other = None if otherwise is None else change(otherwise)
             return replace(node, body=change(body), otherwise=other)
+        case ByRole(copies, others):
+            return ByRole(change(copies), change(others))
     return node
 
 

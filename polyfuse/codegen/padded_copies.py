@@ -20,7 +20,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from polyfuse.codegen.build import guarded
+from polyfuse.codegen.guards import guarded
 from polyfuse.codegen.looptree import Block, Guard, Kernel, Node, PaddedCopy, Store, below, block, with_below
 from polyfuse.codegen.register_tiles import VectorCopy
 

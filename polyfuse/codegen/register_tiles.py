@@ -32,9 +32,9 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import Math
 from polyfuse.ir.scalar import Tf32, read
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import Loop, Spread, Tree, date_map, loops, loops_around, replace_node, statements
+from polyfuse.ir.tree import BULK, Loop, Spread, Tree, date_map, loops, loops_around, replace_node, statements
 from polyfuse.schedule.binding import extent
-from polyfuse.schedule.boxes import BULK, BulkCopy, bulk_copy, check_swizzled
+from polyfuse.schedule.boxes import BulkCopy, bulk_copy, check_swizzled
 from polyfuse.schedule.microkernel import roles_of
 
 
@@ -115,7 +115,7 @@ def device_operations(
             found[s.name] = VectorCopy(1, 1, rounded=rounded)
     for loop in loops(part):
         names = statements(loop)
-        if loop.bind == BULK:
+        if loop.bind in BULK:
             name, copy = bulk_copy(nest, part, loop, geometries, ahead)
             found[name] = copy
         if loop.bind == "vector":

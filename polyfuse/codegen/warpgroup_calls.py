@@ -126,17 +126,18 @@ def _begun_first(parts: tuple[Node, ...], factors: frozenset[str]) -> tuple[Node
             first -= 1
         if isinstance(tile, TileProduct) and tile.by_warpgroup and tile.ahead and first < place:
             waits = replace(barrier, awaits=(tile.rows, tile.columns, stores[0].target.array))
-            run = (_without_waiting(product), *parts[first:place], waits)
+            run = (without_waiting(product), *parts[first:place], waits)
             return (*parts[:first], *run, *parts[place + 2 :])
     return parts
 
 
-def _without_waiting(node: Node) -> Node:
+def without_waiting(node: Node) -> Node:
+    """A product that is begun."""
     match node:
         case Store(operation=TileProduct() as tile):
             return replace(node, operation=replace(tile, waits=False))
         case For() | Guard():
-            return replace(node, body=_without_waiting(node.body))
+            return replace(node, body=without_waiting(node.body))
     return node
 
 

@@ -3,7 +3,8 @@
     tile_wgmma_bf16     wgmma.mma_async.sync.aligned.m64nNk16.f32.bf16.bf16, factors in shared memory
     tile_wgmma_f16      the same of f16
     tile_wgmma_tf32     …m64nNk8.f32.tf32.tf32
-    begin_wgmma_…       what these do, begun and not waited for; await_wgmma waits for all that is begun
+    begin_wgmma_…       what these do, begun and not waited for; await_wgmma waits for all that is begun,
+                        await_wgmma_before for all but the last
     show_tensor_cores   fence.proxy.async: what this thread wrote to shared memory is there for such instructions
 
 A warpgroup's instruction reads both factors from shared memory by descriptors (codegen/warpgroup_descriptors.py) and
@@ -129,6 +130,21 @@ def await_wgmma(typingctx: Any, rows: Any, columns: Any, y: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(rows, columns, y), codegen
+
+
+@intrinsic
+def await_wgmma_before(typingctx: Any) -> Any:
+    """Wait for all instructions that were begun but those of the last call, which have read their factors then.
+
+    The results are the last call's, which nobody may touch before `await_wgmma`.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        function = ir.FunctionType(ir.VoidType(), [])
+        builder.asm(function, "wgmma.wait_group.sync.aligned 1;", "~{memory}", [], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 @intrinsic

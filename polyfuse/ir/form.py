@@ -89,7 +89,8 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
             buffers = [replace(b, tensor=f"#{numbers[b.tensor]}") for b in tree.buffers]
             fetches = [(numbers[f.tensor], steps.get(f.loop, f.loop), f.by) for f in tree.fetches]
             streams = [numbers[tensor] for tensor in tree.streams]
-            marks = f"{tree.bind} {tree.barrier} {tree.grid} {tree.apart} {tree.math} {buffers} {fetches} {streams}"
+            waits = f"{tree.barrier} {tree.grid} {tree.slots}"
+            marks = f"{tree.bind} {waits} {tree.apart} {tree.math} {buffers} {fetches} {streams}"
             yield f"loop {steps[tree.name]} {marks}"
             yield from (numbered(str(date), numbers) for _, date in tree.dates)
     for child in children(tree):

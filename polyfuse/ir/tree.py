@@ -28,6 +28,12 @@ SHARED = ("cores", "dynamic")
 ON_CORES = (*SHARED, "pipeline")
 """What a loop is bound to whose values run on a CPU's cores at once."""
 
+BULK = ("bulk", "bulk.warp")
+"""What a loop is bound to that one instruction runs, with those inside: by the block's first thread, or by a warp that
+only copies."""
+
+OWN_WARP = BULK[1]
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -141,11 +147,13 @@ class Loop:
     """One schedule dimension over the statements below it.
 
     `bind` says what runs its values: None (in order), "cores", "dynamic" (cores, where whichever is free takes the next
-    value), "block.x", "thread.y", "lane", "vector", "unroll", "bulk" (with the loops inside, one instruction), or
+    value), "block.x", "thread.y", "lane", "vector", "unroll", "bulk" or "bulk.warp" (with the loops inside, one
+    instruction, in the second by a warp that only copies), or
     "pipeline": cores, where each value waits for the one before it at every value of the loop directly inside.
     `barrier` asks for a barrier of the block's threads at the end of each iteration, with `grid` one of all blocks'.
     `apart` asks for code of its own for the full tiles of the loops around it, `fetches` for lines of memory ahead of
-    time; both change no order.
+    time; both change no order. Of copies by a warp of their own, which the block's threads use in the same iteration or
+    later, so many `slots` may be filled and not yet used (analysis/handovers.py).
     `streams` are tensors that a loop on vector lanes stores past the caches.
     `math` says what a microkernel may round a product's factors to.
     """
@@ -161,6 +169,7 @@ class Loop:
     fetches: tuple[Fetch, ...] = ()
     streams: tuple[str, ...] = ()
     math: Math = "ieee"
+    slots: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:

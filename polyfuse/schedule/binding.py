@@ -9,7 +9,7 @@ import islpy as isl
 
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, path_to, replace_node, statements
+from polyfuse.ir.tree import BULK, ON_CORES, Loop, Tree, loops, path_to, replace_node, statements
 from polyfuse.schedule.chains import loop_named, only_loop
 
 PLACES = (
@@ -23,7 +23,7 @@ PLACES = (
     "thread.y",
     "thread.z",
     "lane",
-    "bulk",
+    *BULK,
 )
 """Where `bind` may put a loop's values."""
 

@@ -16,6 +16,9 @@ as many as there may be groups on their way. A thread waits there where it waits
                                           wait for barrier (n - open) mod S, parity ((n - open) // S) mod 2     all
 
 What it brings is there for tensor cores without being shown to them: both are of the asynchronous proxy.
+
+A loop bound to "bulk.warp" is run by a warp that only copies. It needs no iterations between a copy and its use: it
+runs ahead as far as there are stages, and hands over what it has copied (analysis/handovers.py).
 """
 
 from __future__ import annotations
@@ -33,12 +36,9 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.swizzle import LINE_BYTES, MOST_ALONG, MOST_AXES, WHOLE, Swizzled
-from polyfuse.ir.tree import Loop, Tree, loops_around, statements
+from polyfuse.ir.tree import OWN_WARP, Loop, Tree, loops_around, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.chains import chain_from
-
-BULK = "bulk"
-"""What a loop is bound to that one instruction runs, with those inside."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def bulk_copy(
     geometries: Mapping[str, Geometry],
     ahead: frozenset[str] | None,
 ) -> tuple[str, BulkCopy]:
-    """The statement that a loop bound to "bulk" copies, and its box; InvalidSchedule where it is no such copy.
+    """The statement that a loop bound to "bulk" or "bulk.warp" copies, and its box; InvalidSchedule where it is no such
+    copy.
 
     `ahead` are the copies that something waits for; None where that is asked later.
     """
@@ -80,7 +81,11 @@ def bulk_copy(
         raise refuse(f'{buffer.name} has no swizzled lines: promote(…, cores="swizzled")')
     if panel.width * buffer.itemsize != LINE_BYTES:
         raise refuse(f"panels of {panel.width} are no lines of {LINE_BYTES} bytes")
-    if ahead is not None and s.name not in ahead:
+    if top.bind == OWN_WARP and held.buffer.stages == 1:
+        raise refuse(
+            f"{buffer.name} has one stage, and a warp that only copies runs ahead: promote it with more"
+        )
+    if top.bind != OWN_WARP and ahead is not None and s.name not in ahead:
         raise refuse(f"{buffer.name} has no stages, and it would be waited for at once: shift the copy ahead")
     if any(x.bind in ON_THREADS for x in loops_around(part, s.name)) or any(x.bind for x in chain[1:]):
         raise refuse("threads share it")

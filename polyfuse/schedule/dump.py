@@ -30,6 +30,7 @@ def _lines(nest: Nest, tree: Tree, depth: int) -> list[str]:
             held = "".join(f"  [{b}]" for b in (*tree.buffers, *tree.fetches, *streams))
             body = _lines(nest, tree.body, depth + 1)
             end = [f"{pad}  {'grid ' if tree.grid else ''}barrier"] if tree.barrier else []
+            end += [f"{pad}  handed over in {tree.slots} slots"] if tree.slots else []
             return [f"{pad}for {tree.name}:{bound}{held}    {{ {dates} }}", *body, *end]
         case Sequence():
             lines = []

@@ -61,7 +61,8 @@ def move(tree: Tree, statement: str, behind: str) -> Tree:
 
 def _only(loop: Loop, child: Tree) -> Loop:
     keep = set(statements(child))
-    return replace(loop, dates=tuple((n, d) for n, d in loop.dates if n in keep), body=child, barrier=False)
+    dates = tuple((n, d) for n, d in loop.dates if n in keep)
+    return replace(loop, dates=dates, body=child, barrier=False, slots=0)
 
 
 def _flattened(tree: Tree) -> Tree:

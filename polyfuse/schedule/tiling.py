@@ -26,7 +26,15 @@ def halves(loop: Loop, size: int, inner_name: str) -> tuple[Loop, Loop]:
         outer.append((name, block))
         inner.append((name, date.sub(block.scale_val(isl.Val(size)))))
     bare = replace(
-        loop, dates=tuple(outer), bind=None, buffers=(), barrier=False, apart=False, fetches=(), streams=()
+        loop,
+        dates=tuple(outer),
+        bind=None,
+        buffers=(),
+        barrier=False,
+        apart=False,
+        fetches=(),
+        streams=(),
+        slots=0,
     )
     return bare, replace(loop, name=inner_name, dates=tuple(inner))
 
@@ -70,7 +78,7 @@ def collapse(nest: Nest, tree: Tree, statement: str, outer: str, inner: str) -> 
         raise InvalidSchedule(
             f"collapse: {outer} or {inner} is bound, or {outer} has a buffer: collapse first"
         )
-    if around.apart or around.barrier or within.fetches or within.streams:
+    if around.apart or around.barrier or around.slots or within.fetches or within.streams:
         raise InvalidSchedule(
             f"collapse: {outer} has a barrier or full tiles apart, or {inner} fetches or streams: collapse first"
         )

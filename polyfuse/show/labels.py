@@ -32,6 +32,8 @@ def rows(nest: Nest, tree: Tree, depth: int = 0) -> Iterator[Row]:
             yield from rows(nest, tree.body, depth + 1)
             if tree.barrier:
                 yield Row(depth + 1, "barrier", "barrier")
+            if tree.slots:
+                yield Row(depth + 1, "barrier", f"handed over in {tree.slots} slots")
         case Sequence():
             for position, child in enumerate(tree.children):
                 yield from rows(nest, child, depth)

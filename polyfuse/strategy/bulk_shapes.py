@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product as pairs
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.ir.cores import CORE_ROWS, INSTRUCTION_ROWS
 from polyfuse.ir.precision import Math
 from polyfuse.ir.swizzle import BARRIER_BYTES, LINE_BYTES, MOST_ALONG
-from polyfuse.ir.tree import parts
+from polyfuse.ir.tree import BULK, parts
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.boxes import bulk_copy
@@ -53,6 +53,11 @@ class BulkShape(KeptShape):
     def how(self) -> str:
         """What multiplies, for a report."""
         return f"{super().how}, a box by one instruction (tensor maps)"
+
+    @property
+    def place(self) -> str:
+        """What runs a box's loop."""
+        return BULK[0]
 
     @property
     def line(self) -> int:
@@ -109,7 +114,7 @@ def in_boxes(
 ) -> Schedule:
     """A copy whose loops (steps, elements along the results) one instruction runs, a box at a time.
 
-    for e0: for e1: load   ->   for e1 (panels of 64): for e0 (bulk): for e1_in: load
+    for e0: for e1: load   ->   for e1 (panels of 64): for e0 (bulk, or bulk.warp): for e1_in: load
 
     Raises InvalidSchedule where they are no boxes.
     """
@@ -119,10 +124,10 @@ def in_boxes(
     schedule = schedule.split(copy, line, MOST_ALONG).split(copy, fine, shape.line)
     box = [inside(schedule, copy, each).name for each in (line, fine)]
     schedule = schedule.reorder(copy, *others, line, fine, *box)
-    schedule = schedule.unroll(copy, line).unroll(copy, fine).bind(copy, **{box[0]: "bulk"})
+    schedule = schedule.unroll(copy, line).unroll(copy, fine).bind(copy, **{box[0]: shape.place})
     kernel = next(part for part in parts(schedule.tree) if copy in part.members)
     held = {b.tensor: geometry(schedule.nest, kernel, loop, b) for loop, b in buffers_of(kernel)}
-    top = next(x for x in schedule.loops(copy) if x.bind == "bulk")
+    top = next(x for x in schedule.loops(copy) if x.bind in BULK)
     bulk_copy(schedule.nest, kernel, top, held, None)
     return schedule
 
@@ -131,15 +136,16 @@ def bulk_shapes(extents: Extents, format: Math, machine: Machine, gpu: Gpu) -> l
     """The shapes that fit a product and a machine, unsorted; none where factors are rounded on their way."""
     if extents.kept is None or not has_warpgroups(gpu, format):
         return []
-    every = _every(format, extents.kept == "columns")
+    every = every_bulk(BulkShape, format, extents.kept == "columns")
     return [costed(s, extents, machine, gpu) for s in every if fits(s, extents, gpu)]
 
 
-def _every(format: Math, turned: bool) -> Iterator[BulkShape]:
+AnyBulk = TypeVar("AnyBulk", bound=BulkShape)
+
+
+def every_bulk(kind: type[AnyBulk], format: Math, turned: bool) -> Iterator[AnyBulk]:
     """Of one instruction's rows each. With 64 columns the guards of a thread's stores take too many registers: 2 × 64
     results spill 112 bytes in 168, or take 198 (CUDA 13, sm_90a).
     """
     for (down, across), columns, stages in pairs(((1, 1), (1, 2), (2, 1)), (16, 32), STAGES):
-        yield BulkShape(
-            across, 32 * down, 4, 2, columns, LINE_BYTES // 2, 2, stages, format=format, turned=turned
-        )
+        yield kind(across, 32 * down, 4, 2, columns, LINE_BYTES // 2, 2, stages, format=format, turned=turned)

@@ -19,7 +19,8 @@ class Extents:
     `deep` rows or columns beside each of its rows or columns, along another dimension. `whole_steps` are the steps if
     every result has that number of them, a constant; 0 if that is not known. `kept` says that both factors
     may be copied as they are (strategy/factor_rows.py), and what are neighbours in the right one; None if they may not.
-    Blocks are `lone` on their SM where they wait for each other (strategy/blocks_at_once.py).
+    Blocks are `lone` on their SM where they wait for each other (strategy/blocks_at_once.py). `once`
+    says that a block runs through its tiles of steps once.
     """
 
     rows: int
@@ -32,6 +33,7 @@ class Extents:
     whole_steps: int = 0
     kept: Kept | None = None
     lone: bool = False
+    once: bool = False
 
     @property
     def results(self) -> int:

@@ -17,6 +17,9 @@ WARP = 32
 REGISTERS_AT_A_TIME = 256
 """Registers that a warp gets at a time."""
 
+WARPS_AT_A_TIME = 4
+"""An SM's quarters have registers of their own, and warps are shared out among them: nine are three in one of them."""
+
 SYSTEM_SHARED = 1024
 """Bytes of shared memory that the system keeps of each block, from compute capability 8.0 on."""
 
@@ -52,7 +55,7 @@ def occupancy(gpu: Gpu, threads: int, registers: int | None, shared_bytes: int) 
     }
     if registers is not None:
         of_warp = -(-registers * WARP // REGISTERS_AT_A_TIME) * REGISTERS_AT_A_TIME
-        fits["registers"] = gpu.registers_per_sm // of_warp // warps
+        fits["registers"] = gpu.registers_per_sm // of_warp // WARPS_AT_A_TIME * WARPS_AT_A_TIME // warps
     blocks = min(fits.values())
     limit = next(what for what, most in fits.items() if most == blocks)
     return Occupancy(blocks, blocks * warps * WARP / gpu.max_threads_per_sm, limit)

@@ -6,15 +6,19 @@ A launch costs more than a grid barrier does, and a layer of few rows takes abou
 to be on the GPU at once, with what every part needs: the longest block along each axis, the shared memory of all parts
 together, and registers that only the compiler knows, so the most that a thread may have are counted. Kernels are taken
 in order as long as they fit, eight at most; what does not is a launch of its own, or begins the next one.
+
+Blocks with a warp that only copies meet nobody, and have a launch of their own. So where some have one, the plan is
+made without such warps too, and what costs less is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
 from polyfuse.analysis.across_blocks import is_resident
+from polyfuse.analysis.handovers import in_own_warps
 from polyfuse.analysis.storage import BLOCKS, LANE, THREADS, buffers_of, geometry
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest
@@ -82,14 +86,30 @@ class Run:
         return self.start + len(self.kernels)
 
 
-def in_one_launch(plan: Plan) -> Plan:
-    """The plan with runs of kernels in one launch each, where the launches saved cost more than the grid barriers."""
+def in_one_launch(plan: Plan, made: Callable[[Machine], Plan]) -> Plan:
+    """The plan with runs of kernels in one launch each, where the launches saved cost more than the grid barriers.
+
+    `made` makes the plan for another machine.
+    """
+    joined, gpu = _in_one_launch(plan), plan.machine.gpu
+    if gpu is None or plan.schedule.nest.params or not in_own_warps(plan.schedule.tree):
+        return joined
+    longest = max((len(run.kernels) for run in _runs(plan, plan.machine, gpu, meeting=True)), default=0)
+    if longest < FEWEST:
+        return joined
+    able = replace(plan.machine, gpu=replace(gpu, meeting_cycles=0))  # at which no such warp gains anything
+    others = replace(made(able), machine=plan.machine)
+    return min(joined, others, key=lambda each: sum(group.cost.total for group in each.groups))
+
+
+def _in_one_launch(plan: Plan) -> Plan:
     gpu, machine = plan.machine.gpu, plan.machine
     if gpu is None or plan.schedule.nest.params or len(plan.groups) < FEWEST:
         return plan
     if gpu.meeting_seconds(1) >= machine.launch_seconds:
         return plan
-    for run in reversed([run for run in _runs(plan, machine, gpu) if len(run.kernels) >= FEWEST]):
+    runs = _runs(plan, machine, gpu, meeting=False)
+    for run in reversed([run for run in runs if len(run.kernels) >= FEWEST]):
         plan = _joined(plan, run, machine, gpu)
     return plan
 
@@ -118,12 +138,16 @@ def _sentence(run: Run, cost: KernelCost, apart: float, machine: Machine, gpu: G
     )
 
 
-def _runs(plan: Plan, machine: Machine, gpu: Gpu) -> Iterator[Run]:
-    """Kernels that follow each other and fit into one launch, as many as possible, from the first on."""
+def _runs(plan: Plan, machine: Machine, gpu: Gpu, meeting: bool) -> Iterator[Run]:
+    """Kernels that follow each other and fit into one launch, as many as possible, from the first on.
+
+    `meeting`: as if those with a warp that only copies could meet others.
+    """
     counts = Counts(plan.schedule.nest)
     open_: Run | None = None
     for place, (kernel, early) in enumerate(zip(parts(plan.schedule.tree), plan.once, strict=True)):
-        needs = None if early or is_resident(kernel) else needs_of(counts, kernel)
+        apart = early or is_resident(kernel) or (in_own_warps(kernel) and not meeting)
+        needs = None if apart else needs_of(counts, kernel)
         if open_ is not None and needs is not None and len(open_.kernels) < MOST:
             both = open_.needs.beside(needs)
             if both is not None and prod(both.blocks) <= both.held(machine, gpu):

@@ -78,7 +78,7 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     On a GPU kernels that follow each other are then one launch where that is cheaper.
     """
     plan = _in_kernels_of_their_own(nest, machine, fuse, choose)
-    return in_one_launch(plan) if fuse else plan
+    return in_one_launch(plan, lambda other: plan_for(nest, other, fuse, choose)) if fuse else plan
 
 
 def _in_kernels_of_their_own(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:

@@ -305,8 +305,10 @@ def extents_for(
     steps = counts.work(s.name).instances // results
     whole = whole_steps(schedule.nest, product)
     kept = kept_factors(schedule.nest, product, machine.math)
-    lone = bool(kernel.around)
-    return Extents(rows, columns, steps, count, wide, whole_steps=whole, kept=kept, lone=lone)
+    around = bool(kernel.around)
+    return Extents(
+        rows, columns, steps, count, wide, whole_steps=whole, kept=kept, lone=around, once=not around
+    )
 
 
 def whole_steps(nest: Nest, product: Product) -> int:

@@ -1,6 +1,6 @@
 """Shapes of register tiles on a GPU: which there are, what the model expects of each, why one is chosen.
 
-    time = launch + waves × (tiles × max(resident blocks × busy, wait) + LATENCY × fillings) + what is written
+    time = launch + waves × (tiles × max(resident blocks × busy, wait, busy + meeting) + LATENCY × fillings) + written
     wait = busy + LATENCY × loads in a row, or LATENCY / (stages - 1) where tiles are asked for while others are used
     busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
            the SM's share of the bytes from L2, and of those from DRAM where the factors do not fit into L2
@@ -261,6 +261,11 @@ class Shape:
         return 1
 
     @property
+    def meets(self) -> bool:
+        """Whether tensor cores have nothing to do while a block's warps meet, if other blocks do not multiply then."""
+        return False
+
+    @property
     def registers(self) -> int:
         """Registers a thread needs at most: the plan that machine code is held to."""
         return registers_for(self.rows, self.columns, self.itemsize, self.math, self.stages > 1)
@@ -357,7 +362,13 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     what = max(needs, key=lambda name: needs[name])
     busy = needs[what] + EXPOSED * (sum(needs.values()) - needs[what])
     wait = busy + s.waits * LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
-    tile = max(resident * busy, wait)
+    bounds = {
+        what: resident * busy,
+        "latency": wait,
+        "that its warps meet": busy + s.meets * gpu.meeting_cycles,
+    }
+    decides = max(bounds, key=lambda name: bounds[name])
+    tile = bounds[decides]
     waves = ceil(blocks / (machine.units * resident))
     tiles = ceil(extents.steps / s.steps) * extents.windows
     written = extents.results * s.result_bytes
@@ -369,7 +380,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items() if value)
     why = (
         f"{microseconds(seconds)} expected: {blocks} blocks{order}, {resident} on an SM, {waves} waves of {tiles} "
-        f"tiles of {tile:.0f} cycles ({parts} a block; {'latency' if tile > resident * busy else what} decides)"
+        f"tiles of {tile:.0f} cycles ({parts} a block; {decides} decides)"
     )
     return replace(
         s, group=order.group, seconds=seconds, issuing=issuing, moving=moving, tiles=tiles, why=why

@@ -16,6 +16,7 @@ from polyfuse.strategy.bulk_shapes import BulkShape, in_boxes
 from polyfuse.strategy.contraction import Factor, Product
 from polyfuse.strategy.factor_rows import by_steps, in_vectors
 from polyfuse.strategy.moves import inside, reordered
+from polyfuse.strategy.own_warp_shapes import OwnWarpShape
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.register_shapes import Shape, Side
 from polyfuse.strategy.step_shapes import StepShape
@@ -58,7 +59,9 @@ def staged_tile(
         done = in_boxes(done, copy, (step, element), along_steps, shape)
     else:
         done = by_threads(done, copy, (step, element), along_steps, vector, shape, side, axes, together=held)
-    return done if stages == 1 else done.shift(copy, at, 1 - shape.stages)
+    if stages == 1 or isinstance(shape, OwnWarpShape):  # whose warp runs ahead by itself
+        return done
+    return done.shift(copy, at, 1 - shape.stages)
 
 
 def _in_groups(schedule: Schedule, copy: str, loops: tuple[str, str], period: int) -> tuple[Schedule, str]:

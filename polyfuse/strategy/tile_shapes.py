@@ -9,6 +9,7 @@ from polyfuse.strategy.bulk_shapes import bulk_shapes
 from polyfuse.strategy.double_shapes import double_shapes
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.kept_shapes import kept_shapes
+from polyfuse.strategy.own_warp_shapes import own_warp_shapes
 from polyfuse.strategy.register_shapes import Shape, shapes
 from polyfuse.strategy.tensor_shapes import tensor_shapes
 from polyfuse.strategy.warpgroup_shapes import warpgroup_shapes
@@ -26,6 +27,7 @@ def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> tu
         found += warpgroup_shapes(extents, machine.math, machine, gpu)
         found += kept_shapes(extents, machine.math, machine, gpu)
         found += bulk_shapes(extents, machine.math, machine, gpu)
+        found += own_warp_shapes(extents, machine.math, machine, gpu)
         return tuple(sorted(found, key=lambda s: (round(s.seconds, 9), s.tiles * s.copies)))
     found = [*double_shapes(extents, itemsize, machine, gpu), *shapes(extents, itemsize, machine, gpu)]
     return tuple(sorted(found, key=lambda s: s.seconds))

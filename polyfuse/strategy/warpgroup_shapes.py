@@ -88,6 +88,11 @@ class WarpgroupShape(TensorShape):
         return ceil(self.staged / self.vector / WARP) * (2 + 2 * self.vector)
 
     @property
+    def meets(self) -> bool:
+        """All warps of a block wait for their sums, and meet, before the next tile's products."""
+        return True
+
+    @property
     def storing(self) -> float:
         """A cycle for each store: of 2 bytes at least, as where steps are no neighbours."""
         return self.staged / WARP

@@ -15,7 +15,7 @@ import polyfuse as pf
 from polyfuse import cases, nn
 from polyfuse.codegen import lockstep
 from polyfuse.codegen.cuda_build import Cubin, opcodes
-from polyfuse.codegen.lockstep_memory import RaceError
+from polyfuse.codegen.lockstep_memory import BarrierError, RaceError
 from polyfuse.codegen.lockstep_subset import UnsupportedKernel
 from polyfuse.codegen.program import Launch
 from polyfuse.machine import Machine
@@ -136,11 +136,13 @@ def bits_of_halves(net: pf.Executable, launch: Launch) -> list[Any]:
     return [generator.integers(-2, 3, t.shape).astype(t.dtype).view(np.uint16).reshape(-1) for t in tensors]
 
 
-def assert_found(launch: Launch, changed: tuple[str, str, str], arguments: Callable[[], list[Any]]) -> None:
-    """Lock-step refuses a kernel with one thing changed, by the error that is named, or its results "differ"."""
-    old, new, error = changed
-    source = launch.source.replace(old, new)
-    assert source != launch.source, launch.source
+def assert_found(launch: Launch, changed: tuple[str, ...], arguments: Callable[[], list[Any]]) -> None:
+    """Lock-step refuses a kernel with some things changed, by the error that is named last, or its results "differ"."""
+    *changes, error = changed
+    source = launch.source
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert old in source, source
+        source = source.replace(old, new)
     right, wrong = arguments(), arguments()
     lockstep.run(launch.source, launch.name, *launch.extents({}), right)
     if error == "differ":
@@ -148,5 +150,5 @@ def assert_found(launch: Launch, changed: tuple[str, str, str], arguments: Calla
         result = len(launch.tensors) - 1
         assert not np.array_equal(right[result], wrong[result])
         return
-    with pytest.raises((UnsupportedKernel, RaceError), match=error):
+    with pytest.raises((UnsupportedKernel, RaceError, BarrierError), match=error):
         lockstep.run(source, launch.name, *launch.extents({}), wrong)

@@ -10,62 +10,19 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.codegen.cuda_build import main_loop, opcodes
-from polyfuse.codegen.program import Launch
 from polyfuse.codegen.tensor_maps import TensorMap
 from polyfuse.errors import InvalidSchedule
-from polyfuse.ir.precision import Math
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda import CudaProgram
 from polyfuse.runtime.host_gpu import HostGpu
 from polyfuse.strategy.bulk_shapes import BulkShape, bulk_shapes
 from polyfuse.strategy.extents import Extents, Kept
-from polyfuse.strategy.register_shapes import Shape
 from polyfuse.strategy.tile_shapes import tiles_for
-from tests.strategy.on_tensor_cores import (
-    assert_exact,
-    assert_found,
-    bits_of_halves,
-    by_steps,
-    groups_of,
-    in_planned_registers,
-    large,
-    matmul,
-    schedule_with,
-)
+from tests.strategy.boxes import NESTS, arguments_of, schedule_of
+from tests.strategy.on_tensor_cores import assert_exact, assert_found, in_planned_registers, large, matmul
 
-
-@pf.nest
-def squared(x: "bf16[136, 128]", z: "f32[136, 136]"):
-    """A factor with itself, in boxes of 64 and of 128 rows."""
-    for i in range(136):
-        for j in range(136):
-            s = 0
-            for k in range(128):
-                s += x[i, k] * x[j, k]
-            z[i, j] = s
-
-
-NESTS = {
-    "four stages": (lambda: matmul(70, 320, 136, dtype="bfloat16"), "bf16", (1, 1, 2, 16, 4)),
-    "one tile in four stages": (lambda: matmul(66, 64, 72, dtype="bfloat16"), "bf16", (1, 1, 2, 16, 4)),
-    "two down": (lambda: matmul(130, 192, 72, dtype="float16"), "f16", (2, 1, 2, 16, 4)),
-    "two across": (lambda: matmul(72, 128, 136, dtype="bfloat16"), "bf16", (1, 2, 2, 16, 2)),
-    "128 columns": (lambda: matmul(66, 128, 136, dtype="bfloat16"), "bf16", (1, 1, 2, 32, 2)),
-    "by steps": (by_steps, "f16", (1, 1, 2, 16, 4)),
-    "a factor with itself": (lambda: expand(squared).nest, "bf16", (1, 1, 2, 32, 2)),
-    "batched": (lambda: matmul(66, 128, 72, (3,), "bfloat16"), "bf16", (1, 1, 2, 16, 2)),
-}
 every_nest = pytest.mark.parametrize("name", NESTS)
-
-
-def schedule_of(nest: pf.Nest, math: Math, tile: tuple[int, ...]) -> pf.Schedule:
-    """The schedule with one shape: warpgroups down and across, a thread's rows and columns, stages."""
-
-    def wanted(s: Shape) -> bool:
-        return isinstance(s, BulkShape) and (*groups_of(s), s.rows, s.columns, s.stages) == tile
-
-    return schedule_with(nest, math, wanted)
 
 
 @cache
@@ -126,7 +83,7 @@ def test_what_is_left_out_is_found(what: str) -> None:
     """Lock-step sees each wait and each number that a kernel in four stages cannot do without."""
     net = net_of("four stages")
     (launch,) = net.program.launches
-    assert_found(launch, CHANGED[what], lambda: _arguments(net, launch))
+    assert_found(launch, CHANGED[what], lambda: arguments_of(net, launch))
 
 
 def test_maps_are_of_the_addresses_that_a_graph_is_captured_with() -> None:
@@ -145,12 +102,6 @@ def test_maps_are_of_the_addresses_that_a_graph_is_captured_with() -> None:
     assert (gpu.captures, gpu.replays) == (1, 2)
     (launch,) = program.launches({name: 4096 * n for n, name in enumerate(arrays, 1)}, {})
     assert [m.box for m in launch.args if isinstance(m, TensorMap)] == [(64, 64), (64, 64)]
-
-
-def _arguments(net: pf.Executable, launch: Launch) -> list[object]:
-    """A kernel's arrays and their maps."""
-    arrays = bits_of_halves(net, launch)
-    return [*arrays, *(each.of(arrays[each.position], {}) for each in launch.code.maps)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""Conditions that hold for all threads of a block and all values of the loops around: found by enumeration, left out.
+
+    if -7 <= ty and ty < 71: for j in range(0, 32): if -tx + (tx + 1) // 2 <= j: if 128 * bx + j < n: S
+    ->  for j in range(0, 32): if 128 * bx + j < n: S                  with 64 threads on ty and 4 on tx
+
+isl does not know how many threads an axis has. Where rows and columns are dealt out as an instruction has them, each of
+a thread's results has such conditions, and of 2 × 64 results LLVM leaves the loops as they are, and results in memory.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polyfuse.codegen.axes import axis_name
+from polyfuse.codegen.device_calls import constant_bounds
+from polyfuse.codegen.guards import guarded
+from polyfuse.codegen.looptree import Axis, For, Guard, Kernel, Node, with_below
+from polyfuse.codegen.met_lanes import with_constant_bounds
+
+MOST = 1 << 16
+"""Combinations of values that are tried, at most."""
+
+Ranges = Mapping[str, range]
+"""The values that a name may have."""
+
+_KNOWN = (ast.Compare, ast.BinOp, ast.UnaryOp, ast.Call, ast.Constant, ast.Name, ast.operator, ast.cmpop, ast.unaryop,
+          ast.expr_context)  # fmt: skip
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "min": lambda *values: reduce(np.minimum, values),
+    "max": lambda *values: reduce(np.maximum, values),
+}
+
+
+def without_decided_guards(kernel: Kernel) -> Kernel:
+    """The kernel without conditions on threads and loops of constant bounds that always hold."""
+    ranges = {axis_name(axis.name): range(count) for axis in kernel.axes if (count := _count(axis))}
+    return replace(kernel, body=_without(kernel.body, ranges))
+
+
+def _count(axis: Axis) -> int:
+    """The values of a thread axis; 0 if they are no constant number, or a grid's, of which there may be many."""
+    known = axis.extent.value if isinstance(axis.extent, ast.Constant) else 0
+    return known if isinstance(known, int) and axis.name.startswith("thread") else 0
+
+
+def _without(node: Node, ranges: Ranges) -> Node:
+    if isinstance(node, For) and node.bind == "unroll" and node.step == 1:
+        low, high = constant_bounds(node)
+        node = node if low is None or high is None else with_constant_bounds(node, low, high)
+    match node:
+        case For(variable, ast.Constant(value=int(low)), ast.Constant(value=int(high)), step):
+            inside = {**ranges, variable: range(low, high, step)}
+            return replace(node, body=_without(node.body, inside))
+        case Guard(condition, body, None):
+            left = [part for part in _parts(condition) if not _holds(part, ranges)]
+            return guarded(left, _without(body, ranges))
+    return with_below(node, lambda part: _without(part, ranges))
+
+
+def _parts(condition: ast.expr) -> list[ast.expr]:
+    """Conditions that hold together: a and b -> a, b;  i < min(a, b) -> i < a, i < b;  max(a, b) < i -> a < i, b < i
+
+    Others are one condition.
+    """
+    match condition:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return [part for value in values for part in _parts(value)]
+        case ast.Compare(
+            left, [ast.Lt() | ast.LtE() as less], [ast.Call(func=ast.Name(id="min"), args=most)]
+        ):
+            return [part for each in most for part in _parts(ast.Compare(left, [less], [each]))]
+        case ast.Compare(
+            ast.Call(func=ast.Name(id="max"), args=least), [ast.Lt() | ast.LtE() as less], [right]
+        ):
+            return [ast.Compare(each, [less], [right]) for each in least]
+    return [condition]
+
+
+def _holds(condition: ast.expr, ranges: Ranges) -> bool:
+    """Whether a comparison of integers holds for all values of what it mentions, each of which has a range."""
+    named = {node.id for node in ast.walk(condition) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
+    if not isinstance(condition, ast.Compare) or not named <= ranges.keys():
+        return False
+    order = sorted(named)
+    if not all(isinstance(node, _KNOWN) for node in ast.walk(condition)):
+        return False
+    if prod(len(ranges[name]) for name in order) > MOST:
+        return False
+    grids: Any = np.meshgrid(*(np.array(ranges[name], np.int64) for name in order), indexing="ij")
+    space = {"__builtins__": {}, **_FUNCTIONS, **dict(zip(order, grids, strict=True))}
+    return bool(np.all(eval(ast.unparse(condition), space)))
