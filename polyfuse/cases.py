@@ -118,9 +118,11 @@ def two_outputs() -> Nest:
     return nn.lower((nn.relu(y), nn.softmax(y)))
 
 
-def images(*layers: nn.Module, batch: int = 2, features: tuple[int, ...] = (3, 7, 6)) -> Nest:
+def images(
+    *layers: nn.Module, batch: int = 2, features: tuple[int, ...] = (3, 7, 6), dtype: str = "float32"
+) -> Nest:
     """Layers for images, one after the other."""
-    return nn.lower(nn.Sequential(*layers), batch=batch, features=features)
+    return nn.lower(nn.Sequential(*layers), batch=batch, features=features, dtype=dtype)
 
 
 def gates() -> Nest:
@@ -279,6 +281,29 @@ CASES: tuple[Case, ...] = (
         ),
         small=False,
         math="tf32",
+    ),
+    Case(
+        "convolution of bfloat16 on tensor cores, stride 2",
+        lambda: images(
+            nn.Conv2d(64, 64, 3, stride=2, padding=1, dtype="bfloat16"),
+            nn.ReLU(),
+            batch=8,
+            features=(64, 113, 112),
+            dtype="bfloat16",
+        ),
+        small=False,
+        math="bf16",
+    ),
+    Case(
+        "convolution of float16 in register tiles, channels last",
+        lambda: images(
+            nn.Conv2d(48, 64, 3, padding=1, layout="NHWC", dtype="float16"),
+            nn.ReLU(),
+            batch=8,
+            features=(55, 57, 48),
+            dtype="float16",
+        ),
+        small=False,
     ),
     Case("dense 1024 × 1024 × 1024", lambda: dense(1024, 1024, batch=1024), kernels=1, small=False),
     Case("dense 1000 × 1023 × 514", lambda: dense(514, 1023, batch=1000), kernels=1, small=False),

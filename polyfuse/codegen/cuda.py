@@ -18,7 +18,7 @@ from polyfuse.codegen.device_calls import (
     copy_padded,
     copy_vector,
     device_call,
-    pad_rounded,
+    pad_converted,
     planned_registers,
     shared_bytes,
 )
@@ -282,9 +282,9 @@ class _Cuda(Emitter):
             case VectorCopy(count=1) as copy:
                 return [copy_vector(node, copy, None, self.address)]
             case PaddedCopy(here, copy) as padded:
-                if copy.rounded == "ieee":
+                if not copy.conversion:
                     return [copy_padded(node, padded, self.place)]
-                return [pad_rounded(node, here, replace(copy, count=1, run=1), None, self.address)]
+                return [pad_converted(node, here, replace(copy, count=1, run=1), None, self.address)]
         return super().store(node)
 
     def lanes(self, node: Lanes) -> list[str]:

@@ -208,12 +208,12 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
     if called:
         from polyfuse.codegen import (
             bulk_operations,
+            converted_copies,
             device_halves,
             device_operations,
             grid_barriers,
             handover_operations,
             lane_groups,
-            rounded_copies,
             tensor_operations,
             warpgroup_operations,
         )
@@ -225,7 +225,7 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
             tensor_operations,
             device_operations,
             grid_barriers,
-            rounded_copies,
+            converted_copies,
             device_halves,
             lane_groups,
         )

@@ -44,7 +44,7 @@ def device_call(top: For, address: Address, repeated: bool) -> list[str] | None:
         case For(bind="vector", body=Store(operation=PaddedCopy(here, copy)) as store) if copy.count > 1:
             whole = is_number(top.low, 0) and is_number(top.high, copy.count) and top.step == 1
             if whole and not mentions(here, top.variable):
-                return _under(outside, pad_rounded(store, here, copy, top.variable, address))
+                return _under(outside, pad_converted(store, here, copy, top.variable, address))
     return None
 
 
@@ -104,10 +104,10 @@ def copy_vector(store: Store, copy: VectorCopy, variable: str | None, address: A
     first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
     target, to = address(store.target, first)
     source, at = address(store.reads[0], first)
-    if copy.rounded != "ieee":
+    if copy.conversion:
         apart = (ast.Constant(copy.run), ast.Constant(copy.step))
         call = ast.Call(
-            ast.Name(f"copy_rounded_{copy.rounded}"),
+            ast.Name(f"copy_{copy.conversion}"),
             [ast.Constant(copy.count), target, to, *apart, source, at],
             [],
         )
@@ -126,16 +126,16 @@ def copy_padded(store: Store, copy: PaddedCopy, place: Place) -> str:
     return ast.unparse(ast.Call(ast.Name("pad_ahead" if copy.ahead else "copy_padded"), arguments, []))
 
 
-def pad_rounded(
+def pad_converted(
     store: Store, here: ast.expr, copy: VectorCopy, variable: str | None, address: Address
 ) -> str:
-    """The call that rounds one element, or the neighbours along a loop, where a condition holds, and else zeros."""
+    """The call that converts one element, or the neighbours along a loop, where a condition holds, and else zeros."""
     first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
     target, to = address(store.target, first)
     source, at = address(store.reads[0], first)
     count, run, step = map(ast.Constant, (copy.count, copy.run, copy.step))
     arguments = [count, target, expanded(to), run, step, source, expanded(at), in_bits(here)]
-    return ast.unparse(ast.Call(ast.Name(f"pad_rounded_{copy.rounded}"), arguments, []))
+    return ast.unparse(ast.Call(ast.Name(f"pad_{copy.conversion}"), arguments, []))
 
 
 def accessed_widely(node: Node) -> frozenset[str]:
@@ -182,7 +182,8 @@ def _planned(store: Store, tile: TileProduct, kernel: Node) -> int:
         copied = tile.copied * _through_registers(kernel, factors)
         return warpgroup_registers(tile.rows, tile.columns, copied + DEALT_OTHERS * tile.in_lines)
     ahead = _copies_ahead(kernel)
-    return registers_for(tile.rows, tile.columns, ITEMSIZE[store.target.dtype], tile.math, ahead)
+    itemsize = ITEMSIZE[store.target.dtype]
+    return registers_for(tile.rows, tile.columns, itemsize, tile.math, ahead, _converts(kernel))
 
 
 def _through_registers(node: Node, arrays: frozenset[str]) -> bool:
@@ -195,6 +196,12 @@ def _through_registers(node: Node, arrays: frozenset[str]) -> bool:
 
 def _copies_ahead(node: Node) -> bool:
     return copies_by_threads(node) or any(isinstance(store.operation, BulkCopy) for store in stores_in(node))
+
+
+def _converts(node: Node) -> bool:
+    """Whether threads have in registers what they load together, zeros beyond a border with it, to change its type."""
+    copies = (store.operation for store in stores_in(node))
+    return any(isinstance(copy, PaddedCopy) and bool(copy.copy.conversion) for copy in copies)
 
 
 def copies_by_threads(node: Node) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.ir.precision import STORED, Math, rounded
+from polyfuse.ir.precision import PRECISIONS, STORED, Math, rounded
 from polyfuse.ir.tensor import HALVES
 
 FROM: Mapping[str, str] = {half: f"from_{half}" for half in HALVES}
@@ -29,6 +29,15 @@ ROUND_TF32 = "to_tf32"
 
 CONVERSIONS = (*HALF_OPERATIONS, ROUND_TF32)
 """What a GPU's kernels convert by."""
+
+FORMATS: Mapping[str, Math] = {half: math for math, half in STORED.items() if half in HALVES}
+"""The format of factors that a half is of."""
+
+WIDENED: Mapping[str, str] = {half: f"widened_{math}" for half, math in FORMATS.items()}
+"""What copies into shared memory that make float32 numbers of halves are called."""
+
+CONVERTED = (*(f"rounded_{math}" for math in PRECISIONS), *WIDENED.values())
+"""What copies into shared memory may make of values: rounded_bf16 keeps bfloat16 numbers, and rounds float32 ones."""
 
 
 def held_as(dtype: str) -> str:
@@ -59,6 +68,20 @@ def as_held(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def rounded_bits(math: Math, value: Any) -> Any:
     """A float32 number, or an array of them, as memory holds it rounded to a format of factors, by NumPy."""
     return converted(ROUND_TF32 if math == "tf32" else TO[STORED[math]], value)
+
+
+def copied_bits(conversion: str, value: Any) -> Any:
+    """What such a copy stores of a float32 number, or of a half's bits, or of an array of them, by NumPy.
+
+    >>> copied_bits("widened_bf16", np.uint16(0x3F80)), hex(copied_bits("rounded_bf16", np.uint16(0x3F80)))
+    (np.float32(1.0), '0x3f80')
+    """
+    what, math = conversion.split("_")
+    if what == "widened":
+        return converted(FROM[next(half for half, name in WIDENED.items() if name == conversion)], value)
+    if np.asarray(value).dtype == np.uint16:
+        return value
+    return rounded_bits(next(known for known in PRECISIONS if known == math), value)
 
 
 def converted(operation: str, value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.codegen.halves import converted, rounded_bits
+from polyfuse.codegen.halves import CONVERTED, converted, copied_bits
 from polyfuse.codegen.lockstep_bulk import BULK_OPERATIONS
 from polyfuse.codegen.lockstep_fragments import Fragments, multiplied
 from polyfuse.codegen.lockstep_handover import HANDOVER_OPERATIONS
@@ -22,7 +22,7 @@ from polyfuse.codegen.lockstep_values import Value
 from polyfuse.codegen.lockstep_warpgroups import matrices, warpgroups_multiplied
 from polyfuse.codegen.warpgroup_descriptors import UNIT, WARPGROUP, Form
 from polyfuse.ir.cores import FORMATS, INSTRUCTION_ROWS
-from polyfuse.ir.precision import PRECISIONS, ROWS_OF_ONE, STEPS, STORED, Math
+from polyfuse.ir.precision import ROWS_OF_ONE, STEPS, STORED, Math
 from polyfuse.ir.tensor import HALVES, ITEMSIZE
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
@@ -87,13 +87,13 @@ def _tile_mma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.
         threads.store(y, place, total)
 
 
-def _copy_rounded(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _copy_converted(conversion: str, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     count, run, step = _numbers([arguments[0], *arguments[3:5]])
     target, source = (element(node, arguments[p]) for p in (1, 5))
     to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 6))
     for lane in range(count):
         value = threads.load(source, threads.unravelled(source, at + lane), WIDE)
-        held = rounded_bits(math, value)
+        held = copied_bits(conversion, value)
         place = threads.unravelled(target, to + lane // run * step + lane % run)
         threads.store(target, place, held, run * held.dtype.itemsize)
 
@@ -224,20 +224,20 @@ def _copy_padded(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) ->
     threads.store(target, place, value)
 
 
-def _pad_rounded(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _pad_converted(conversion: str, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """Only threads for which the condition holds load, the others have zeros."""
     here, everyone = np.asarray(threads.value(arguments[7])), threads.active
     count, run, step = _numbers([arguments[0], *arguments[3:5]])
     target, source = (element(node, arguments[p]) for p in (1, 5))
     to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 6))
     for lane in range(count):
-        value: Value = np.float32(0)
+        value = threads.zeros(source)
         threads.active = everyone.where(here) if here.ndim else everyone
         if threads.active.count and np.any(here):
             wide = WIDE if count > 1 else None
             value = np.where(here, threads.load(source, threads.unravelled(source, at + lane), wide), value)
         threads.active = everyone
-        held = rounded_bits(math, value)
+        held = copied_bits(conversion, value)
         place = threads.unravelled(target, to + lane // run * step + lane % run)
         threads.store(target, place, held, run * held.dtype.itemsize)
 
@@ -318,10 +318,10 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "await_wgmma": _await_wgmma,
     "await_wgmma_before": _await_wgmma_before,
     "show_tensor_cores": _show_tensor_cores,
-    **{f"copy_rounded_{math}": partial(_copy_rounded, math) for math in PRECISIONS},
+    **{f"copy_{conversion}": partial(_copy_converted, conversion) for conversion in CONVERTED},
     "copy_vector": _copy_vector,
     "copy_ahead": _copy_ahead,
-    **{f"pad_rounded_{math}": partial(_pad_rounded, math) for math in PRECISIONS},
+    **{f"pad_{conversion}": partial(_pad_converted, conversion) for conversion in CONVERTED},
     "copy_padded": _copy_padded,
     "pad_ahead": _pad_ahead,
     "await_copies": _await_copies,

@@ -5,8 +5,9 @@
                   | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
                   | (tile_fma | copy_vector | copy_padded)(expr, ...)                    (codegen.device_operations)
                   | (copy_ahead | pad_ahead | await_copies)(expr, ...)
-                  | (copy_rounded_tf32 | copy_rounded_bf16 | copy_rounded_f16)(expr, ...) (codegen.rounded_copies)
+                  | (copy_rounded_tf32 | copy_rounded_bf16 | copy_rounded_f16)(expr, ...) (codegen.converted_copies)
                   | (pad_rounded_tf32 | pad_rounded_bf16 | pad_rounded_f16)(expr, ...)
+                  | (copy_widened_bf16 | copy_widened_f16 | pad_widened_bf16 | pad_widened_f16)(expr, ...)
                   | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16 | tile_mma_f64)(expr, ...) (codegen.tensor_operations)
                   | (tile_wgmma_tf32 | …_bf16 | …_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
                   | (begin_wgmma_tf32 | …_bf16 | …_f16 | await_wgmma | await_wgmma_before)(expr, ...)
@@ -35,10 +36,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NoReturn
 
-from polyfuse.codegen.halves import CONVERSIONS
+from polyfuse.codegen.halves import CONVERSIONS, CONVERTED
 from polyfuse.errors import PolyfuseError
 from polyfuse.ir.cores import FORMATS
-from polyfuse.ir.precision import PRECISIONS, STEPS
+from polyfuse.ir.precision import STEPS
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint16")
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -63,7 +64,7 @@ ARRAYS_OF = {
     "copy_ahead": (1, 4),
     "copy_padded": (0, 2),
     "pad_ahead": (0, 2),
-    **{f"{how}_rounded_{math}": (1, 5) for how in ("copy", "pad") for math in PRECISIONS},
+    **{f"{how}_{conversion}": (1, 5) for how in ("copy", "pad") for conversion in CONVERTED},
     "await_copies": (),
     "grid_barrier": (0,),
     "begin_bulk": (1,),

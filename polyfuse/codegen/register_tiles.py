@@ -25,6 +25,7 @@ from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, flat_position, is
 from polyfuse.analysis.storage import Geometry
 from polyfuse.codegen.factor_lines import lines_of
 from polyfuse.codegen.fragment_layouts import Fragment, fragments_of
+from polyfuse.codegen.halves import FORMATS, WIDENED
 from polyfuse.codegen.warpgroup_tiles import CoreLines, elements_for_each
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
@@ -83,15 +84,15 @@ class Neighbours:
 class VectorCopy:
     """A copy of so many neighbours at once to places `step` elements apart, or runs of them; or of one element.
 
-    One that is `rounded` rounds them. One that is `ahead` goes on while the thread does other things, until it waits
-    for it (codegen/in_flight.py).
+    With a `conversion` (codegen/converted_copies.py) they are of another type there, or in shorter runs. One that is
+    `ahead` goes on while the thread does other things, until it waits for it (codegen/in_flight.py).
     """
 
     count: int
     step: int
     ahead: bool = False
     run: int = 1
-    rounded: Math = "ieee"
+    conversion: str = ""
 
 
 Operation = TileProduct | VectorCopy | Neighbours | BulkCopy
@@ -108,11 +109,11 @@ def device_operations(
     """
     found: dict[str, Operation] = {}
     for s in map(nest.statement, statements(part)):
-        rounded = _copies(nest, s, geometries)
-        if rounded == "ieee":
+        conversion = _conversion(nest, s, geometries)
+        if conversion and _is_cleared(nest, part, s):
+            found[s.name] = VectorCopy(1, 1, conversion=conversion)
+        elif conversion is not None and _keeps_bits(nest, s):
             found[s.name] = VectorCopy(1, 1, s.name in ahead and _is_async(nest, s, 1))
-        elif rounded is not None and _is_cleared(nest, part, s):
-            found[s.name] = VectorCopy(1, 1, rounded=rounded)
     for loop in loops(part):
         names = statements(loop)
         if loop.bind in BULK:
@@ -266,18 +267,30 @@ def _in_neighbours(
     return found
 
 
-def _copies(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> Math | None:
-    """To what a statement rounds an element of a tensor that it copies into a spread buffer; None for other ones."""
+def _conversion(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> str | None:
+    """What becomes of an element of a tensor that a statement copies into a spread buffer; None for other statements.
+
+    Halves that stay halves of their type are "rounded" to it: the operation for runs of these.
+    """
     held = geometries.get(s.write.tensor)
     if held is None or held.buffer.spread is None or s.op != "=" or s.body not in (read(0), Tf32(read(0))):
         return None
-    source = nest.tensor(s.reads[0].tensor)
+    source, target = nest.tensor(s.reads[0].tensor), nest.tensor(s.write.tensor)
     if source.name in geometries:
         return None
-    math = rounds(nest, s)
+    math, in_lines = rounds(nest, s), isinstance(held.buffer.spread, Spread)
+    if source.is_half and in_lines and target.dtype == "float32":
+        return WIDENED[source.dtype]
     if math is None:
-        return "ieee" if source.dtype == nest.tensor(s.write.tensor).dtype else None
-    return math if source.dtype == "float32" and isinstance(held.buffer.spread, Spread) else None
+        kept = source.is_half and in_lines
+        return None if source.dtype != target.dtype else f"rounded_{FORMATS[target.dtype]}" if kept else ""
+    return f"rounded_{math}" if source.dtype == "float32" and in_lines else None
+
+
+def _keeps_bits(nest: Nest, copy: Statement) -> bool:
+    """Whether a copy neither rounds nor widens."""
+    same = nest.tensor(copy.reads[0].tensor).dtype == nest.tensor(copy.write.tensor).dtype
+    return same and rounds(nest, copy) is None
 
 
 def _is_cleared(nest: Nest, part: Tree, copy: Statement) -> bool:
@@ -287,21 +300,23 @@ def _is_cleared(nest: Nest, part: Tree, copy: Statement) -> bool:
 
 
 def _clears(nest: Nest, name: str, names: tuple[str, ...]) -> bool:
-    """Whether a statement stores zeros around what a later one of these copies, rounded."""
+    """Whether a statement stores zeros around what a later one of these copies in a loop that is one operation."""
     s, *later = (nest.statement(each) for each in names[names.index(name) :])
-    filled = any(x.write.tensor == s.write.tensor and rounds(nest, x) is not None for x in later)
+    copies = [x for x in later if x.write.tensor == s.write.tensor and x.reads]
+    filled = any(rounds(nest, x) is not None or nest.tensor(x.reads[0].tensor).is_half for x in copies)
     return s.op == "=" and s.body.is_zero is True and filled
 
 
 def _vector_copy(
     nest: Nest, part: Tree, loop: Loop, s: Statement, geometries: Mapping[str, Geometry], ahead: bool
 ) -> VectorCopy | None:
-    """A copy of neighbours in a tensor, the first at a multiple of 16 bytes, to a shared buffer."""
-    rounded = _copies(nest, s, geometries)
-    if rounded is None:
+    """A copy of neighbours in a tensor, the first at a multiple of 16 bytes or of 8, to a shared buffer."""
+    conversion = _conversion(nest, s, geometries)
+    if conversion is None:
         return None
     count, tensor = extent(nest, loop), nest.tensor(s.reads[0].tensor)
-    if count is None or count * tensor.itemsize not in ((4, 8, ACCESS_BYTES) if ahead else (ACCESS_BYTES,)):
+    sizes = (4, 8, ACCESS_BYTES) if ahead else (8, ACCESS_BYTES) if tensor.is_half else (ACCESS_BYTES,)
+    if count is None or count * tensor.itemsize not in sizes:
         return None
     if tensor.gather is not None:
         return None  # no row lies behind the one before it
@@ -319,12 +334,11 @@ def _vector_copy(
         number = floored(along, run)
         there = place.sub(number.scale_val(isl.Val(step))).sub(along.sub(number.scale_val(isl.Val(run))))
         if agrees(domain, outside, there) and is_multiple(domain, there, run):
-            if rounded == "ieee" and 1 < run < count:
+            if ahead and _keeps_bits(nest, s) and _is_async(nest, s, run) and run in (1, count):
+                return VectorCopy(count, 1 if run == count else step, True, run)
+            if not conversion and (1 < run < count or count * tensor.itemsize < ACCESS_BYTES):
                 return None
-            ahead = ahead and rounded == "ieee" and _is_async(nest, s, run)
-            if not ahead and count * tensor.itemsize < ACCESS_BYTES:
-                return None
-            return VectorCopy(count, 1 if run == count else step, ahead, run, rounded)
+            return VectorCopy(count, 1 if run == count else step, False, run, conversion)
     return None
 
 

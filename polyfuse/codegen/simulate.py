@@ -22,13 +22,13 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen import lockstep_values as values
-from polyfuse.codegen.halves import CONVERSIONS, converted, rounded_bits
+from polyfuse.codegen.halves import CONVERSIONS, CONVERTED, converted, copied_bits
 from polyfuse.codegen.lockstep_memory import BarrierError, poison
 from polyfuse.codegen.lockstep_subset import CONSTANTS, DTYPES, UNARY_MATH, UnsupportedKernel
 from polyfuse.codegen.lockstep_threads import distance
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.cores import FORMATS
-from polyfuse.ir.precision import PRECISIONS, STEPS, Math
+from polyfuse.ir.precision import STEPS
 
 MOST_WAIT = 60.0
 """Seconds after which lanes that do not come are missing, not late."""
@@ -147,7 +147,7 @@ def _names() -> dict[str, Any]:
         "copy_vector": _copy_vector,
         "copy_ahead": copies.ask,
         "copy_padded": _copy_padded,
-        **{f"pad_rounded_{math}": partial(_pad_rounded, math) for math in PRECISIONS},
+        **{f"pad_{conversion}": partial(_pad_converted, conversion) for conversion in CONVERTED},
         "pad_ahead": copies.pad,
         "await_copies": copies.wait,
         "lanes_of": lambda count: count,
@@ -157,7 +157,7 @@ def _names() -> dict[str, Any]:
         "show_tensor_cores": lambda: None,
         "await_wgmma": lambda *_: None,
         "grid_barrier": _no_grid,
-        **{f"copy_rounded_{math}": partial(_copy_rounded, math) for math in PRECISIONS},
+        **{f"copy_{conversion}": partial(_copy_converted, conversion) for conversion in CONVERTED},
     }
     return {"math": SimpleNamespace(**functions, **constants), **casts, **halves, **extrema, **operations}
 
@@ -189,23 +189,23 @@ def _copy_vector(count: int, target: Any, to: int, step: int, source: Any, at: i
         into[to + step * lane] = out_of[at + lane]
 
 
-def _copy_rounded(
-    math: Math, count: int, target: Any, to: int, run: int, step: int, source: Any, at: int
+def _copy_converted(
+    conversion: str, count: int, target: Any, to: int, run: int, step: int, source: Any, at: int
 ) -> None:
     into, out_of = target.reshape(-1), source.reshape(-1)
     for lane in range(count):
-        into[to + lane // run * step + lane % run] = rounded_bits(math, out_of[at + lane])
+        into[to + lane // run * step + lane % run] = copied_bits(conversion, out_of[at + lane])
 
 
 def _copy_padded(target: Any, to: int, source: Any, at: int, here: bool) -> None:
     target[to] = source[at] if here else 0
 
 
-def _pad_rounded(
-    math: Math, count: int, target: Any, to: int, run: int, step: int, source: Any, at: int, here: bool
+def _pad_converted(
+    conversion: str, count: int, target: Any, to: int, run: int, step: int, source: Any, at: int, here: bool
 ) -> None:
-    padded = source.reshape(-1)[at : at + count] if here else np.zeros(count, np.float32)
-    _copy_rounded(math, count, target, to, run, step, padded, 0)
+    padded = source.reshape(-1)[at : at + count] if here else np.zeros(count, source.dtype)
+    _copy_converted(conversion, count, target, to, run, step, padded, 0)
 
 
 class _Copies:

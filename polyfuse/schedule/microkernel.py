@@ -42,6 +42,9 @@ OTHER_REGISTERS = 48
 """Registers of a GPU's thread for addresses, counters and what is being copied, beside results and factors."""
 
 
+CONVERTED_REGISTERS = 16
+"""Registers of copies that convert what they bring, eight numbers and their places at a time."""
+
 MOST_REGISTERS = 255
 """Registers that a GPU's thread can name."""
 
@@ -239,18 +242,22 @@ def padded(columns: int, itemsize: int) -> int:
     return -(-columns * itemsize // 64) * 64 // itemsize
 
 
-def registers_for(rows: int, columns: int, itemsize: int, math: Math = "ieee", ahead: bool = False) -> int:
+def registers_for(
+    rows: int, columns: int, itemsize: int, math: Math = "ieee", ahead: bool = False, converting: bool = False
+) -> int:
     """The registers that a GPU's thread is given for a tile of results: these, a row, a column, and others.
 
-    For tensor cores 16 steps of the rows and of half the columns are four lines each, which are read ahead, and the
-    copies' places are not given up for that while a thread can have more.
+    What copies are `converting` is in registers while no row or column is. For tensor cores 16 steps of the rows and of
+    half the columns are four lines each, which are read ahead, and the copies' places are not given up for that while a
+    thread can have more.
     """
     if math == "f64":
         return min(MOST_REGISTERS, 2 * (rows * columns + rows + columns // 2) + DOUBLE_OTHERS)
     if math != "ieee":
         return min(MOST_REGISTERS, rows * columns + 4 * (rows + columns // 2) + 64)
     wide = AHEAD_REGISTERS if ahead and itemsize > 4 else 0
-    return itemsize // 4 * (rows * columns + rows + columns) + OTHER_REGISTERS + wide
+    beside = max(itemsize // 4 * (rows + columns), CONVERTED_REGISTERS if converting else 0)
+    return itemsize // 4 * rows * columns + beside + OTHER_REGISTERS + wide
 
 
 def warpgroup_registers(rows: int, columns: int, copied: int) -> int:

@@ -29,8 +29,13 @@ from polyfuse.schedule.promotion import panel_of
 from polyfuse.sets import IN, OUT, SET
 
 
-def pack(nest: Nest, tree: Tree, tensor: str, statement: str, panel: tuple[int, int]) -> Promoted:
-    """S reads w  ->  for all elements: w_panels = w, in panels; S reads w_panels."""
+def pack(
+    nest: Nest, tree: Tree, tensor: str, statement: str, panel: tuple[int, int], halves: bool = False
+) -> Promoted:
+    """S reads w  ->  for all elements: w_panels = w, in panels; S reads w_panels.
+
+    Panels of halves are float32 numbers, which a CPU multiplies, or `halves` as they are.
+    """
     known, reader = nest.tensor(tensor), nest.statement(statement)
     layout = panel_of(tensor, known.rank, panel)
     shape = _shape(known, layout)
@@ -40,7 +45,7 @@ def pack(nest: Nest, tree: Tree, tensor: str, statement: str, panel: tuple[int, 
     panels = Tensor(
         fresh(f"{tensor}_panels", {t.name for t in nest.tensors}),
         shape,
-        computed_in(known.dtype),
+        known.dtype if halves else computed_in(known.dtype),
         "temporary",
     )
     cells = _cells(known.rank, layout).set_tuple_name(OUT, panels.name)

@@ -348,18 +348,18 @@ class Schedule:
         )
         return self._checked("promote", (tensor, statement), options, done.nest, done.tree)
 
-    def pack(self, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:
+    def pack(self, tensor: str, statement: str, panel: tuple[int, int], halves: bool = False) -> Schedule:
         """Lay a whole tensor out for one statement that reads it, in a kernel of its own before that statement's.
 
         for i: for k: S reads w[i, k]  ->  for e0: for e1: w_panels[e0 // p, e1, e0 % p] = w[e0, e1]
                                            for i: for k: S reads w_panels[i // p, k, i % p]
 
-        A `panel` of (axis, width) is what `promote` says. Where w is a constant, the copy is made once for all calls
-        and kept. Raises IllegalSchedule where the tensor is not finished before the statement's kernel, InvalidSchedule
-        where the statement does not read it, or it has no such panels.
+        A `panel` of (axis, width) is what `promote` says. Of halves the copy has float32 numbers, or `halves`; of a
+        constant it is made once. Raises IllegalSchedule where w is not finished, InvalidSchedule where it cannot be.
         """
-        done = packing.pack(self.nest, self.tree, tensor, statement, panel)
-        return self._checked("pack", (tensor, statement), {"panel": panel}, done.nest, done.tree)
+        done = packing.pack(self.nest, self.tree, tensor, statement, panel, halves)
+        options = beside_defaults(Schedule.pack, {"panel": panel, "halves": halves})
+        return self._checked("pack", (tensor, statement), options, done.nest, done.tree)
 
     def synchronised(self) -> Schedule:
         """Put the fewest barriers that keep a block's threads in order; the same schedule where none has threads.

@@ -14,7 +14,7 @@ from polyfuse.strategy.extents import Kept
 def in_vectors(nest: Nest, product: Product, factor: Factor, itemsize: int, halves: bool = False) -> bool:
     """Whether every row of a factor begins at a multiple of 16 bytes; isl proves each copy when code is made.
 
-    With `halves` rows of these may be, of 8 bytes, as where they are kept as they are.
+    With `halves` rows of these may be, of 8 bytes, which come through registers or are kept as they are.
     """
     tensor = nest.tensor(factor.access.tensor)
     if factor.computed or (tensor.is_half and not halves):

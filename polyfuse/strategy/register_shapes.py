@@ -242,6 +242,11 @@ class Shape:
         return {"spread": astuple(spread_for(self, side, by_steps, wide))}
 
     @property
+    def staged_bytes(self) -> int:
+        """Bytes in memory of a tile of steps, of both factors."""
+        return self.staged * self.itemsize
+
+    @property
     def copies(self) -> int:
         """Instructions of all warps that copy a tile of steps."""
         return ceil(self.staged / self.vector / WARP) * (2 + self.vector)
@@ -351,12 +356,12 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     if extents.lone:  # a scheduler without a warp issues nothing
         issue *= SCHEDULERS / min(SCHEDULERS, ceil(s.threads / WARP))
     cache, memory = machine.levels[0], machine.levels[-1]
-    fits = extents.factors * s.itemsize <= cache.size
+    fits = extents.factors * s.staged_bytes <= cache.size * s.staged
     order = Order() if fits else s.order(extents, machine.units * resident, cache.size)
     needs = {
         "instructions": issue,
         "shared memory": delivered + s.storing,
-        "L2": s.staged * s.itemsize * machine.units * cycles / machine.bandwidth(cache, machine.units),
+        "L2": s.staged_bytes * machine.units * cycles / machine.bandwidth(cache, machine.units),
         "DRAM": order.read / resident * cycles / machine.bandwidth(memory, machine.units),
     }
     what = max(needs, key=lambda name: needs[name])

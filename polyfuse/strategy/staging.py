@@ -35,7 +35,7 @@ def staged_tile(
     stages = 1 if held else shape.stages
     nest, name = schedule.nest, product.statement
     along_steps = by_steps(nest, product, factor)
-    wide = in_vectors(nest, product, factor, shape.itemsize, shape.keeps_halves)
+    wide = in_vectors(nest, product, factor, shape.itemsize, shape.keeps_halves or shape.math == "ieee")
     of_steps, width = shape.panels(side, along_steps)
     dimension = product.steps[0] if of_steps else along
     done = schedule.promote(

@@ -4,6 +4,8 @@
     thread.z     warps of other rows of the image, on the side of the pixels
 
 Factors are rounded once, where an element of the window is staged, and come through registers: there is one stage.
+Halves of the format come the same way, bit for bit: a pixel is two bytes, and no copy that goes on by itself has fewer
+than four.
 """
 
 from __future__ import annotations
@@ -56,15 +58,21 @@ class WarpWindow(WindowShape, WarpShape):
 class TensorWindow(WarpWindow, TensorShape):
     """A shape of a convolution whose products run on tensor cores, with factors rounded to a format.
 
-    `wide`: pixels are copied 16 bytes at a time; `by_channels`: their channels are neighbours, and in shared memory.
+    `wide`: pixels are copied four at a time; `by_channels`: their channels are neighbours, and in shared memory.
     """
 
     wide: bool = False
     by_channels: bool = False
 
     @property
+    def how(self) -> str:
+        """What multiplies, for a report."""
+        kept = self.halves and self.keeps_halves
+        return f"{super().how}{', which are copied as they are' if kept else ''}"
+
+    @property
     def in_vectors(self) -> bool:
-        """Whether pixels are copied 16 bytes at a time."""
+        """Whether pixels are copied four at a time."""
         return self.wide
 
     def sharing(self, side: Side, by_steps: bool) -> tuple[str, str]:
@@ -127,6 +135,7 @@ def tensor_windows(
     itemsize: int,
     machine: Machine,
     gpu: Gpu,
+    halves: bool = False,
     in_vectors: bool = False,
     by_channels: bool = False,
 ) -> tuple[TensorWindow, ...]:
@@ -134,7 +143,7 @@ def tensor_windows(
     if itemsize != FLOAT32 or machine.math not in dict(machine.tensor):
         return ()
     every = (
-        replace(s, wide=in_vectors, by_channels=by_channels)
+        replace(s, halves=halves, wide=in_vectors, by_channels=by_channels)
         for s in _every(machine.math, pixels_left, padded)
     )
     found = [s for s in every if _is_laid_out(s) and _fits(s, extents, gpu)]

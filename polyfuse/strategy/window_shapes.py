@@ -9,7 +9,7 @@ in memory are columns. A block's pixels are a patch of the image, whose window's
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as pairs
 from math import ceil
@@ -18,6 +18,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
+from polyfuse.schedule.microkernel import registers_for
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Order
 from polyfuse.strategy.register_shapes import (
@@ -30,6 +31,10 @@ from polyfuse.strategy.register_shapes import (
     spread_for,
     threads_of,
 )
+from polyfuse.strategy.thread_copies import WRITTEN_OUT
+
+HALF = 2
+"""Bytes of a half."""
 
 MOST_THREADS = 256
 """Threads of a block."""
@@ -45,11 +50,27 @@ ASKED = 6
 class WindowShape(Shape):
     """A shape whose threads along z have pixels of another row of the image; they are on one side of the product.
 
-    Where the image is `padded` a pixel is loaded under a branch, and waited for there, unless it is asked for ahead.
+    Where the image is `padded` a pixel is loaded under a branch, and waited for there, unless it is asked for ahead, or
+    factors in memory are `halves`: such a pixel comes through a register, and many are loaded together.
     """
 
     pixels_left: bool = False
     padded: bool = False
+    halves: bool = False
+
+    @property
+    def staged_bytes(self) -> int:
+        """Bytes in memory of a tile of steps: constant filters are float32 numbers, unless halves are kept."""
+        pixels = HALF if self.halves else self.itemsize
+        filters = pixels if self.keeps_halves else self.itemsize
+        sides = (self.left, self.right)
+        return sum(self._elements(side) * (pixels if self.is_deep(side) else filters) for side in sides)
+
+    @property
+    def registers(self) -> int:
+        """Registers a thread needs at most."""
+        ahead, converting = self.stages > 1, self.halves and self.padded
+        return registers_for(self.rows, self.columns, self.itemsize, self.math, ahead, converting)
 
     @property
     def in_vectors(self) -> bool:
@@ -86,7 +107,7 @@ class WindowShape(Shape):
 
     def order(self, extents: Extents, wave: int, cache: int) -> Order:
         """Row by row. What blocks read of the same pixels is counted for each of them."""
-        return Order(read=wave * self.staged * self.itemsize)
+        return Order(read=wave * self.staged_bytes)
 
     def is_deep(self, side: Side) -> bool:
         """Whether a side's elements are pixels."""
@@ -109,9 +130,9 @@ class WindowShape(Shape):
 
     @property
     def waits(self) -> int:
-        """Loads that a thread waits for one after the other: of a padded image each pixel."""
-        pixels = max((self.left, self.right), key=self.is_deep)
-        return ceil(self._elements(pixels) / self.threads) if self.padded else 1
+        """Loads that a thread waits for one after the other: of a padded image each pixel, or all together."""
+        pixels = ceil(self._elements(max((self.left, self.right), key=self.is_deep)) / self.threads)
+        return ceil(pixels / WRITTEN_OUT) if self.halves else pixels if self.padded else 1
 
     @property
     def shared_bytes(self) -> int:
@@ -139,10 +160,20 @@ class WindowShape(Shape):
 
 @lru_cache(maxsize=64)
 def window_shapes(
-    extents: Extents, pixels_left: bool, padded: bool, itemsize: int, machine: Machine, gpu: Gpu
+    extents: Extents,
+    pixels_left: bool,
+    padded: bool,
+    itemsize: int,
+    machine: Machine,
+    gpu: Gpu,
+    halves: bool = False,
 ) -> tuple[Shape, ...]:
-    """The shapes that fit a convolution and a machine, the cheapest first. Kept, since layers ask the same."""
-    found = [s for s in _every(itemsize, pixels_left, padded) if _fits(s, extents, gpu)]
+    """The shapes that fit a convolution and a machine, the cheapest first. Kept, since layers ask the same.
+
+    `halves` are copied through registers, so that none is on its way while its thread multiplies: in one stage.
+    """
+    every = (replace(s, halves=halves) for s in _every(itemsize, pixels_left, padded))
+    found = [s for s in every if (s.stages == 1 or not halves) and _fits(s, extents, gpu)]
     return tuple(sorted((costed(s, extents, machine, gpu) for s in found), key=lambda s: s.seconds))
 
 

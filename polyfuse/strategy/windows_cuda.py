@@ -25,8 +25,9 @@ import sympy
 from polyfuse.analysis.neighbours import ACCESS_BYTES, is_multiple
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
-from polyfuse.ir.precision import PRECISIONS
+from polyfuse.ir.precision import PRECISIONS, STORED
 from polyfuse.ir.scalar import Read
+from polyfuse.ir.tensor import HALVES, computed_in
 from polyfuse.ir.text import value_text
 from polyfuse.ir.tree import Loop, statements
 from polyfuse.machine import Machine
@@ -78,7 +79,8 @@ def convolution_of(nest: Nest, name: str) -> Convolution | None:
     y = moved_axes(s.write, len(s.dims))
     if y is None or tensors[0].name == tensors[1].name or any(t.gather is not None for t in tensors):
         return None
-    if len({nest.tensor(t).dtype for t in s.tensors}) > 1 or not tensors[0].dtype.startswith("float"):
+    kinds = {computed_in(nest.tensor(t).dtype) for t in s.tensors}
+    if len(kinds) > 1 or not kinds.pop().startswith("float"):
         return None
     both = []
     for factor in factors:
@@ -156,11 +158,15 @@ def shapes_of(
     s = nest.statement(p.statement)
     itemsize = nest.tensor(s.write.tensor).itemsize
     padded = not s.domain.is_equal(padded_domain(nest, s))
+    halves = {nest.tensor(access.tensor).dtype for access in s.reads} & set(HALVES)
     asked = extents, p.pixels is p.left, padded, itemsize, machine, machine.gpu
-    plain = window_shapes(*asked)
-    if s.write.tensor not in internal(kernel):  # where tensor cores add up is registers
-        return plain
-    rounded = tensor_windows(*asked, in_vectors=_in_vectors(nest, p), by_channels=_by_channels(nest, p))
+    plain = window_shapes(*asked, bool(halves))
+    made = set(HALVES) if machine.math == "tf32" else {STORED.get(machine.math)}
+    if s.write.tensor not in internal(kernel) or not halves <= made:
+        return plain  # tensor cores add up in registers, and no copy makes one half of the other
+    rounded = tensor_windows(
+        *asked, bool(halves), in_vectors=_in_vectors(nest, p), by_channels=_by_channels(nest, p)
+    )
     return tuple(sorted((*rounded, *double_windows(*asked), *plain), key=lambda shape: shape.seconds))
 
 
@@ -170,15 +176,16 @@ def _by_channels(nest: Nest, product: Convolution) -> bool:
 
 
 def _in_vectors(nest: Nest, product: Convolution) -> bool:
-    """Whether pixels can be copied 16 bytes at a time: by their channels, or along a row that no window moves.
+    """Whether pixels can be copied four at a time: by their channels, or along a row that no window moves.
 
-    x[n, p + r, q + s, c], or x[n, c, p, q], where rows have fours of elements
+    x[n, p + r, q + s, c], or x[n, c, p, q], where rows have fours of elements; of float64 numbers twos
     """
     s, access = nest.statement(product.statement), product.pixels.access
     along = product.rows if product.pixels is product.left else product.columns
     last = nest.tensor(access.tensor).rank - 1
     fine = product.channels if _by_channels(nest, product) else along
-    size, vector = nest.tensor(access.tensor).shape[last], ACCESS_BYTES // nest.tensor(access.tensor).itemsize
+    size = nest.tensor(access.tensor).shape[last]
+    vector = ACCESS_BYTES // nest.tensor(s.write.tensor).itemsize
     first = access.subscripts().get_pw_aff(last).sub(dimension(s.domain, fine))
     return isinstance(size, int) and size % vector == 0 and is_multiple(s.domain, first, vector)
 
@@ -260,7 +267,8 @@ class _Patches(Tiles):
         wide = self.shape.in_vectors if pixels else self._side_by_side(schedule.nest, tensor, along)
         if wide and not pixels:
             axis = factor.axes[along]
-            packed = schedule.pack(tensor, self.name, panel=(axis, side.width))
+            kept = self.shape.keeps_halves and schedule.nest.tensor(tensor).is_half
+            packed = schedule.pack(tensor, self.name, panel=(axis, side.width), halves=kept)
             (copy,) = added(schedule, packed)
             tensor = packed.nest.statement(copy).write.tensor
             schedule, s = _spread_out(packed, copy), packed.nest.statement(self.name)
@@ -295,7 +303,7 @@ class _Patches(Tiles):
             side,
             shared,
             placed=placed,
-            together=self.shape.math in PRECISIONS,
+            together=self.shape.halves or self.shape.math in PRECISIONS,
         )
         for copy in copies if self.shape.stages > 1 else ():
             done = done.shift(copy, steps, 1 - self.shape.stages)

@@ -12,7 +12,9 @@ from polyfuse import cases, nn
 from polyfuse.analysis.banks import waits
 from polyfuse.codegen import lockstep
 from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.halves import WIDENED
 from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.tensor import HALVES
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda import build_kernels
@@ -58,6 +60,8 @@ NESTS = {
     "linear + tanh, float64": lambda: cases.dense(19, 22, batch=13, dtype="float64", activation=nn.Tanh),
     "linear + ReLU, float64, in stages": lambda: cases.dense(64, 40, batch=24, dtype="float64"),
     "linear, no bias": lambda: nn.lower(nn.Linear(20, 24, bias=False), batch=21),
+    "float16 in vectors": lambda: cases.dense(36, 44, batch=29, dtype="float16"),
+    "bfloat16, one by one": lambda: cases.dense(37, 41, batch=29, dtype="bfloat16"),
     "residual": lambda: nn.lower(nn.Residual(nn.Linear(24, 24)), batch=19),
     "@pf.nest gemm": lambda: expand(gemm).nest,
     "@pf.nest transposed, in place": lambda: expand(transposed).nest,
@@ -191,6 +195,26 @@ def test_machine_code_is_multiply_adds_in_planned_registers(
         assert not {"STG.E", "LDG.E"} & set(every), "nothing is accessed 4 bytes at a time"
     else:
         assert loop.count("FFMA") >= 0.78 * len(loop), "rows of 514 and 1023 numbers are no whole vectors"
+
+
+@pytest.mark.parametrize("preset", ["a100", "h200"])
+@pytest.mark.parametrize("half", HALVES)
+def test_machine_code_of_halves_is_multiply_adds_too(half: str, preset: str) -> None:
+    """Four halves are one load and one store of float32 numbers: one by one they took registers of results."""
+    pytest.importorskip("cuda.core")
+    net = pf.compile(
+        cases.dense(1024, 1024, batch=1024, dtype=half), target="cuda", machine=preset, device="none"
+    )
+    assert f"copy_{WIDENED[half]}(4, x_shared, " in net.source
+    (code,) = net.program.codes
+    assert code.registers is not None
+    for capability in ((8, 0), (9, 0)):
+        (cubin,) = build_kernels(net.program, capability).values()
+        assert cubin.registers <= code.registers
+        assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+        loop = main_loop(cubin)
+        assert loop.count("FFMA") >= 0.8 * len(loop)
+        assert "LDG.E.64" in {name.replace(".CONSTANT", "") for name in loop}
 
 
 def test_a_product_is_explained() -> None:

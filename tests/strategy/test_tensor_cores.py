@@ -15,7 +15,7 @@ from polyfuse import cases, nn
 from polyfuse.analysis.copies import rounds
 from polyfuse.codegen.cuda_build import main_loop
 from polyfuse.codegen.fragments import MATRICES, TRANSPOSED
-from polyfuse.codegen.halves import rounded_bits
+from polyfuse.codegen.halves import CONVERSIONS, rounded_bits
 from polyfuse.codegen.lockstep_fragments import Fragments, multiplied
 from polyfuse.errors import InvalidMath, InvalidSchedule
 from polyfuse.ir.precision import PRECISIONS, STEPS, rounded
@@ -241,9 +241,12 @@ def test_halves_in_memory_are_copied_four_at_a_time_and_not_converted(half: Any)
     nest = cases.product(2048, 512, 2048, half)
     math: Any = "bf16" if half == "bfloat16" else "f16"
     net = pf.compile(nest, target="cuda", machine="a100", device="none", math=math)
-    copies = [line for line in net.source.splitlines() if line.strip().startswith(("x_shared[", "y_shared["))]
-    assert len(copies) == 2, "one line a factor: its lanes' elements"
-    assert not [line for line in copies if "to_" in line or "from_" in line]
+    for held in ("x_shared", "y_shared"):
+        assert f"copy_rounded_{math}(4, {held}, " in net.source, (
+            "one operation, which keeps halves of its format"
+        )
+    copies = [line for line in net.source.splitlines() if "_shared" in line]
+    assert not [line for line in copies for name in CONVERSIONS if f"{name}(" in line]
     loop = next(filter(None, map(main_loop, build_kernels(net.program, (8, 0)).values())))
     assert "LDG.E.64" in {name.replace(".CONSTANT", "") for name in loop}
     assert not [name for name in loop if name.startswith(("LDG.E.U16", "F2F"))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import islpy as isl
 import numpy as np
@@ -13,12 +13,15 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.analysis.validation import validate
 from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.halves import WIDENED
 from polyfuse.codegen.simulate import simulate
 from polyfuse.errors import InvalidSchedule, ValidationFailure
 from polyfuse.ir import Nest, Statement, Tensor, statement
+from polyfuse.ir.tensor import HALVES
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.plan import plan_for
+from tests.strategy.banks import assert_no_waits
 
 
 def convolution(
@@ -26,44 +29,67 @@ def convolution(
     filters: int,
     window: tuple[int, ...] = (3, 3),
     layout: str = "NCHW",
+    dtype: str = "float32",
     **options: object,
 ) -> Nest:
     """A convolution with whole weights, bias and ReLU."""
     rng = np.random.default_rng(1)
     channels = image[-1 if layout == "NHWC" else 1]
-    w = rng.integers(-3, 4, (filters, channels, *window)).astype("float32")
-    b = rng.integers(-3, 4, filters).astype("float32")
-    return nn.lower(nn.relu(nn.conv2d(nn.input("x", image), w, b, layout=layout, **options)))  # type: ignore[arg-type]
+    w = rng.integers(-3, 4, (filters, channels, *window)).astype(dtype)
+    b = rng.integers(-3, 4, filters).astype(dtype)
+    x = nn.input("x", image, dtype)
+    return nn.lower(nn.relu(nn.conv2d(x, w, b, layout=layout, **options)))  # type: ignore[arg-type]
 
 
 CASES = {
-    "padded": lambda: convolution((2, 5, 9, 11), 8, padding=1),
-    "strides, dilation, two tiles of channels": lambda: convolution(
-        (1, 20, 13, 19), 12, stride=2, dilation=(1, 2)
+    "padded": partial(convolution, (2, 5, 9, 11), 8, padding=1),
+    "strides, dilation, two tiles of channels": partial(
+        convolution, (1, 20, 13, 19), 12, stride=2, dilation=(1, 2)
     ),
-    "channels last, results beyond the image": lambda: convolution(
-        (2, 9, 11, 17), 20, layout="NHWC", padding=((2, 0), (0, 3))
+    "channels last, results beyond the image": partial(
+        convolution, (2, 9, 11, 17), 20, layout="NHWC", padding=((2, 0), (0, 3))
     ),
-    "1 x 1": lambda: convolution((2, 18, 6, 8), 16, (1, 1)),
+    "1 x 1": partial(convolution, (2, 18, 6, 8), 16, (1, 1)),
 }
 every_case = pytest.mark.parametrize("name", CASES)
+every_dtype = pytest.mark.parametrize("dtype", ["float32", *HALVES])
 
 
 @cache
-def program(name: str) -> pf.Executable:
+def program(name: str, dtype: str = "float32") -> pf.Executable:
     """The plan with register tiles, whether the model finds them the faster form at these sizes or not."""
-    nest, machine = CASES[name](), Machine.preset("h200")
+    nest, machine = CASES[name](dtype=dtype), Machine.preset("h200")
     plans = (plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form")) for n in (0, 1))
     schedule = next(plan.schedule for plan in plans if "microkernel" in str(plan.schedule))
     return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
 
 
+@every_dtype
 @every_case
-def test_in_lock_step_it_is_what_the_oracle_says(name: str) -> None:
-    net, nest = program(name), CASES[name]()
+def test_in_lock_step_it_is_what_the_oracle_says(name: str, dtype: str) -> None:
+    net, nest = program(name, dtype), CASES[name](dtype=dtype)
     assert "tile_fma(" in net.source
-    x = np.random.default_rng(2).integers(-3, 4, nest.tensor("x").shape).astype("float32")
+    x = np.random.default_rng(2).integers(-3, 4, nest.tensor("x").shape).astype(dtype)
     np.testing.assert_array_equal(net(x=x), pf.interpret(nest, {"x": x})["out"])
+
+
+@every_case
+def test_halves_are_float32_numbers_in_shared_memory_and_no_store_waits_for_a_bank(name: str) -> None:
+    net = program(name, "bfloat16")
+    held = {t.name: t.dtype for t in net.schedule.nest.tensors if t.name.endswith("_shared")}
+    assert held == dict.fromkeys(held, "float32")
+    assert len(held) == 2
+    assert_no_waits(net.schedule.nest, net.program.launches[-1])
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_every_bit_of_a_half_arrives(dtype: str) -> None:
+    """Normal numbers: sums in one order, so the oracle's but for the last bits of float32 before they are rounded."""
+    net, nest = program("padded", dtype), CASES["padded"](dtype=dtype)
+    x = np.random.default_rng(2).standard_normal(nest.tensor("x").shape).astype(dtype)
+    wanted = pf.interpret(nest, {"x": x})["out"].astype("float32")
+    assert (net(x=x).astype("float32") == wanted).mean() > 0.99
+    assert f"pad_{WIDENED[dtype]}(1, x_shared, " in net.source
 
 
 def test_pixels_and_filters_are_asked_for_ahead_and_those_beyond_the_border_are_zeros() -> None:
@@ -181,6 +207,27 @@ def test_panels_are_filled_up_with_zeros(stages: int, call: str) -> None:
     np.testing.assert_array_equal(simulated["y"].reshape(wanted.shape), wanted)
     net(**arrays)
     np.testing.assert_array_equal(arrays["y"], wanted)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("preset", ["a100", "h200"])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_machine_code_of_halves_is_multiply_adds_too(dtype: str, preset: str, layout: str) -> None:
+    """Small tiles have registers for what is on its way, too."""
+    pytest.importorskip("cuda.core")
+    image = (32, 64, 56, 56) if layout == "NCHW" else (32, 56, 56, 64)
+    nest = convolution(image, 64, layout=layout, padding=1, dtype=dtype)
+    net = pf.compile(nest, target="cuda", machine=preset, device="none")
+    code = net.program.codes[-1]
+    assert code.registers is not None
+    for capability in ((8, 0), (9, 0)):
+        cubin = build_kernels(net.program, capability)[code.name]
+        assert cubin.registers <= code.registers
+        assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+        assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
+        loop = main_loop(cubin)
+        assert loop.count("FFMA") >= 0.73 * len(loop)
+        assert {"LDS.128", "LDG.E.U16", "STS.128"} <= set(loop)
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])

@@ -1,11 +1,12 @@
-"""Copies into shared memory that round, or that leave neighbours in shorter runs: what emitted source calls.
+"""Copies into shared memory that change the type of what they copy, or leave neighbours in shorter runs: operations.
 
     copy_rounded_tf32   four float32 numbers in one load, rounded (cvt.rna.tf32.f32), stored as float32
-    copy_rounded_bf16   the same, stored as bfloat16 (cvt.rn.bf16x2.f32: two at a time)
-    copy_rounded_f16    the same, stored as float16
-    pad_rounded_tf32    the same of as many, or of one, where a condition holds, and else zeros; pad_rounded_bf16, _f16
+    copy_rounded_bf16   the same, stored as bfloat16 (cvt.rn.bf16x2.f32: two at a time); of bfloat16 numbers bit for bit
+    copy_rounded_f16    the same, stored as float16; of float16 numbers bit for bit
+    copy_widened_bf16   bfloat16 numbers stored as float32; copy_widened_f16 float16 numbers
+    pad_…               each of these of as many, or of one, where a condition holds, and else zeros
 
-    target[to + step * (l // run) + l % run] = rounded(source[at + l])      each run in one store
+    target[to + step * (l // run) + l % run] = converted(source[at + l])    each run in one store
 
 Needs the extra `polyfuse[cuda]`, and a GPU from sm_80 on.
 """
@@ -20,19 +21,19 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from polyfuse.codegen.device_operations import INT, vector_at
-from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.codegen.halves import CONVERTED
 
-WORD = ir.IntType(32)
+WORD, BITS = ir.IntType(32), ir.IntType(16)
 
 GLOBAL = 1
 """LLVM's number for the address space of global memory."""
 
 
-def _operation(math: Math) -> Any:
-    """The intrinsic for a format of factors."""
+def _copying(conversion: str) -> Any:
+    """The intrinsic for a conversion."""
 
     @intrinsic
-    def copy_rounded(
+    def copying(
         typingctx: Any, count: Any, target: Any, to: Any, run: Any, step: Any, source: Any, at: Any
     ) -> Any:
         """See the top of this file; `count`, `run` and `step` are literals, `source` + `at` is at a multiple of it."""
@@ -42,28 +43,33 @@ def _operation(math: Math) -> Any:
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (2, 6))
-            loaded = vector_at(builder, builder.gep(args[5], [at]), ir.FloatType(), lanes)
+            kind = context.get_data_type(sig.args[5].dtype)
+            loaded = vector_at(builder, builder.gep(args[5], [at]), kind, lanes)
             numbers = [builder.extract_element(loaded, WORD(lane)) for lane in range(lanes)]
             data = context.make_array(sig.args[1])(context, builder, args[1]).data
-            _in_runs(builder, _rounded(builder, math, numbers), builder.gep(data, [to]), together, apart)
+            _in_runs(
+                builder, _converted(builder, conversion, numbers), builder.gep(data, [to]), together, apart
+            )
             return context.get_dummy_value()
 
         return types.void(count, target, types.int64, run, step, source, types.int64), codegen
 
-    return copy_rounded
+    return copying
 
 
-copy_rounded_tf32, copy_rounded_bf16, copy_rounded_f16 = map(_operation, PRECISIONS)
+copy_rounded_tf32, copy_rounded_bf16, copy_rounded_f16, copy_widened_bf16, copy_widened_f16 = map(
+    _copying, CONVERTED
+)
 
 
-def _padding(math: Math) -> Any:
-    """The intrinsic for a format of factors."""
+def _padding(conversion: str) -> Any:
+    """The intrinsic for a conversion."""
 
     @intrinsic
-    def pad_rounded(
+    def padding(
         typingctx: Any, count: Any, target: Any, to: Any, run: Any, step: Any, source: Any, at: Any, here: Any
     ) -> Any:
-        """As `copy_rounded` if here, else zeros, without a branch: later loads need not wait for this one.
+        """As `copying` if here, else zeros, without a branch: later loads need not wait for this one.
 
         No element of `source` is touched where `here` does not hold.
         """
@@ -76,43 +82,68 @@ def _padding(math: Math) -> Any:
             inside = context.cast(builder, args[7], sig.args[7], types.boolean)
             numbers = _where(builder, inside, builder.gep(args[5], [at]), lanes)
             data = context.make_array(sig.args[1])(context, builder, args[1]).data
-            _in_runs(builder, _rounded(builder, math, numbers), builder.gep(data, [to]), together, apart)
+            _in_runs(
+                builder, _converted(builder, conversion, numbers), builder.gep(data, [to]), together, apart
+            )
             return context.get_dummy_value()
 
         return types.void(count, target, types.int64, run, step, source, types.int64, here), codegen
 
-    return pad_rounded
+    return padding
 
 
-pad_rounded_tf32, pad_rounded_bf16, pad_rounded_f16 = map(_padding, PRECISIONS)
+pad_rounded_tf32, pad_rounded_bf16, pad_rounded_f16, pad_widened_bf16, pad_widened_f16 = map(
+    _padding, CONVERTED
+)
 
 
 def _where(builder: Any, inside: Any, place: Any, count: int) -> list[Any]:
-    """So many float32 numbers in global memory if a condition holds, else zeros: one load under a predicate."""
-    address = builder.addrspacecast(place, ir.PointerType(place.type.pointee, addrspace=GLOBAL))
+    """So many numbers or halves in global memory if a condition holds, else zeros: one load under a predicate."""
+    kind = place.type.pointee
+    address = builder.addrspacecast(place, ir.PointerType(kind, addrspace=GLOBAL))
     operands = [builder.ptrtoint(address, INT), builder.zext(inside, WORD)]
-    zeros = " ".join(f"mov.f32 ${n}, 0f00000000;" for n in range(count))
+    held, register = ("b16", "h") if kind == BITS else ("f32", "f")
+    zero = "0" if kind == BITS else "0f00000000"
+    zeros = " ".join(f"mov.{held} ${n}, {zero};" for n in range(count))
     wide = f".v{count}" if count > 1 else ""
     loaded = f"{{{','.join(f'${n}' for n in range(count))}}}" if count > 1 else "$0"
-    text = f"{{ .reg .pred p; setp.ne.u32 p, ${count + 1}, 0; {zeros} @p ld.global{wide}.f32 {loaded}, [${count}]; }}"
-    kinds = [ir.FloatType()] * count
+    load = f"@p ld.global{wide}.{held} {loaded}, [${count}];"
+    text = f"{{ .reg .pred p; setp.ne.u32 p, ${count + 1}, 0; {zeros} {load} }}"
+    kinds = [kind] * count
     function = ir.FunctionType(
-        ir.LiteralStructType(kinds) if count > 1 else kinds[0], [value.type for value in operands]
+        ir.LiteralStructType(kinds) if count > 1 else kind, [value.type for value in operands]
     )
-    operators = ",".join([*["=f"] * count, "l,r,~{memory}"])
+    operators = ",".join([*[f"={register}"] * count, "l,r,~{memory}"])
     found = builder.asm(function, text, operators, operands, side_effect=True)
     return [builder.extract_value(found, n) for n in range(count)] if count > 1 else [found]
 
 
-def _rounded(builder: Any, math: Math, numbers: list[Any]) -> list[Any]:
-    """The numbers as the target holds them: integers of 32 bits, or of 16."""
+def _converted(builder: Any, conversion: str, numbers: list[Any]) -> list[Any]:
+    """The numbers as the target holds them: of 32 bits, or of 16."""
+    what, math = conversion.split("_")
+    if what == "widened":
+        return [_widened(builder, math, number) for number in numbers]
+    return numbers if numbers[0].type == BITS else _rounded(builder, math, numbers)
+
+
+def _widened(builder: Any, math: str, bits: Any) -> Any:
+    """The bits of a half as a float32 number's: a bfloat16 number is the upper half of one."""
+    if math == "bf16":
+        return builder.shl(builder.zext(bits, WORD), WORD(16))
+    function = ir.FunctionType(ir.FloatType(), [BITS])
+    number = builder.asm(function, "cvt.f32.f16 $0, $1;", "=f,h", [bits], side_effect=False)
+    return builder.bitcast(number, WORD)
+
+
+def _rounded(builder: Any, math: str, numbers: list[Any]) -> list[Any]:
+    """Float32 numbers rounded: integers of 32 bits, or of 16."""
     if math == "tf32":
         return [_assembly(builder, "cvt.rna.tf32.f32 $0, $1;", [number]) for number in numbers]
     held = []
     zero = ir.Constant(ir.FloatType(), 0.0)
     for low, high in zip_longest(numbers[::2], numbers[1::2], fillvalue=zero):
         both = _assembly(builder, f"cvt.rn.{math}x2.f32 $0, $1, $2;", [high, low])  # the first one goes above
-        pair = builder.bitcast(both, ir.VectorType(ir.IntType(16), 2))
+        pair = builder.bitcast(both, ir.VectorType(BITS, 2))
         held += [builder.extract_element(pair, WORD(n)) for n in (0, 1)]
     return held[: len(numbers)]
 
