@@ -44,6 +44,7 @@ from polyfuse.codegen.looptree import (
     Store,
     below,
     grid_barriers,
+    stores_in,
 )
 from polyfuse.codegen.met_lanes import met_by_warps, with_constant_bounds
 from polyfuse.codegen.over_lanes import shuffled, warps_of
@@ -86,7 +87,7 @@ class CudaKernel:
     `registers` is what a thread gets where it holds a tile of results; `shared_bytes` lie in a block's shared memory.
     `wide` are the positions of the arguments that are read 16 bytes at a time, `maps` further arguments. If there are
     places at which all blocks meet, `grid_barriers`, the counter of those that have come is the argument behind the
-    arrays.
+    arrays. `untiled` are the statements of microkernels whose sums no tile in registers holds.
     """
 
     name: str
@@ -99,6 +100,7 @@ class CudaKernel:
     wide: tuple[int, ...] = ()
     grid_barriers: int = 0
     maps: tuple[BoxMap, ...] = ()
+    untiled: tuple[str, ...] = ()
 
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
@@ -112,9 +114,10 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     maps = () if bulk is None else bulk.box_maps(kernel)
     counter = ("int32*",) if meetings else ()
     signature = (*pointers, *counter, *("int64" for _ in kernel.sizes), *(KIND for _ in maps))
+    emitter = _Cuda(kernel)
     return CudaKernel(
         kernel.name,
-        _Cuda(kernel).source(),
+        emitter.source(),
         signature,
         _extents(kernel.axes, "block"),
         _block(kernel, bulk is not None and bulk.slots > 0),
@@ -125,6 +128,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         tuple(position for position, name in enumerate(kernel.arrays) if name in wide),
         meetings,
         maps,
+        tuple(emitter.untiled),
     )
 
 
@@ -209,6 +213,7 @@ class _Cuda(Emitter):
         self.loops = 0
         self.depth = 0  # loops around
         self.met = 0  # places at which the warps of a row have met
+        self.untiled: dict[str, None] = {}  # statements of microkernels that are plain loops
 
     def parameters(self) -> tuple[str, ...]:
         counter = (ARRIVALS,) if grid_barriers(self.kernel.body) else ()
@@ -272,8 +277,11 @@ class _Cuda(Emitter):
         self.loops += often
         lines = super().loop(node)
         self.loops -= often
+        if node.bind != "microkernel":
+            return lines
+        self.untiled |= dict.fromkeys(store.statement for store in stores_in(node))
         note = "# no tile in registers: the sums are elsewhere, or a factor is not in spread panels"
-        return [note, *lines] if node.bind == "microkernel" else lines
+        return [note, *lines]
 
     def store(self, node: Store) -> list[str]:
         match node.operation:

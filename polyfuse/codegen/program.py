@@ -12,10 +12,11 @@ from polyfuse.codegen import cpu, cuda
 from polyfuse.codegen.equal import canonical
 from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Kernel
+from polyfuse.codegen.naming import base
 from polyfuse.codegen.tensor_maps import BoxMap
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Tree
+from polyfuse.ir.tree import Tree, loops, statements
 
 Target = Literal["cpu", "cuda"]
 
@@ -44,7 +45,8 @@ class Code:
 class Launch:
     """One entry of `net.kernels`: which code runs, for which statements, on which tensors, on what grid.
 
-    One that runs `once` does so when constants get their values, the others in every call.
+    One that runs `once` does so when constants get their values, the others in every call. `untiled` are those of the
+    statements in a GPU's microkernels that run as plain loops: no tile in registers holds their sums.
     """
 
     code: Code
@@ -53,6 +55,7 @@ class Launch:
     grid: tuple[ast.expr, ast.expr, ast.expr]
     block: tuple[ast.expr, ast.expr, ast.expr]
     once: bool = False
+    untiled: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -113,14 +116,16 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
     codes: dict[tuple[object, ...], Code] = {}
     launches = []
     printed = kernels(nest, tree)
+    products = {name for loop in loops(tree) if loop.bind == "microkernel" for name in statements(loop)}
     for kernel, is_early in zip(printed, early or (False,) * len(printed), strict=True):
-        code, grid, block = _printed(kernel, target)
+        code, grid, block, untiled = _printed(kernel, target)
         key = canonical(code.source), code.signature, code.parallel, code.maps
         if key not in codes:
             taken = [known.name for known in codes.values()]
             codes[key] = _renamed(code, fresh(code.name, taken))
         tensors = tuple(tensor.name for tensor in kernel.arrays.values())
-        launches.append(Launch(codes[key], kernel.statements, tensors, grid, block, is_early))
+        plain = tuple(name for name in kernel.statements if name in products and base(name) in untiled)
+        launches.append(Launch(codes[key], kernel.statements, tensors, grid, block, is_early, plain))
     return Program(target, tuple(launches), nest.params)
 
 
@@ -128,10 +133,11 @@ Extents = tuple[ast.expr, ast.expr, ast.expr]
 _ONE: Extents = (ast.Constant(1), ast.Constant(1), ast.Constant(1))
 
 
-def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents]:
+def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tuple[str, ...]]:
+    """The code, the grid and the block, and what microkernels are plain loops on a GPU, by names in the code."""
     if target == "cpu":
         on_cpu = cpu.cpu_kernel(kernel)
-        return Code(on_cpu.name, on_cpu.source, on_cpu.signature, on_cpu.parallel), _ONE, _ONE
+        return Code(on_cpu.name, on_cpu.source, on_cpu.signature, on_cpu.parallel), _ONE, _ONE, ()
     on_gpu = cuda.cuda_kernel(kernel)
     code = Code(
         on_gpu.name,
@@ -143,7 +149,7 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents]:
         grid_barriers=on_gpu.grid_barriers,
         maps=on_gpu.maps,
     )
-    return code, on_gpu.grid, on_gpu.block
+    return code, on_gpu.grid, on_gpu.block, on_gpu.untiled
 
 
 def _renamed(code: Code, name: str) -> Code:

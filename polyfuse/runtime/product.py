@@ -81,4 +81,12 @@ class Compiled:
             lines += [f"- {expansion}" for expansion in self.expansions]
             lines += [f"- {decision}" for decision in self.plan.decisions]
             lines += [f"- {note}" for note in self.plan.notes]
+        lines += [f"- {_untiled(name)}" for launch in self.program.launches for name in launch.untiled]
         return "\n".join([*lines, str(self.validation)])
+
+
+def _untiled(name: str) -> str:
+    return (
+        f"{name} has no tile of results in registers, though it is in a microkernel: its sums lie in memory, or its "
+        "factors in no spread panels, and it runs as plain loops"
+    )

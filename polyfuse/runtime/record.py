@@ -35,6 +35,7 @@ def to_header(product: Product, code: MachineCode) -> Json:
                 "grid": [ast.unparse(extent) for extent in launch.grid],
                 "block": [ast.unparse(extent) for extent in launch.block],
                 "once": launch.once,
+                "untiled": launch.untiled,
             }
             for launch in program.launches
         ],
@@ -80,6 +81,7 @@ def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
         (grid[0], grid[1], grid[2]),
         (block[0], block[1], block[2]),
         one["once"],
+        tuple(one["untiled"]),
     )
 
 
