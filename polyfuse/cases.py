@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from polyfuse import nn
+from polyfuse.bilinear import named
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
 from polyfuse.ir.gather import rows_of
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.ir.tensor import HALVES
+from polyfuse.rewrite import bilinear
 from polyfuse.runtime.samples import drawn, roundings
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.promoted_values import moving_axes
@@ -72,6 +74,14 @@ def dense(
     for number, (size, after) in enumerate(pairwise(sizes)):
         layers += [nn.Linear(size, after, bias=bias, seed=number, dtype=dtype), activation()]
     return nn.lower(nn.Sequential(*layers), batch=batch)
+
+
+def by_strassen(*sizes: int, batch: int) -> Nest:
+    """The same chain, each product by Strassen's algorithm: kernels that other kernels' sums of blocks wait for."""
+    nest = dense(*sizes, batch=batch)
+    for name in [s.name for s in nest.statements if s.is_reduction]:
+        nest = bilinear(nest, name, named("strassen")).nest
+    return nest
 
 
 def product(rows: int, steps: int, columns: int, dtype: str = "float32") -> Nest:
@@ -254,6 +264,11 @@ CASES: tuple[Case, ...] = (
     Case("product in register tiles, odd", lambda: dense(131, 65, batch=33), kernels=1),
     Case("product in register tiles, no bias", lambda: nn.lower(nn.Linear(128, 64, bias=False), batch=32)),
     Case("product of heads", heads),
+    Case("product by Strassen's algorithm, odd", lambda: by_strassen(187, 163, batch=177)),
+    Case("2 dense layers by Strassen's algorithm", lambda: by_strassen(96, 96, 96, batch=64)),
+    Case(
+        "softmax of a product", lambda: nn.lower(nn.Sequential(nn.Linear(40, 400), nn.Softmax()), batch=70), 2
+    ),
     Case("attention", lambda: attention(64, 24), kernels=1),
     Case("product of tf32 factors, odd", lambda: product(79, 131, 70), 1, math="tf32"),
     Case("product of tf32 factors in stages", lambda: product(96, 192, 160), 1, math="tf32"),
@@ -306,6 +321,11 @@ CASES: tuple[Case, ...] = (
         small=False,
     ),
     Case("dense 1024 × 1024 × 1024", lambda: dense(1024, 1024, batch=1024), kernels=1, small=False),
+    Case(
+        "dense 1024 × 1024 × 1024 by Strassen's algorithm",
+        lambda: by_strassen(1024, 1024, batch=1024),
+        small=False,
+    ),
     Case("dense 1000 × 1023 × 514", lambda: dense(514, 1023, batch=1000), kernels=1, small=False),
     Case("dense 64 × 64 × 65536, in two passes", lambda: dense(65536, 64, batch=64), kernels=2, small=False),
     Case("dense 512 × 512 × 512, float64", lambda: dense(512, 512, batch=512, dtype="float64"), small=False),

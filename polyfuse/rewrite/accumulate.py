@@ -9,7 +9,8 @@ touches C, and let it assign every element that any statement writes. Then no la
 there, and C_sum in place of C in all of them but F's own reads changes no value. Where F adds up instead, C_sum begins
 as a copy of C. Nothing else touches C, so that storing it last is storing its last values.
 
-A temporary that later loops read is stored after the loops that write it: C's partial results, summed in registers.
+A temporary that later loops read is stored after the loops that write it, or `after` those of one statement, where
+later ones write it again: C's partial results, summed in registers. The theorem is then of what touches it until there.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from polyfuse.ir.tree import parts, sequence, statements
 from polyfuse.sets import IN, OUT, SET, dim_names
 
 
-def accumulate(nest: Nest, tensor: str) -> Nest | None:
+def accumulate(nest: Nest, tensor: str, after: str | None = None) -> Nest | None:
     """C += …  ->  C_sum = 0 (or C); C_sum += …; C = C_sum, if others see C; None where the theorem does not hold."""
     known = nest.tensor(tensor)
     touching = [nest.statement(n) for n in statements(nest.order) if tensor in nest.statement(n).tensors]
@@ -36,8 +37,9 @@ def accumulate(nest: Nest, tensor: str) -> Nest | None:
     if known.role not in ("output", "inout", "temporary") or not writers:
         return None
     if known.role == "temporary":
-        touching = _until_written(nest, touching, writers[-1])
-        if not touching:
+        touching = _until(nest, touching, after or writers[-1].name)
+        writers = [s for s in touching if s in writers]
+        if not writers:
             return None
     first = touching[0]
     if any(p.source == p.sink == first.name and p.kind == "flow" for p in nest.dependences().pairs):
@@ -71,10 +73,10 @@ def accumulate(nest: Nest, tensor: str) -> Nest | None:
     return replace(nest, tensors=(*nest.tensors, temporary), statements=every, order=order)
 
 
-def _until_written(nest: Nest, touching: list[Statement], writer: Statement) -> list[Statement]:
-    """What touches a temporary up to the loops of its last writer; nothing where no later loops do."""
+def _until(nest: Nest, touching: list[Statement], writer: str) -> list[Statement]:
+    """What touches a temporary up to the loops of a writer; nothing where no later loops do."""
     ordered = statements(nest.order)
-    loops = next(part for part in parts(nest.order) if writer.name in statements(part))
+    loops = next(part for part in parts(nest.order) if writer in statements(part))
     last = max(ordered.index(name) for name in statements(loops))
     until = [s for s in touching if ordered.index(s.name) <= last]
     return until if len(until) < len(touching) else []

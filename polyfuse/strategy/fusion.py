@@ -180,6 +180,19 @@ def with_inits(state: Search, model: Model, inits: dict[str, str]) -> Search:
     return state
 
 
+def with_store(schedule: Schedule, reduction: str, store: str) -> Schedule | None:
+    """What stores a reduction's results in its kernel, as far inside as the results' loops go; None where it may not.
+
+    for i: for j: for k: s[i, j] += …;  for i: for j: y[i, j] = s[i, j]
+    ->  for i: for j: { for k: s[i, j] += …;  y[i, j] = s[i, j] }
+    """
+    for loop in _over_results(schedule, store, reduction)[: len(schedule.loops(store))][::-1]:
+        joined = aligned(schedule, reduction, store, loop.name)
+        if isinstance(joined, Schedule):
+            return joined
+    return None
+
+
 def _results_outside(schedule: Schedule, model: Model, reduction: str) -> Schedule:
     """for k: for i: s[i] += …  ->  for i: for k: s[i] += …, where the loops are perfectly nested."""
     loops = schedule.loops(reduction)

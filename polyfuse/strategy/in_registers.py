@@ -22,7 +22,13 @@ from polyfuse.strategy.one_pass_cuda import shaped
 from polyfuse.strategy.one_pass_roles import OneKernel
 from polyfuse.strategy.one_pass_shapes import PassShape
 from polyfuse.strategy.packing import added
-from polyfuse.strategy.products_cuda import band_by_dimension, in_register_tiles, of_one_step, shapes_for
+from polyfuse.strategy.products_cuda import (
+    band_by_dimension,
+    in_register_tiles,
+    of_one_step,
+    shapes_for,
+    why_seen,
+)
 from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
 from polyfuse.strategy.shared_products import InShares, in_shares
 from polyfuse.strategy.windows_cuda import Convolution, convolution_of, in_patches, shapes_of
@@ -46,6 +52,9 @@ def in_registers(
     band = band_by_dimension(kernel, product)
     if isinstance(band, str):
         return band
+    seen = why_seen(kernel, schedule.nest.statement(product.statement).write.tensor)
+    if seen is not None:
+        return seen
     shapes = (
         shapes_of(schedule, counts, kernel, product, band, machine)
         if isinstance(product, Convolution)

@@ -9,36 +9,33 @@ from functools import partial
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree, parts, statements
 from polyfuse.machine import Machine
-from polyfuse.rewrite.pieces import pieces
 from polyfuse.schedule import Schedule
-from polyfuse.strategy import cpu, cuda, loops, tiled
+from polyfuse.strategy import cpu, cuda, loops
 from polyfuse.strategy.across import with_readers
-from polyfuse.strategy.ahead import rows_ahead, tiles_ahead
+from polyfuse.strategy.ahead import rows_ahead
 from polyfuse.strategy.batches import in_batches
 from polyfuse.strategy.choice import Choose, asked_once, cheapest
 from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.copied_first import copied_first
 from polyfuse.strategy.cost import Model, evenly, in_blocks, microseconds, ranked
 from polyfuse.strategy.counts import Counts, dims_of
-from polyfuse.strategy.decisions import Decision, Group, Plan
+from polyfuse.strategy.decisions import Group, Plan
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.finished import finished_cost, kernels_of, schedule_costs
 from polyfuse.strategy.full_tiles import with_full_tiles
-from polyfuse.strategy.fusion import Refused, early_statements, part_with, search
+from polyfuse.strategy.fusion import Refused, part_with
 from polyfuse.strategy.grid_steps import in_order
+from polyfuse.strategy.grouping import Grouped, in_kernels
 from polyfuse.strategy.in_one_kernel import in_one_kernel_if_cheaper
 from polyfuse.strategy.in_registers import in_registers, under_maximum
 from polyfuse.strategy.in_sections import Behind, behind_each_other, cheaper_in_turns, may_run_behind
-from polyfuse.strategy.in_steps import alone_cost
 from polyfuse.strategy.inner import innermost, waits
-from polyfuse.strategy.join import with_joined
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.long_rows import in_long_rows
-from polyfuse.strategy.moves import far_and_near, internal, separated
+from polyfuse.strategy.moves import far_and_near, internal
 from polyfuse.strategy.one_launch import in_one_launch
 from polyfuse.strategy.one_pass import in_one_pass
-from polyfuse.strategy.one_pass_cuda import dated
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.past_caches import in_long_blocks, past_caches
 from polyfuse.strategy.products import blocked
@@ -47,7 +44,6 @@ from polyfuse.strategy.read_once import beyond_first, read_once
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
-from polyfuse.strategy.row_passes import row_by_row
 from polyfuse.strategy.second_thoughts import (
     Doubt,
     Doubted,
@@ -60,7 +56,6 @@ from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.split_products import in_parts
 from polyfuse.strategy.sums_apart import summed_apart
 from polyfuse.strategy.terms_apart import with_terms_apart
-from polyfuse.strategy.tiled_alone import tiled_alone
 from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.viewing import without_copies
 from polyfuse.strategy.where_read import computed_where_read
@@ -140,21 +135,28 @@ def _in_tiles(
 ) -> tuple[Plan | None, tuple[str, ...]]:
     """The plan for a nest whose products are rewritten for tiles on a GPU: in parts, or summed apart.
 
-    None where there is no such plan, and what was left out then: parts for which no tiles of results were found.
+    Sums that get no tiles stay where they are. None where there is no such plan, and what was left out then: parts for
+    which no tiles of results were found.
     """
     parted, refused = in_parts(nest, machine), tuple[str, ...]()
     for split in (parted, None) if parted is not None else (None,):
-        start, products, told = (nest, (), ()) if split is None else (split.nest, split.products, split.said)
+        start, summing, told = (nest, (), ()) if split is None else (split.nest, split.products, split.said)
+        shared = {} if split is None else split.shared
+        stay = frozenset[str]()
         summed = summed_apart(start)
-        if summed is not None:
-            start, products = summed.nest, (*products, *summed.products)
-        if products:
-            made = Recomputed(start, shared={} if split is None else split.shared)
-            plan = _planned(start, (*said, *refused, *told), machine, True, choose, made)
-            if all(in_tiles(plan.schedule, name) for name in products):
+        while summing or summed is not None:
+            changed, own = (start, ()) if summed is None else (summed.nest, summed.products)
+            made = Recomputed(changed, shared=shared)
+            plan = _planned(changed, (*said, *refused, *told), machine, True, choose, made)
+            lost = {name for name in (*summing, *own) if not in_tiles(plan.schedule, name)}
+            if not lost:
                 return plan, ()
-            lost = (f"not taken, since its kernel has no tiles of results: {line}" for line in told)
-            refused = (*refused, *lost)
+            if not lost.isdisjoint(summing):
+                break
+            stay |= lost
+            summed = summed_apart(start, stay)
+        lines = (f"not taken, since its kernel has no tiles of results: {line}" for line in told)
+        refused = (*refused, *lines)
     return None, refused
 
 
@@ -212,7 +214,7 @@ def _in_shape(
     rewritten: Recomputed, machine: Machine, fuse: bool, choose: Choose, refused: Refused
 ) -> Doubted:
     """Statements in kernels, none of them of a refused group, and each kernel in its shape."""
-    rewritten, model, kernels = _in_kernels(rewritten, machine, fuse, refused)
+    rewritten, model, kernels = in_kernels(rewritten, machine, fuse, refused)
     return _in_shapes(rewritten, model, kernels, choose)
 
 
@@ -220,7 +222,7 @@ def _behind(
     plan: Plan, rewritten: Recomputed, said: tuple[str, ...], machine: Machine, choose: Choose
 ) -> Plan:
     """The plan, or one whose loops in time run behind each other on cores where that is cheaper."""
-    rewritten, model, kernels = _in_kernels(rewritten, machine, True, frozenset())
+    rewritten, model, kernels = in_kernels(rewritten, machine, True, frozenset())
     behind = behind_each_other(kernels[0], model, choose)
     if behind is None:
         return plan
@@ -273,39 +275,6 @@ def _in_shapes(
     return Plan(schedule, decisions, tuple(groups), machine, rewritten.reasons), tuple(doubts)
 
 
-def _in_kernels(
-    rewritten: Recomputed, machine: Machine, fuse: bool, refused: Refused
-) -> tuple[Recomputed, Model, Grouped]:
-    """Statements in kernels; consumers of what several statements write run in pieces where that is cheaper."""
-    tiles = tiled_alone if machine.kind == "cuda" else None
-    model = Model(Counts(rewritten.nest), machine, tiles)
-    start = Schedule(rewritten.nest)
-    for pipeline in rewritten.tiled:
-        made, cost = pipeline.overlapped, pipeline.cost
-        start = tiled.shaped(start, made, parallel=cost.units > 1)
-        start, asked = tiles_ahead(start, made, cost, machine, model.counts.total_bytes)
-        rewritten = replace(rewritten, reasons=(*rewritten.reasons, *asked))
-    for one in rewritten.passes:
-        start = row_by_row(start, one)
-    for under, shape in rewritten.one_pass:
-        start = dated(start, under, shape)
-    whole = grouped(start, model, fuse, rewritten.statements, refused)
-    split = pieces(rewritten.nest) if fuse and not rewritten.statements else None
-    if split is None or not split.split:
-        return rewritten, model, whole
-    other = Model(Counts(split.nest), machine, tiles)
-    parted = grouped(Schedule(split.nest), other, fuse, refused=refused)
-    usual, apart = (
-        sum(m.cost(part).total for part in parts(found[0].tree))
-        for m, found in ((model, whole), (other, parted))
-    )
-    said = f"{microseconds(apart)}, {microseconds(usual)} with whole statements."
-    if apart >= usual:
-        return replace(rewritten, reasons=(*rewritten.reasons, f"not taken: {split}; {said}")), model, whole
-    reasons = (*rewritten.reasons, f"{split}: {said}")
-    return replace(rewritten, nest=split.nest, reasons=reasons), other, parted
-
-
 def _shaped(
     schedule: Schedule,
     model: Model,
@@ -350,37 +319,6 @@ def _shaped(
     if price is not None:
         return done.schedule, [Group(part_with(done.schedule, kernel.names[0]).names, price, done.notes)]
     return done.schedule, list(_groups(done, counts, kernel.names, machine))
-
-
-Grouped = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
-
-
-def grouped(
-    start: Schedule,
-    model: Model,
-    fuse: bool,
-    done: frozenset[str] = frozenset(),
-    refused: Refused = frozenset(),
-) -> Grouped:
-    """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
-
-    The search starts from the order as written and, where that puts statements into common loops, from the order with
-    these loops taken apart. The cheaper result counts. Kernels of statements that are `done` stay as they are, and what
-    runs once for all calls keeps the loops that it was written with. No kernel is made of a `refused` group.
-    """
-    early = early_statements(start.nest, start.tree)
-    open_ = tuple(name for name in statements(start.nest.order) if name not in done | early)
-    if not open_:
-        return start, (), frozenset()
-    apart = separated(start, open_, 0)
-    starts = [start] if len(parts(apart.tree)) == len(parts(start.tree)) else [start, apart]
-    found = [search(s, model, fuse, done, refused) for s in (starts if fuse else starts[-1:])]
-    schedule, decisions = min(
-        found, key=lambda one: sum(alone_cost(one[0].nest, model, part).total for part in parts(one[0].tree))
-    )
-    if not fuse:
-        return schedule, decisions, frozenset()
-    return with_joined(schedule, model, decisions, done)
 
 
 def _blocked(

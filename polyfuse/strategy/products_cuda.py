@@ -112,8 +112,9 @@ class Tiles:
             return band
         p, names = self.product, self.kernel.names
         sums = self.schedule.nest.statement(self.name).write.tensor
-        if self.shape.math != "ieee" and sums not in internal(self.kernel):
-            return f"{sums} is not in registers, where tensor cores add up: another kernel reads it"
+        seen = why_seen(self.kernel, sums)
+        if seen is not None:
+            return seen
         others = tuple(band[d].name for d in p.others if d in band)
         schedule, tile, blocks = self.cut(self.schedule, band, others)
         schedule, blocks, more = blocks_at_once(schedule, self.kernel, blocks, self.machine)
@@ -256,6 +257,13 @@ def product_of(nest: Nest, name: str) -> Product | None:
     return of_one_step(products_of(nest, name, by_value=True))
 
 
+def why_seen(kernel: Kernel, sums: str) -> str | None:
+    """Why registers cannot hold a product's sums; None where only its kernel sees them."""
+    if sums in internal(kernel):
+        return None
+    return f"{sums} is summed up in memory, where another kernel or the caller sees it"
+
+
 def of_one_step(choices: tuple[Product, ...]) -> Product | None:
     """A product whose sums run over one dimension, no window's, its columns along last axes; None if it has none."""
     fits = (p for p in choices if len(p.steps) == 1 and not p.windowed and not p.across)
@@ -279,9 +287,7 @@ def shapes_for(
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     sums = schedule.nest.statement(product.statement).write.tensor
     extents = extents_for(schedule, counts, kernel, product, band, machine)
-    found = tiles_for(extents, schedule.nest.tensor(sums).itemsize, machine, machine.gpu)
-    alone = sums in internal(kernel)
-    return tuple(shape for shape in found if alone or shape.math != "f64")
+    return tuple(tiles_for(extents, schedule.nest.tensor(sums).itemsize, machine, machine.gpu))
 
 
 def extents_for(

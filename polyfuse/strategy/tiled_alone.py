@@ -16,7 +16,6 @@ from polyfuse.machine import Machine
 from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.cost import KernelCost
 from polyfuse.strategy.kernel import Kernel
-from polyfuse.strategy.moves import internal
 from polyfuse.strategy.products_cuda import band_by_dimension, of_one_step
 from polyfuse.strategy.register_shapes import waiting_seconds
 from polyfuse.strategy.split_products import extents_of
@@ -33,10 +32,7 @@ def tiled_alone(nest: Nest, kernel: Kernel, plain: KernelCost, machine: Machine)
     product = of_one_step(products[0]) if known else None
     if machine.gpu is None or product is None or isinstance(band_by_dimension(kernel, product), str):
         return plain
-    s = nest.statement(product.statement)
-    if machine.math != "ieee" and s.write.tensor not in internal(kernel):
-        return plain
-    itemsize = nest.tensor(s.write.tensor).itemsize
+    itemsize = nest.tensor(nest.statement(product.statement).write.tensor).itemsize
     shapes = tiles_for(extents_of(nest, product, machine), itemsize, machine, machine.gpu)
     if not shapes or shapes[0].seconds > plain.total + waiting_seconds(shapes[0], machine):
         return plain

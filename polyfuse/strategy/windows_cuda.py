@@ -40,7 +40,7 @@ from polyfuse.strategy.double_windows import double_windows
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
-from polyfuse.strategy.moves import constant_extent, inside, internal
+from polyfuse.strategy.moves import constant_extent, inside
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products_cuda import AXES, Names, Tiles
 from polyfuse.strategy.register_shapes import Shape, Side
@@ -162,8 +162,8 @@ def shapes_of(
     asked = extents, p.pixels is p.left, padded, itemsize, machine, machine.gpu
     plain = window_shapes(*asked, bool(halves))
     made = set(HALVES) if machine.math == "tf32" else {STORED.get(machine.math)}
-    if s.write.tensor not in internal(kernel) or not halves <= made:
-        return plain  # tensor cores add up in registers, and no copy makes one half of the other
+    if not halves <= made:
+        return plain  # no copy makes one half of the other
     rounded = tensor_windows(
         *asked, bool(halves), in_vectors=_in_vectors(nest, p), by_channels=_by_channels(nest, p)
     )
