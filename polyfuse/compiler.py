@@ -14,7 +14,7 @@ from polyfuse.analysis.validation import OPERATIONS, Spans, validate
 from polyfuse.bilinear import Algorithm
 from polyfuse.codegen.block_memory import check_shared
 from polyfuse.codegen.program import Target, program
-from polyfuse.codegen.residence import check_residence
+from polyfuse.codegen.residence import check_residence, with_room
 from polyfuse.errors import BudgetExceeded, InvalidMath, InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
@@ -167,7 +167,7 @@ def _finished(
         schedule.source, schedule.nest, schedule.tree, _arenas(schedule, early), early, operations
     )
     times.append(time.perf_counter())
-    printed = program(schedule.nest, schedule.tree, goal, early)
+    printed = with_room(program(schedule.nest, schedule.tree, goal, early), model)
     check_shared(printed, model)
     check_residence(printed, model)
     times.append(time.perf_counter())

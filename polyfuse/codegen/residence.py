@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
-from polyfuse.codegen.program import Launch, Program
+from polyfuse.codegen.program import Code, Launch, Program
 from polyfuse.errors import InvalidSchedule
 from polyfuse.machine import Machine
+from polyfuse.schedule.microkernel import MOST_REGISTERS
 from polyfuse.strategy.occupancy import occupancy
 
 
@@ -19,6 +21,38 @@ def check_residence(program: Program, machine: Machine) -> None:
     for launch in program.launches:
         if launch.code.grid_barriers and not program.sizes:
             _check(launch, machine)
+
+
+def with_room(program: Program, machine: Machine) -> Program:
+    """The program whose kernels with grid barriers have as many registers as leave their blocks on the GPU at once.
+
+    More blocks than a launch has need no room, and the parts of a kernel that are planned for a tile each take more
+    together: of float64 numbers 4 × 4 results in 120 registers spill 120 bytes in four layers, and none in one.
+    """
+    if program.sizes or machine.gpu is None:
+        return program
+    roomy: dict[int, Code] = {}
+    for launch in program.launches:
+        code = launch.code
+        if code.grid_barriers and code.registers is not None:
+            most = _most_registers(launch, code.registers, machine)
+            kept = roomy.get(id(code))
+            if kept is None or kept.registers is None or most < kept.registers:
+                roomy[id(code)] = replace(code, registers=most)
+    launches = tuple(replace(x, code=roomy.get(id(x.code), x.code)) for x in program.launches)
+    return replace(program, launches=launches) if roomy else program
+
+
+def _most_registers(launch: Launch, planned: int, machine: Machine) -> int:
+    assert machine.gpu is not None, "blocks are a GPU's"
+    blocks, threads = map(prod, launch.extents({}))
+    fits = (
+        registers
+        for registers in range(MOST_REGISTERS, planned, -1)
+        if occupancy(machine.gpu, max(1, threads), registers, launch.code.shared_bytes).blocks * machine.sms
+        >= blocks
+    )
+    return next(fits, planned)
 
 
 def _check(launch: Launch, machine: Machine) -> None:
