@@ -163,6 +163,35 @@ def padded_windows() -> Nest:
     return nn.lower(nn.transpose(nn.sum(seen * weights, (2, 3))))
 
 
+def ensemble(members: int, *sizes: int, batch: int) -> Nest:
+    """Networks of the same layers on one input, one after the other."""
+    x, found = nn.input("x", (batch, sizes[0])), []
+    for member in range(members):
+        h = x
+        for number, (size, after) in enumerate(pairwise(sizes)):
+            h = nn.relu(nn.linear(h, nn.Linear(size, after, seed=10 * member + number)))
+        found.append(h)
+    return nn.lower(found)
+
+
+def flattened(dtype: str, *shape: int, columns: int) -> Nest:
+    """max(x @ y, 0), where each row of x is an image."""
+    x, y = nn.input("x", shape, dtype), nn.input("y", (prod(shape[1:]), columns), dtype)
+    return nn.lower(nn.relu(nn.matmul(nn.reshape(x, (shape[0], prod(shape[1:]))), y)))
+
+
+def backward(dtype: str, rows: int, steps: int, columns: int) -> Nest:
+    """max(x @ y, 0), where every second row of x is read, and its steps backward."""
+    x, y = nn.input("x", (2 * rows, steps), dtype), nn.input("y", (steps, columns), dtype)
+    return nn.lower(nn.relu(nn.matmul(nn.flip(x[::2], 1), y)))
+
+
+def by_rows(rows: int, steps: int, columns: int, dtype: str) -> Nest:
+    """max(x @ y.T, 0): steps are neighbours in both factors."""
+    x, y = nn.input("x", (rows, steps), dtype), nn.input("y", (columns, steps), dtype)
+    return nn.lower(nn.relu(nn.matmul(x, nn.transpose(y))))
+
+
 def recurrent(layer: nn.Module, times: int = 4, rows: int = 3) -> Nest:
     """A recurrent layer over a short sequence."""
     return nn.lower(layer, batch=(times, rows))
@@ -220,13 +249,16 @@ CASES: tuple[Case, ...] = (
     Case("min over the middle of three", lambda: reduction(lambda x: nn.min(x, 1, keepdims=True), 4, 9, 5)),
     Case("place of the maximum", lambda: reduction(nn.argmax, 9, 133)),
     Case("place of the minimum, of 4000", lambda: reduction(lambda x: nn.argmin(x, 0), 4000)),
+    Case("ensemble of 3, two layers", lambda: ensemble(3, 33, 40, 21, batch=17)),
+    Case("3 dense layers, bfloat16", lambda: dense(24, 40, 33, 16, batch=9, dtype="bfloat16")),
     Case("LSTM, 2 layers", lambda: recurrent(nn.LSTM(5, 9, 2))),
     Case("GRU", lambda: recurrent(nn.GRU(5, 9))),
     Case("RNN", lambda: recurrent(nn.RNN(5, 9))),
     Case("RNN whose units blocks share", lambda: recurrent(nn.RNN(5, 14)), 6, schedule=units_on_blocks),
     Case("3 layers in one launch", lambda: dense(9, 21, 30, 5, batch=4), 1, schedule=layers_in_one_launch),
     Case("x / sum(x)", lambda: reduction(lambda x: x / nn.sum(x), 6, 11)),
-    Case("x / norm(x), 5000 values in two passes", lambda: reduction(lambda x: x / nn.norm(x), 5000)),
+    Case("x / norm(x), 50003 values in two passes", lambda: reduction(lambda x: x / nn.norm(x), 50003), 3),
+    Case("softmax of heads", lambda: reduction(nn.softmax, 2, 3, 5, 70), 1),
     Case("maximum of 65 × 99 in two passes", lambda: reduction(nn.max, 65, 99)),
     Case("variance over rows", lambda: reduction(lambda x: nn.var(x, -1), 9, 33)),
     Case("log sum exp", lambda: reduction(lambda x: nn.logsumexp(x, 0), 33, 9)),
@@ -281,6 +313,23 @@ CASES: tuple[Case, ...] = (
     Case("product of float16 on tensor cores", lambda: product(96, 192, 160, "float16"), 1, math="f16"),
     Case("product of bfloat16 by warpgroups", lambda: product(512, 320, 512, "bfloat16"), 1, math="bf16"),
     Case("product of tf32 factors by warpgroups", lambda: product(1024, 64, 512), 1, math="tf32"),
+    Case(
+        "product of rows of bfloat16 by warpgroups",
+        lambda: by_rows(512, 320, 512, "bfloat16"),
+        1,
+        math="bf16",
+    ),
+    Case(
+        "product of flattened float16 images",
+        lambda: flattened("float16", 512, 8, 40, columns=512),
+        1,
+        False,
+        "f16",
+    ),
+    Case("product of flattened images", lambda: flattened("float32", 70, 4, 2, 8, columns=72)),
+    Case("product of rows and steps in another order", lambda: backward("float32", 70, 64, 72)),
+    Case("the same of tf32 factors", lambda: backward("float32", 70, 64, 72), math="tf32"),
+    Case("the same in float64", lambda: backward("float64", 70, 64, 72)),
     Case("1024 × 1000 × 1032 of tf32 factors", lambda: product(1024, 1000, 1032), 2, False, "tf32"),
     Case("1000 × 514 × 1023 of bf16 factors", lambda: product(1000, 514, 1023), small=False, math="bf16"),
     Case(
@@ -320,6 +369,15 @@ CASES: tuple[Case, ...] = (
         ),
         small=False,
     ),
+    Case(
+        "convolution in float64",
+        lambda: images(
+            nn.Conv2d(64, 64, 3, padding=1, dtype="float64"), nn.ReLU(), batch=4, features=(64, 28, 28)
+        ),
+        small=False,
+    ),
+    Case("LSTM of 128 units", lambda: recurrent(nn.LSTM(96, 128), 6, 32), small=False),
+    Case("GRU of 128 units", lambda: recurrent(nn.GRU(96, 128), 6, 32), small=False),
     Case("dense 1024 × 1024 × 1024", lambda: dense(1024, 1024, batch=1024), kernels=1, small=False),
     Case(
         "dense 1024 × 1024 × 1024 by Strassen's algorithm",

@@ -78,13 +78,12 @@ def test_as_machine_code_it_has_registers_and_spills_none(case: Case, fuse: bool
 )
 def test_a_case_by_warpgroups_has_their_instructions(case: Case) -> None:
     source = compiled(case, True).program.source
-    halves = "bfloat16" in case.name
-    waits = ("await_wgmma_before(", "hand_back(") if halves else ("await_wgmma(",)
+    boxes = case.name == "product of bfloat16 by warpgroups"
+    by_one_warp = ("await_wgmma_before(", "hand_back(")
+    waits = by_one_warp if boxes else ("await_wgmma(",)
     expected = (f"begin_wgmma_{case.math}(", f"tile_wgmma_{case.math}(", *waits)
     assert all(name in source for name in expected)
-    assert ("copy_bulk(" in source) == halves, (
-        "halves are copied as they are, in boxes, by a warp that only copies"
-    )
+    assert ("copy_bulk(" in source) == boxes, "whole lines are copied in boxes, by a warp that only copies"
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.kernels is not None], ids=lambda c: c.name)
@@ -179,6 +178,35 @@ def test_without_the_extra_the_error_is_the_commands_and_not_a_cases(monkeypatch
     monkeypatch.setattr(gpu_check, "build_kernels", absent)
     with pytest.raises(TargetUnavailable, match=r"pip install polyfuse\[cuda\]"):
         gpu_check.run_check(Terminal(), "lockstep", None, "softmax", 1)
+
+
+def test_on_a_gpu_plans_are_for_that_one_and_what_it_cannot_run_is_one_case(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def there(nest: pf.Nest, **options: Any) -> pf.Executable:
+        assert options["machine"] is None
+        if len(nest.statements) > 1:
+            raise TargetUnavailable("zero_mac has wgmma instructions, of sm_90a")
+        return pf.compile(nest, **{**options, "machine": "a100", "device": "lockstep"})
+
+    chosen = (
+        Case("dense", lambda: cases.dense(5, 6, batch=4)),
+        Case("tanh", lambda: cases.pointwise(nn.Tanh())),
+    )
+    about = {"name": "A100", "compute_capability": (8, 0)}
+    for name, put in (
+        ("CASES", chosen),
+        ("compile", there),
+        ("missing", lambda: None),
+        ("gpu_facts", lambda: about),
+    ):
+        monkeypatch.setattr(gpu_check, name, put)
+    monkeypatch.setattr(gpu_check, "write", lambda *given: None)
+    assert not gpu_check.run_check(Terminal(), "gpu", None, None, 1)
+    printed = capsys.readouterr().out
+    assert "FAILED  dense" in printed
+    assert "zero_mac has wgmma instructions" in printed
+    assert printed.count("ok      tanh") == 2
 
 
 def test_a_name_that_no_case_has() -> None:

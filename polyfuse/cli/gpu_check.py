@@ -114,7 +114,7 @@ def check(case: Case, fused: bool, device: Place, capability: tuple[int, int], s
         net = compile(
             nest,
             target="cuda",
-            machine="h200",
+            machine=None if device == "gpu" else "h200",
             device=device,
             fuse=fused,
             math=case.math,
@@ -131,9 +131,9 @@ def check(case: Case, fused: bool, device: Place, capability: tuple[int, int], s
             found = dict(zip(names, outputs, strict=True))
             error = max(error, cases.error(nest, inputs, found, case.math))
         problem = None if error <= TOLERANCE else f"error {error:.3g} of {TOLERANCE} allowed"
-    except TargetUnavailable:
-        raise  # no compiler for CUDA: that is no case's fault
-    except Exception as raised:  # noqa: BLE001 — whatever a case raises is its result; the others still run
+    except Exception as raised:
+        if device != "gpu" and isinstance(raised, TargetUnavailable):
+            raise  # no compiler for CUDA: that is no case's fault
         error, problem = None, f"{type(raised).__name__}: {raised}"
     seconds = time.perf_counter() - start
     return Result(case.name, fused, problem is None, launches, error, seconds, kernels, problem)

@@ -16,7 +16,7 @@ total of its own element once, and the total reaches what it reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -160,19 +160,25 @@ class _Split:
     def origin(self) -> isl.Map:
         """{ part_S[b, t] -> S[size * b + t] }, or { part_S[b, t] -> S[parts * t + b] }, limited to the domain.
 
-        With shares { part_S[b, t] -> S[t] }, b being the part that t lies in.
+        { part_S[b] -> S[b] } for parts of one value each; with shares { part_S[b, t] -> S[t] }, b the part t lies in.
         """
         dims, params = [f"d{d}" for d in range(len(self.s.dims))], ", ".join(self.nest.params)
         inside = dims[self.at]
         where = list(dims)
         if self.dealt is not None:
             bound = f"b = {self.dealt.part}"
+        elif self.size == 1:
+            where[self.at], bound = "b", "b >= 0"
         elif self.size is not None:
             where[self.at], bound = f"{self.size}b + {inside}", f"0 <= {inside} < {self.size}"
         else:
             where[self.at], bound = f"{self.parts}{inside} + b", f"0 <= b < {self.parts} and {inside} >= 0"
-        moved = f"{self.partial}[b, {', '.join(dims)}] -> {self.s.name}[{', '.join(where)}] : {bound}"
+        moved = f"{self.partial}[{', '.join(('b', *self._own(dims)))}] -> {self.s.name}[{', '.join(where)}] : {bound}"
         return isl.Map(f"[{params}] -> {{ {moved} }}").intersect_range(self.nest.domains[self.s.name])
+
+    def _own(self, dims: Sequence[str]) -> tuple[str, ...]:
+        """The dimensions of a part besides its number: the one that is cut is the number where parts have one value."""
+        return tuple(dim for d, dim in enumerate(dims) if self.size != 1 or d != self.at)
 
     @cached_property
     def placed(self) -> isl.Map:
@@ -219,7 +225,7 @@ class _Split:
 
     def _statements(self) -> tuple[Statement, Statement, Statement]:
         s = self.s
-        new = self._named(self.origin.domain(), (f"{s.dims[self.at]}_part", *s.dims))
+        new = self._named(self.origin.domain(), (f"{s.dims[self.at]}_part", *self._own(s.dims)))
         everywhere = self.origin.gist_domain(new)
         held = self.placed.range()
         names = (f"{s.dims[self.at]}_part", *self._totals())

@@ -198,13 +198,13 @@ def _shared_between(kernel: Kernel, position: int) -> bool:
 
 
 def cuda_tilings(kernel: Kernel, gpu: Gpu) -> Iterator[Tiling]:
-    """Tiles of the last two band loops (or the last) that fit into a block of threads."""
+    """Tiles of the last two band loops (or the last, where lanes share rows) that fit into a block of threads."""
     extents, size = kernel.extents, len(kernel.extents)
     inner = max((share.at_once for share in kernel.shares), default=1)
     choices: list[tuple[int, ...]] = [(1,)] * size
-    if size == 1:
+    if size == 1 or (size and any(share.lanes > 1 for share in kernel.shares)):
         rows = (1, 2, 4, 8, 16, 32) if inner > 1 else (64, 32, 128, 256)
-        choices[0] = _capped(rows, extents[0])
+        choices[-1] = _capped(rows, extents[-1])
     elif size > 1:
         choices[-2] = _capped((16, 8, 4, 2, 1, 32), extents[-2])
         choices[-1] = _capped((32, 16, 64, 128, 256), extents[-1])
@@ -312,10 +312,10 @@ def on_cuda(kernel: Kernel, machine: Machine, gpu: Gpu, resident: int, tiling: T
     by_warps = points > 1 and any(share.lanes > WARP for share in kernel.shares)
     at_once = [min(share.at_once, WARP) if by_warps else share.at_once for share in kernel.shares]
     threads = [min(points * each, gpu.max_threads_per_block) for each in at_once]
-    resident = min(per_sm, gpu.max_threads_per_sm // max(threads, default=1))
+    together = min(per_sm, gpu.max_threads_per_sm // max(threads, default=1))
     compute, busy = 0.0, 0.0
     for share, working in zip(kernel.shares, threads, strict=True):
-        utilisation = spread * min(1.0, working * resident / BUSY_THREADS)
+        utilisation = spread * min(1.0, working * together / BUSY_THREADS)
         compute += share.flops / (
             machine.peak(kernel.itemsize, machine.units) * CUDA_EFFICIENCY * utilisation
         )

@@ -29,6 +29,7 @@ from polyfuse.strategy.moves import separated
 from polyfuse.strategy.one_pass_cuda import dated
 from polyfuse.strategy.recompute import Recomputed
 from polyfuse.strategy.row_passes import row_by_row
+from polyfuse.strategy.scalars import begun
 from polyfuse.strategy.sums_apart import Summed, read_elsewhere, stored_after
 from polyfuse.strategy.tiled_alone import tiled_alone
 
@@ -76,7 +77,7 @@ def _found(
     """As the search finds them; consumers of what several statements write run in pieces where that is cheaper."""
     tiles = tiled_alone if machine.kind == "cuda" else None
     model = Model(Counts(rewritten.nest), machine, tiles)
-    start = Schedule(rewritten.nest)
+    start = begun(rewritten.nest, machine, fuse)
     for pipeline in rewritten.tiled:
         made, cost = pipeline.overlapped, pipeline.cost
         start = tiled.shaped(start, made, parallel=cost.units > 1)
@@ -91,7 +92,7 @@ def _found(
     if split is None or not split.split:
         return rewritten, model, whole
     other = Model(Counts(split.nest), machine, tiles)
-    parted = grouped(Schedule(split.nest), other, fuse, refused=refused)
+    parted = grouped(begun(split.nest, machine, fuse), other, fuse, refused=refused)
     usual, apart = (
         sum(m.cost(part).total for part in parts(found[0].tree))
         for m, found in ((model, whole), (other, parted))

@@ -145,12 +145,25 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
 
 
 def _lanes(counts: Counts, name: str, own: tuple[Loop, ...], inner: int, band: int) -> int:
-    """A warp for a reduction along a row, or a block for a long one, if it is the only one in its loop."""
-    loop = lane_loop(counts, name, own) if band == 1 and inner == 1 else None
-    if loop is None:
+    """A warp for a reduction along a row, or a block for a long one, if it is the only one in its loop.
+
+    In several loops of rows (a batch's) only where each value is read for one result: a product's are for many.
+    """
+    loop = lane_loop(counts, name, own) if band and inner == 1 else None
+    if loop is None or (band > 1 and not _reads_once(counts, name, loop)):
         return 1
     sums = [other for other in statements(own[-1]) if counts.nest.statement(other).is_reduction]
     return row_threads(counts.extent(loop)) if len(sums) == 1 else 1
+
+
+def _reads_once(counts: Counts, name: str, loop: Loop) -> bool:
+    """Whether a statement reads as many elements as it has instances, neighbours along a loop."""
+    dims, instances = dims_of(loop.date(name)), counts.work(name).instances
+    return any(
+        any(stride(access, d) == 1 for d in dims) and counts.footprint(name, position) >= instances
+        for position, access in enumerate(counts.nest.statement(name).accesses)
+        if position
+    )
 
 
 def where_lanes_pay(shares: tuple[Share, ...]) -> tuple[Share, ...]:

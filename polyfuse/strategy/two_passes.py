@@ -1,7 +1,8 @@
 """Long reductions to a few results in two passes: partial results for all that a machine can do at once, then these.
 
     cpu:   consecutive values for each part, few enough that several reductions of one input find them in L1
-    cuda:  neighbouring parts read neighbouring values, a part for each thread the machine holds
+    cuda:  along rows of memory consecutive values, a part for each block of threads, which share it (lanes.py);
+           across them neighbouring parts read neighbouring values, a part for each thread the machine holds
 
 A reduction to fewer results than there are cores (or threads) leaves the others idle; and reductions to scalars have no
 loop that they could share. Partial results give them one, so that several reductions of one input share one pass.
@@ -15,6 +16,7 @@ numbers was off by 3e-5 of itself in 64 partial sums, and by 1.2e-7 in parts of 
 
 from __future__ import annotations
 
+from polyfuse.analysis.banks import WARP
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
@@ -22,7 +24,8 @@ from polyfuse.rewrite.inline import inline, reads, why_not_inline
 from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
 from polyfuse.sets import IN, OUT, bounding_count, dimension
 from polyfuse.strategy.cost import microseconds
-from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.counts import Counts, stride
+from polyfuse.strategy.lanes import LONG_ROW, row_threads
 from polyfuse.strategy.priced import price
 from polyfuse.strategy.split_products import fills_tiles
 
@@ -34,6 +37,15 @@ LAST = 256
 
 EACH = 8
 """Values that a thread combines at least."""
+
+BLOCKS = 8
+"""Blocks for each SM of a GPU that parts of rows are made for."""
+
+ALONE = 32768
+"""Values that one block of a GPU combines in about the time of a launch."""
+
+PASSES = 4
+"""Passes at most: each is a launch."""
 
 NEXT_TO_NOTHING = 1.01
 """What a sum may cost in two passes, as a multiple of one pass, for its rounding alone."""
@@ -132,6 +144,61 @@ def _on_cpu(nest: Nest, name: str, machine: Machine) -> list[SplitReduction]:
 
 
 def _on_cuda(nest: Nest, name: str, machine: Machine) -> list[SplitReduction]:
+    """Along rows, for as many passes as it takes; what runs across them, or has no rows of a warp, interleaved."""
+    done: list[SplitReduction] = []
+    while len(done) < PASSES and _goes_on(nest, name):
+        row = _row(nest, name)
+        if row is None:
+            return done or _interleaved(nest, name, machine)
+        made = _in_rows(nest, name, row, machine)
+        if not made:
+            return done
+        done, nest = [*done, *made], made[-1].nest
+    return done
+
+
+def _goes_on(nest: Nest, name: str) -> bool:
+    """Whether a reduction still combines so many values of each result that another pass can pay."""
+    counts, row = Counts(nest), _row(nest, name)
+    most = ALONE if row is not None and len(_reduced(nest, name)) == 1 else LONG
+    return counts.work(name).instances >= most * max(1, counts.footprint(name, 0))
+
+
+def _row(nest: Nest, name: str) -> str | None:
+    """The dimension along which a reduction's reads are neighbours, a warp of them at least; None without one."""
+    s, extents = nest.statement(name), _reduced(nest, name)
+    if not nest.tensor(s.write.tensor).dtype.startswith("float"):
+        return None
+    along = (d for d in extents if max(stride(access, s.dims.index(d)) for access in s.reads) == 1)
+    return next((d for d in along if extents[d] >= WARP), None)
+
+
+def _in_rows(nest: Nest, name: str, row: str, machine: Machine) -> list[SplitReduction]:
+    """for i: for j: s += x[i, j]  ->  for b: { p[b] = 0; for i: for j: p[b] += x[i, size b + j] };  for b: s += p[b].
+
+    A long row is cut, else the longest loop around rows; every loop is where that leaves threads of the machine idle.
+    """
+    extents = _reduced(nest, name)
+    wanted = max(1, BLOCKS * machine.units // max(1, Counts(nest).footprint(name, 0)))
+    around = {d: n for d, n in extents.items() if d != row}
+    most = max(around, key=lambda d: around[d], default=row)
+    if extents[row] >= LONG_ROW * around.get(most, 1):
+        sizes = {row: LONG_ROW * -(-extents[row] // (LONG_ROW * wanted))}
+    else:
+        sizes = {most: -(-around[most] // wanted)}
+        if 2 * (around[most] // sizes[most]) * row_threads(extents[row]) < _at_once(machine):
+            sizes = dict.fromkeys(around, 1)
+    done: list[SplitReduction] = []
+    partial = name
+    for dim, each in sizes.items():
+        if why_not_split_reduction(nest, partial, dim, size=each) is not None:
+            return []
+        done.append(split_reduction(nest, partial, dim, size=each))
+        nest, partial = done[-1].nest, done[-1].partial
+    return done
+
+
+def _interleaved(nest: Nest, name: str, machine: Machine) -> list[SplitReduction]:
     """Every dimension from the innermost on interleaved until the threads are busy; then few partial results each."""
     done: list[SplitReduction] = []
     idle = _at_once(machine) // max(1, Counts(nest).footprint(name, 0))

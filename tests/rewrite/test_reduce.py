@@ -64,8 +64,9 @@ def test_any_reduction_split_along_any_dimension(
         else split_reduction(nest, name, dim, parts=number)
     )
     assert_same(nest, done.nest)
-    again = split_reduction(done.nest, done.partial, dim, parts=2)
-    assert_same(nest, again.nest)
+    if dim in done.nest.statement(done.partial).dims:  # parts of one value have no loop over it
+        again = split_reduction(done.nest, done.partial, dim, parts=2)
+        assert_same(nest, again.nest)
 
 
 def test_sizes_that_are_not_known_and_values_that_others_computed() -> None:
@@ -158,11 +159,11 @@ def test_several_reductions_of_one_input_share_one_pass() -> None:
     assert np.isclose(length, np.linalg.norm(data.astype(np.float64)))
 
 
-def test_on_a_gpu_a_long_sum_is_a_few_values_for_each_thread() -> None:
+def test_on_a_gpu_a_long_sum_is_parts_of_rows_that_blocks_share() -> None:
     nest = nn.lower(nn.sum(nn.input("x", (1 << 20,))))
     net = pf.compile(nest, target="cuda", machine="h200", device="none")
-    assert "sum0 combines 131072 partial results" in net.explain()
-    assert "sum0 combines 256 partial results" in net.explain()
+    assert "sum0 combines 512 partial results" in net.explain()
+    assert len(net.kernels) == 2
 
 
 def test_a_short_or_wide_reduction_stays_in_one_pass() -> None:
