@@ -96,6 +96,8 @@ TINY = (
     Case("softmax", lambda: cases.pointwise(nn.Softmax(), 3, 7)),
     Case("layer norm", lambda: nn.lower(nn.LayerNorm(6), batch=3)),
     Case("sum", lambda: cases.reduction(nn.sum, 4, 5)),
+    Case("ensemble", lambda: cases.ensemble(2, 5, 4, batch=3)),
+    Case("attention", lambda: cases.attention(6, 4)),
 )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.codegen.arguments import CONST
 from polyfuse.codegen.axes import LANES, axis_name
 from polyfuse.codegen.bulk_calls import bulk_of
 from polyfuse.codegen.decided_guards import without_decided_guards
@@ -105,8 +106,11 @@ class CudaKernel:
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
     """The numba.cuda source of one kernel: every tensor is a pointer to its elements in row-major order."""
-    pointers = tuple(f"{held_as(tensor.dtype)}*" for tensor in kernel.arrays.values())
-    meetings = grid_barriers(kernel.body)
+    meetings, planned = grid_barriers(kernel.body), planned_registers(kernel.body)
+    same = frozenset[str]() if meetings or planned else _never_written(kernel)
+    pointers = tuple(
+        f"{CONST if name in same else ''}{held_as(tensor.dtype)}*" for name, tensor in kernel.arrays.items()
+    )
     kernel = with_wide_accesses(with_padded_copies(shown_to_warpgroups(for_whole_warps(kernel))))
     kernel = met_by_warps(with_overlapped_products(kernel))
     kernel = without_decided_guards(kernel) if bulk_of(kernel) is not None else kernel
@@ -121,7 +125,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         signature,
         _extents(kernel.axes, "block"),
         _block(kernel, bulk is not None and bulk.slots > 0),
-        planned_registers(kernel.body),
+        planned,
         shared_bytes(kernel.body)
         + sum(count * ITEMSIZE[dtype] for count, dtype in warps_of(kernel.body).values())
         + (0 if bulk is None else bulk.nbytes),
@@ -130,6 +134,14 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         maps,
         tuple(emitter.untiled),
     )
+
+
+def _never_written(kernel: Kernel) -> frozenset[str]:
+    """The tensors that a kernel only reads: what it writes does not change them, so that sums may stay in registers.
+
+    Tiles of results are in registers by themselves, and what their threads load early is planned.
+    """
+    return frozenset(kernel.arrays) - {store.target.array for store in stores_in(kernel.body)}
 
 
 def _at_most(loop: For, times: int) -> bool:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from polyfuse.codegen.arguments import CONST, pointee
 from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
@@ -65,7 +66,8 @@ def build(
 ) -> Cubin:
     """Compiles kernel `name` of `source`; 0.3 s for a small kernel, 1.2 s for the first of a process.
 
-    `signature` has one entry a parameter: "float32*" is the address of float32 elements, "int64" a number.
+    `signature` has one entry a parameter: "float32*" is the address of float32 elements, "const float32*" of some that
+    the kernel only reads, "int64" a number.
     `launch_bounds` is the most threads a block will have, or (threads, least blocks per multiprocessor).
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
@@ -260,6 +262,11 @@ def _ptx(
     )
     kernel = compiled.library.get_function(compiled.fndesc.llvm_func_name)
     kernel_fixup(kernel, False)
+    for argument, text in zip(kernel.args, signature, strict=True):
+        if text.startswith(CONST):
+            argument.add_attribute(
+                "noalias"
+            )  # nobody writes there while the kernel runs: a call refuses overlaps
     nvvm.set_launch_bounds(kernel, launch_bounds)
     ptx: str = compiled.library.get_asm_str(cc=cc)
     # numba's mangled names count the compilations of this process: replaced, equal source gives equal code.
@@ -271,7 +278,7 @@ def _ptx(
 def _type(text: str) -> Any:
     from numba.cuda import types
 
-    scalar = text.removesuffix("*").replace(KIND, "int64")
+    scalar = pointee(text).replace(KIND, "int64")
     if scalar not in SCALARS:
         raise ValueError(
             f"signature entry {text!r}; expected is one of {', '.join(SCALARS)}, with * or without"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.codegen.arguments import pointee
 from polyfuse.codegen.lockstep import run as run_lockstep
 from polyfuse.codegen.program import Program
 from polyfuse.codegen.tensor_maps import MappedArray, TensorMap
@@ -114,7 +115,7 @@ class HostGpu:
         if isinstance(given, TensorMap):
             array = self.at(given.address, np.dtype(f"uint{8 * given.itemsize}"))
             return MappedArray(array[: prod(given.shape)], given.shape, given.box)
-        return self.at(int(given), np.dtype(kind.removesuffix("*"))) if kind.endswith("*") else given
+        return self.at(int(given), np.dtype(pointee(kind))) if kind.endswith("*") else given
 
     def _run(self, launches: Sequence[Launch]) -> None:
         for launch in launches:

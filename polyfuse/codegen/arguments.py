@@ -1,0 +1,19 @@
+"""What a GPU kernel's arguments are called in its signature.
+
+float32*          the address of float32 elements
+const float32*    of some that the kernel only reads: nobody writes there while it runs
+int64             a number
+"""
+
+from __future__ import annotations
+
+CONST = "const "
+
+
+def pointee(kind: str) -> str:
+    """The type of an argument, or of what it points to.
+
+    >>> [pointee(kind) for kind in ("int64", "float32*", "const float32*")]
+    ['int64', 'float32', 'float32']
+    """
+    return kind.removeprefix(CONST).removesuffix("*")
