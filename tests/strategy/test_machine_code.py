@@ -23,7 +23,7 @@ FORMS: dict[str, tuple[str, Callable[[], pf.Nest], Expected]] = {
     "elementwise, bfloat16": (
         "a100",
         lambda: cases.reduction(nn.tanh, 4096, 1024, dtype="bfloat16"),
-        {"LDG.E.128": 0, "STG.E.128": 0},
+        {"LDG.E.64": 0, "STG.E.64": 0},
     ),
     "layer norm": ("a100", lambda: nn.lower(nn.LayerNorm(1024), batch=4096), {"LDG.E.128": 0, "SHFL": 0}),
     "softmax of heads": (
