@@ -372,7 +372,11 @@ CASES: tuple[Case, ...] = (
     Case(
         "convolution in float64",
         lambda: images(
-            nn.Conv2d(64, 64, 3, padding=1, dtype="float64"), nn.ReLU(), batch=4, features=(64, 28, 28)
+            nn.Conv2d(64, 64, 3, padding=1, dtype="float64"),
+            nn.ReLU(),
+            batch=4,
+            features=(64, 28, 28),
+            dtype="float64",
         ),
         small=False,
     ),

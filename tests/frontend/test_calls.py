@@ -223,9 +223,9 @@ def test_factors_and_numbers_that_could_leave_64_bits() -> None:
 
 def test_arrays_on_a_gpu_that_overlap() -> None:
     def at(start: int, count: int = 4) -> DeviceArray:
-        return DeviceArray(start, (count,), None)
+        return DeviceArray(start, (count,), 8 * count, None)
 
-    apart = {"k": DeviceArray(8, (), None), "out": at(64), "x": at(0), "y": at(96)}
+    apart = {"k": DeviceArray(8, (), 8, None), "out": at(64), "x": at(0), "y": at(96)}
     check_overlaps(add, apart, {"N": 4})
     check_overlaps(add, {**apart, "x": at(96)}, {"N": 4})
     check_overlaps(add, {**apart, "y": at(64)}, {"N": 4})
