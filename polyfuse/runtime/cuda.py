@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.codegen.cuda import header
 from polyfuse.codegen.cuda_build import Cubin, OtherInstructions, build
@@ -21,7 +22,6 @@ from polyfuse.ir.tensor import Role
 from polyfuse.runtime.cuda_driver import DeviceInfo, Gpu, Launch, address
 from polyfuse.runtime.device_failures import call_failed
 from polyfuse.runtime.files import source_file
-from polyfuse.strategy.occupancy import blocks_by_registers
 
 Array = npt.NDArray[Any]
 
@@ -79,13 +79,10 @@ def build_kernel(code: Code, threads: int, capability: tuple[int, int]) -> Cubin
 def _bounds(threads: int, registers: int | None) -> int | tuple[int, int]:
     """The most threads of a block; with a limit on registers also the blocks that then fit into an SM.
 
-    A limit of its own would be ignored beside the number of threads.
+    A limit of its own would be ignored beside the number of threads. Registers are given to whole warps.
     """
-    return (
-        threads
-        if registers is None
-        else (threads, max(1, blocks_by_registers(REGISTERS, threads, registers)))
-    )
+    whole = -(-threads // WARP) * WARP
+    return threads if registers is None else (threads, max(1, REGISTERS // (registers * whole)))
 
 
 def _threads(program: Program, code: Code) -> int:

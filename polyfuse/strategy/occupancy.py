@@ -37,16 +37,6 @@ class Occupancy:
         return f"{blocks} on an SM, {self.fraction:.0%} of its threads ({self.limit})"
 
 
-def blocks_by_registers(of_sm: int, threads: int, registers: int) -> int:
-    """Blocks of so many threads, each with so many registers, that an SM's registers are enough for.
-
-    >>> [blocks_by_registers(65536, threads, 120) for threads in (32, 128, 256)]
-    [16, 4, 2]
-    """
-    of_warp = -(-registers * WARP // REGISTERS_AT_A_TIME) * REGISTERS_AT_A_TIME
-    return of_sm // of_warp // WARPS_AT_A_TIME * WARPS_AT_A_TIME // -(-threads // WARP)
-
-
 def occupancy(gpu: Gpu, threads: int, registers: int | None, shared_bytes: int) -> Occupancy:
     """What an SM holds of blocks with so many threads; 0 blocks where one does not fit. Registers may be unknown.
 
@@ -64,7 +54,8 @@ def occupancy(gpu: Gpu, threads: int, registers: int | None, shared_bytes: int) 
         "shared memory": gpu.shared_per_sm // (shared_bytes + SYSTEM_SHARED),
     }
     if registers is not None:
-        fits["registers"] = blocks_by_registers(gpu.registers_per_sm, threads, registers)
+        of_warp = -(-registers * WARP // REGISTERS_AT_A_TIME) * REGISTERS_AT_A_TIME
+        fits["registers"] = gpu.registers_per_sm // of_warp // WARPS_AT_A_TIME * WARPS_AT_A_TIME // warps
     blocks = min(fits.values())
     limit = next(what for what, most in fits.items() if most == blocks)
     return Occupancy(blocks, blocks * warps * WARP / gpu.max_threads_per_sm, limit)

@@ -52,13 +52,13 @@ def stays(plan: Plan) -> bool:
     ids=["LSTM", "odd", "GRU", "RNN", "float64", "float16"],
 )
 def test_what_is_computed(layer: nn.Module, rows: int) -> None:
-    nest = recurrent(layer, 2, rows)
+    nest = recurrent(layer, 3, rows)
     net = pf.compile(nest, target="cuda", machine="h200", device="lockstep")
     plan = net.compiled.plan
     assert plan is not None
     assert stays(plan)
     assert "u0 stays in shared memory" in str(plan)
-    x = np.random.default_rng(0).standard_normal((2, rows, 24)).astype(nest.tensor("x").dtype)
+    x = np.random.default_rng(0).standard_normal((3, rows, 24)).astype(nest.tensor("x").dtype)
     np.testing.assert_allclose(
         net(x), pf.interpret(nest, [x])["out"], rtol=1e-5, atol=1e-6 if x.itemsize > 2 else 1e-3
     )
