@@ -106,8 +106,8 @@ class CudaKernel:
 
 def cuda_kernel(kernel: Kernel) -> CudaKernel:
     """The numba.cuda source of one kernel: every tensor is a pointer to its elements in row-major order."""
-    meetings, planned = grid_barriers(kernel.body), planned_registers(kernel.body)
-    same = frozenset[str]() if meetings or planned else _never_written(kernel)
+    meetings = grid_barriers(kernel.body)
+    same = frozenset[str]() if meetings or planned_registers(kernel.body) else _never_written(kernel)
     pointers = tuple(
         f"{CONST if name in same else ''}{held_as(tensor.dtype)}*" for name, tensor in kernel.arrays.items()
     )
@@ -125,7 +125,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         signature,
         _extents(kernel.axes, "block"),
         _block(kernel, bulk is not None and bulk.slots > 0),
-        planned,
+        planned_registers(kernel.body),
         shared_bytes(kernel.body)
         + sum(count * ITEMSIZE[dtype] for count, dtype in warps_of(kernel.body).values())
         + (0 if bulk is None else bulk.nbytes),
