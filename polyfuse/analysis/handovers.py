@@ -78,10 +78,8 @@ def not_handed_over(
     """What slots do not keep in order in a kernel with a warp that only copies: of the pairs with one end there, and of
     `others`, all: threads that meet at no barrier run them.
     """
-    if not in_own_warps(kernel):
-        return
     yield from (Broken(pair.kind, pair.map, *_NO_BARRIER) for pair in others)
-    loop = next((x for x in loops(kernel) if x.slots), None)
+    loop, own = next((x for x in loops(kernel) if x.slots), None), in_own_warps(kernel)
     for pair in pairs:
         if loop is None or not {pair.source, pair.sink} <= loop.members:
             yield Broken(pair.kind, pair.map, *_NOWHERE)
@@ -90,7 +88,6 @@ def not_handed_over(
         if any(x.bind not in BLOCKS for x in outside) or not runs_through(nest, kernel, loop):
             yield Broken(pair.kind, pair.map, *_SEVERAL)
             continue
-        own = in_own_warps(kernel)
         source, sink = loop.date(pair.source), loop.date(pair.sink)
         first = source if pair.source in own else source.add_constant_val(isl.Val(loop.slots))
         wrong = pair.map.subtract(first.le_map(sink))

@@ -131,7 +131,7 @@ def check(case: Case, fused: bool, device: Place, capability: tuple[int, int], s
             found = dict(zip(names, outputs, strict=True))
             error = max(error, cases.error(nest, inputs, found, case.math))
         problem = None if error <= TOLERANCE else f"error {error:.3g} of {TOLERANCE} allowed"
-    except Exception as raised:
+    except Exception as raised:  # whatever a case raises is its result; the others still run
         if device != "gpu" and isinstance(raised, TargetUnavailable):
             raise  # no compiler for CUDA: that is no case's fault
         error, problem = None, f"{type(raised).__name__}: {raised}"

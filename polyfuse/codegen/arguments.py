@@ -1,8 +1,11 @@
 """What a GPU kernel's arguments are called in its signature.
 
-float32*          the address of float32 elements
-const float32*    of some that the kernel only reads: nobody writes there while it runs
-int64             a number
+    float32*          the address of float32 elements
+    const float32*    of some that the kernel only reads
+    int64             a number
+
+Where a kernel only reads nobody writes while it runs: a call refuses arrays that overlap, and temporaries that are used
+in one kernel have memory of their own.
 """
 
 from __future__ import annotations

@@ -263,10 +263,8 @@ def _ptx(
     kernel = compiled.library.get_function(compiled.fndesc.llvm_func_name)
     kernel_fixup(kernel, False)
     for argument, text in zip(kernel.args, signature, strict=True):
-        if text.startswith(CONST):
-            argument.add_attribute(
-                "noalias"
-            )  # nobody writes there while the kernel runs: a call refuses overlaps
+        if text.startswith(CONST):  # codegen/arguments.py says why
+            argument.add_attribute("noalias")
     nvvm.set_launch_bounds(kernel, launch_bounds)
     ptx: str = compiled.library.get_asm_str(cc=cc)
     # numba's mangled names count the compilations of this process: replaced, equal source gives equal code.

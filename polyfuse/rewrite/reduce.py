@@ -65,11 +65,12 @@ def split_reduction(
 ) -> SplitReduction:
     """for i: s += x[i]  ->  for b: p[b] = 0;  for b: for i: p[b] += x[…];  for b: s += p[b]
 
-    `size`: a part takes so many consecutive values of the dimension, x[size * b + i]. `parts`: there are so many
-    parts, and part b takes the values b, b + parts, …: x[parts * i + b], neighbouring parts read neighbours. `shares`:
-    the work on all totals, in tiles of these, is cut into equal shares, and part b of a total is what lies in the b-th
-    share that has some of it; a total in one share has one part. Raises IllegalRewrite where `why_not_split_reduction`
-    says why, ValidationFailure if values would come from elsewhere, which would be a bug.
+    `size`: a part takes so many consecutive values of the dimension, x[size * b + i]; a part of one value, x[b], has no
+    loop over it. `parts`: there are so many parts, and part b takes the values b, b + parts, …: x[parts * i + b],
+    neighbouring parts read neighbours. `shares`: the work on all totals, in tiles of these, is cut into equal shares,
+    and part b of a total is what lies in the b-th share that has some of it; a total in one share has one part. Raises
+    IllegalRewrite where `why_not_split_reduction` says why, ValidationFailure if values would come from elsewhere,
+    which would be a bug.
     """
     why = why_not_split_reduction(nest, statement, dim, size=size, parts=parts, shares=shares)
     if why is not None:

@@ -209,8 +209,8 @@ class CudaProgram:
             held.graphs[addresses] = held.graphs.pop(addresses)  # used last
             try:
                 self._gpu.replay(graph, stream)
-            except DeviceFailure as error:
-                raise self._with_kernels(error) from error
+            except DeviceFailure as error:  # as in `_named`, without a generator
+                raise self._with_kernels(error) from error.__cause__
             return True
 
     def _launch_or_replay(
@@ -246,11 +246,12 @@ class CudaProgram:
         try:
             yield
         except DeviceFailure as error:
-            if error.kernels or isinstance(error, OutOfDeviceMemory):
-                raise
-            raise self._with_kernels(error) from error
+            raise self._with_kernels(error) from error.__cause__
 
     def _with_kernels(self, error: DeviceFailure) -> DeviceFailure:
+        """The failure, with the kernels of the call if it names none; what no memory was left for is named already."""
+        if error.kernels or isinstance(error, OutOfDeviceMemory):
+            return error
         return call_failed(error, ((launch.name, launch.statements) for launch in self.program.launches))
 
     @property

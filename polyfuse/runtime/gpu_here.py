@@ -1,7 +1,9 @@
 """What the driver says of itself and of a GPU: asked of its library alone, without a context or an import of CUDA's.
 
-driver's library  ->  its version: CUDA 13.0
-                  ->  a GPU's facts: name, compute capability, multiprocessors, memory, what a block gets
+    driver's library  ->  its version: CUDA 13.0
+                      ->  a GPU's facts: name, compute capability, multiprocessors, memory, what a block gets
+
+From the facts follows the machine that plans are made for.
 """
 
 from __future__ import annotations

@@ -184,6 +184,8 @@ def _in_rows(nest: Nest, name: str, row: str, machine: Machine) -> list[SplitRed
     most = max(around, key=lambda d: around[d], default=row)
     if extents[row] >= LONG_ROW * around.get(most, 1):
         sizes = {row: LONG_ROW * -(-extents[row] // (LONG_ROW * wanted))}
+        if sizes[row] >= extents[row]:
+            return []  # there are results for all blocks
     else:
         sizes = {most: -(-around[most] // wanted)}
         if 2 * (around[most] // sizes[most]) * row_threads(extents[row]) < _at_once(machine):
