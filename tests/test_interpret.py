@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyfuse.errors import BadArgument
-from polyfuse.interpret import interpret
-from polyfuse.interpret.run import CHUNK
+from polyfuse.interpret import interleaved, interpret
+from polyfuse.interpret.state import CHUNK
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import Maximum, Minimum, Select, combine
@@ -64,14 +64,27 @@ def scalar(body: Any, leaves: dict[str, Any]) -> Any:
     raise AssertionError(body)
 
 
+EARLY_AT_ONCE = (
+    (interleaved.FEW, interleaved.SHORT, interleaved.LONG),
+    (0, 0, 1),  # instances of one statement in a row
+    (0, 0, CHUNK),  # statement after statement
+)
+"""From how many instances on they run at once: as it is, and always, since these nests have few."""
+
+
 @given(st.data())
 def test_random_nests_give_what_a_plain_interpreter_gives(data: st.DataObject) -> None:
     nest = data.draw(nests())
     sizes = data.draw(some_sizes(nest))
     inputs = inputs_for(nest, np.random.default_rng(1), sizes)
-    found = interpret(nest, inputs)
-    for name, elements in plain(nest, inputs, sizes).items():
-        assert {index: found[name][index] for index in elements} == elements
+    expected = plain(nest, inputs, sizes)
+    for few, short, long in EARLY_AT_ONCE:
+        with pytest.MonkeyPatch.context() as patched:
+            for name, count in (("FEW", few), ("SHORT", short), ("LONG", long)):
+                patched.setattr(interleaved, name, count)
+            found = interpret(nest, inputs)
+        for name, elements in expected.items():
+            assert {index: found[name][index] for index in elements} == elements
 
 
 def one(text: str, domain: str, *tensors: Tensor, context: str = "{ : }") -> Nest:
@@ -95,6 +108,45 @@ def test_two_statements_in_one_shifted_loop_run_in_the_order_of_their_dates() ->
 def test_a_recurrence_runs_instance_by_instance() -> None:
     nest = one("a[i] = a[i - 1] + a[i]", "{ S[i] : 1 <= i < 9 }", Tensor("a", (9,), "int64", "inout"))
     assert interpret(nest, [np.arange(9)])["a"].tolist() == np.cumsum(np.arange(9)).tolist()
+
+
+@pytest.mark.parametrize("ahead", [1, 7, 40])
+def test_a_recurrence_runs_as_many_at_once_as_do_not_need_each_other(ahead: int) -> None:
+    nest = one(
+        f"a[i] = a[i - {ahead}] + a[i]",
+        f"{{ S[i] : {ahead} <= i < 200 }}",
+        Tensor("a", (200,), "int64", "inout"),
+    )
+    expected = np.arange(200)
+    for i in range(ahead, 200):
+        expected[i] += expected[i - ahead]
+    assert interpret(nest, [np.arange(200)])["a"].tolist() == expected.tolist()
+
+
+def test_loops_of_no_instances_do_nothing() -> None:
+    nest = one("a[i] = a[i - 1]", "{ S[i] : 1 = 0 }", Tensor("a", (3,), "int64", "inout"))
+    assert interpret(nest, [np.arange(3)])["a"].tolist() == [0, 1, 2]
+
+
+def test_sums_whose_loops_interleave_round_as_one_by_one() -> None:
+    """Terms of halves are float32 numbers, and of wider numbers the sum is rounded, not they."""
+    first = statement("{ Z[i] : 0 <= i < 9 }", "s[i] = x[i, 0]")
+    add = statement("{ S[i, k] : 0 <= i < 9 and 0 < k < 90 }", "s[i] += x[i, k] * x[i, k]")
+    dates = tuple((s.name, dimension(s.domain, 0)) for s in (first, add))
+    order = Loop("i", dates, sequence(tuple(tree.body for tree in map(own_loops, (first, add)))))
+    kinds = (
+        ("float32",) * 3,
+        ("float64",) * 3,
+        ("float16", "float32", "float32"),
+        ("float64", "float64", "float32"),
+    )
+    for dtype, term, kept in kinds:
+        tensors = [Tensor("x", (9, 90), dtype, "input"), Tensor("s", (9,), kept, "output")]
+        x = np.random.default_rng(0).standard_normal((9, 90)).astype(dtype)
+        sums, terms = x[:, 0].astype(kept), x.astype(term) * x.astype(term)
+        for k in range(1, 90):
+            sums = (sums + terms[:, k]).astype(kept)
+        assert interpret(Nest.of(tensors, [first, add], order), [x])["s"].tolist() == sums.tolist()
 
 
 def test_an_assignment_that_hits_an_element_again_keeps_the_last() -> None:
