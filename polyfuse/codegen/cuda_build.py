@@ -7,6 +7,7 @@ The compiler's own report gives registers, spills and shared memory. Needs the e
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 import subprocess
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from polyfuse.codegen.arguments import CONST, pointee
+from polyfuse.codegen.called_parts import in_called_parts
 from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
@@ -80,8 +82,9 @@ def build(
         from numba.cuda.core.compiler_lock import global_compiler_lock
 
     arch = f"sm_{cc[0]}{cc[1]}"
+    parts: dict[object, Any] = {}
     try:
-        function = _function(source, name, path)
+        function = _function(source, name, path, cc, parts)
         with global_compiler_lock:  # numba's compiler is not safe in several threads at once
             ptx = _ptx(function, name, signature, cc, launch_bounds, max_registers)
         ptx = with_maps_by_value(ptx, name, [p for p, kind in enumerate(signature) if kind == KIND])
@@ -97,6 +100,8 @@ def build(
     except Exception as error:  # whatever numba, NVVM or nvJitLink raise: each has a family of its own
         where = f" ({path})" if path else ""
         raise BuildFailure(f"kernel {name!r}{where} does not compile for {arch}: {error}") from error
+    finally:
+        parts.clear()  # numba keeps every intrinsic, and with it what it refers to
     return _cubin(name, arch, code, ptx, log, dynamic or sum(sizes.values()), dynamic)
 
 
@@ -199,7 +204,10 @@ def _extra_needed() -> Iterator[None]:
         ) from error
 
 
-def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
+def _function(
+    source: str, name: str, path: Path | None, cc: tuple[int, int], parts: dict[object, Any]
+) -> Callable[..., None]:
+    """The kernel; what numba makes of the functions of its parts goes to `parts` (polyfuse.codegen.called_parts)."""
     from numba import cuda, float32, float64, int32, int64, uint16
 
     namespace: dict[str, Any] = {
@@ -233,7 +241,20 @@ def _function(source: str, name: str, path: Path | None) -> Callable[..., None]:
         )
         known = {name: value for module in modules for name, value in vars(module).items()}
         namespace |= {name: known[name] for name in called}
-    exec(compile(source, str(path or f"<kernel {name}>"), "exec"), namespace)
+    module = ast.parse(source)
+    at, kernel = next(
+        (at, node)
+        for at, node in enumerate(module.body)
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    apart = in_called_parts(kernel)
+    module.body[at : at + 1] = [*apart.functions, apart.kernel]
+    exec(compile(module, str(path or f"<kernel {name}>"), "exec"), namespace)
+    if apart.functions:
+        from polyfuse.codegen.inlined_functions import inlined
+
+        names = [function.name for function in apart.functions]
+        namespace |= {part: inlined(namespace[part], cc, parts) for part in names}
     function: Callable[..., None] = namespace[name]
     return function
 
