@@ -63,7 +63,7 @@ def compile(
     Nest -> expansion -> wide factors -> folded scales -> fast products -> Dependences -> Schedule -> barriers ->
     validation -> LoopTree -> source -> Executable
 
-    For the CPU the last value is kept in a cache, and the same compile in another process loads it from there.
+    The last value is kept in a cache, and the same compile in another process loads it from there.
 
     `target` "auto" is "cuda" where a GPU can be used, else "cpu". `schedule` is one made by hand; without one variables
     are expanded (polyfuse.rewrite) and the strategy for the machine chooses; with `fuse=False` it keeps every operation
@@ -96,10 +96,9 @@ def compile(
     tuning = _tuned(nest, goal, model, schedule, fuse, wanted, tune) if tune is not None else None
     picks = tuning.best.picks if tuning is not None else {}
     decide = partial(decided, nest, goal, place, model, schedule, fuse, wanted, picks)
-    if goal == "cuda":
-        return Executable.of(decide())
     start = time.perf_counter()
-    key = digest(key_parts(nest, schedule, model, {"fuse": fuse, "picks": _away(picks), **wanted.key}))
+    options = {"device": place, "fuse": fuse, "picks": _away(picks), **wanted.key}
+    key = digest(key_parts(nest, schedule, model, options))
     found = recall(key)
     if found.kept is not None:
         product, code = found.kept

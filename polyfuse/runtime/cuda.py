@@ -11,22 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
-from polyfuse.codegen.cuda import header
-from polyfuse.codegen.cuda_build import Cubin, OtherInstructions, build
+from polyfuse.codegen.cuda_build import Cubin, OtherInstructions
 from polyfuse.codegen.program import Code, Program, value
 from polyfuse.codegen.tensor_maps import TensorMap
 from polyfuse.errors import BadArgument, DeviceFailure, OutOfDeviceMemory, TargetUnavailable
 from polyfuse.ir.tensor import Role
+from polyfuse.runtime.cubins import Built, build_kernel
 from polyfuse.runtime.cuda_driver import DeviceInfo, Gpu, Launch, address
 from polyfuse.runtime.device_failures import call_failed
-from polyfuse.runtime.files import source_file
 
 Array = npt.NDArray[Any]
-
-REGISTERS = 65536
-"""Registers of an SM, on every GPU from sm_50 on."""
 
 _COUNTER = np.zeros(1, np.int32)
 """What blocks that wait for each other count in, before the first launch."""
@@ -40,6 +35,10 @@ _FOR_THIS_GPU = "compile for this GPU: leave machine= out, or name the preset th
 
 def build_kernels(program: Program, capability: tuple[int, int]) -> dict[str, Cubin]:
     """Machine code for every kernel of a program; needs no GPU and no driver."""
+    return {name: built.cubin for name, built in _built(program, capability).items()}
+
+
+def _built(program: Program, capability: tuple[int, int]) -> dict[str, Built]:
     return {code.name: build_kernel(code, _threads(program, code), capability) for code in program.codes}
 
 
@@ -54,35 +53,13 @@ def check_fits(program: Program, device: DeviceInfo) -> None:
             )
 
 
-def build_for(program: Program, device: DeviceInfo) -> dict[str, Cubin]:
+def build_for(program: Program, device: DeviceInfo) -> dict[str, Built]:
     """Machine code for a GPU that is here; TargetUnavailable for instructions or memory that it does not have."""
     check_fits(program, device)
     try:
-        return build_kernels(program, device.compute_capability)
+        return _built(program, device.compute_capability)
     except OtherInstructions as error:
         raise OtherInstructions(f"{error}: {device}; {_FOR_THIS_GPU}") from error
-
-
-def build_kernel(code: Code, threads: int, capability: tuple[int, int]) -> Cubin:
-    """Machine code for one kernel that is launched with at most `threads` threads a block."""
-    text = f"{header(code.source)}\n\n{code.source}"
-    return build(
-        text,
-        code.name,
-        tuple(code.signature),
-        cc=capability,
-        launch_bounds=_bounds(threads, code.registers),
-        path=source_file(code.name, text),
-    )
-
-
-def _bounds(threads: int, registers: int | None) -> int | tuple[int, int]:
-    """The most threads of a block; with a limit on registers also the blocks that then fit into an SM.
-
-    A limit of its own would be ignored beside the number of threads. Registers are given to whole warps.
-    """
-    whole = -(-threads // WARP) * WARP
-    return threads if registers is None else (threads, max(1, REGISTERS // (registers * whole)))
 
 
 def _threads(program: Program, code: Code) -> int:
@@ -123,7 +100,9 @@ class CudaProgram:
     def __init__(self, program: Program, gpu: Gpu, roles: Mapping[str, Role]) -> None:
         self.program = program
         self.roles = roles
-        self.cubins = build_for(program, gpu.info)
+        built = build_for(program, gpu.info)
+        self.cubins = {name: each.cubin for name, each in built.items()}
+        self.cached = tuple(f"{name}: {each.cache}" for name, each in built.items() if each.cache)
         self._gpu = gpu
         self._by_sizes: dict[tuple[tuple[str, int], ...], Buffers] = {}
         self._in_place: dict[tuple[int | None, tuple[tuple[str, int], ...]], Buffers] = {}

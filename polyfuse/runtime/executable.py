@@ -75,15 +75,15 @@ class Executable:
     @staticmethod
     def of(
         compiled: Compiled,
-        keep: Callable[[Product, MachineCode], str] | None = None,
+        keep: Callable[[Product, MachineCode | None], str] | None = None,
         tuning: Tuning | None = None,
     ) -> Executable:
-        """An executable from what was decided; its kernels are compiled, and given to a cache to `keep`."""
-        nest, product, code, note = compiled.schedule.source, compiled.product, None, "not asked"
+        """An executable from what was decided, which is given to a cache to `keep`; its kernels are compiled."""
+        nest, product, code = compiled.schedule.source, compiled.product, None
         start = time.perf_counter()
         if product.program.target == "cpu":
             code = machine_code(product.program, Phases.of(nest, product.program, product.memory))
-            note = keep(product, code) if keep is not None else note
+        note = keep(product, code) if keep is not None else "not asked"
         seconds = {**compiled.seconds, "machine code": time.perf_counter() - start}
         made = Executable(nest, product, compiled.device, lambda: compiled, seconds, code, note, tuning)
         made._decided = compiled
@@ -213,10 +213,14 @@ class Executable:
             kept_bytes=self._product.memory.kept_bytes(dict(sizes or {})),
             copied_inputs=tuple(self._copied),
             compile_seconds=self._seconds,
-            cache=self._cache,
+            cache="; ".join((self._cache, *self._cached())),
             tuning=self.tuning,
             kernel_times=tuple(kernel_times(self.program, self._product.gpu, dict(sizes or {}))),
         )
+
+    def _cached(self) -> tuple[str, ...]:
+        """What the cache had to do with each of a GPU's kernels."""
+        return self._runner.cached if isinstance(self._runner, CudaProgram) else ()
 
     def __reduce__(self) -> tuple[Callable[[Compiled], Executable], tuple[Compiled], dict[str, Any]]:
         """Pickled as what was decided; the kernels are compiled again where it is loaded."""

@@ -1,4 +1,7 @@
-"""A product and its machine code as what a store keeps: a header of JSON, a body of bytes."""
+"""A product and a CPU's machine code as what a store keeps: a header of JSON, a body of bytes.
+
+A GPU's machine code is kept kernel by kernel (polyfuse.runtime.cubins).
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,19 @@ from polyfuse.analysis.liveness import LiveRange
 from polyfuse.codegen.program import Code, Launch, Program
 from polyfuse.codegen.tensor_maps import BoxMap
 from polyfuse.ir.tensor import Tensor
+from polyfuse.machine import Gpu
+from polyfuse.runtime.kernel_times import GpuCosts
 from polyfuse.runtime.memory import Memory, Temporaries
 from polyfuse.runtime.native import MachineCode
 from polyfuse.runtime.product import Product, Work
 from polyfuse.runtime.store import Entry
+from polyfuse.strategy.cost import KernelCost, Tiling
 
 Json = dict[str, Any]
 
 
-def to_header(product: Product, code: MachineCode) -> Json:
-    """Everything but the object file."""
+def to_header(product: Product, code: MachineCode | None) -> Json:
+    """Everything but the object file, which only a program for the CPU has."""
     program, memory = product.program, product.memory
     codes = program.codes
     return {
@@ -43,13 +49,16 @@ def to_header(product: Product, code: MachineCode) -> Json:
         "machine": product.machine,
         "work": asdict(product.work),
         "explanation": product.explanation,
-        "tensors": code.tensors,
-        "needs": code.needs,
-        "parallel": code.parallel,
+        "gpu": None if product.gpu is None else asdict(product.gpu),
+        **({} if code is None else _about(code)),
     }
 
 
-def from_entry(entry: Entry) -> tuple[Product, MachineCode]:
+def _about(code: MachineCode) -> Json:
+    return {"tensors": code.tensors, "needs": code.needs, "parallel": code.parallel}
+
+
+def from_entry(entry: Entry) -> tuple[Product, MachineCode | None]:
     """The inverse, with an entry's body as the object file."""
     header = entry.header
     codes = [_code(one) for one in header["codes"]]
@@ -60,7 +69,11 @@ def from_entry(entry: Entry) -> tuple[Product, MachineCode]:
         _temporaries(header["memory"]["once"]),
         _tensors(header["memory"]["kept"]),
     )
-    product = Product(program, memory, header["machine"], Work(**header["work"]), header["explanation"])
+    work, gpu = Work(**header["work"]), header["gpu"]
+    costs = None if gpu is None else _costs(gpu)
+    product = Product(program, memory, header["machine"], work, header["explanation"], costs)
+    if "needs" not in header:
+        return product, None
     tensors, needs = tuple(header["tensors"]), tuple(header["needs"])
     return product, MachineCode(entry.body, tensors, needs, header["parallel"], keepable=True)
 
@@ -69,7 +82,8 @@ def _code(one: Mapping[str, Any]) -> Code:
     maps = tuple(
         BoxMap(**{**each, "shape": tuple(each["shape"]), "box": tuple(each["box"])}) for each in one["maps"]
     )
-    return Code(**{**one, "wide": tuple(one["wide"]), "maps": maps})
+    signature = one["signature"] if isinstance(one["signature"], str) else tuple(one["signature"])
+    return Code(**{**one, "signature": signature, "wide": tuple(one["wide"]), "maps": maps})
 
 
 def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
@@ -82,6 +96,18 @@ def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
         (block[0], block[1], block[2]),
         one["once"],
         tuple(one["untiled"]),
+    )
+
+
+def _costs(found: Json) -> GpuCosts:
+    limits = Gpu(**{**found["limits"], "compute_capability": tuple(found["limits"]["compute_capability"])})
+    return GpuCosts(found["sms"], limits, tuple(map(_cost, found["costs"])))
+
+
+def _cost(one: Json) -> KernelCost:
+    tiling = one["tiling"]
+    return KernelCost(
+        **{**one, "tiling": Tiling(tuple(tiling["sizes"]), tuple(tiling["order"]), tiling["parallel"])}
     )
 
 

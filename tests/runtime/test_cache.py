@@ -224,7 +224,7 @@ def test_a_second_process_loads_it_and_unpickles_nothing(place: Path) -> None:
     assert max(first["error"], second["error"]) < 1e-4
 
 
-@pytest.mark.parametrize("module", ["cache", "store", "record", "keys", "native", "files"])
+@pytest.mark.parametrize("module", ["cache", "store", "record", "keys", "native", "cubins", "files"])
 def test_nothing_on_the_way_imports_a_way_to_unpickle(module: str) -> None:
     tree = ast.parse((RUNTIME / f"{module}.py").read_text())
     imported = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
