@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 import islpy as isl
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import BLOCKS, LANE, THREADS
-from polyfuse.codegen.index import plus, to_python
+from polyfuse.codegen.index import binary, plus, to_python
+from polyfuse.codegen.looptree import Axis
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, loops, statements
@@ -23,6 +25,10 @@ PARTS_OF_A_WARP = (4, 8, 16)
 """How many lanes may share a reduction's values where a warp has several rows."""
 
 
+Bounds = Mapping[str, tuple[ast.expr, ast.expr]]
+"""The smallest value along each axis that a launch has, and one past the largest."""
+
+
 def axis_name(bind: str) -> str:
     """The variable that holds a hardware index: "block.x" -> "bx", "thread.y" -> "ty"."""
     unit, axis = bind.split(".")
@@ -32,6 +38,17 @@ def axis_name(bind: str) -> str:
 def axis_of(loop: Loop) -> str | None:
     """The hardware axis that a loop runs along; None for a loop that is one."""
     return LANES if loop.bind == LANE else loop.bind if loop.bind in AXES else None
+
+
+def bounds_of(nest: Nest, part: Tree) -> Bounds:
+    """The axes that the loops of a launch run along, in order."""
+    bound = {axis_of(loop) for loop in loops(part)}
+    return {bind: axis_bounds(nest, part, bind) for bind in AXES if bind in bound}
+
+
+def axes_of(bounds: Bounds) -> tuple[Axis, ...]:
+    """The axes of a launch, each as long as it has values."""
+    return tuple(Axis(bind, binary(ast.Sub(), high, low)) for bind, (low, high) in bounds.items())
 
 
 def axis_bounds(nest: Nest, part: Tree, bind: str) -> tuple[ast.expr, ast.expr]:

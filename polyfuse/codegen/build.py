@@ -18,7 +18,7 @@ from polyfuse.analysis.handovers import in_own_warps
 from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
 from polyfuse.analysis.turns import waiting_in
 from polyfuse.codegen.awaiting import awaiting, in_order, notes
-from polyfuse.codegen.axes import AXES, LANES, axis_bounds, axis_name, axis_of
+from polyfuse.codegen.axes import AXES, LANES, Bounds, axes_of, axis_name, axis_of, bounds_of
 from polyfuse.codegen.barriers import Barriers, with_barrier_statements
 from polyfuse.codegen.chosen_rows import chosen, is_chosen
 from polyfuse.codegen.dynamic import heavier_last
@@ -31,7 +31,6 @@ from polyfuse.codegen.leading import leading
 from polyfuse.codegen.looptree import (
     ARRIVALS,
     Allocate,
-    Axis,
     Barrier,
     Block,
     ByRole,
@@ -44,25 +43,31 @@ from polyfuse.codegen.looptree import (
     block,
     touched,
 )
-from polyfuse.codegen.naming import Namer, base
+from polyfuse.codegen.naming import Namer, base, line_of, tensors_of
 from polyfuse.codegen.over_lanes import over_lanes
 from polyfuse.codegen.per_core import per_core
 from polyfuse.codegen.register_tiles import device_operations, in_one_piece
 from polyfuse.codegen.roles import by_roles
 from polyfuse.codegen.sections import over_sections, section, sections, with_sections
 from polyfuse.ir.access import Access
-from polyfuse.ir.gather import parts_of, read_from
+from polyfuse.ir.gather import parts_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
-from polyfuse.ir.text import body_text
 from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, loops_around, statements, to_isl
 from polyfuse.sets import OUT, constant, dimension
 
 
-def built(nest: Nest, part: Tree) -> Kernel:
-    """One part of a tree's outermost sequence, which one launch runs, as a loop tree."""
-    return _Builder(nest, part).kernel()
+def built(nest: Nest, part: Tree, bounds: Bounds | None = None) -> Kernel:
+    """One part of a tree's outermost sequence, which one launch runs, as a loop tree; with a launch's `bounds`, if it
+    runs more than this.
+    """
+    return _Builder(nest, part, bounds).kernel()
+
+
+def namer_of(nest: Nest) -> Namer:
+    """What hands out a kernel's names."""
+    return Namer((*map(axis_name, AXES), ARRIVALS, *nest.params))
 
 
 @dataclass(frozen=True)
@@ -91,24 +96,17 @@ class _Here:
 
 
 class _Builder:
-    def __init__(self, nest: Nest, part: Tree) -> None:
+    def __init__(self, nest: Nest, part: Tree, bounds: Bounds | None) -> None:
         self.nest, self.part = nest, part
         self.names = statements(part)
         self.geometry = {b.tensor: geometry(nest, part, loop, b) for loop, b in buffers_of(part)}
-        self.bounds = {
-            bind: axis_bounds(nest, part, bind)
-            for bind in AXES
-            if any(axis_of(x) == bind for x in loops(part))
-        }
-        self.namer = Namer((*map(axis_name, AXES), ARRIVALS, *nest.params))
+        self.bounds = bounds_of(nest, part) if bounds is None else bounds
+        self.namer = namer_of(nest)
         self.arrays: dict[str, Tensor] = {}
-        for name in self.names:
-            s = nest.statement(name)
-            for access in (*s.reads, s.write):
-                for tensor in read_from(nest, nest.tensor(access.tensor)):
-                    inner = self.namer(tensor.name)
-                    if tensor.name not in self.geometry:
-                        self.arrays.setdefault(inner, tensor)
+        for tensor in tensors_of(nest, self.names):
+            inner = self.namer(tensor.name)
+            if tensor.name not in self.geometry:
+                self.arrays.setdefault(inner, tensor)
         self.own = in_own_warps(part)
         on_gpu = any(bind in THREADS for bind in self.bounds)
         self.in_flight = in_flight(nest, part) if on_gpu else ()
@@ -141,10 +139,10 @@ class _Builder:
         return Kernel(
             name="_".join(dict.fromkeys(base(name) for name in self.names)),
             statements=self.names,
-            text=tuple(self._text(self.nest.statement(name)) for name in self.names),
+            text=tuple(line_of(self.nest, self.nest.statement(name), self.namer) for name in self.names),
             arrays=self.arrays,
             sizes=self.nest.params,
-            axes=tuple(Axis(bind, self._extent(bind)) for bind in self.bounds),
+            axes=axes_of(self.bounds),
             body=body,
         )
 
@@ -406,16 +404,6 @@ class _Builder:
         return Barrier(still_open, grid=name in self.barriers.grid)
 
     # -- names, axes, buffers ------------------------------------------------------------------------------------
-
-    def _text(self, s: Statement) -> str:
-        """The statement in the kernel's own names, so that equal kernels read equally."""
-        write, *reads = (replace(access, tensor=self._called(access.tensor)) for access in s.accesses)
-        return f"{base(s.name)}: {body_text(replace(s, write=write, reads=tuple(reads)))}"
-
-    def _called(self, tensor: str) -> str:
-        """A tensor in the kernel's own names; gathered rows as `w[x]`."""
-        gather = self.nest.tensor(tensor).gather
-        return f"{self.namer(gather.table)}[{self.namer(gather.index)}]" if gather else self.namer(tensor)
 
     def _variable(self, wanted: str, here: _Here) -> str:
         taken = {*here.variables, *self.arrays, *(self.namer(t) for t in self.geometry), *self.nest.params}

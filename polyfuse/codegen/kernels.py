@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polyfuse.codegen.build import built
 from polyfuse.codegen.looptree import Kernel
+from polyfuse.codegen.meeting_parts import built_in_parts
 from polyfuse.ir.form import Form, form_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, parts, statements
@@ -21,7 +21,7 @@ def kernels(nest: Nest, tree: Tree) -> tuple[Kernel, ...]:
     for part in parts(tree):
         form = form_of(nest, part)
         if form not in made:
-            made[form] = form, built(nest, part)
+            made[form] = form, built_in_parts(nest, part)
         first, kernel = made[form]
         found.append(kernel if first is form else _of_others(kernel, first, form, nest, part))
     return tuple(found)
