@@ -180,16 +180,16 @@ def test_info_names_versions_targets_machine_and_cache(tmp_path: Path) -> None:
 
 def test_cache_info_and_clear(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYFUSE_CACHE", str(tmp_path / "cache"))
-    assert re.search(r"^programs     0, 0.0 MiB$", output("cache", "info"), re.MULTILINE)
+    assert re.search(r"^compiled     0, 0.0 MiB$", output("cache", "info"), re.MULTILINE)
     output("compile", str(model), "--target", "cpu")
     text = output("cache", "info")
     assert f"directory    {tmp_path / 'cache'}" in text
-    assert re.search(r"^programs     1, 0.\d MiB$", text, re.MULTILINE)
+    assert re.search(r"^compiled     1, 0.\d MiB$", text, re.MULTILINE)
     assert re.search(r"^sources      1, 0.\d MiB$", text, re.MULTILINE)
     assert re.search(r"^bound        0.\d of 512 MiB$", text, re.MULTILINE)
     assert "cache             loaded from" in output("compile", str(model), "--target", "cpu")
     assert output("cache", "clear").startswith("removed 2 files, ")
-    assert re.search(r"^programs     0, 0.0 MiB$", output("cache", "info"), re.MULTILINE)
+    assert re.search(r"^compiled     0, 0.0 MiB$", output("cache", "info"), re.MULTILINE)
 
 
 def test_a_cache_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:

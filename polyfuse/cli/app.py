@@ -245,7 +245,7 @@ def info() -> None:
 
 @cache.command("info")
 def cache_info() -> None:
-    """Print where compiled programs are kept, how many, and how much they may take."""
+    """Print where compiled programs and kernels are kept, how many, and how much they may take."""
     from polyfuse.cli.cache import show_cache
 
     show_cache(Terminal())

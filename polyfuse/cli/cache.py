@@ -20,7 +20,7 @@ def show_cache(terminal: Terminal) -> None:
     together = sum(map(sum, sizes.values()))
     lines = (
         ("directory", str(store.directory)),
-        ("programs", f"{len(sizes['compiled'])}, {sum(sizes['compiled']) / MIB:.1f} MiB"),
+        ("compiled", f"{len(sizes['compiled'])}, {sum(sizes['compiled']) / MIB:.1f} MiB"),
         ("sources", f"{len(sizes['source'])}, {sum(sizes['source']) / MIB:.1f} MiB"),
         ("bound", f"{together / MIB:.1f} of {store.limit / MIB:g} MiB"),
     )

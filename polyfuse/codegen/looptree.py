@@ -282,14 +282,15 @@ def touched(node: Node, array: str) -> tuple[tuple[Element, ...], tuple[Element,
 
 
 def variables(node: Node) -> set[str]:
-    """The names of the loops' variables, of indices and of the buffers inside a node."""
-    own = (
-        {node.variable}
-        if isinstance(node, For | Let)
-        else {node.buffer}
-        if isinstance(node, Allocate)
-        else set()
-    )
+    """The names of the loops' variables, of indices, of partial results and of the buffers inside a node."""
+    own = set[str]()
+    match node:
+        case For(variable) | Let(variable):
+            own = {variable}
+        case Allocate(buffer):
+            own = {buffer}
+        case Lanes(partial):
+            own = {partial.array}
     return own.union(*map(variables, below(node)))
 
 

@@ -39,6 +39,26 @@ def test_in_parts_and_in_one_piece_are_the_same_text(made: object, monkeypatch: 
     assert len(once) < len(meeting_parts.meeting(part))
 
 
+def test_partial_results_are_called_as_no_array_of_another_part() -> None:
+    rows = pf.statement("{ rows[a, i] : 0 <= a < 4 and 0 <= i < 32 }", "s[a] += x[a, i]")
+    first = pf.statement("{ first[a] : 0 <= a < 4 }", "s[a] = 0")
+    last = pf.statement("{ last[b] : 0 <= b < 4 }", "y[b] = s[3 - b] * partial[b]")
+    shapes = {"x": (4, 32), "s": (4,), "partial": (4,), "y": (4,)}
+    roles = {"x": "input", "s": "temporary", "partial": "input", "y": "output"}
+    tensors = [pf.Tensor(name, shapes[name], "float32", roles[name]) for name in shapes]  # type: ignore[arg-type]
+    nest = pf.Nest.of(tensors, [first, rows, last])
+    s = (
+        pf.Schedule(nest)
+        .fuse("first", "rows", at="a")
+        .bind("rows", a="block.x", i="lane")
+        .bind("last", b="block.x")
+    )
+    s = s.join("first", "last", loop="l")
+    net = pf.compile(nest, target="cuda", machine="h200", device="lockstep", schedule=s)
+    x, partial = np.ones((4, 32), np.float32), np.float32([2, 3, 5, 7])
+    np.testing.assert_array_equal(net(x, partial), 32 * partial)
+
+
 def test_a_variable_of_one_part_that_is_called_as_an_array_of_another_gets_another_name() -> None:
     first = pf.statement("{ first[a, i] : 0 <= a < 4 and 0 <= i < 3 }", "t[a, i] = x[a, i]")
     second = pf.statement("{ second[b, j] : 0 <= b < 4 and 0 <= j < 3 }", "y[b, j] = t[3 - b, j] * i[j]")
