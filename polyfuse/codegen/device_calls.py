@@ -15,7 +15,12 @@ from polyfuse.codegen.product_loops import numbers_in
 from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
 from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.schedule.boxes import BulkCopy
-from polyfuse.schedule.microkernel import DEALT_OTHERS, registers_for, warpgroup_registers
+from polyfuse.schedule.microkernel import (
+    CONVERTED_REGISTERS,
+    DEALT_OTHERS,
+    registers_for,
+    warpgroup_registers,
+)
 
 Place = Callable[[Element], ast.expr]
 """How the target writes an element: a subscript."""
@@ -167,8 +172,11 @@ def planned_registers(node: Node) -> int | None:
     most = None
     for place, s in enumerate(every):
         if isinstance(s.operation, TileProduct):
-            held = (a for a in tiles if a != s.target.array and places[a][0] < place < places[a][-1])
-            most = max(most or 0, _planned(s, s.operation, node) + sum(tiles[a] for a in held))
+            held = [a for a in tiles if a != s.target.array and places[a][0] < place < places[a][-1]]
+            beside = sum(tiles[a] for a in held)
+            if held and s.operation.math != "ieee":
+                beside += CONVERTED_REGISTERS  # what is copied next is on its way while results stay
+            most = max(most or 0, _planned(s, s.operation, node) + beside)
     return most
 
 

@@ -35,7 +35,7 @@ from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.ir.tree import Spread, Tree, date_map, loops_around
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.microkernel import Roles
-from polyfuse.sets import SET
+from polyfuse.sets import IN, SET
 
 EIGHT = 8
 """Rows of a matrix that ldmatrix reads, and lanes of a warp along the rows."""
@@ -93,7 +93,9 @@ def fragments_of(
         return None
     inside = max((place + 1 for place, x in enumerate(around) if x.bind in BLOCKS), default=0)
     blocks = [x.date(s.name) for x in around[:inside]]  # and loops in order around them: other results
-    serial = [x.date(s.name) for x in around[inside:] if x.bind is None]
+    within = [x.date(s.name) for x in around[inside:] if x.bind is None]
+    serial = [date for date in within if _counts_steps(s, date)]
+    blocks += [date for date in within if not _counts_steps(s, date)]  # as attention's blocks of keys
     k, r, c = (loop.date(s.name) for loop in (step, roles.rows, roles.columns))
     rows, columns = extent(nest, roles.rows), extent(nest, roles.columns)
     if rows is None or columns is None or not _all_steps(domain, s, blocks, [*serial, k]):
@@ -209,6 +211,12 @@ def _is_rounded(nest: Nest, tensor: str, math: Math) -> bool:
         return False
     writers = [s for s in nest.statements if s.write.tensor == tensor]
     return math != "tf32" or all(rounds(nest, s) == math or s.body.is_zero is True for s in writers)
+
+
+def _counts_steps(s: Statement, date: isl.PwAff) -> bool:
+    """Whether a loop goes on with dimensions that do not move the result."""
+    moved = (d for d in range(len(s.dims)) if date.involves_dims(IN, d, 1))
+    return any(not s.write.map.involves_dims(IN, d, 1) for d in moved)
 
 
 def _all_steps(domain: isl.Set, s: Statement, blocks: list[isl.PwAff], steps: list[isl.PwAff]) -> bool:

@@ -17,11 +17,12 @@ from polyfuse.rewrite.refusal import Refusal
 from polyfuse.rewrite.shares import Shares
 from polyfuse.rewrite.snapshot import Snapshot, snapshot, why_not_snapshot
 from polyfuse.rewrite.terms import Terms, terms, why_not_terms
+from polyfuse.rewrite.unround import Unrounded, unround, why_not_unround
 from polyfuse.rewrite.view_flow import Composed
 from polyfuse.rewrite.view_places import place, why_not_place
 from polyfuse.rewrite.view_reads import read_through, why_not_read_through
 from polyfuse.rewrite.views import Views, compose_views
-from polyfuse.rewrite.widen import Widened, why_not_widen, widen
+from polyfuse.rewrite.widen import Narrowed, Widened, narrow, why_not_narrow, why_not_widen, widen
 
 __all__ = [
     "Batch",
@@ -33,6 +34,7 @@ __all__ = [
     "Factored",
     "Folded",
     "Inlined",
+    "Narrowed",
     "Online",
     "Overlapped",
     "Pieces",
@@ -42,6 +44,7 @@ __all__ = [
     "Snapshot",
     "SplitReduction",
     "Terms",
+    "Unrounded",
     "Views",
     "Widened",
     "accumulate",
@@ -52,6 +55,7 @@ __all__ = [
     "factor",
     "fold",
     "inline",
+    "narrow",
     "needed",
     "online",
     "overlap",
@@ -62,15 +66,18 @@ __all__ = [
     "snapshot",
     "split_reduction",
     "terms",
+    "unround",
     "why_not_batch",
     "why_not_factor",
     "why_not_fold",
     "why_not_inline",
+    "why_not_narrow",
     "why_not_place",
     "why_not_read_through",
     "why_not_snapshot",
     "why_not_split_reduction",
     "why_not_terms",
+    "why_not_unround",
     "why_not_widen",
     "widen",
 ]

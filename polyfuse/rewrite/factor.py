@@ -22,6 +22,7 @@ from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import mul, read, reads_in, substitute
+from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.text import value_text
 from polyfuse.ir.tree import parts, sequence, statements
 from polyfuse.rewrite.refusal import Refusal, refused
@@ -101,7 +102,7 @@ def why_not_factor(nest: Nest, statement: str) -> Refusal | None:
         )
     if cut.inside == sympy.Integer(1):
         return no(f"no factor of {statement} varies from term to term", "a sum whose terms differ")
-    types = {nest.tensor(name).dtype for name in s.tensors}
+    types = {computed_in(nest.tensor(name).dtype) for name in s.tensors}
     if len(types) > 1:
         return no(f"values of {' and '.join(sorted(types))} meet in {statement}", "one element type")
     if first_value(nest, s) is None:

@@ -1,4 +1,4 @@
-"""Widening: products read halves through a float32 copy.
+"""Widening: products read halves through a float32 copy. Narrowing: they read float32 numbers rounded to halves.
 
     for i, j, k: y[i, j] += x[i, k] * w[k, j]      x: float16[M, K]
     ->  for e: x_wide[e] = x[e]                    x_wide: float32[M, K]
@@ -7,6 +7,9 @@
 An element of a half is a float32 number exactly, so the values are the same, bit for bit. A product reads each element
 many times: one conversion is cheaper than as many, and what multiplies are registers of float32 numbers. The copy is a
 statement like any other: the strategy puts it into the kernel that computes x, and one of constants runs once.
+
+Narrowing is the same the other way round, and changes values: factors are off by at most a unit of rounding of the half
+(ir/precision.py). It is for tensor cores, where a caller allows that.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import own_loops
-from polyfuse.ir.tensor import computed_in
+from polyfuse.ir.tensor import HALVES, DType, computed_in
 from polyfuse.ir.tree import parts, sequence, statements
 from polyfuse.rewrite.accumulate import copied
 from polyfuse.rewrite.refusal import Refusal, refused
@@ -48,15 +51,47 @@ def widen(nest: Nest, tensor: str) -> Widened:
     refusal = why_not_widen(nest, tensor)
     if refusal is not None:
         raise IllegalRewrite(refusal)
+    made, copy = _through_copy(nest, tensor, computed_in(nest.tensor(tensor).dtype), "wide")
+    return Widened(made, tensor, copy, tuple(s.name for s in users_of(nest, tensor)))
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """A nest in which some products read a tensor rounded to a half."""
+
+    nest: Nest
+    tensor: str
+    copy: str
+    half: DType
+    users: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.users)} reads {self.tensor} through {self.copy}, rounded to {self.half}"
+
+
+def narrow(nest: Nest, tensor: str, half: DType) -> Narrowed:
+    """mac: y[e] += x[…] * w[…]   ->   narrow_x: x_narrow[e] = x[e];   mac: y[e] += x_narrow[…] * w[…]
+
+    Raises IllegalRewrite where `why_not_narrow` says why.
+    """
+    refusal = why_not_narrow(nest, tensor, half)
+    if refusal is not None:
+        raise IllegalRewrite(refusal)
+    made, copy = _through_copy(nest, tensor, half, "narrow")
+    return Narrowed(made, tensor, copy, half, tuple(s.name for s in users_of(nest, tensor)))
+
+
+def _through_copy(nest: Nest, tensor: str, dtype: DType, called: str) -> tuple[Nest, str]:
+    """The nest whose products read a copy of a tensor with another element type, and the copy's name."""
     known, users = nest.tensor(tensor), users_of(nest, tensor)
-    name = fresh(f"{tensor}_wide", {t.name for t in nest.tensors})
-    wide = Tensor(name, known.shape, computed_in(known.dtype), "temporary")
+    name = fresh(f"{tensor}_{called}", {t.name for t in nest.tensors})
+    other = Tensor(name, known.shape, dtype, "temporary")
     elements = isl.Set.empty(isl.Space.set_alloc(nest.context.get_ctx(), 0, known.rank))
     for user, access in ((s, a) for s in users for a in s.reads if a.tensor == tensor):
         read = access.map.intersect_domain(nest.domains[user.name]).range()
         elements = elements.union(read.reset_tuple_id())
     copy = copied(
-        elements.coalesce(), fresh(f"wide_{tensor}", {s.name for s in nest.statements}), name, tensor
+        elements.coalesce(), fresh(f"{called}_{tensor}", {s.name for s in nest.statements}), name, tensor
     )
     changed = {s.name: _redirected(s, tensor, name) for s in users}
     run = parts(nest.order)
@@ -64,9 +99,8 @@ def widen(nest: Nest, tensor: str) -> Widened:
     order = sequence((*run[:here], own_loops(copy), *run[here:]))
     every = (*(changed.get(s.name, s) for s in nest.statements), copy)
     position = nest.tensors.index(known) + 1
-    tensors = (*nest.tensors[:position], wide, *nest.tensors[position:])
-    made = nest.rewritten(tensors, every, order, frozenset((tensor, name)))
-    return Widened(made, tensor, name, tuple(changed))
+    tensors = (*nest.tensors[:position], other, *nest.tensors[position:])
+    return nest.rewritten(tensors, every, order, frozenset((tensor, name))), name
 
 
 def why_not_widen(nest: Nest, tensor: str) -> Refusal | None:
@@ -76,6 +110,19 @@ def why_not_widen(nest: Nest, tensor: str) -> Refusal | None:
         return refused(
             call, f"{tensor} is {known.dtype}, which is computed in as it is", "float16 or bfloat16"
         )
+    return _why_no_copy(nest, tensor, call)
+
+
+def why_not_narrow(nest: Nest, tensor: str, half: DType) -> Refusal | None:
+    """Why products cannot read a tensor rounded to a half; None if they can."""
+    call, known = f"narrow({tensor!r}, {half!r})", nest.tensor(tensor)
+    if half not in HALVES or known.dtype != "float32":
+        return refused(call, f"{tensor} is {known.dtype}", "a tensor of float32, and a half to round it to")
+    return _why_no_copy(nest, tensor, call)
+
+
+def _why_no_copy(nest: Nest, tensor: str, call: str) -> Refusal | None:
+    """Why products cannot read a tensor through a copy; None if they can."""
     users = users_of(nest, tensor)
     if not users:
         return refused(call, f"no product reads the elements of {tensor} often", "a product of matrices")

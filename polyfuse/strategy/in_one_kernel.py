@@ -11,16 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
+from polyfuse.ir.tensor import computed_in
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.decisions import Plan
-from polyfuse.strategy.one_pass import Blocked, blocked, length_of
+from polyfuse.strategy.one_pass import Blocked, blocked, length_of, unrounded_weights
 from polyfuse.strategy.one_pass_cuda import dated
 from polyfuse.strategy.one_pass_roles import OneKernel, one_kernel
 from polyfuse.strategy.one_pass_shapes import PassShape, Sizes, pass_shapes
+from polyfuse.strategy.one_pass_tensor import tensor_pass_shapes
 from polyfuse.strategy.recompute import Recomputed
 from polyfuse.strategy.sums_apart import summed_apart
 
@@ -64,7 +67,7 @@ def in_one_kernel_if_cheaper(
 def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
     """The nest with every maximum under which there is a product in blocks of keys; None where there is none.
 
-    With known sizes, in float32 numbers as they are: what tensor cores round is not summed up so.
+    With known sizes, in float32 numbers; halves are widened where they are staged, and stay as they are in memory.
     """
     if machine.gpu is None or nest.params:
         return None
@@ -89,27 +92,31 @@ def _in_shape(
     nest: Nest, maximum: str, machine: Machine, gpu: Gpu
 ) -> tuple[Blocked, OneKernel, PassShape] | str | None:
     """One maximum in blocks for the cheapest shape of its kernel; why not; None where no product is under it."""
+    nest, whole = unrounded_weights(nest, maximum)
     made = blocked(nest, maximum, FEWEST // 2)
     if made is None or isinstance(made, str):
         return made
     one = one_kernel(made.online)
     if isinstance(one, str):
         return f"{maximum} and what is under it are no kernel: {one}."
-    dtypes = {one.nest.tensor(t).dtype for t in one.factors}
-    if dtypes != {"float32"}:
+    dtypes = {computed_in(one.nest.tensor(t).dtype) for t in one.factors}
+    if dtypes not in ({"float32"}, {"float64"}):
         return f"{maximum} and what is under it are no kernel: its factors are {', '.join(sorted(dtypes))}."
-    if machine.math != "ieee":
-        return f"{maximum} and what is under it are no kernel: math={machine.math!r} is for products alone."
     sizes = _sizes(one)
-    shapes = pass_shapes(sizes, 4, machine, gpu)
+    itemsize = 8 if "float64" in dtypes else 4
+    shapes = pass_shapes(sizes, itemsize, machine, gpu)
+    shapes += tensor_pass_shapes(one, sizes, machine, gpu)
+    shapes.sort(key=lambda shape: shape.seconds)
     if not shapes:
         return (
-            f"{maximum} and what is under it are no kernel: no blocks of 16 to 128 rows and of 32 to 128 keys, two of "
-            f"these at least, divide {sizes.rows} rows and {sizes.keys} keys, with all of {sizes.columns} columns, "
-            "multiples of 4 up to 128."
+            f"{maximum} and what is under it are no kernel: no blocks of {64 // itemsize} to {512 // itemsize} rows "
+            f"and of {128 // itemsize} to {512 // itemsize} keys, two of these at least, divide {sizes.rows} rows and "
+            f"{sizes.keys} keys, with all of {sizes.columns} columns, multiples of {ACCESS_BYTES // itemsize} up to "
+            f"{512 // itemsize}."
         )
-    again = blocked(nest, maximum, shapes[0].keys)
+    again = blocked(nest, maximum, shapes[0].keys, shapes[0].narrowed)
     assert isinstance(again, Blocked), "as for blocks of another size"
+    again = replace(again, said=(*whole, *again.said))
     one = one_kernel(again.online)
     assert isinstance(one, OneKernel), "as for blocks of another size"
     try:
@@ -123,4 +130,5 @@ def _sizes(one: OneKernel) -> Sizes:
     p, q = one.scores, one.results
     count = prod(one.extent(q, d) for d in q.others)
     rows, keys = one.extent(p, p.rows), one.extent(p, p.columns)
-    return Sizes(rows, keys, one.extent(p, p.steps[0]), one.extent(q, q.columns), count, written=one.between)
+    stored = one.nest.tensor(p.right.name).itemsize
+    return Sizes(rows, keys, one.extent(p, p.steps[0]), one.extent(q, q.columns), count, one.between, stored)

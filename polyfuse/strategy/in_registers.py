@@ -21,6 +21,7 @@ from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.one_pass_cuda import shaped
 from polyfuse.strategy.one_pass_roles import OneKernel
 from polyfuse.strategy.one_pass_shapes import PassShape
+from polyfuse.strategy.one_pass_tensor import beside_tensor_cores
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products_cuda import (
     band_by_dimension,
@@ -112,7 +113,9 @@ def under_maximum(
     done = shaped(before, one, shape)
     (part,) = (p for p in parts(done.tree) if one.names[0] in statements(p))
     cost = _tiled_cost(finished_cost(Counts(done.nest), part, machine), shape, shape.scores.itemsize, machine)
-    return done, Group(statements(part), cost, shape.sentences(one))
+    return done, Group(
+        statements(part), cost, (*shape.sentences(one), *beside_tensor_cores(one, shape, machine))
+    )
 
 
 def _tiled_cost(plain: KernelCost, shape: Shape | PassShape, itemsize: int, machine: Machine) -> KernelCost:

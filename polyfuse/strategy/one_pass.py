@@ -14,8 +14,20 @@ from math import ceil
 
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
+from polyfuse.ir.tensor import DType
 from polyfuse.machine import Machine
-from polyfuse.rewrite import Online, factor, inline, online, why_not_factor, why_not_inline
+from polyfuse.rewrite import (
+    Online,
+    factor,
+    inline,
+    narrow,
+    online,
+    unround,
+    why_not_factor,
+    why_not_inline,
+    why_not_narrow,
+    why_not_unround,
+)
 from polyfuse.sets import IN, bounding_box
 from polyfuse.strategy.contraction import products_of
 
@@ -87,8 +99,11 @@ def _keys(length: int) -> int:
     return 16 * ceil(length / blocks / 16)
 
 
-def blocked(nest: Nest, maximum: str, keys: int) -> Blocked | str | None:
-    """One maximum in blocks; why not, where a rewrite is refused; None where no product is under it."""
+def blocked(nest: Nest, maximum: str, keys: int, half: DType | None = None) -> Blocked | str | None:
+    """One maximum in blocks; why not, where a rewrite is refused; None where no product is under it.
+
+    With a `half` products read the exponentials rounded to it.
+    """
     exponentials = _readers(nest, nest.statement(maximum).write.tensor)
     said: list[str] = []
     for name in exponentials:
@@ -106,11 +121,33 @@ def blocked(nest: Nest, maximum: str, keys: int) -> Blocked | str | None:
             nest, said = left.nest, [*said, str(left)]
     if not any(products_of(nest, name) for name in sums):
         return None
+    if half is not None:
+        for tensor in {nest.statement(name).write.tensor: None for name in exponentials}:
+            if why_not_narrow(nest, tensor, half) is None:
+                rounded = narrow(nest, tensor, half)
+                nest, said = rounded.nest, [*said, str(rounded)]
     try:
         blocks = online(nest, maximum, keys)
     except IllegalRewrite as refused:
         return str(refused)
     return Blocked(blocks, (*said, str(blocks)))
+
+
+def unrounded_weights(nest: Nest, maximum: str) -> tuple[Nest, tuple[str, ...]]:
+    """The nest with exponentials under a maximum, and what is computed of them, in float32; and what was done.
+
+    e = exp(s - m);  p = half(e / l);  o += p * v     ->     p = e / l, which can be inlined
+    """
+    said: list[str] = []
+    exponentials = _readers(nest, nest.statement(maximum).write.tensor)
+    kept = (nest.statement(name).write.tensor for name in exponentials)
+    weights = (reader for tensor in kept for reader in _readers(nest, tensor))
+    for name in dict.fromkeys((*exponentials, *weights)):
+        s = nest.statement(name)
+        if s.op == "=" and why_not_unround(nest, s.write.tensor) is None:
+            done = unround(nest, s.write.tensor)
+            nest, said = done.nest, [*said, str(done)]
+    return nest, tuple(said)
 
 
 def _readers(nest: Nest, tensor: str) -> list[str]:

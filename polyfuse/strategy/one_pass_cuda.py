@@ -16,7 +16,7 @@ from __future__ import annotations
 from polyfuse.schedule import Schedule
 from polyfuse.sets import dim_names
 from polyfuse.strategy.one_pass_roles import BLOCK, COLUMN, KEY, ROW, STEP, OneKernel
-from polyfuse.strategy.one_pass_shapes import STEPS, PassShape, exponentials_spread
+from polyfuse.strategy.one_pass_shapes import STEPS, PassShape
 from polyfuse.strategy.staging import staged_tile
 
 BLOCKS = ("block.x", "block.y", "block.z")
@@ -65,7 +65,7 @@ class _Pass:
         self._stage(rows, keys)
         for product in (one.scores, one.results):
             loops = [loop.name for loop in self.schedule.loops(product.statement)]
-            self.schedule = self.schedule.microkernel(product.statement, loops[-3])
+            self.schedule = self.schedule.microkernel(product.statement, loops[-3], self.shape.math)
         return self.schedule
 
     # -- dates
@@ -137,13 +137,14 @@ class _Pass:
             own = {role for role in roles if role in (ROW, KEY, COLUMN)}
             at = keys if set(users) <= set(one.inside) and KEY in own else rows
             if tensor == one.exponentials:
-                spread = exponentials_spread(self.shape)
+                panels = self.shape.exponentials()
+                spread = panels.spread
                 self.schedule = self.schedule.promote(
                     tensor,
                     users[0],
                     at=keys,
                     memory="shared",
-                    panel=(roles.index(ROW), self.shape.rows),
+                    panel=(roles.index(panels.along), panels.width),
                     spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
                 )
             else:

@@ -10,7 +10,7 @@ dimensions of other statements are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import islpy as isl
 
@@ -66,9 +66,12 @@ class OneKernel:
 
     @property
     def between(self) -> int:
-        """Statements that are written for each score between its product and its exponential."""
+        """Operations that are written for each score between its product and its exponential, and conversions."""
         products = {self.scores.statement, self.results.statement}
-        return sum({ROW, KEY} <= {*self.dims[name]} for name in self.inside if name not in products)
+        names = (n for n in self.inside if {ROW, KEY} <= {*self.dims[n]} and n not in products)
+        found = [self.nest.statement(name) for name in names]
+        halves = sum(self.nest.tensor(access.tensor).is_half for s in found for access in s.accesses)
+        return len(found) + halves
 
     def extent(self, product: Product, dim: int) -> int:
         """How many values a product's dimension has."""
@@ -99,8 +102,31 @@ def one_kernel(made: Online) -> OneKernel | str:
             found = known.all_of(scores)
             if isinstance(found, str):
                 continue
-            return OneKernel(nest, before, inside, behind, scores, results, *found)
+            return _with_stores(OneKernel(nest, before, inside, behind, scores, results, *found), made.loop)
     return "not all loops are those over batches, rows, keys, and steps or columns of a product"
+
+
+def _with_stores(one: OneKernel, block: str) -> OneKernel:
+    """The kernel with what alone reads its results, element by element: what rounds them on their way to memory.
+
+    o = o_sum / l   ->   o = o_sum / l;  out = half(o)
+    """
+    nest, order = one.nest, statements(one.nest.order)
+    for name in one.behind:
+        result = nest.statement(name).write.tensor
+        readers = nest.readers(result)
+        if nest.tensor(result).role != "temporary" or len(readers) != 1 or readers[0].op != "=":
+            continue
+        store = readers[0]
+        if store.name in one.names or order.index(store.name) < order.index(name) or len(store.reads) != 1:
+            continue
+        known = _Known(nest, (*one.names, store.name), block)
+        known.start(one.results)
+        found = known.all_of(one.scores)
+        if not isinstance(found, str) and {*found[0][store.name]} == {*one.batches, ROW, COLUMN}:
+            dims, axes = found
+            one = replace(one, behind=(*one.behind, store.name), dims=dims, axes=axes)
+    return one
 
 
 class _Known:

@@ -10,7 +10,7 @@ All are cycles of one SM and one block of keys; the two products are two shapes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product as pairs
@@ -19,12 +19,13 @@ from math import ceil, log2
 from polyfuse.analysis.banks import WARP, least_waiting, waits
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import Math
+from polyfuse.ir.tensor import DType
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import MOST_REGISTERS, registers_for
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.occupancy import occupancy
-from polyfuse.strategy.one_pass_roles import OneKernel
+from polyfuse.strategy.one_pass_roles import ROW, OneKernel
 from polyfuse.strategy.register_shapes import (
     EXPOSED,
     LATENCY,
@@ -45,6 +46,9 @@ OF_A_SCORE = 26
 """Instructions for one score beside its products and what is written for it: maximum, exponential, sum, store. As
 compiled for sm_90 (CUDA 13), whose exponential has nine of them and whose maximum, which keeps NaN, four."""
 
+OF_A_DOUBLE = (46, 14)
+"""The same for a score in float64: instructions at a full rate, and multiply-adds of its exponential, at float64's."""
+
 OF_AN_EXCHANGE = 6
 """Instructions of one step of a maximum's exchange between lanes and of a sum's."""
 
@@ -56,7 +60,8 @@ OF_A_ROW = 30
 class Sizes:
     """Attention's sizes: queries, keys, steps of a score, columns of a result, how many there are of it.
 
-    `written` are the operations that are written for a score between its product and its maximum.
+    `written` are the operations that are written for a score between its product and its maximum, `stored` the bytes
+    of a key's number in memory.
     """
 
     rows: int
@@ -65,6 +70,16 @@ class Sizes:
     columns: int
     count: int
     written: int = 0
+    stored: int = 4
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Which of a buffer's axes is in panels, how wide these are, and where their elements lie."""
+
+    along: str
+    width: int
+    spread: Spread
 
 
 @dataclass(frozen=True)
@@ -92,7 +107,7 @@ class PassShape:
     def registers(self) -> int:
         """Registers a thread needs: what scores need, and the tile of results, which stays meanwhile."""
         a, b = self.scores, self.results
-        return registers_for(a.rows, a.columns, a.itemsize) + b.rows * b.columns
+        return registers_for(a.rows, a.columns, a.itemsize) + a.itemsize // 4 * b.rows * b.columns
 
     def queries(self, steps: int) -> Shape:
         """The tile of queries, with all its steps."""
@@ -116,7 +131,50 @@ class PassShape:
     @property
     def math(self) -> Math:
         """What factors are rounded to."""
-        return "ieee"
+        return self.scores.math
+
+    @property
+    def narrowed(self) -> DType | None:
+        """What exponentials are rounded to as factors of the second product; None where they are not."""
+        return None
+
+    def exponentials(self) -> Panels:
+        """How exponentials lie in shared memory."""
+        return Panels(ROW, self.rows, exponentials_spread(self))
+
+    def beside(self, sizes: Sizes, machine: Machine) -> float:
+        """Instructions of a thread in a block of keys that are no products'."""
+        a, b = self.scores, self.results
+        of_a_score = OF_A_SCORE if a.itemsize == 4 else OF_A_DOUBLE[0] + rate_of(a, machine) * OF_A_DOUBLE[1]
+        exchanges = a.rows * OF_AN_EXCHANGE * log2(a.threads_x)
+        return a.rows * (a.columns * (of_a_score + sizes.written) + b.columns + OF_A_ROW) + exchanges
+
+    def issued(self, sizes: Sizes, machine: Machine, at_once: int) -> float:
+        """Cycles of an SM in which a block of keys is issued, with so many of its schedulers at work."""
+        a, b = self.scores, self.results
+        fma = rate_of(a, machine) * a.rows * (a.columns * sizes.steps + b.columns * self.keys)
+        loads = (a.rows + a.columns) / a.vector * sizes.steps + (b.rows + b.columns) / b.vector * self.keys
+        copies = ceil(self.copied(sizes) / a.vector / WARP) * (2 + a.vector)
+        return ((fma + loads + self.beside(sizes, machine)) * self.warps + copies) / at_once
+
+    def delivered(self, sizes: Sizes) -> float:
+        """Cycles in which shared memory delivers a block of keys and takes its exponentials and copies."""
+        a, b = self.scores, self.results
+        factors = sum(
+            self.warps * STEPS * tiles * (delivered(shape, shape.left) + delivered(shape, shape.right))
+            for shape, tiles in ((a, sizes.steps / STEPS), (b, self.keys / STEPS))
+        )
+        stored = a.itemsize // 2 * a.rows * a.columns * self.warps
+        return factors + stored + self.copied(sizes) * a.itemsize / SHARED_BYTES
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return self.scores.threads // WARP
+
+    def copied(self, sizes: Sizes) -> int:
+        """Elements of a block of keys, and of its values."""
+        return self.keys * (sizes.steps + sizes.columns)
 
     def sentences(self, one: OneKernel) -> tuple[str, ...]:
         """What was chosen and why, for a report."""
@@ -125,14 +183,19 @@ class PassShape:
             f"{one.scores.statement} and {one.results.statement} in one kernel: "
             f"blocks of {self.rows} rows, {self.keys} keys at a time, "
             f"{a.threads_z} × {a.threads_y} × {a.threads_x} threads of {a.rows} × {a.columns} scores and "
-            f"{b.rows} × {b.columns} results in {self.shared_bytes(steps)} bytes of shared memory, "
+            f"{b.rows} × {b.columns} results{a.how} in {self.shared_bytes(steps)} bytes of shared memory, "
             f"{self.registers} registers planned; {self.why}",
         )
 
 
 def pass_shapes(sizes: Sizes, itemsize: int, machine: Machine, gpu: Gpu) -> list[PassShape]:
     """The shapes that fit, the cheapest first."""
-    fit = (s for s in _every(itemsize, sizes.columns) if _fits(s, sizes, gpu))
+    return cheapest_first(_every(itemsize, sizes.columns), sizes, machine, gpu)
+
+
+def cheapest_first(every: Iterable[PassShape], sizes: Sizes, machine: Machine, gpu: Gpu) -> list[PassShape]:
+    """Those of some shapes that fit, with what the model expects of each."""
+    fit = (s for s in every if _fits(s, sizes, gpu))
     return sorted((_costed(s, sizes, machine, gpu) for s in fit), key=lambda s: s.seconds)
 
 
@@ -162,26 +225,15 @@ def _resident(s: PassShape, sizes: Sizes, gpu: Gpu) -> int:
 
 def _costed(s: PassShape, sizes: Sizes, machine: Machine, gpu: Gpu) -> PassShape:
     """A shape with what the model expects of it."""
-    cycles, a, b = hertz(machine), s.scores, s.results
-    warps = a.threads // WARP
+    cycles, a = hertz(machine), s.scores
     blocks = ceil(sizes.rows / s.rows) * sizes.count
     resident = min(_resident(s, sizes, gpu), ceil(blocks / machine.units))
-    of_scores, of_results = sizes.steps / STEPS, s.keys / STEPS
-    copied = s.keys * (sizes.steps + sizes.columns)
-    copies = ceil(copied / a.vector / WARP) * (2 + a.vector)
-    fma = a.rows * (a.columns * sizes.steps + b.columns * s.keys)
-    loads = (a.rows + a.columns) / a.vector * sizes.steps + (b.rows + b.columns) / b.vector * s.keys
-    beside: float = a.rows * (a.columns * (OF_A_SCORE + sizes.written) + b.columns + OF_A_ROW)
-    beside += a.rows * OF_AN_EXCHANGE * log2(a.threads_x)
-    shared = sum(
-        warps * STEPS * tiles * (delivered(shape, shape.left) + delivered(shape, shape.right))
-        for shape, tiles in ((a, of_scores), (b, of_results))
-    )
     cache = machine.levels[0]
+    read = s.copied(sizes) * sizes.stored
     needs = {
-        "instructions": ((fma + loads + beside) * warps + copies) / min(SCHEDULERS, warps * resident),
-        "shared memory": shared + 2 * a.rows * a.columns * warps + copied * a.itemsize / SHARED_BYTES,
-        "L2": copied * a.itemsize * machine.units * cycles / machine.bandwidth(cache, machine.units),
+        "instructions": s.issued(sizes, machine, min(SCHEDULERS, s.warps * resident)),
+        "shared memory": s.delivered(sizes),
+        "L2": read * machine.units * cycles / machine.bandwidth(cache, machine.units),
     }
     what = max(needs, key=lambda name: needs[name])
     busy = needs[what] + EXPOSED * (sum(needs.values()) - needs[what])
@@ -200,6 +252,11 @@ def _costed(s: PassShape, sizes: Sizes, machine: Machine, gpu: Gpu) -> PassShape
     )
     issuing = every * max(needs["instructions"], needs["shared memory"])
     return replace(s, seconds=seconds, issuing=issuing, moving=every * needs["L2"] + end, why=why)
+
+
+def rate_of(shape: Shape, machine: Machine) -> float:
+    """How many times as long a multiply-add takes as one in float32."""
+    return 1.0 if shape.itemsize == 4 else machine.flops32 / machine.flops64
 
 
 @cache
