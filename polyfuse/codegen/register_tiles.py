@@ -241,7 +241,7 @@ def _in_neighbours(
     """What the statements of a vector loop touch 16 bytes at a time.
 
     All of it is read before the first statement and written after the last: that leaves out what a statement reads
-    behind one that writes the same array, what is written twice, and what is added to in memory.
+    behind one that writes the same array, what is written twice, and what is added to again and again.
     """
     count, names = extent(nest, loop), statements(loop)
     if count is None:
@@ -250,10 +250,10 @@ def _in_neighbours(
     found: dict[str, Operation] = {}
     for place, s in enumerate(every):
 
-        def wide(access: Access, name: str = s.name) -> bool:
+        def wide(access: Access, name: str = s.name, filled: bool = False) -> bool:
             held = geometries.get(access.tensor)
             near = held is None or (
-                held.buffer.memory == "shared" and not isinstance(held.buffer.spread, Spread)
+                held.buffer.memory == "shared" and (filled or not isinstance(held.buffer.spread, Spread))
             )
             return near and is_one_access(nest, part, loop, name, access, count, held)
 
@@ -261,10 +261,22 @@ def _in_neighbours(
         after = {access.tensor for other in every[place + 1 :] for access in other.accesses}
         reads = tuple(p for p, a in enumerate(s.reads) if a.tensor not in before and wide(a))
         target = s.write.tensor
-        written = s.op == "=" and target not in before | after and wide(s.write)
+        alone = target not in before | after and (s.op == "=" or _adds_once(nest, s, geometries))
+        written = alone and wide(s.write, filled=True)
         if reads or written:
             found[s.name] = Neighbours(count, reads, written)
     return found
+
+
+def _adds_once(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> bool:
+    """Whether a statement adds once to each element of a tensor in memory, and reads it for nothing else.
+
+    What is added to in a loop may stay in a register there: it is no access of 16 bytes in each iteration.
+    """
+    target = s.write.tensor
+    if s.op != "+=" or target in geometries or any(access.tensor == target for access in s.reads):
+        return False
+    return bool(s.write.map.intersect_domain(nest.domains[s.name]).is_injective())
 
 
 def _conversion(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> str | None:

@@ -129,6 +129,8 @@ def _apart(loop: For, stores: tuple[Node, ...], count: int, lanes: _OwnArrays) -
         target = node.target
         if node.operation.written:
             target = Element(lanes.of("results", target, count, 0), (index,), target.dtype)
+            if node.op != "=":  # what is added to comes first
+                loads.append(copy(target, node.target))
             results.append(copy(node.target, target))
         inside.append(replace(node, target=target, reads=tuple(reads), operation=None))
     return block((*loads, replace(loop, bind="unroll", body=block(tuple(inside))), *results))

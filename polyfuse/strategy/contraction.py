@@ -15,7 +15,7 @@ import islpy as isl
 import sympy
 
 from polyfuse.ir import Access, Nest, Statement
-from polyfuse.ir.scalar import Read, reads_in
+from polyfuse.ir.scalar import Read, operations, reads_in
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.text import value_text
 from polyfuse.schedule.microkernel import MOST_WRITTEN_OUT
@@ -28,12 +28,15 @@ class Factor:
     """One side of a product: what `promote` is asked for, the read that moves with all of its dimensions.
 
     `axes` gives for each of these dimensions the axis of what is promoted; the dimensions of a window share axes.
+    `reads` are all that a value reads, `operations` what computes one element of it.
     """
 
     name: str
     access: Access
     computed: bool
     axes: Mapping[int, int]
+    reads: tuple[Access, ...]
+    operations: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,16 +109,17 @@ def _factor(s: Statement, value: sympy.Basic, by_value: bool) -> Factor | None:
     axes, dims = moved_axes(access, len(s.dims)), value_dims(s, value)
     of_value = {d: axis for axis, d in enumerate(dims)}
     if by_value and isinstance(value, Read) and not moves_by_one(access, len(s.dims)):
-        return Factor(value_text(s, value), access, False, of_value)
+        return Factor(value_text(s, value), access, False, of_value, (access,))
     if axes is None or axes.keys() != set(dims):
         return None
     # of a tensor that is both factors each has a form of its own: panels are read along their lanes alone
     alone = [a.tensor for a in s.reads].count(access.tensor) == 1
     if isinstance(value, Read) and alone:
-        return Factor(access.tensor, access, False, axes)
+        return Factor(access.tensor, access, False, axes, (access,))
     if len(set(axes.values())) < len(axes):
         return None  # a window of what would be computed while it is packed
-    return Factor(value_text(s, value), access, not isinstance(value, Read), of_value)
+    computed = not isinstance(value, Read)
+    return Factor(value_text(s, value), access, computed, of_value, tuple(accesses), operations(value))
 
 
 def _roles(s: Statement, factors: list[Factor]) -> list[Product]:

@@ -17,7 +17,7 @@ in shared memory with their steps as lines, so spread that no access waits for a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import islpy as isl
@@ -33,7 +33,7 @@ from polyfuse.strategy.bulk_shapes import dealt
 from polyfuse.strategy.contraction import Factor, Product, products_of
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.factor_rows import in_vectors, kept_factors, why_not_kept
+from polyfuse.strategy.factor_rows import kept_factors, may_run_ahead, terms_of, why_not_kept
 from polyfuse.strategy.kept_shapes import KeptShape
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
@@ -306,15 +306,36 @@ def extents_for(
     results = max(1, rows * columns * count * again)
     itemsize = schedule.nest.tensor(s.write.tensor).itemsize
     wide = all(
-        in_vectors(schedule.nest, product, factor, itemsize) for factor in (product.left, product.right)
+        may_run_ahead(schedule.nest, product, factor, itemsize) for factor in (product.left, product.right)
     )
     steps = counts.work(s.name).instances // results
     whole = whole_steps(schedule.nest, product)
     kept = kept_factors(schedule.nest, product, machine.math)
     around = bool(kernel.around)
-    return Extents(
+    found = Extents(
         rows, columns, steps, count, wide, whole_steps=whole, kept=kept, lone=around, once=not around
     )
+    left, right = terms_of(product.left), terms_of(product.right)
+    return replace(found, left=left, right=right, beside=beside(counts, kernel, product))
+
+
+def beside(counts: Counts, kernel: Kernel, product: Product) -> int:
+    """The bytes that a kernel's other statements read and write in memory beside storing the product's results once.
+
+    for i: for j: { … P += a * b;  y[i, j] = P;  y[n + i, j] += P }: an element of y is loaded, and one stored, more
+    """
+    nest, here = counts.nest, {use.tensor: use for use in kernel.uses if not use.internal}
+    factors = {access.tensor for access in nest.statement(product.statement).reads}
+    others = [nest.statement(name) for name in kernel.names if name != product.statement]
+    stored = [
+        counts.work(s.name).instances * nest.tensor(s.write.tensor).itemsize * (1 + s.is_reduction)
+        for s in others
+        if s.write.tensor in here
+    ]
+    written = {s.write.tensor for s in others}
+    read = {a.tensor for s in others for a in s.reads} & here.keys() - written - factors
+    loaded = sum(here[name].elements * here[name].itemsize for name in read)
+    return max(0, sum(stored) - max(stored, default=0) + loaded)
 
 
 def whole_steps(nest: Nest, product: Product) -> int:

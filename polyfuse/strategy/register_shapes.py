@@ -206,8 +206,8 @@ class Shape:
             ceil(extents.columns / self.block_columns),
             extents.count,
             ceil(extents.steps / self.steps),
-            self.block_rows * self.steps * self.itemsize,
-            self.block_columns * self.steps * self.itemsize,
+            self.block_rows * self.steps * self.itemsize * extents.left.reads,
+            self.block_columns * self.steps * self.itemsize * extents.right.reads,
         )
         return grid.best(wave, cache)
 
@@ -344,24 +344,26 @@ def fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
     """Whether a thread has all its rows and columns somewhere, and a block fits into an SM."""
     enough = extents.rows >= s.rows and extents.columns >= s.columns and extents.steps >= s.vector
     enough = enough and max(extents.count, ceil(extents.rows / s.block_rows)) <= GRID
+    enough = enough and extents.loaded(s.block_rows, s.block_columns, s.staged_bytes // (4 * s.threads))
     return enough and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1
 
 
 def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShape:
     """A shape with what the model expects of it."""
-    cycles = hertz(machine)
-    blocks = s.blocks(extents)
+    cycles, blocks = hertz(machine), s.blocks(extents)
     resident = 1 if extents.lone else min(s.resident(gpu), ceil(blocks / machine.units))
     issue, delivered = s.demands(machine)
+    issue += extents.computing(s.block_rows, s.block_columns, s.vector) * s.steps / (WARP * SCHEDULERS)
     if extents.lone:  # a scheduler without a warp issues nothing
         issue *= SCHEDULERS / min(SCHEDULERS, ceil(s.threads / WARP))
     cache, memory = machine.levels[0], machine.levels[-1]
+    moved = s.staged_bytes * extents.read_of(s.block_rows, s.block_columns)
     fits = extents.factors * s.staged_bytes <= cache.size * s.staged
     order = Order() if fits else s.order(extents, machine.units * resident, cache.size)
     needs = {
         "instructions": issue,
         "shared memory": delivered + s.storing,
-        "L2": s.staged_bytes * machine.units * cycles / machine.bandwidth(cache, machine.units),
+        "L2": moved * machine.units * cycles / machine.bandwidth(cache, machine.units),
         "DRAM": order.read / resident * cycles / machine.bandwidth(memory, machine.units),
     }
     what = max(needs, key=lambda name: needs[name])
@@ -374,9 +376,8 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     }
     decides = max(bounds, key=lambda name: bounds[name])
     tile = bounds[decides]
-    waves = ceil(blocks / (machine.units * resident))
-    tiles = ceil(extents.steps / s.steps) * extents.windows
-    written = extents.results * s.result_bytes
+    waves, tiles = ceil(blocks / (machine.units * resident)), ceil(extents.steps / s.steps) * extents.windows
+    written = extents.results * s.result_bytes + extents.beside
     end = written / machine.bandwidth(memory, min(blocks, machine.units))
     seconds = machine.launch_seconds + waves * (tiles * tile + s.fillings(extents) * LATENCY) / cycles + end
     every = waves * tiles * resident / cycles
@@ -387,9 +388,8 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
         f"{microseconds(seconds)} expected: {blocks} blocks{order}, {resident} on an SM, {waves} waves of {tiles} "
         f"tiles of {tile:.0f} cycles ({parts} a block; {decides} decides)"
     )
-    return replace(
-        s, group=order.group, seconds=seconds, issuing=issuing, moving=moving, tiles=tiles, why=why
-    )
+    done = replace(s, seconds=seconds, issuing=issuing, moving=moving)
+    return replace(done, group=order.group, tiles=tiles, why=why)
 
 
 def delivered(s: Shape, side: Side) -> float:

@@ -27,7 +27,7 @@ from polyfuse.sets import bounding_count, dimension
 from polyfuse.strategy.contraction import Product
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.factor_rows import in_vectors, kept_factors
+from polyfuse.strategy.factor_rows import kept_factors, may_run_ahead, terms_of
 from polyfuse.strategy.products_cuda import product_of, whole_steps
 from polyfuse.strategy.shared_products import InShares, Priced, cheapest_in_shares, seconds_to_add
 from polyfuse.strategy.tile_shapes import tiles_for
@@ -156,6 +156,11 @@ def _choices(extents: Extents, itemsize: int, machine: Machine) -> list[_Choice]
     return found
 
 
+def seconds_in_parts(extents: Extents, itemsize: int, machine: Machine) -> float:
+    """What a product is expected to take, in one piece or in parts; infinity where it has no tiles."""
+    return min(choice.seconds for choice in _choices(extents, itemsize, machine))
+
+
 def _itemsize(nest: Nest, product: Product) -> int:
     """Bytes of a result."""
     return nest.tensor(nest.statement(product.statement).write.tensor).itemsize
@@ -170,7 +175,7 @@ def extents_of(nest: Nest, product: Product, machine: Machine) -> Extents:
         return bounding_count(values.as_map().range(), {})
 
     itemsize = nest.tensor(s.write.tensor).itemsize
-    wide = all(in_vectors(nest, product, factor, itemsize) for factor in (product.left, product.right))
+    wide = all(may_run_ahead(nest, product, factor, itemsize) for factor in (product.left, product.right))
     (steps,) = product.steps
     count = prod(extent(d) for d in product.others)
     kept = kept_factors(nest, product, machine.math)
@@ -183,4 +188,6 @@ def extents_of(nest: Nest, product: Product, machine: Machine) -> Extents:
         wide,
         whole_steps=whole,
         kept=kept,
+        left=terms_of(product.left),
+        right=terms_of(product.right),
     )

@@ -88,7 +88,7 @@ def convolution_of(nest: Nest, name: str) -> Convolution | None:
         axes = moved_axes(access, len(s.dims))
         if axes is None:
             return None
-        both.append(Factor(access.tensor, access, False, axes))
+        both.append(Factor(access.tensor, access, False, axes, (access,)))
     return _roles(nest, name, y, *both)
 
 
