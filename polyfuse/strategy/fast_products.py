@@ -1,6 +1,7 @@
 """Which contractions a bilinear algorithm computes: asked for by name, or where the cost model finds that it pays.
 
-What each takes by the model is in `strategy.fast_prices`; auto takes the cheapest where it clearly pays.
+What each takes by the model is in `strategy.fast_prices`, on a GPU in `strategy.fast_prices_cuda`; auto takes the
+cheapest where it clearly pays.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from polyfuse.rewrite.bilinear_roles import Roles, roles_of
 from polyfuse.rewrite.refusal import Refusal
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.fast_prices import Price, is_constant
+from polyfuse.strategy.fast_prices_cuda import GpuPrice
 
 CLEARLY = 0.925
 """What a fast product may cost by the model, as a part of the classical one, to be chosen: the model knows kernels to
@@ -124,11 +126,13 @@ def _automatic(
     nest: Nest, roles: Roles, machine: Machine, options: list[Option], accuracy: float
 ) -> tuple[Nest, str]:
     """The statement by the cheapest algorithm that is accurate enough, if it clearly pays."""
-    price = Price.of(nest, roles, machine)
+    price = price_of(nest, roles, machine)
     usual = None if price is None else price.classical()
     steps = roles.box[roles.steps].size
     if usual is None or not isinstance(steps, int):
-        return nest, "is computed as it stands: fast products are priced for known sizes on a CPU."
+        return nest, "is computed as it stands: fast products are priced for known sizes" + (
+            " in register tiles." if machine.kind == "cuda" else " on a CPU."
+        )
     growth = {o.algorithm.name: error_growth(o.algorithm, steps) for o in options}
     floats = nest.tensor(roles.statement.write.tensor).dtype.startswith("float")
     exact = [o for o in options if not floats or growth[o.algorithm.name] <= accuracy]
@@ -151,9 +155,14 @@ def _automatic(
     return done, f"is computed by {best.algorithm}: {compared}{bound}."
 
 
+def price_of(nest: Nest, roles: Roles, machine: Machine) -> Price | GpuPrice | None:
+    """What a product costs on a machine, by whichever model it has; None where that has no answer."""
+    return (GpuPrice if machine.kind == "cuda" else Price).of(nest, roles, machine)
+
+
 def _options(nest: Nest, roles: Roles, x: Algorithm, machine: Machine) -> Iterator[Option]:
-    """Every form of a fast product with its seconds; without known sizes, or for a GPU, each costs nothing."""
-    price = Price.of(nest, roles, machine)
+    """Every form of a fast product with its seconds; where there is no price each costs nothing."""
+    price = price_of(nest, roles, machine)
     for form in _forms(nest, roles):
         seconds = 0.0 if price is None else price.fast(x, form)
         if seconds is not None:
