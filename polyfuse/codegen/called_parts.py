@@ -9,8 +9,10 @@
                                                       k_part(a, w_2, out)
 
 numba takes time that grows with the square of a function's length, and what it makes of one part serves all equal
-ones: 8 layers of 512 x 512 take 0.4 s of its time instead of 3.6 s. A function is inlined where it is called, so that
-the machine code is that of the kernel as written; lines are those of its source.
+ones: 8 layers of 512 x 512 take 0.4 s of its time instead of 3.6 s (one Zen 5 core). A function is inlined where it is
+called: of seven random networks four have the cubin that they have in one piece, bit for bit, and three of float64
+numbers one of 4 registers less to 1 more, without spills. Called, those 8 layers would take 147 registers, not 79.
+Lines are those of the kernel's source.
 """
 
 from __future__ import annotations

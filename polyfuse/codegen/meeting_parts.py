@@ -4,7 +4,7 @@
     ->  { A(x, w -> a);  Barrier(grid);  A(a, w_2 -> a_2);  Barrier(grid);  B(a_2 -> y) }        A and B are made once
 
 The loops of a part do not depend on what runs before and behind it, but for the axes of the launch, which are all
-parts'. Eight equal layers of 512 x 512 take 0.3 s so, and 1.5 s in one piece.
+parts'. Eight equal layers of 512 x 512 take 0.3 s so, and 1.5 s in one piece (one Zen 5 core).
 """
 
 from __future__ import annotations

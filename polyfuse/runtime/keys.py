@@ -74,9 +74,13 @@ def host_text() -> str:
 
 
 def settings_text() -> str:
-    """numba's settings, from the environment, its file and the program, as a compile will see them."""
+    """numba's settings, from the environment, its file and the program, as a compile will see them.
+
+    Without those for CUDA, to which numba-cuda adds when it is imported (polyfuse.runtime.cubins has its variables).
+    """
     use_openmp()
-    plain = {name: value for name, value in vars(config).items() if name.isupper() and _is_plain(value)}
+    names = (name for name in vars(config) if name.isupper() and not name.startswith("CUDA_"))
+    plain = {name: value for name in names if _is_plain(value := getattr(config, name))}
     return json.dumps(plain, sort_keys=True)
 
 
