@@ -316,7 +316,9 @@ def extents_for(
         rows, columns, steps, count, wide, whole_steps=whole, kept=kept, lone=around, once=not around
     )
     left, right = terms_of(product.left), terms_of(product.right)
-    return replace(found, left=left, right=right, beside=beside(counts, kernel, product))
+    # what a step's other statements touch, the steps before it have left in L2
+    others = 0 if around else beside(counts, kernel, product)
+    return replace(found, left=left, right=right, beside=others)
 
 
 def beside(counts: Counts, kernel: Kernel, product: Product) -> int:
