@@ -6,6 +6,7 @@ from polyfuse.rewrite.bilinear import Bilinear, bilinear
 from polyfuse.rewrite.expand import Expanded, Expansion, expand
 from polyfuse.rewrite.factor import Factored, factor, why_not_factor
 from polyfuse.rewrite.fold import Folded, fold, why_not_fold
+from polyfuse.rewrite.follow import Followed, follow, why_not_follow
 from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
 from polyfuse.rewrite.needed import needed
 from polyfuse.rewrite.online import Online, online
@@ -33,6 +34,7 @@ __all__ = [
     "Expansion",
     "Factored",
     "Folded",
+    "Followed",
     "Inlined",
     "Narrowed",
     "Online",
@@ -54,6 +56,7 @@ __all__ = [
     "expand",
     "factor",
     "fold",
+    "follow",
     "inline",
     "narrow",
     "needed",
@@ -70,6 +73,7 @@ __all__ = [
     "why_not_batch",
     "why_not_factor",
     "why_not_fold",
+    "why_not_follow",
     "why_not_inline",
     "why_not_narrow",
     "why_not_place",

@@ -27,6 +27,7 @@ from polyfuse.strategy.full_tiles import with_full_tiles
 from polyfuse.strategy.fusion import Refused, part_with
 from polyfuse.strategy.grid_steps import in_order
 from polyfuse.strategy.grouping import Grouped, in_kernels
+from polyfuse.strategy.groups import in_groups
 from polyfuse.strategy.in_one_kernel import in_one_kernel_if_cheaper
 from polyfuse.strategy.in_registers import in_registers, under_maximum
 from polyfuse.strategy.in_sections import Behind, behind_each_other, cheaper_in_turns, may_run_behind
@@ -57,6 +58,7 @@ from polyfuse.strategy.split_products import in_parts
 from polyfuse.strategy.sums_apart import summed_apart
 from polyfuse.strategy.terms_apart import with_terms_apart
 from polyfuse.strategy.two_passes import in_two_passes
+from polyfuse.strategy.untiled import NOT_IN_TILES, with_words
 from polyfuse.strategy.viewing import without_copies
 from polyfuse.strategy.where_read import computed_where_read
 
@@ -70,9 +72,10 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a
     reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
     plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
-    On a GPU kernels that follow each other are then one launch where that is cheaper.
+    On a GPU kernels that follow each other are then one launch where that is cheaper, and each sum of products without
+    tiles has a note that says why.
     """
-    plan = _in_kernels_of_their_own(nest, machine, fuse, choose)
+    plan = with_words(_in_kernels_of_their_own(nest, machine, fuse, choose))
     return in_one_launch(plan, lambda other: plan_for(nest, other, fuse, choose)) if fuse else plan
 
 
@@ -80,12 +83,13 @@ def _in_kernels_of_their_own(nest: Nest, machine: Machine, fuse: bool, choose: C
     """The plan before any kernels are one launch."""
     choose = asked_once(choose)
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
-    single, added_up = with_terms_apart(viewed, machine) if fuse else (viewed, ())
+    grouped, dealt = in_groups(viewed, machine) if fuse else (viewed, ())
+    single, added_up = with_terms_apart(grouped, machine) if fuse else (viewed, ())
     members, shown = in_batches(single, machine) if fuse else (single, ())
     read, turned = with_readers(members, machine) if fuse else (members, ())
     halved, told = in_two_passes(read, machine) if fuse else (read, ())
     lean, again = computed_where_read(halved, machine) if fuse and machine.kind == "cpu" else (halved, ())
-    said = (*said, *added_up, *shown, *turned, *told, *again)
+    said = (*said, *dealt, *added_up, *shown, *turned, *told, *again)
     if fuse and machine.kind == "cuda":
         tiles, refused = _in_tiles(lean, said, machine, choose)
         usual = _read_once(lean, (*said, *refused), machine, choose) if tiles is None else tiles
@@ -292,7 +296,7 @@ def _shaped(
     registers = in_registers(schedule, model, part, choose, shared) if not joined else None
     if isinstance(registers, tuple):
         return registers
-    whys = ("not in blocks for the caches", blocks), ("not in register tiles", registers)
+    whys = ("not in blocks for the caches", blocks), (NOT_IN_TILES, registers)
     refused = tuple(f"{what}: {why}" for what, why in whys if why is not None)
     if kernel.band and not joined:
         costs = ranked(kernel, machine, counts.total_bytes)

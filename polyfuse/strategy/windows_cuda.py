@@ -40,7 +40,7 @@ from polyfuse.strategy.double_windows import double_windows
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
-from polyfuse.strategy.moves import constant_extent, inside
+from polyfuse.strategy.moves import constant_extent, inside, reordered
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products_cuda import AXES, Names, Tiles
 from polyfuse.strategy.register_shapes import Shape, Side
@@ -59,6 +59,11 @@ class Convolution(Product):
 
     deep: int
     pixels: Factor
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """The dimensions of the results that both factors move with."""
+        return tuple(d for d in self.others if d in self.left.axes and d in self.right.axes)
 
     @property
     def channels(self) -> int:
@@ -232,7 +237,17 @@ class _Patches(Tiles):
             names.append((thread, inside(schedule, first, thread).name))
         (y, rows), (x, columns) = names
         tile = Names((z, y, x), rows, columns)
-        return self.in_one_batch(schedule, others, (i, j), tile)
+        groups = tuple(band[d].name for d in p.groups if d in band)
+        if len(groups) != 1:
+            return self.in_one_batch(schedule, others, (i, j), tile)
+        # for g: for f: for q  ->  for g_f: for q, so that an image's place has nothing to do with a group
+        filters, (g,) = (j if p.pixels is p.left else i), groups
+        rest = tuple(name for name in others if name != g)
+        blocks = (g, i, j) if filters == i else (i, g, j)
+        schedule = reordered(schedule, first, (*rest, *blocks, *tile.all))
+        schedule = schedule.collapse(first, g, filters)
+        one, two = schedule.loops(first)[len(self.kernel.around) + len(rest) :][:2]
+        return self.in_one_batch(schedule, rest, (one.name, two.name), tile)
 
     def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
         """for p_z …: for i: for j: for c: for r: for s  ->  for r: for s: for c (of 16): for p_z …: for c_in …

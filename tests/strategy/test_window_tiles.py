@@ -30,15 +30,16 @@ def convolution(
     window: tuple[int, ...] = (3, 3),
     layout: str = "NCHW",
     dtype: str = "float32",
+    groups: int = 1,
     **options: object,
 ) -> Nest:
     """A convolution with whole weights, bias and ReLU."""
     rng = np.random.default_rng(1)
     channels = image[-1 if layout == "NHWC" else 1]
-    w = rng.integers(-3, 4, (filters, channels, *window)).astype(dtype)
+    w = rng.integers(-3, 4, (filters, channels // groups, *window)).astype(dtype)
     b = rng.integers(-3, 4, filters).astype(dtype)
     x = nn.input("x", image, dtype)
-    return nn.lower(nn.relu(nn.conv2d(x, w, b, layout=layout, **options)))  # type: ignore[arg-type]
+    return nn.lower(nn.relu(nn.conv2d(x, w, b, layout=layout, groups=groups, **options)))  # type: ignore[arg-type]
 
 
 CASES = {
@@ -55,10 +56,16 @@ every_case = pytest.mark.parametrize("name", CASES)
 every_dtype = pytest.mark.parametrize("dtype", ["float32", *HALVES])
 
 
+IN_GROUPS = {
+    "in groups": partial(convolution, (2, 8, 5, 9), 16, padding=1, groups=2),
+    "in groups, channels last": partial(convolution, (1, 9, 10, 9), 18, layout="NHWC", groups=3, stride=2),
+}
+
+
 @cache
 def program(name: str, dtype: str = "float32") -> pf.Executable:
     """The plan with register tiles, whether the model finds them the faster form at these sizes or not."""
-    nest, machine = CASES[name](dtype=dtype), Machine.preset("h200")
+    nest, machine = {**CASES, **IN_GROUPS}[name](dtype=dtype), Machine.preset("h200")
     plans = (plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form")) for n in (0, 1))
     schedule = next(plan.schedule for plan in plans if "microkernel" in str(plan.schedule))
     return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
@@ -71,6 +78,19 @@ def test_in_lock_step_it_is_what_the_oracle_says(name: str, dtype: str) -> None:
     assert "tile_fma(" in net.source
     x = np.random.default_rng(2).integers(-3, 4, nest.tensor("x").shape).astype(dtype)
     np.testing.assert_array_equal(net(x=x), pf.interpret(nest, {"x": x})["out"])
+
+
+@pytest.mark.parametrize("name", IN_GROUPS)
+def test_convolutions_in_groups_are_tiles_with_what_follows_them(name: str) -> None:
+    net, nest = program(name), IN_GROUPS[name]()
+    assert len([launch for launch in net.kernels if not launch.once]) == 1, "bias and ReLU stay in registers"
+    assert "tile_fma(" in net.source
+    x = np.random.default_rng(2).integers(-3, 4, nest.tensor("x").shape).astype(np.float32)
+    np.testing.assert_array_equal(net(x=x), pf.interpret(nest, {"x": x})["out"])
+    planned = {code.name: code.registers for code in net.program.codes}
+    for name_, cubin in build_kernels(net.program, (9, 0)).items():
+        assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+        assert cubin.registers <= (planned.get(name_) or cubin.registers)
 
 
 @every_case

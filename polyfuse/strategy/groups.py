@@ -1,0 +1,55 @@
+"""What surrounds a convolution in groups, in the convolution's own loops: over groups, and over filters of one.
+
+    for n, c: zero;  for n, g, f, k: mac: y[n, 4*g + f] += …;  for n, c: bias;  for n, c: relu
+    ->  for n, g, f: zero;  for n, g, f, k: mac;  for n, g, f: bias;  for n, g, f: relu
+
+The search over fusions compares loops by their number. So what follows a convolution in groups is fused with it as far
+inside as with any other convolution, and the convolution's results can be tiles in registers.
+"""
+
+from __future__ import annotations
+
+from polyfuse.ir import Nest, Statement
+from polyfuse.ir.tree import statements
+from polyfuse.machine import Machine
+from polyfuse.rewrite import follow, why_not_follow
+from polyfuse.strategy.contraction import moved_axes
+from polyfuse.strategy.windows_cuda import convolution_of
+
+
+def in_groups(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+    """The nest for a GPU with all that is pointwise around convolutions in groups in their loops; and what was done."""
+    said: list[str] = []
+    for name in [s.name for s in nest.statements] if machine.gpu is not None and not nest.params else ():
+        if not _is_in_groups(nest, name):
+            continue
+        leaders, tensors = [name], {nest.statement(name).write.tensor: name}
+        for other in statements(nest.order):
+            s = nest.statement(other)
+            leader = next((tensors[t] for t in s.tensors if t in tensors), None)
+            if leader is None or other in leaders or s.is_reduction or len(s.dims) != _rank(nest, leader):
+                continue
+            if why_not_follow(nest, other, leader) is None:
+                done = follow(nest, other, leader)
+                nest = done.nest
+                leaders.append(other)
+                tensors.setdefault(s.write.tensor, other)
+        if leaders[1:]:
+            names, dims = ", ".join(leaders[1:]), ", ".join(nest.statement(leaders[1]).dims)
+            said.append(f"{names} run in the loops of the results of {name}, which is in groups: {dims}.")
+    return nest, tuple(said)
+
+
+def _rank(nest: Nest, leader: str) -> int:
+    """The axes of what a statement writes."""
+    return nest.tensor(nest.statement(leader).write.tensor).rank
+
+
+def _is_in_groups(nest: Nest, name: str) -> bool:
+    """Whether a statement is a convolution whose results have two dimensions along one axis."""
+    return _shares_an_axis(nest.statement(name)) and convolution_of(nest, name) is not None
+
+
+def _shares_an_axis(s: Statement) -> bool:
+    axes = moved_axes(s.write, len(s.dims))
+    return axes is not None and len(set(axes.values())) < len(axes)
