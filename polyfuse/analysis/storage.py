@@ -10,7 +10,7 @@ for i: S[i]: t[i] = …;  R[i]: … t[i-1]    flow { S[i] -> R[i+1] } does not: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
@@ -391,15 +391,11 @@ def _where(tree: Tree, loop: Loop, buffer: Buffer, s: Statement, domain: isl.Set
         parts += [0 if block is None else block for block in block_ids(tree, s)]
     if buffer.memory in PRIVATE and any(inner.bind in ON_THREADS for inner in loops(loop.body)):
         parts += [0 if thread is None else thread for thread in thread_ids(tree, s, buffer.tensor)]
-    found = isl.PwMultiAff.from_map(date_map(domain, parts))
-    return (
-        found if found.n_piece() == 1 else min(found, _of_values(domain, parts), key=isl.PwMultiAff.n_piece)
-    )
-
-
-def _of_values(domain: isl.Set, parts: Sequence[isl.PwAff | int]) -> isl.PwMultiAff:
-    """The same, value by value: what isl reads off a map may come in dozens of pieces, whose pairs take it minutes."""
     values = (
         isl.PwMultiAff.from_pw_aff(p if isinstance(p, isl.PwAff) else constant(domain, p)) for p in parts
     )
-    return reduce(isl.PwMultiAff.flat_range_product, values).intersect_domain(domain).coalesce()
+    found = reduce(isl.PwMultiAff.flat_range_product, values).intersect_domain(domain).coalesce()
+    if found.n_piece() == 1:
+        return found
+    # what isl reads off a map takes ten times as long and may come in dozens of pieces, but also in fewer than these
+    return min(found, isl.PwMultiAff.from_map(date_map(domain, parts)), key=isl.PwMultiAff.n_piece)
