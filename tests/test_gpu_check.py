@@ -16,16 +16,13 @@ from polyfuse import cases, nn
 from polyfuse.cases import CASES, TOLERANCE, Case
 from polyfuse.cli import gpu_check
 from polyfuse.cli.terminal import Terminal
-from polyfuse.codegen.cuda_build import Cubin
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.runtime.cuda import build_kernels
 
 pytest.importorskip("cuda.core")
 pytest.importorskip("numba.cuda")
 
-SMALL = [case for case in CASES if case.small]
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-every_small_case = pytest.mark.parametrize("case", SMALL, ids=lambda c: c.name)
 fused_or_not = pytest.mark.parametrize("fuse", [True, False], ids=["fused", "unfused"])
 
 
@@ -39,15 +36,27 @@ def compiled(case: Case, fuse: bool) -> pf.Executable:
     )
 
 
-@cache
-def machine_code(case: Case, fuse: bool) -> tuple[Cubin, ...]:
-    return tuple(build_kernels(compiled(case, fuse).program, (9, 0)).values())
-
-
-@every_small_case
+@every_case
 @fused_or_not
-def test_in_lock_step_it_is_what_the_oracle_says(case: Case, fuse: bool) -> None:
+def test_in_lock_step_it_is_what_the_oracle_says_and_as_machine_code_spills_none(
+    case: Case, fuse: bool
+) -> None:
+    # one test, because it is compiled for both
     net = compiled(case, fuse)
+    if case.small:
+        check_results(case, fuse, net)
+    cubins = tuple(build_kernels(net.program, (9, 0)).values())
+    assert [cubin.entry for cubin in cubins] == [code.name for code in net.program.codes]
+    for cubin in cubins:
+        assert cubin.arch == ("sm_90a" if "wgmma." in cubin.ptx else "sm_90")
+        assert 0 < cubin.registers <= 255
+        assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+        assert cubin.shared_bytes <= 227 * 1024
+        assert cubin.dynamic_bytes == (cubin.shared_bytes if cubin.shared_bytes > 48 * 1024 else 0)
+        assert cubin.code[:4] == b"\x7fELF"
+
+
+def check_results(case: Case, fuse: bool, net: pf.Executable) -> None:
     for seed in (1, 2):
         inputs, outputs = cases.draw(net.nest, np.random.default_rng(seed)), cases.poisoned(net.nest)
         net(**inputs, out=outputs)
@@ -57,20 +66,6 @@ def test_in_lock_step_it_is_what_the_oracle_says(case: Case, fuse: bool) -> None
         forms = ("tile_mma", "tile_wgmma", "begin_wgmma")
         cores = (f"{form}_{case.math}(" in net.program.source for form in forms)
         assert case.math == "ieee" or not fuse or any(cores)
-
-
-@every_case
-@fused_or_not
-def test_as_machine_code_it_has_registers_and_spills_none(case: Case, fuse: bool) -> None:
-    cubins = machine_code(case, fuse)
-    assert [cubin.entry for cubin in cubins] == [code.name for code in compiled(case, fuse).program.codes]
-    for cubin in cubins:
-        assert cubin.arch == ("sm_90a" if "wgmma." in cubin.ptx else "sm_90")
-        assert 0 < cubin.registers <= 255
-        assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
-        assert cubin.shared_bytes <= 227 * 1024
-        assert cubin.dynamic_bytes == (cubin.shared_bytes if cubin.shared_bytes > 48 * 1024 else 0)
-        assert cubin.code[:4] == b"\x7fELF"
 
 
 @pytest.mark.parametrize(

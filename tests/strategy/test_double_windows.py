@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -89,7 +90,9 @@ def test_machine_code_is_tensor_cores_in_planned_registers(layout: str) -> None:
     code = net.program.codes[-1]
     assert code.registers is not None
     for capability in ((8, 0), (9, 0)):
-        cubin = build_kernels(net.program, capability)[code.name]
+        (cubin,) = build_kernels(
+            replace(net.program, launches=net.program.launches[-1:]), capability
+        ).values()
         assert cubin.registers <= -(-code.registers // 8) * 8, "a GPU gives them in eights"
         assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
         assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL", "DFMA"))]

@@ -105,8 +105,10 @@ def test_what_is_left_out_is_found(what: str) -> None:
 
 def test_each_warpgroup_waits_for_itself() -> None:
     """Whichever runs first: what one has seen another has not, and one's slot is not another's."""
-    schedule = schedule_of(matmul(130, 384, 72, dtype="bfloat16"), "bf16", (2, 1, 2, 16, 4), OwnWarpShape)
+    nest = matmul(130, 384, 72, dtype="bfloat16")
+    schedule = schedule_of(nest, "bf16", (2, 1, 2, 16, 4), OwnWarpShape)
     net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
+    assert_exact(net, nest)
     (launch,) = net.program.launches
 
     def found(*changed: str) -> None:
