@@ -14,7 +14,7 @@ from polyfuse.analysis.validation import OPERATIONS, Spans, validate
 from polyfuse.bilinear import Algorithm
 from polyfuse.codegen.block_memory import check_shared
 from polyfuse.codegen.program import Target, program
-from polyfuse.codegen.residence import check_residence, with_room
+from polyfuse.codegen.residence import check_clusters, check_residence, with_room
 from polyfuse.errors import BudgetExceeded, InvalidMath, InvalidSchedule, InvalidTuning, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
@@ -169,6 +169,7 @@ def _finished(
     printed = with_room(program(schedule.nest, schedule.tree, goal, early), model)
     check_shared(printed, model)
     check_residence(printed, model)
+    check_clusters(printed, model)
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
     costs = schedule_costs(schedule, model) if plan is None else planned_costs(plan.groups, schedule, model)

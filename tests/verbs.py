@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from polyfuse.ir.tree import Loop, Sequence, loops_around, statements, walk
 from polyfuse.schedule import Schedule
 
-AXES = ("block.x", "block.y", "thread.x", "thread.y")
+AXES = ("block.x", "block.y", "cluster.x", "thread.x", "thread.y")
 
 
 class Call(NamedTuple):
@@ -158,7 +158,12 @@ def on_loops(
 def placements(draw: st.DrawFn, schedule: Schedule) -> list[Call]:
     """Binds of most statements' outer loops to blocks and inner ones to threads, in an order that can succeed."""
     found = []
-    for axis in ("block.x", "thread.x", "thread.y"):
+    for axis in (
+        "block.x",
+        *(("cluster.x",) if draw(st.sampled_from([False, False, True])) else ()),
+        "thread.x",
+        "thread.y",
+    ):
         for statement in statements(schedule.tree):
             around = [loop.name for loop in loops_around(schedule.tree, statement) if loop.bind is None]
             if around and draw(st.sampled_from([True, True, False])):

@@ -24,9 +24,11 @@ from dataclasses import dataclass
 import islpy as isl
 
 from polyfuse.ir.dependences import Pairs
-from polyfuse.ir.tree import BULK, SHARED, Leaf, Loop, Sequence, Tree, statements
+from polyfuse.ir.tree import BULK, CLUSTER, SHARED, Leaf, Loop, Sequence, Tree, statements
 
-PARALLEL = (*SHARED, "block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z", *BULK)
+PARALLEL = (
+    *SHARED, "block.x", "block.y", "block.z", *CLUSTER, "thread.x", "thread.y", "thread.z", *BULK
+)  # fmt: skip
 """Bindings whose values run at once, in no order."""
 
 

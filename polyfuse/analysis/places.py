@@ -3,6 +3,7 @@
 kernel ::= block*  rest                          loops over blocks around everything: no block waits for another one
          | (in order | sequence)*  block*  rest    all blocks are there at once, and meet at grid barriers
 
+- loops over a cluster's blocks among those over blocks around everything (analysis/clusters.py)
 - no place twice on one path, and no cores beside a GPU's places
 - no shared buffer inside a loop over threads: the block has one, and every thread would fill it anew
 - no barrier inside a loop over threads, and no grid barrier inside one over blocks: the others would not get there

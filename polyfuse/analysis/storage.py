@@ -28,6 +28,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.swizzle import Swizzled
 from polyfuse.ir.tree import (
+    CLUSTER,
     Buffer,
     Loop,
     Panel,
@@ -44,7 +45,8 @@ from polyfuse.ir.tree import (
 from polyfuse.sets import IN, OUT, SET, constant, dimension
 
 THREADS = ("thread.x", "thread.y", "thread.z")
-BLOCKS = ("block.x", "block.y", "block.z")
+BLOCKS = ("block.x", "block.y", "block.z", *CLUSTER)
+"""What a loop is bound to whose values are blocks: those of a cluster are in no order either."""
 LANE = "lane"
 """Along thread.x, 32 of them: a reduction's values, which the warp combines; what they add up to is lane 0's."""
 ON_THREADS = (*THREADS, LANE)

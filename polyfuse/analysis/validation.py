@@ -27,6 +27,7 @@ import islpy as isl
 
 from polyfuse.analysis.barriers import unsynchronised
 from polyfuse.analysis.budget import at_most
+from polyfuse.analysis.clusters import unfit_clusters
 from polyfuse.analysis.copies import check_copies
 from polyfuse.analysis.digits import EVERY, left_out
 from polyfuse.analysis.lanes import unfit_lanes
@@ -154,7 +155,7 @@ def _cover(nest: Nest, tree: Tree) -> None:
 
 
 def _places(nest: Nest, tree: Tree) -> None:
-    fault = misplaced(tree) or unfit_lanes(nest, tree)
+    fault = misplaced(tree) or unfit_lanes(nest, tree) or unfit_clusters(nest, tree)
     if fault is not None:
         raise ValidationFailure(f"validation of places failed: {fault}")
 

@@ -13,7 +13,7 @@ from polyfuse.codegen.index import binary, plus, to_python
 from polyfuse.codegen.looptree import Axis
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Loop, Tree, loops, statements
+from polyfuse.ir.tree import CLUSTER, Loop, Tree, loops, statements
 from polyfuse.schedule.binding import extent
 
 AXES = (*BLOCKS, *THREADS)
@@ -73,8 +73,8 @@ def axis_bounds(nest: Nest, part: Tree, bind: str) -> tuple[ast.expr, ast.expr]:
     largest = high.max_val()
     if any(loop.bind == LANE for loop in bound):
         return ast.Constant(0), ast.Constant(lanes_along(nest, bound, low.min_val(), largest))
-    if bind in THREADS and largest.is_int():
-        # a block's shape is fixed when the kernel is compiled; smaller sizes are guarded
+    if bind in (*THREADS, *CLUSTER) and largest.is_int():
+        # a block's shape, and a cluster's, is fixed when the kernel is compiled; smaller sizes are guarded
         high = isl.PwAff.val_on_domain(isl.Set.universe(high.get_domain_space()), largest)
     build = isl.AstBuild.from_context(nest.context)
     first, last = (to_python(build.expr_from_pw_aff(value), {}) for value in (low, high))

@@ -10,6 +10,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.arguments import CONST
 from polyfuse.codegen.axes import LANES, axis_name
 from polyfuse.codegen.bulk_calls import bulk_of
+from polyfuse.codegen.cluster_axes import ALONE, cluster_of, number_of
 from polyfuse.codegen.decided_guards import without_decided_guards
 from polyfuse.codegen.device_calls import (
     accessed_widely,
@@ -67,7 +68,7 @@ import math
 from numba import cuda, float32, float64, int32, int64
 """
 
-LARGEST = {"block": 2**31 - 1, "thread": 1023}
+LARGEST = {"block": 2**31 - 1, "cluster": 7, "thread": 1023}
 """The largest numbers of blocks and threads. Where registers are few, the compiler is told that they are not negative:
 in an address a number that may be takes two registers. 8 x 8 results in 128 of them spill 24 bytes without.
 """
@@ -88,7 +89,8 @@ class CudaKernel:
     `registers` is what a thread gets where it holds a tile of results; `shared_bytes` lie in a block's shared memory.
     `wide` are the positions of the arguments that are read 16 bytes at a time, `maps` further arguments. If there are
     places at which all blocks meet, `grid_barriers`, the counter of those that have come is the argument behind the
-    arrays. `untiled` are the statements of microkernels whose sums no tile in registers holds.
+    arrays. Blocks are in a `cluster` of so many along each axis. `untiled` are the statements of microkernels whose
+    sums no tile in registers holds.
     """
 
     name: str
@@ -101,6 +103,7 @@ class CudaKernel:
     wide: tuple[int, ...] = ()
     grid_barriers: int = 0
     maps: tuple[BoxMap, ...] = ()
+    cluster: tuple[int, int, int] = ALONE
     untiled: tuple[str, ...] = ()
 
 
@@ -123,7 +126,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         kernel.name,
         emitter.source(),
         signature,
-        _extents(kernel.axes, "block"),
+        _grid(kernel.axes),
         _block(kernel, bulk is not None and bulk.slots > 0),
         planned_registers(kernel.body),
         shared_bytes(kernel.body)
@@ -132,6 +135,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
         tuple(position for position, name in enumerate(kernel.arrays) if name in wide),
         meetings,
         maps,
+        cluster_of(kernel.axes),
         tuple(emitter.untiled),
     )
 
@@ -153,6 +157,13 @@ def _at_most(loop: For, times: int) -> bool:
 def _extents(axes: tuple[Axis, ...], unit: str) -> tuple[ast.expr, ast.expr, ast.expr]:
     found = {axis.name: axis.extent for axis in axes}
     x, y, z = (found.get(f"{unit}.{d}", ast.Constant(1)) for d in "xyz")
+    return x, y, z
+
+
+def _grid(axes: tuple[Axis, ...]) -> tuple[ast.expr, ast.expr, ast.expr]:
+    """The blocks of a launch: so many clusters of so many blocks along each axis."""
+    each = zip(_extents(axes, "block"), cluster_of(axes), strict=True)
+    x, y, z = (binary(ast.Mult(), clusters, ast.Constant(blocks)) for clusters, blocks in each)
     return x, y, z
 
 
@@ -234,11 +245,13 @@ class _Cuda(Emitter):
 
     def opening(self) -> list[str]:
         lines, apart = [], self.bulk is not None and self.bulk.slots > 0
+        cluster = cluster_of(self.kernel.axes)
         for axis in self.kernel.axes:
             unit, d = axis.name.split(".")
             known = f" & {_largest(axis)}" if self.in_tiles else ""
-            if not apart or unit == "block":
-                lines.append(f"{axis_name(axis.name)} = cuda.{AXIS_OF[unit]}.{d}{known}")
+            if not apart or unit != "thread":
+                number = number_of(axis.name, cluster)
+                lines.append(f"{axis_name(axis.name)} = {number or f'cuda.{AXIS_OF[unit]}.{d}{known}'}")
         lines += self._in_a_row() if apart else []
         for name, (count, dtype) in warps_of(self.kernel.body).items():
             lines.append(f"{name} = cuda.shared.array(({count},), {dtype})")

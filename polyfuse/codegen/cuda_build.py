@@ -21,6 +21,7 @@ from typing import Any
 
 from polyfuse.codegen.arguments import CONST, pointee
 from polyfuse.codegen.called_parts import in_called_parts
+from polyfuse.codegen.cluster_axes import ALONE, CAPABILITY
 from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
@@ -65,12 +66,14 @@ def build(
     launch_bounds: int | tuple[int, ...] | None = None,
     max_registers: int | None = None,
     path: Path | None = None,
+    cluster: tuple[int, int, int] = ALONE,
 ) -> Cubin:
     """Compiles kernel `name` of `source`; 0.3 s for a small kernel, 1.2 s for the first of a process.
 
     `signature` has one entry a parameter: "float32*" is the address of float32 elements, "const float32*" of some that
     the kernel only reads, "int64" a number.
     `launch_bounds` is the most threads a block will have, or (threads, least blocks per multiprocessor).
+    So many blocks along each axis are a `cluster`, in each launch.
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
 
@@ -90,7 +93,7 @@ def build(
         ptx = with_maps_by_value(ptx, name, [p for p, kind in enumerate(signature) if kind == KIND])
         sizes = declared_shared(ptx)
         ptx, dynamic = with_dynamic_shared(ptx)
-        ptx, arch = for_warpgroups(ptx, arch)
+        ptx, arch = for_warpgroups(in_clusters(ptx, name, cluster, cc), arch)
         options = LinkerOptions(arch=arch, verbose=True, max_register_count=max_registers)
         linker = Linker(ObjectCode.from_ptx(ptx.encode(), name=name), options=options)
         code = bytes(linker.link("cubin").code)
@@ -131,6 +134,34 @@ def with_maps_by_value(ptx: str, name: str, positions: list[int]) -> str:
         if f"[{parameter}]" in ptx:
             raise BuildFailure(f"a tensor's map is read as a number: parameter {position} of {name}")
     return ptx
+
+
+def in_clusters(ptx: str, name: str, cluster: tuple[int, int, int], cc: tuple[int, int]) -> str:
+    r"""PTX of a kernel whose every launch is in clusters of so many blocks along each axis (PTX ISA, "Cluster
+    Dimension Directives").
+
+    >>> print(in_clusters(".entry k(\n .param .u64 k_param_0\n)\n.maxntid 32", "k", (2, 1, 1), (9, 0)))
+    .entry k(
+     .param .u64 k_param_0
+    )
+    .explicitcluster
+    .reqnctapercluster 2, 1, 1
+    .maxntid 32
+    """
+    if cluster == ALONE:
+        return ptx
+    if cc < CAPABILITY:
+        raise OtherInstructions(
+            f"kernel {name} has clusters of blocks, which GPUs have from compute capability 9.0 on, and this is "
+            f"{cc[0]}.{cc[1]}"
+        )
+    extents = ", ".join(map(str, cluster))
+    parted = re.sub(
+        rf"(\.entry {name}\([^)]*\))", rf"\1\n.explicitcluster\n.reqnctapercluster {extents}", ptx, count=1
+    )
+    if parted == ptx:
+        raise BuildFailure(f"the parameters of kernel {name} are not found in its PTX")
+    return parted
 
 
 def for_warpgroups(ptx: str, arch: str) -> tuple[str, str]:

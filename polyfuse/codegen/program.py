@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from polyfuse.codegen import cpu, cuda
+from polyfuse.codegen.cluster_axes import ALONE
 from polyfuse.codegen.equal import canonical
 from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Kernel
@@ -27,7 +28,8 @@ class Code:
 
     `registers` limits what a GPU's thread gets, where the schedule plans for it; `shared_bytes` are those of a block.
     `wide` are the positions of the arguments that a GPU reads 16 bytes at a time, `maps` are further arguments,
-    `grid_barriers` the places at which all blocks of a launch meet: they have to be on the GPU at once.
+    `grid_barriers` the places at which all blocks of a launch meet: they have to be on the GPU at once. So have those
+    of a `cluster`, of which there are so many along each axis.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Code:
     wide: tuple[int, ...] = ()
     grid_barriers: int = 0
     maps: tuple[BoxMap, ...] = ()
+    cluster: tuple[int, int, int] = ALONE
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
     products = {name for loop in loops(tree) if loop.bind == "microkernel" for name in statements(loop)}
     for kernel, is_early in zip(printed, early or (False,) * len(printed), strict=True):
         code, grid, block, untiled = _printed(kernel, target)
-        key = canonical(code.source), code.signature, code.parallel, code.maps
+        key = canonical(code.source), code.signature, code.parallel, code.maps, code.cluster
         if key not in codes:
             taken = [known.name for known in codes.values()]
             codes[key] = _renamed(code, fresh(code.name, taken))
@@ -148,6 +151,7 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tu
         wide=on_gpu.wide,
         grid_barriers=on_gpu.grid_barriers,
         maps=on_gpu.maps,
+        cluster=on_gpu.cluster,
     )
     return code, on_gpu.grid, on_gpu.block, on_gpu.untiled
 

@@ -1,10 +1,14 @@
-"""Whether blocks that wait for each other are on the GPU at once: what a launch has, and what the machine holds."""
+"""Whether blocks that wait for each other are on the GPU at once: what a launch has, and what the machine holds.
+
+Those of a cluster are, where there are clusters.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
 
+from polyfuse.codegen.cluster_axes import ALONE, CAPABILITY
 from polyfuse.codegen.program import Code, Launch, Program
 from polyfuse.errors import InvalidSchedule
 from polyfuse.machine import Machine
@@ -21,6 +25,19 @@ def check_residence(program: Program, machine: Machine) -> None:
     for launch in program.launches:
         if launch.code.grid_barriers and not program.sizes:
             _check(launch, machine)
+
+
+def check_clusters(program: Program, machine: Machine) -> None:
+    """Raises InvalidSchedule for a kernel in clusters of blocks, where the machine has none."""
+    if machine.gpu is None or machine.gpu.compute_capability >= CAPABILITY:
+        return
+    for code in program.codes:
+        if code.cluster != ALONE:
+            major, minor = machine.gpu.compute_capability
+            raise InvalidSchedule(
+                f"kernel {code.name} has clusters of {' × '.join(map(str, code.cluster))} blocks, which GPUs have from "
+                f"compute capability 9.0 on, and {machine.name} has {major}.{minor}: bind the loop to blocks"
+            )
 
 
 def with_room(program: Program, machine: Machine) -> Program:

@@ -34,6 +34,9 @@ only copies."""
 
 OWN_WARP = BULK[1]
 
+CLUSTER = ("cluster.x", "cluster.y", "cluster.z")
+"""What a loop is bound to whose values are blocks of one cluster, at once on neighbouring multiprocessors."""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -147,8 +150,8 @@ class Loop:
     """One schedule dimension over the statements below it.
 
     `bind` says what runs its values: None (in order), "cores", "dynamic" (cores, where whichever is free takes the next
-    value), "block.x", "thread.y", "lane", "vector", "unroll", "bulk" or "bulk.warp" (with the loops inside, one
-    instruction, in the second by a warp that only copies), or
+    value), "block.x", "cluster.x" (blocks of one cluster), "thread.y", "lane", "vector", "unroll", "bulk" or
+    "bulk.warp" (with the loops inside, one instruction, in the second by a warp that only copies), or
     "pipeline": cores, where each value waits for the one before it at every value of the loop directly inside.
     `barrier` asks for a barrier of the block's threads at the end of each iteration, with `grid` one of all blocks'.
     `apart` asks for code of its own for the full tiles of the loops around it, `fetches` for lines of memory ahead of

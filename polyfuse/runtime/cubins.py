@@ -52,7 +52,15 @@ def build_kernel(code: Code, threads: int, capability: tuple[int, int]) -> Built
 
     def built() -> Cubin:
         path = source_file(code.name, text)
-        return build(text, code.name, tuple(code.signature), cc=capability, launch_bounds=bounds, path=path)
+        return build(
+            text,
+            code.name,
+            tuple(code.signature),
+            cc=capability,
+            launch_bounds=bounds,
+            path=path,
+            cluster=code.cluster,
+        )
 
     if store_here() is None:
         return Built(built(), "")
@@ -72,6 +80,7 @@ def kernel_parts(
         "kernel": json.dumps([code.name, text, code.signature]),
         "capability": str(capability),
         "bounds": str(bounds),
+        "cluster": str(code.cluster),
         "versions": versions_text(),
         "compilers": compilers_text(),
         "settings": settings_text() + variables_text(),

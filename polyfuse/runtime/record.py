@@ -83,7 +83,8 @@ def _code(one: Mapping[str, Any]) -> Code:
         BoxMap(**{**each, "shape": tuple(each["shape"]), "box": tuple(each["box"])}) for each in one["maps"]
     )
     signature = one["signature"] if isinstance(one["signature"], str) else tuple(one["signature"])
-    return Code(**{**one, "signature": signature, "wide": tuple(one["wide"]), "maps": maps})
+    wide, cluster = tuple(one["wide"]), tuple(one["cluster"])
+    return Code(**{**one, "signature": signature, "wide": wide, "maps": maps, "cluster": cluster})
 
 
 def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:

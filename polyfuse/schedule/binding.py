@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import islpy as isl
 
+from polyfuse.analysis.storage import BLOCKS
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import BULK, ON_CORES, Loop, Tree, loops, path_to, replace_node, statements
+from polyfuse.ir.tree import BULK, CLUSTER, ON_CORES, Loop, Tree, loops, path_to, replace_node, statements
 from polyfuse.schedule.chains import loop_named, only_loop
 
 PLACES = (
@@ -19,6 +20,7 @@ PLACES = (
     "block.x",
     "block.y",
     "block.z",
+    *CLUSTER,
     "thread.x",
     "thread.y",
     "thread.z",
@@ -60,8 +62,8 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
             "other; distribute or interchange first"
         )
     outside = [x for x in around[: _place_of(around, loop)] if isinstance(x, Loop)]
-    wrong = [x for x in outside if x.bind is not None and not x.bind.startswith("block")]
-    if place.startswith("block") and wrong:
+    wrong = [x for x in outside if x.bind is not None and x.bind not in BLOCKS]
+    if place in BLOCKS and wrong:
         raise InvalidSchedule(
             f"bind: around a loop bound to {place} are loops in order and loops over blocks alone, but {wrong[0].name} "
             f"is bound to {wrong[0].bind}, and {loop.name} lies in it"

@@ -232,7 +232,8 @@ class Schedule:
         for l (lane): for j: s[i] += x[i, 32 * j + l]  ->  each lane adds up its own values, the warp adds up its lanes
 
         Without a statement each loop name must be the only one of its name. "lane": the 32 threads of a warp, along
-        thread.x; such a loop holds one reduction on one element. "bulk", "bulk.warp": schedule/boxes.py.
+        thread.x; such a loop holds one reduction on one element. "bulk", "bulk.warp": schedule/boxes.py. "cluster.x":
+        blocks of one cluster, analysis/clusters.py.
         """
         args = () if statement is None else (statement,)
         return self._do("bind", args, places, lambda: binding.bind(self.nest, self.tree, statement, places))

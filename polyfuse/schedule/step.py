@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 
+from polyfuse.analysis.clusters import unfit_clusters
 from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken
 from polyfuse.analysis.places import misplaced
@@ -86,6 +87,6 @@ def violation_of(step: Step, broken: Broken) -> Violation:
 
 def check_places(verb: str, nest: Nest, tree: Tree) -> None:
     """Raises InvalidSchedule where a verb has made a tree that cannot be mapped to hardware."""
-    fault = misplaced(tree) or unfit_lanes(nest, tree)
+    fault = misplaced(tree) or unfit_lanes(nest, tree) or unfit_clusters(nest, tree)
     if fault is not None:
         raise InvalidSchedule(f"{verb}: {fault}")

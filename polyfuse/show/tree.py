@@ -17,6 +17,7 @@ PLACES = {
     "dynamic": "#cfe2f3",
     "pipeline": "#cfe2f3",
     "block": "#cfe2f3",
+    "cluster": "#cfe2f3",
     "thread": "#d9ead3",
     "vector": "#fff2cc",
     "unroll": "#fce5cd",
