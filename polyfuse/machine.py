@@ -54,6 +54,7 @@ class Gpu:
     blocks run one after the other, and none can wait for another. In
     `meeting_cycles` tensor cores have nothing to do between two tiles of a block whose warps wait for their sums and
     meet: what the last products take to their end, a barrier, the next ones' descriptors; an assumption, not measured.
+    A `cluster` has so many blocks at most, 1 where there are none.
     """
 
     compute_capability: tuple[int, int]
@@ -67,6 +68,7 @@ class Gpu:
     max_blocks_per_sm: int = 32
     grid_barrier_seconds: float | None = GRID_BARRIER_SECONDS
     meeting_cycles: int = 100
+    cluster: int = 1
 
     def meeting_seconds(self, times: int) -> float:
         """What it costs that all blocks meet so many times."""
@@ -390,6 +392,7 @@ def _limits(
         threads_per_sm,
         BARRIER_SECONDS,
         max_blocks_per_sm=blocks_per_sm,
+        cluster=8 if capability >= (9, 0) else 1,
     )
 
 

@@ -73,7 +73,7 @@ def _faults(nest: Nest, kernel: Tree) -> Iterator[str]:
 
 def _unfit_sizes(nest: Nest, blocks: tuple[Loop, ...]) -> Iterator[str]:
     """What is wrong with how many blocks a cluster has."""
-    runs = _running(nest, blocks)
+    runs = running(nest, blocks[0].names, blocks)
     sizes = dict[str, int]()
     for depth, loop in enumerate(blocks):
         if loop.bind not in CLUSTER:
@@ -84,9 +84,7 @@ def _unfit_sizes(nest: Nest, blocks: tuple[Loop, ...]) -> Iterator[str]:
             return
         count = int(most.sub(least).to_python()) + 1
         sizes[loop.name] = count
-        every = runs.project_out(SET, depth, 1).insert_dims(SET, depth, 1)
-        every = every.lower_bound_val(SET, depth, least).upper_bound_val(SET, depth, most)
-        if not every.is_subset(runs):
+        if not is_whole(runs, depth):
             yield (
                 f"loop {loop.name} is bound to {loop.bind}, and some clusters would have fewer than its {count} "
                 "blocks, all of which a launch begins at once: split by a number that divides the blocks, for all sizes"
@@ -97,9 +95,20 @@ def _unfit_sizes(nest: Nest, blocks: tuple[Loop, ...]) -> Iterator[str]:
         yield f"a cluster has at most {MOST_BLOCKS} blocks, and this one has {found}: split by a smaller number"
 
 
-def _running(nest: Nest, blocks: tuple[Loop, ...]) -> isl.Set:
-    """{ [values of the loops over blocks] : something runs there }."""
-    each = (
-        date_map(nest.domains[name], [loop.date(name) for loop in blocks]).range() for name in blocks[0].names
-    )
+def is_whole(runs: isl.Set, depth: int) -> bool:
+    """Whether a set of values of loops has, beside the others of each, all values of the one at `depth`.
+
+    >>> is_whole(isl.Set("{ [i, c] : 0 <= i < 4 and 0 <= c < 2 }"), 1)
+    True
+    >>> is_whole(isl.Set("{ [i, c] : 0 <= 2 * i + c < 7 and 0 <= c < 2 }"), 1)
+    False
+    """
+    every = runs.project_out(SET, depth, 1).insert_dims(SET, depth, 1)
+    every = every.lower_bound_val(SET, depth, runs.dim_min_val(depth))
+    return bool(every.upper_bound_val(SET, depth, runs.dim_max_val(depth)).is_subset(runs))
+
+
+def running(nest: Nest, names: tuple[str, ...], around: tuple[Loop, ...]) -> isl.Set:
+    """{ [values of loops around statements] : one of them runs there }."""
+    each = (date_map(nest.domains[name], [loop.date(name) for loop in around]).range() for name in names)
     return reduce(isl.Set.union, each).coalesce()

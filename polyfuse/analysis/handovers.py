@@ -14,6 +14,10 @@ and a copy over another one is behind the uses between them, which have waited f
 mbarriers, of which a thread that waits sees the parity alone: no phase is over twice before it was waited for, since
 the warp is ahead by S iterations at most. So many `slots` are the least distance of a use and a copy over it.
 
+Where blocks of a cluster copy for each other (schedule/cluster_boxes.py), a slot is free once the threads of all of
+them have used it, and full once all bytes that it is to hold have come, whoever asked for them: the same two lines hold
+for a copy by another block, which waited for its own slot of that number.
+
     t in 4 stages, used where it is copied: { use[k] -> copy[k + 4] }, 4 slots
     copied 3 iterations ahead by `shift`:   { use[k] -> copy[k + 1] }, 1 slot: the warp runs ahead without being told to
 """

@@ -18,6 +18,14 @@ is the one behind those that a block has otherwise, whose threads are numbered t
         begin_handover(4, 4, arrived)
         …   if thread == 128: for k: { await_free(4, arrived, group); copy_bulk(…); hand_over(4, arrived, group); … }
         …   if thread < 128: …; for k: { await_full(4, arrived, group); …; hand_back(4, arrived, group); … }
+
+Where blocks of a cluster share boxes (schedule/cluster_boxes.py), a slot is free once all of them have handed it back,
+and blocks meet when barriers are made and before one ends, whose shared memory others write:
+
+        begin_handover(4, 8, arrived);  cluster_barrier()
+        …   await_free(4, arrived, group);  copy_multicast(2, 4096, x_shared, to + 2048 * cx, …, 2, 3, 0)
+        …   hand_back_cluster(4, 2, arrived, group)
+        cluster_barrier()
 """
 
 from __future__ import annotations
@@ -28,7 +36,8 @@ from dataclasses import dataclass
 from math import prod
 
 from polyfuse.codegen.axes import AXES, axis_name
-from polyfuse.codegen.index import Environment, in_bits, mentions, substituted
+from polyfuse.codegen.cluster_axes import ALONE, cluster_of, rank_among, whom_to
+from polyfuse.codegen.index import Environment, binary, in_bits, mentions, substituted
 from polyfuse.codegen.looptree import (
     Barrier,
     Element,
@@ -58,6 +67,7 @@ class Bulk:
 
     As many groups may be `open` at a barrier of the block as the least of its loops allows; `count` barriers, two or
     another power of two, are more than these. With `slots` a warp only copies: these have two barriers each.
+    `shares` says that blocks of a `cluster` copy for each other.
     """
 
     maps: Mapping[tuple[str, tuple[int, ...]], str]
@@ -67,6 +77,13 @@ class Bulk:
     thread: str
     open: int
     slots: int = 0
+    cluster: tuple[int, int, int] = ALONE
+    shares: bool = False
+
+    @property
+    def users(self) -> int:
+        """The blocks that use what one block copies."""
+        return prod(self.cluster) if self.shares else 1
 
     @property
     def count(self) -> int:
@@ -85,17 +102,25 @@ class Bulk:
 
     def opening(self, warps: int) -> list[str]:
         """What a kernel begins with, whose blocks have so many warps beside one that only copies."""
-        made = f"begin_handover({self.slots}, {warps}," if self.slots else f"begin_bulk({self.count},"
+        arriving = warps * self.users
+        made = f"begin_handover({self.slots}, {arriving}," if self.slots else f"begin_bulk({self.count},"
         return [
             f"{self.arrivals} = cuda.shared.array(({self.barriers},), int64)",
             f"{made} {self.arrivals})",
             f"{self.group} = 0",
-            "cuda.syncthreads()",
+            "cluster_barrier()" if self.shares else "cuda.syncthreads()",
         ]
+
+    def closing(self) -> list[str]:
+        """What a kernel ends with."""
+        return ["cluster_barrier()"] if self.shares else []
 
     def handed(self, node: Handover) -> str:
         """What one side does with a slot."""
-        return f"{node.what}({self.slots}, {self.arrivals}, {self.group}{' - 1' if node.late else ''})"
+        number = f"{self.group}{' - 1' if node.late else ''}"
+        if self.shares and node.what == "hand_back":
+            return f"hand_back_cluster({self.slots}, {self.users}, {self.arrivals}, {number})"
+        return f"{node.what}({self.slots}, {self.arrivals}, {number})"
 
     def waiting(self) -> list[str]:
         """What threads do where they wait for copies."""
@@ -116,13 +141,20 @@ class Bulk:
         inside = {loop.variable for loop in loops}
         first: dict[str, ast.expr] = {name: ast.Constant(0) for name in inside}
         assert isinstance(store.operation, BulkCopy), "proven when the kernel was built"
-        box, source = store.operation.box, store.reads[0]
+        copy, source = store.operation, store.reads[0]
         target, to = address(store.target, first)
-        corner = [in_bits(substituted(index, first)) for index in _coordinates(source.subscripts)]
-        numbers = [ast.Constant(len(box)), ast.Constant(prod(box) * ITEMSIZE[source.dtype])]
-        rest = [ast.Name(self.arrivals), ast.Constant(self.count), ast.Name(self.group)]
-        boxes = ast.Name(self.maps[source.array, box])
-        call = ast.Call(ast.Name("copy_bulk"), [*numbers, target, to, boxes, *corner, *rest], [])
+        subscripts = [substituted(index, first) for index in source.subscripts]
+        whom = list[ast.expr]()
+        if copy.among:
+            number, whom = rank_among(copy.among), whom_to(copy.among, self.cluster)
+            to = _behind(to, number, prod(copy.part))
+            subscripts[copy.cut] = _behind(subscripts[copy.cut], number, copy.part[copy.cut])
+        corner = [in_bits(each) for each in _coordinates(tuple(subscripts))]
+        numbers = [ast.Constant(len(copy.box)), ast.Constant(prod(copy.part) * ITEMSIZE[source.dtype])]
+        rest = [ast.Name(self.arrivals), ast.Constant(self.count), ast.Name(self.group), *whom]
+        boxes = ast.Name(self.maps[source.array, copy.part])
+        name = ast.Name("copy_multicast" if copy.among else "copy_bulk")
+        call = ast.Call(name, [*numbers, target, in_bits(to), boxes, *corner, *rest], [])
         kept = [c for c in conditions if not any(mentions(c, name) for name in inside)]
         if not kept:
             return [ast.unparse(call)]
@@ -144,12 +176,14 @@ def bulk_of(kernel: Kernel) -> Bulk | None:
     maps = dict[tuple[str, tuple[int, ...]], str]()
     for store in copies:
         assert isinstance(store.operation, BulkCopy)
-        key = store.reads[0].array, store.operation.box
+        key = store.reads[0].array, store.operation.part
         if key not in maps:
             maps[key] = named(f"{key[0]}_boxes")
     filled = frozenset(store.target.array for store in copies)
     names = named("arrived"), named("group"), named("thread")
-    return Bulk(maps, filled, *names, min(_open(kernel.body), default=0), max(_slots(kernel.body), default=0))
+    still_open, slots = min(_open(kernel.body), default=0), max(_slots(kernel.body), default=0)
+    shares = any(isinstance(copy, BulkCopy) and copy.among for copy in (store.operation for store in copies))
+    return Bulk(maps, filled, *names, still_open, slots, cluster_of(kernel.axes), shares)
 
 
 def _open(node: Node) -> list[int]:
@@ -178,6 +212,11 @@ def _box(node: Node) -> tuple[list[ast.expr], list[For], Store]:
         case Store():
             return [], [], node
     raise AssertionError("a box is loops around one statement")
+
+
+def _behind(first: ast.expr, number: ast.expr, each: int) -> ast.expr:
+    """Where part `number` begins: first + each * number."""
+    return binary(ast.Add(), first, binary(ast.Mult(), ast.Constant(each), number))
 
 
 def _coordinates(subscripts: tuple[ast.expr, ...]) -> list[ast.expr]:

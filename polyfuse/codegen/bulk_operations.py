@@ -52,7 +52,7 @@ def begin_bulk(typingctx: Any, count: Any, arrivals: Any) -> Any:
             for n in range(count.literal_value)
         )
         seen = "fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;\n}"
-        assembly(builder, FIRST + made + seen, "r", [_address(context, builder, sig, args, 1, INT(0))])
+        assembly(builder, FIRST + made + seen, "r", [shared_address(context, builder, sig, args, 1, INT(0))])
         return context.get_dummy_value()
 
     return types.void(count, arrivals), codegen
@@ -76,7 +76,7 @@ def copy_bulk(
         def number(position: int) -> Any:
             return context.cast(builder, args[position], sig.args[position], types.int64)
 
-        place = _address(context, builder, sig, args, 2, number(3))
+        place = shared_address(context, builder, sig, args, 2, number(3))
         corner = [builder.trunc(number(5 + axis), WORD) for axis in range(rank)]
         barrier = barrier_of(context, builder, sig, args, 10, number(12), count.literal_value)
         places = ", ".join(f"${3 + axis}" for axis in range(rank))
@@ -119,10 +119,12 @@ def barrier_of(
 ) -> Any:
     """The address of a group's barrier, of so many from the first one on."""
     place = builder.urem(group, INT(count))
-    return _address(context, builder, sig, args, array, builder.add(place, INT(first)) if first else place)
+    return shared_address(
+        context, builder, sig, args, array, builder.add(place, INT(first)) if first else place
+    )
 
 
-def _address(context: Any, builder: Any, sig: Any, args: Any, array: int, first: Any) -> Any:
+def shared_address(context: Any, builder: Any, sig: Any, args: Any, array: int, first: Any) -> Any:
     """The address in shared memory of an element of an array there."""
     data = context.make_array(sig.args[array])(context, builder, args[array]).data
     place = builder.gep(data, [first])

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from math import prod
 from typing import TYPE_CHECKING
+
+from polyfuse.codegen.index import binary
 
 if TYPE_CHECKING:
     from polyfuse.codegen.looptree import Axis
@@ -44,6 +47,46 @@ def number_of(axis: str, cluster: tuple[int, int, int]) -> str | None:
     if unit == "thread" or (unit == "block" and blocks == 1):
         return None
     return f"(cuda.blockIdx.{d} & {LAST_BLOCK}) {'//' if unit == 'block' else '%'} {blocks}"
+
+
+Among = tuple[tuple[str, int], ...]
+"""Axes of a cluster, those along x first, and how many blocks there are along each."""
+
+
+def rank_among(among: Among) -> ast.expr:
+    """Which block it is of those along some axes of a cluster: cx + 2 * cy."""
+    found, before = list[ast.expr](), 1
+    for axis, count in among:
+        found.append(binary(ast.Mult(), ast.Constant(before), ast.Name(f"c{axis[-1]}")))
+        before *= count
+    return _sum(found)
+
+
+def whom_to(among: Among, cluster: tuple[int, int, int]) -> list[ast.expr]:
+    """How many blocks there are along some axes; a bit for the rank of each that is at 0 along the others; and by how
+    much the ranks of those here are larger.
+
+    >>> [ast.unparse(each) for each in whom_to((("cluster.x", 2),), (2, 2, 1))]
+    ['2', '3', '2 * cy']
+    """
+    strides = {f"cluster.{d}": prod(cluster[:place]) for place, d in enumerate("xyz")}
+    ranks = [0]
+    for axis, count in among:
+        ranks = [rank + n * strides[axis] for n in range(count) for rank in ranks]
+    others = (
+        binary(ast.Mult(), ast.Constant(strides[axis]), ast.Name(f"c{axis[-1]}"))
+        for axis, count in zip(strides, cluster, strict=True)
+        if count > 1 and axis not in dict(among)
+    )
+    bits = sum(1 << rank for rank in ranks)
+    return [ast.Constant(len(ranks)), ast.Constant(bits), _sum(others)]
+
+
+def _sum(terms: Iterable[ast.expr]) -> ast.expr:
+    total: ast.expr = ast.Constant(0)
+    for term in terms:
+        total = binary(ast.Add(), total, term)
+    return total
 
 
 def _constant(extent: ast.expr) -> int:

@@ -340,6 +340,7 @@ class _Cuda(Emitter):
             *self._indented(self.lines(node.copies)),
             f"if {number} < {first}:",
             *self._indented(self.lines(node.others)),
+            *self.bulk.closing(),
         ]
 
     def handed(self, node: Handover | NextSlot | AwaitBefore) -> list[str]:

@@ -249,6 +249,7 @@ def _function(
     if called:
         from polyfuse.codegen import (
             bulk_operations,
+            cluster_operations,
             converted_copies,
             device_halves,
             device_operations,
@@ -262,6 +263,7 @@ def _function(
         modules = (
             bulk_operations,
             handover_operations,
+            cluster_operations,
             warpgroup_operations,
             tensor_operations,
             device_operations,

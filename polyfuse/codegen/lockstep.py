@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.codegen.cluster_axes import ALONE
+from polyfuse.codegen.lockstep_grid import Grid
 from polyfuse.codegen.lockstep_handover import run_body
 from polyfuse.codegen.lockstep_machine import Machine
 from polyfuse.codegen.lockstep_memory import (
     LINE_BITS,
     THREAD_BITS,
     BarrierError,
-    Grid,
     OutOfBounds,
     RaceError,
     Team,
@@ -70,8 +71,10 @@ def run(
     args: Sequence[Any],
     memory_limit: int = MEMORY_LIMIT,
     counts_waits: bool = False,
+    cluster: tuple[int, int, int] = ALONE,
 ) -> Report:
-    """Runs kernel `name` of `source` over `grid` blocks of `block` threads (1 to 3 numbers each, x first).
+    """Runs kernel `name` of `source` over `grid` blocks of `block` threads (1 to 3 numbers each, x first), so many of
+    them in a `cluster`.
 
     `args` are flat C-contiguous NumPy arrays, changed in place, maps of such (MappedArray), and numbers (int -> int64,
     float -> float64, NumPy scalars keep their type). At most `memory_limit` bytes of shared and private memory are held
@@ -81,7 +84,9 @@ def run(
     source outside the subset of `lockstep_subset`, BadArgument for arguments the kernel cannot take.
     """
     kernel = parse(source, name)
-    launch = Grid(_extent(grid), _extent(block))
+    launch = Grid(_extent(grid), _extent(block), cluster)
+    if any(n % each for n, each in zip(launch.blocks, cluster, strict=True)):
+        raise BadArgument(f"{launch.blocks} blocks are no clusters of {cluster}")
     arrays, scalars, maps = _bind(kernel, args)
     blocks = math.prod(launch.blocks)
     if blocks * launch.per_block >= 1 << THREAD_BITS or len(kernel.lines) >= 1 << LINE_BITS:
@@ -140,14 +145,14 @@ def _bind(
 def _blocks_at_once(kernel: KernelSource, grid: Grid, limit: int) -> int:
     """One where some blocks wait for their copies more often: a team has one list of what is on its way.
 
-    All where blocks wait for each other.
+    All where blocks wait for each other, and always whole clusters.
     """
     if meets_all(kernel):
         return math.prod(grid.blocks)
     if waits_by_block(kernel):
-        return 1
+        return grid.whole
     scratch = 64 * 8 * grid.per_block  # private scalars and the temporaries of one expression, generously
     for array in kernel.arrays:
         item = np.dtype(array.dtype).itemsize
         scratch += array.size * (item + 24 if array.space == "shared" else item * grid.per_block)
-    return max(1, min(limit // scratch, TEAM // grid.per_block))
+    return grid.whole * max(1, min(limit // scratch, TEAM // grid.per_block) // grid.whole)

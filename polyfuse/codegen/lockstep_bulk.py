@@ -7,7 +7,7 @@ barrier's phases apart by parity alone; here they are counted, and one that is n
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 import numpy as np
@@ -26,7 +26,28 @@ def begin_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> N
 
 
 def copy_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    """One thread of a block asks for a box; which threads bring its elements here makes no difference."""
+    """One thread of a block asks for a box."""
+    _copy(threads, node, arguments, 1, (threads.rank,))
+
+
+def copy_multicast(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+    """One thread of a block asks for a part of a box, for several blocks of its cluster."""
+    if threads.handover is None:
+        raise TypeError("blocks copy for each other, and no slots say when")
+    parts, ranks, first = _number(arguments[13]), _number(arguments[14]), agreed(threads, arguments[15])
+    whom = [first + bit for bit in range(ranks.bit_length()) if ranks >> bit & 1]
+    if max(whom) >= threads.team.grid.per_cluster:
+        raise TypeError(f"a copy to block {max(whom)} of a cluster of {threads.team.grid.per_cluster}")
+    _copy(threads, node, arguments, parts, whom)
+
+
+def _copy(
+    threads: Threads, node: ast.stmt, arguments: list[ast.expr], parts: int, ranks: Sequence[int]
+) -> None:
+    """One thread of a block asks for a box, the bytes of so many parts being expected, for blocks of some ranks.
+
+    Which threads bring its elements here makes no difference.
+    """
     target, boxes = element(node, arguments[2]), element(node, arguments[4])
     assert isinstance(boxes.value, ast.Name)
     mapped = threads.bulk.maps.get(boxes.value.id)
@@ -57,6 +78,8 @@ def copy_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> No
     found = mapped.positions(tuple(reversed(corner[:axes])))
     places = swizzled(start[:, None] + np.arange(found.shape[1]) * size) // size
     everyone = threads.active
+    if threads.handover is not None:
+        threads.handover.expect(threads.rank, group, nbytes * parts)
     for part in _parts(found.shape[1], per_block):
         mask = np.zeros((len(by_block), per_block), np.bool_)
         mask[blocks, : part.stop - part.start] = True
@@ -65,12 +88,15 @@ def copy_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> No
         value = _loaded(threads, boxes, at)
         if threads.handover is not None:
             memory, located = threads.locate(target, [to])
-            threads.handover.asked(threads.agent, memory, located, threads.active.pick(value), group)
+            for rank in ranks:
+                threads.handover.asked(threads, memory, located, threads.active.pick(value), group, rank)
             continue
         threads.store(target, [to], poison(value.dtype.name), nbytes=0)
         threads.on_way(target, [to], True)
         threads.bulk.asked.setdefault(group, []).append(Asked(threads.active, target, [to], value))
     threads.active = everyone
+    for rank in ranks if threads.handover is not None else ():
+        threads.handover.expect(rank, group, -nbytes)
     threads.unshown.discard(target.value.id)  # type: ignore[attr-defined]  # a name: it is of the same proxy
 
 
@@ -136,5 +162,6 @@ def _number(argument: ast.expr) -> int:
 BULK_OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "begin_bulk": begin_bulk,
     "copy_bulk": copy_bulk,
+    "copy_multicast": copy_multicast,
     "await_bulk": await_bulk,
 }

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP, waits
 from polyfuse.codegen import lockstep_values as values
+from polyfuse.codegen.lockstep_grid import Integers
 from polyfuse.codegen.lockstep_handover import Handover
 from polyfuse.codegen.lockstep_memory import (
     BarrierError,
-    Integers,
     Memory,
     Team,
     declared,
@@ -93,7 +93,8 @@ class Machine:
         self.begun: list[Begun] = []
         self.bulk = Bulk(maps or {})
         self.handover: Handover | None = None
-        self.agent = 0
+        self.agent = self.rank = 0
+        self.everyone = self.active
         self.statements = self.loads = self.stores = self.waits = 0
 
     # -- statements

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.codegen.lockstep_grid import Grid, Integers
 from polyfuse.codegen.lockstep_subset import Declaration, KernelSource, UnsupportedKernel
 from polyfuse.errors import PolyfuseError
 
-Integers = npt.NDArray[np.int64]
 Values = npt.NDArray[np.generic]
 
 LINE_BITS = 16
@@ -41,29 +41,6 @@ class BarrierError(PolyfuseError):
 
 class OutOfBounds(PolyfuseError):
     """An index is negative or not below its array's size."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The launch: blocks and threads per block, x first."""
-
-    blocks: tuple[int, int, int]
-    threads: tuple[int, int, int]
-
-    @property
-    def per_block(self) -> int:
-        """Threads in a block."""
-        x, y, z = self.threads
-        return x * y * z
-
-    def name(self, thread: int) -> str:
-        """`thread (3, 0, 0) of block (1, 0, 0)` for a thread's number in the whole grid."""
-        block, inside = divmod(thread, self.per_block)
-        return f"thread {_coordinates(inside, self.threads)} of block {_coordinates(block, self.blocks)}"
-
-
-def _coordinates(number: int, extent: tuple[int, int, int]) -> tuple[int, int, int]:
-    return number % extent[0], number // extent[0] % extent[1], number // (extent[0] * extent[1])
 
 
 class Team:

@@ -13,6 +13,7 @@
                   | (begin_wgmma_tf32 | …_bf16 | …_f16 | await_wgmma | await_wgmma_before)(expr, ...)
                   | (begin_bulk | copy_bulk | await_bulk)(expr, ...)                     (codegen.bulk_operations)
                   | (begin_handover | await_free | hand_over | await_full | hand_back)(expr, ...)
+                  | (copy_multicast | hand_back_cluster | cluster_barrier)(expr, ...)
                   | grid_barrier(name)                                                   (codegen.grid_barriers)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
@@ -69,9 +70,12 @@ ARRAYS_OF = {
     "grid_barrier": (0,),
     "begin_bulk": (1,),
     "copy_bulk": (2, 4, 10),
+    "copy_multicast": (2, 4, 10),
     "await_bulk": (1,),
     "begin_handover": (2,),
     **dict.fromkeys(("await_free", "hand_over", "await_full", "hand_back"), (1,)),
+    "hand_back_cluster": (2,),
+    "cluster_barrier": (),
 }
 """The device operations, and which of their arguments name arrays; the first of these is written."""
 
@@ -317,8 +321,7 @@ class _Check:
 
 def meets_all(kernel: KernelSource) -> bool:
     """Whether blocks wait for each other."""
-    calls = (n.func for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.Call))
-    return any(isinstance(func, ast.Name) and func.id == "grid_barrier" for func in calls)
+    return "grid_barrier" in calls_of(kernel)
 
 
 def waits_by_block(kernel: KernelSource) -> bool:
@@ -337,6 +340,12 @@ def _waits_under(node: ast.stmt, names: set[str]) -> bool:
         return any(isinstance(func, ast.Name) and func.id in WAITS for func in calls)
     inner = [*node.body, *node.orelse] if isinstance(node, ast.For | ast.If) else []
     return any(_waits_under(each, names) for each in inner)
+
+
+def calls_of(kernel: KernelSource) -> frozenset[str]:
+    """The names of what a kernel calls."""
+    calls = (n.func for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.Call))
+    return frozenset(func.id for func in calls if isinstance(func, ast.Name))
 
 
 def is_barrier(node: ast.expr) -> bool:

@@ -61,7 +61,7 @@ class Threads(Protocol):
     `groups` are the copies that have not been waited for, one list for each group; the last one is still open.
     `unshown` are the shared arrays that were written and not shown to the tensor cores since, `begun` the products that
     were not waited for. `handover` are the slots of a warp that only copies, if there are any, `agent` who these
-    threads are there (lockstep_handover.py).
+    threads are there, `everyone` all of it, in blocks of one `rank` in their clusters (lockstep_handover.py).
     """
 
     active: Any
@@ -71,6 +71,8 @@ class Threads(Protocol):
     bulk: Bulk
     handover: Any
     agent: int
+    rank: int
+    everyone: Any
     team: Any
 
     def value(self, node: ast.expr) -> Value:

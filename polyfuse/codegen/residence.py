@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from polyfuse.codegen.cluster_axes import ALONE, CAPABILITY
 from polyfuse.codegen.program import Code, Launch, Program
 from polyfuse.errors import InvalidSchedule
 from polyfuse.machine import Machine
@@ -29,10 +28,10 @@ def check_residence(program: Program, machine: Machine) -> None:
 
 def check_clusters(program: Program, machine: Machine) -> None:
     """Raises InvalidSchedule for a kernel in clusters of blocks, where the machine has none."""
-    if machine.gpu is None or machine.gpu.compute_capability >= CAPABILITY:
+    if machine.gpu is None:
         return
     for code in program.codes:
-        if code.cluster != ALONE:
+        if prod(code.cluster) > machine.gpu.cluster:
             major, minor = machine.gpu.compute_capability
             raise InvalidSchedule(
                 f"kernel {code.name} has clusters of {' × '.join(map(str, code.cluster))} blocks, which GPUs have from "

@@ -21,7 +21,7 @@ class EmulatedProgram:
 
     def __init__(self, program: Program, stand_in: StandIn) -> None:
         self.program = program
-        self._run_kernel = run_lockstep if stand_in == "lockstep" else simulate
+        self._in_lockstep = stand_in == "lockstep"
 
     def run(self, arrays: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, int]) -> None:
         """Run every launch in order on the arrays, in place."""
@@ -33,4 +33,8 @@ class EmulatedProgram:
             flat = [as_held(np.reshape(arrays[name], -1, copy=False)) for name in launch.tensors]
             counter = [np.zeros(1, np.int32)] if launch.code.grid_barriers else []
             maps = [each.of(flat[each.position], sizes) for each in launch.code.maps]
-            self._run_kernel(launch.source, launch.name, grid, block, [*flat, *counter, *extra, *maps])
+            arguments = [*flat, *counter, *extra, *maps]
+            if self._in_lockstep:
+                run_lockstep(launch.source, launch.name, grid, block, arguments, cluster=launch.code.cluster)
+            else:
+                simulate(launch.source, launch.name, grid, block, arguments)

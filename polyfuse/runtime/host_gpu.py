@@ -121,4 +121,4 @@ class HostGpu:
         for launch in launches:
             code = next(c for c in self.program.codes if c.name == launch.kernel.entry)
             args = [self._argument(*each) for each in zip(launch.args, code.signature, strict=True)]
-            run_lockstep(code.source, code.name, launch.grid, launch.block, args)
+            run_lockstep(code.source, code.name, launch.grid, launch.block, args, cluster=code.cluster)

@@ -17,6 +17,8 @@ as many as there may be groups on their way. A thread waits there where it waits
 
 What it brings is there for tensor cores without being shown to them: both are of the asynchronous proxy.
 
+Blocks of a cluster that copy the same box copy a part of it each, which all get (schedule/cluster_boxes.py).
+
 A loop bound to "bulk.warp" is run by a warp that only copies. It needs no iterations between a copy and its use: it
 runs ahead as far as there are stages, and hands over what it has copied (analysis/handovers.py).
 """
@@ -39,13 +41,34 @@ from polyfuse.ir.swizzle import LINE_BYTES, MOST_ALONG, MOST_AXES, WHOLE, Swizzl
 from polyfuse.ir.tree import OWN_WARP, Loop, Tree, loops_around, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.chains import chain_from
+from polyfuse.schedule.cluster_boxes import shared_among
 
 
 @dataclass(frozen=True)
 class BulkCopy:
-    """A copy of a box by one instruction: its extents along the tensor's axes."""
+    """A copy of a box: its extents along the tensor's axes.
+
+    One instruction copies it; or, `among` so many blocks along some axes of a cluster, one of each block, a part that
+    all get: the box is cut along its first axis.
+    """
 
     box: tuple[int, ...]
+    among: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks copy a part each."""
+        return prod(count for _, count in self.among)
+
+    @property
+    def cut(self) -> int:
+        """The axis along which parts follow each other: the first one along which the box has several values."""
+        return next((axis for axis, extent in enumerate(self.box) if extent > 1), 0)
+
+    @property
+    def part(self) -> tuple[int, ...]:
+        """The extents of what one instruction copies."""
+        return tuple(n // self.blocks if axis == self.cut else n for axis, n in enumerate(self.box))
 
 
 def bulk_copy(
@@ -97,7 +120,15 @@ def bulk_copy(
     box = _box(nest, part, s, chain, held)
     if isinstance(box, str):
         raise refuse(box)
-    return s.name, BulkCopy(box)
+    among = shared_among(nest, part, top, s, held)
+    while among and not _in_parts(BulkCopy(box, among), tensor.itemsize):
+        among = among[:-1]
+    return s.name, BulkCopy(box, among)
+
+
+def _in_parts(copy: BulkCopy, itemsize: int) -> bool:
+    """Whether each part of a box begins at whole lines of the buffer, from a multiple of 1024 bytes on."""
+    return copy.box[copy.cut] % copy.blocks == 0 and prod(copy.part) * itemsize % WHOLE == 0
 
 
 def _box(

@@ -24,7 +24,7 @@ from polyfuse.ir.swizzle import BARRIER_BYTES, LINE_BYTES, MOST_ALONG
 from polyfuse.ir.tree import BULK, parts
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule import Schedule
-from polyfuse.schedule.boxes import bulk_copy
+from polyfuse.schedule.boxes import BulkCopy, bulk_copy
 from polyfuse.schedule.microkernel import DEALT_OTHERS, warpgroup_registers
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.kept_shapes import STAGES, KeptShape
@@ -111,8 +111,8 @@ def dealt(s: Shape) -> tuple[Dealt, Dealt]:
 
 def in_boxes(
     schedule: Schedule, copy: str, loops: tuple[str, str], by_steps: bool, shape: BulkShape
-) -> Schedule:
-    """A copy whose loops (steps, elements along the results) one instruction runs, a box at a time.
+) -> tuple[Schedule, BulkCopy]:
+    """A copy whose loops (steps, elements along the results) one instruction runs, a box at a time; and a box.
 
     for e0: for e1: load   ->   for e1 (panels of 64): for e0 (bulk, or bulk.warp): for e1_in: load
 
@@ -128,8 +128,8 @@ def in_boxes(
     kernel = next(part for part in parts(schedule.tree) if copy in part.members)
     held = {b.tensor: geometry(schedule.nest, kernel, loop, b) for loop, b in buffers_of(kernel)}
     top = next(x for x in schedule.loops(copy) if x.bind in BULK)
-    bulk_copy(schedule.nest, kernel, top, held, None)
-    return schedule
+    _, made = bulk_copy(schedule.nest, kernel, top, held, None)
+    return schedule, made
 
 
 def bulk_shapes(extents: Extents, format: Math, machine: Machine, gpu: Gpu) -> list[BulkShape]:

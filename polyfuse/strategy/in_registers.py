@@ -11,6 +11,7 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.bulk_shapes import BulkShape
 from polyfuse.strategy.choice import Choose
+from polyfuse.strategy.cluster_shapes import ClusterShape
 from polyfuse.strategy.contraction import Product, products_among
 from polyfuse.strategy.cost import KernelCost, Model, Tiling, microseconds
 from polyfuse.strategy.counts import Counts
@@ -74,6 +75,11 @@ def in_registers(
         if isinstance(product, Convolution)
         else in_register_tiles(schedule, counts, kernel, product, best, machine)
     )
+    if isinstance(done, str) and isinstance(best, ClusterShape) and not isinstance(product, Convolution):
+        why = f"blocks of {product.statement} are in no clusters: {done}"
+        best = next(shape for shape in shapes if not isinstance(shape, ClusterShape))
+        done = in_register_tiles(schedule, counts, kernel, product, best, machine)
+        done = done if isinstance(done, str) else replace(done, notes=(*done.notes, why))
     if isinstance(done, str) and isinstance(best, BulkShape) and not isinstance(product, Convolution):
         why = f"no factor of {product.statement} is copied in boxes: {done}"
         best = next(shape for shape in shapes if not isinstance(shape, BulkShape))

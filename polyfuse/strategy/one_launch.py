@@ -97,7 +97,7 @@ def in_one_launch(plan: Plan, made: Callable[[Machine], Plan]) -> Plan:
     longest = max((len(run.kernels) for run in _runs(plan, plan.machine, gpu, meeting=True)), default=0)
     if longest < FEWEST:
         return joined
-    able = replace(plan.machine, gpu=replace(gpu, meeting_cycles=0))  # at which no such warp gains anything
+    able = replace(plan.machine, gpu=replace(gpu, meeting_cycles=0, cluster=1))  # no such warp gains anything
     others = replace(made(able), machine=plan.machine)
     return min(joined, others, key=lambda each: sum(group.cost.total for group in each.groups))
 

@@ -24,16 +24,15 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import MOST_REGISTERS, registers_for
 from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.cycles import LATENCY, hertz
 from polyfuse.strategy.occupancy import occupancy
 from polyfuse.strategy.one_pass_roles import ROW, OneKernel
 from polyfuse.strategy.register_shapes import (
     EXPOSED,
-    LATENCY,
     SCHEDULERS,
     SHARED_BYTES,
     Shape,
     delivered,
-    hertz,
     positions,
     spread_for,
     threads_of,

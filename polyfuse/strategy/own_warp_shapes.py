@@ -38,10 +38,9 @@ class OwnWarpShape(BulkShape):
         """What runs a box's loop."""
         return OWN_WARP
 
-    @property
-    def meets(self) -> bool:
+    def pause(self, gpu: Gpu) -> tuple[str, int]:
         """Tensor cores have the next tile's products before the last one's have ended."""
-        return False
+        return "", 0
 
     @property
     def shared_bytes(self) -> int:

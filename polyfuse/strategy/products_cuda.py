@@ -30,6 +30,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
 from polyfuse.strategy.blocks_at_once import blocks_at_once
 from polyfuse.strategy.bulk_shapes import dealt
+from polyfuse.strategy.cluster_shapes import ClusterShape
 from polyfuse.strategy.contraction import Factor, Product, products_of
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.extents import Extents
@@ -151,8 +152,14 @@ class Tiles:
 
     def in_grid(self, schedule: Schedule, blocks: tuple[str, ...]) -> Schedule:
         """The loops outside a tile of results on the grid's axes."""
-        axes = ("block.z", "block.y", "block.x")[3 - len(blocks) :]
-        return schedule.bind(self.kernel.names[0], **dict(zip(blocks, axes, strict=True)))
+        clusters, s = blocks, self.shape
+        if isinstance(s, ClusterShape):
+            place = len(blocks) - (1 if s.innermost else 2)
+            clusters = (*blocks[:place], *blocks[place + 1 :])
+        places = dict(zip(clusters, ("block.z", "block.y", "block.x")[3 - len(clusters) :], strict=True))
+        if isinstance(s, ClusterShape):
+            places[blocks[place]] = places[blocks[place - 1]].replace("block", "cluster")
+        return schedule.bind(self.kernel.names[0], **places)
 
     def cut(
         self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]
@@ -178,11 +185,18 @@ class Tiles:
                 loop, size = inside(schedule, first, loop).name, following
                 digits[axis or what].append(loop)
         schedule, tile = self.collapsed(schedule, (*others, i, j), digits)
-        if s.group == 1:
-            return self.in_one_batch(schedule, others, (i, j), tile)
-        # for i: for j  ->  for i (groups of rows): for j: for i_in, blocks that run at once share rows and columns
-        schedule = schedule.split(first, i, s.group)
-        return self.in_one_batch(schedule, (*others, i), (j, inside(schedule, first, i).name), tile)
+        blocks: tuple[str, ...] = i, j
+        if s.group > 1:
+            # for i: for j  ->  for i (groups of rows): for j: for i_in, blocks that run at once share rows and columns
+            schedule, others = schedule.split(first, i, s.group), (*others, i)
+            blocks = j, inside(schedule, first, i).name
+        if isinstance(s, ClusterShape):
+            # for i: for j  ->  for i (clusters): for i_in (blocks of a cluster): for j
+            place = 1 if s.innermost else 0
+            schedule = schedule.split(first, blocks[place], s.cluster)
+            own = inside(schedule, first, blocks[place]).name
+            blocks = (*blocks[: place + 1], own, *blocks[place + 1 :])
+        return self.in_one_batch(schedule, others, blocks, tile)
 
     def collapsed(
         self, schedule: Schedule, outside: tuple[str, ...], digits: dict[str, list[str]]
@@ -205,7 +219,7 @@ class Tiles:
         return schedule, Names((z, y, x), rows, columns)
 
     def in_one_batch(
-        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, str], tile: Names
+        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, ...], tile: Names
     ) -> tuple[Schedule, Names, tuple[str, ...]]:
         """The other dimensions outermost, as one loop, if there are any; the loops over blocks are named last."""
         first = self.kernel.names[0]

@@ -27,6 +27,7 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import registers_for
 from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.cycles import LATENCY, hertz, seconds_of_wait
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Grid, Order
 from polyfuse.strategy.occupancy import occupancy
@@ -41,10 +42,6 @@ SHARED_BYTES = 128
 
 WAYS = ((True, True), (True, False), (False, True), (False, False))
 """How a factor may be copied: along its steps or not, 16 bytes at a time or not."""
-
-LATENCY = 700
-"""Cycles from a tile's loads to its products that other work has to cover: global memory, a store, two barriers. The
-order of magnitude of published microbenchmarks, not measured here."""
 
 STAGES = (1, 2, 4)
 """How many tiles of steps are in shared memory, those on their way beside the one that is multiplied. Three would need
@@ -266,9 +263,13 @@ class Shape:
         return 1
 
     @property
-    def meets(self) -> bool:
-        """Whether tensor cores have nothing to do while a block's warps meet, if other blocks do not multiply then."""
-        return False
+    def read_bytes(self) -> int:
+        """Bytes that a block reads from L2 for a tile of steps."""
+        return self.staged_bytes
+
+    def pause(self, gpu: Gpu) -> tuple[str, int]:
+        """Why tensor cores have nothing to do between tiles, if no other blocks multiply then; and the cycles."""
+        return "", 0
 
     @property
     def registers(self) -> int:
@@ -319,16 +320,6 @@ def waiting_seconds(shape: Shape, machine: Machine) -> float:
     return shape.tiles * ceil(shape.steps / (4 * shape.vector)) * seconds_of_wait(machine)
 
 
-def seconds_of_wait(machine: Machine) -> float:
-    """What one load from global memory takes where nothing hides it."""
-    return LATENCY / hertz(machine)
-
-
-def hertz(machine: Machine) -> float:
-    """Cycles of an SM in a second: 128 fused multiply-adds each."""
-    return machine.flops32 / (2 * 128)
-
-
 def candidates(itemsize: int) -> Iterator[Shape]:
     """The shapes there are, whatever a product's sizes."""
     vector = ACCESS_BYTES // itemsize
@@ -357,7 +348,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     if extents.lone:  # a scheduler without a warp issues nothing
         issue *= SCHEDULERS / min(SCHEDULERS, ceil(s.threads / WARP))
     cache, memory = machine.levels[0], machine.levels[-1]
-    moved = s.staged_bytes * extents.read_of(s.block_rows, s.block_columns)
+    moved = s.read_bytes * extents.read_of(s.block_rows, s.block_columns)
     fits = extents.factors * s.staged_bytes <= cache.size * s.staged
     order = Order() if fits else s.order(extents, machine.units * resident, cache.size)
     needs = {
@@ -369,11 +360,8 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     what = max(needs, key=lambda name: needs[name])
     busy = needs[what] + EXPOSED * (sum(needs.values()) - needs[what])
     wait = busy + s.waits * LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
-    bounds = {
-        what: resident * busy,
-        "latency": wait,
-        "that its warps meet": busy + s.meets * gpu.meeting_cycles,
-    }
+    pausing, pause = s.pause(gpu)
+    bounds = {what: resident * busy, "latency": wait, pausing: busy + pause}
     decides = max(bounds, key=lambda name: bounds[name])
     tile = bounds[decides]
     waves, tiles = ceil(blocks / (machine.units * resident)), ceil(extents.steps / s.steps) * extents.windows

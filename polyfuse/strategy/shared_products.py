@@ -25,12 +25,13 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.contraction import Product, contractions_of
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.cycles import seconds_of_wait
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import reordered
 from polyfuse.strategy.products_cuda import Names, Tiles, of_one_step
-from polyfuse.strategy.register_shapes import Shape, seconds_of_wait
+from polyfuse.strategy.register_shapes import Shape
 
 LEAST_CHUNKS = 8
 """Chunks of a share at least: stages are filled anew for each tile."""
@@ -148,7 +149,7 @@ class _Shares(Tiles):
         return schedule.bind(self.kernel.names[0], **{blocks[0]: "block.x"})
 
     def in_one_batch(
-        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, str], tile: Names
+        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, ...], tile: Names
     ) -> tuple[Schedule, Names, tuple[str, ...]]:
         """for p: for b: for i: for j  ->  for p (shares): for b_i_j (tiles of results, in the dimensions' order)."""
         first, p = self.kernel.names[0], self.product

@@ -13,6 +13,7 @@ from polyfuse.analysis.storage import geometry
 from polyfuse.errors import InvalidSchedule
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.bulk_shapes import BulkShape, in_boxes
+from polyfuse.strategy.cluster_shapes import ClusterShape
 from polyfuse.strategy.contraction import Factor, Product
 from polyfuse.strategy.factor_rows import by_steps, in_vectors
 from polyfuse.strategy.moves import inside, reordered
@@ -56,7 +57,9 @@ def staged_tile(
     vector = shape.at_once(along_steps) if wide else 1
     axes = shape.copying(along_steps)
     if isinstance(shape, BulkShape):
-        done = in_boxes(done, copy, (step, element), along_steps, shape)
+        done, box = in_boxes(done, copy, (step, element), along_steps, shape)
+        if isinstance(shape, ClusterShape) and side == shape.shared and box.blocks != shape.cluster:
+            raise InvalidSchedule(f"{factor.name} is not the same, or not copied, in all blocks of a cluster")
     else:
         done = by_threads(done, copy, (step, element), along_steps, vector, shape, side, axes, together=held)
     if stages == 1 or isinstance(shape, OwnWarpShape):  # whose warp runs ahead by itself

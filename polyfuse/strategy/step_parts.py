@@ -19,11 +19,12 @@ from polyfuse.strategy.choice import Choose
 from polyfuse.strategy.contraction import Product
 from polyfuse.strategy.cost import KernelCost, Tiling, ranked
 from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.cycles import seconds_of_wait
 from polyfuse.strategy.in_registers import product_in
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.products_cuda import band_by_dimension, in_register_tiles
-from polyfuse.strategy.register_shapes import Shape, seconds_of_wait
+from polyfuse.strategy.register_shapes import Shape
 from polyfuse.strategy.same_blocks import Follower, in_same_blocks
 from polyfuse.strategy.step_shapes import StepShape
 from polyfuse.strategy.windows_cuda import Convolution

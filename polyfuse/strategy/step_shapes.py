@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.cycles import seconds_of_wait
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.register_shapes import (
     WAYS,
@@ -28,7 +29,6 @@ from polyfuse.strategy.register_shapes import (
     candidates,
     costed,
     fits,
-    seconds_of_wait,
     spread_for,
 )
 

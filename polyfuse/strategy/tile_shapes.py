@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.bulk_shapes import bulk_shapes
+from polyfuse.strategy.cluster_shapes import cluster_shapes
 from polyfuse.strategy.double_shapes import double_shapes
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.kept_shapes import kept_shapes
@@ -28,6 +29,7 @@ def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> tu
         found += kept_shapes(extents, machine.math, machine, gpu)
         found += bulk_shapes(extents, machine.math, machine, gpu)
         found += own_warp_shapes(extents, machine.math, machine, gpu)
+        found += cluster_shapes(extents, machine.math, machine, gpu)
         return tuple(sorted(found, key=lambda s: (round(s.seconds, 9), s.tiles * s.copies)))
     found = [*double_shapes(extents, itemsize, machine, gpu), *shapes(extents, itemsize, machine, gpu)]
     return tuple(sorted(found, key=lambda s: s.seconds))

@@ -87,10 +87,9 @@ class WarpgroupShape(TensorShape):
         """Instructions of all warps that copy a tile of steps: loads, roundings, and stores of 8 bytes or of 2."""
         return ceil(self.staged / self.vector / WARP) * (2 + 2 * self.vector)
 
-    @property
-    def meets(self) -> bool:
+    def pause(self, gpu: Gpu) -> tuple[str, int]:
         """All warps of a block wait for their sums, and meet, before the next tile's products."""
-        return True
+        return "that its warps meet", gpu.meeting_cycles
 
     @property
     def storing(self) -> float:

@@ -41,18 +41,9 @@ def transposed(dtype: Any = "float32") -> pf.Nest:
 
 
 def by_steps() -> pf.Nest:
-    """A product of halves of which the steps are neighbours in both factors."""
-
-    @pf.nest
-    def product(x: f16[70, 192], y: f16[137, 192], z: f16[70, 137]):
-        for i in range(70):
-            for j in range(137):
-                s = 0
-                for k in range(192):
-                    s += x[i, k] * y[j, k]
-                z[i, j] = s
-
-    return expand(product).nest
+    """A product of halves of which the steps are neighbours in both factors: x @ y.T."""
+    x, y = nn.input("x", (70, 192), "float16"), nn.input("y", (137, 192), "float16")
+    return nn.lower(nn.matmul(x, nn.transpose(y)))
 
 
 def large() -> pf.Nest:
@@ -146,13 +137,13 @@ def assert_found(launch: Launch, changed: tuple[str, ...], arguments: Callable[[
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert old in source, source
         source = source.replace(old, new)
-    wrong = arguments()
+    wrong, cluster = arguments(), launch.code.cluster
     if error == "differ":
         right = arguments()
-        lockstep.run(launch.source, launch.name, *launch.extents({}), right)
-        lockstep.run(source, launch.name, *launch.extents({}), wrong)
+        lockstep.run(launch.source, launch.name, *launch.extents({}), right, cluster=cluster)
+        lockstep.run(source, launch.name, *launch.extents({}), wrong, cluster=cluster)
         result = len(launch.tensors) - 1
         assert not np.array_equal(right[result], wrong[result])
         return
     with pytest.raises((UnsupportedKernel, RaceError, BarrierError), match=error):
-        lockstep.run(source, launch.name, *launch.extents({}), wrong)
+        lockstep.run(source, launch.name, *launch.extents({}), wrong, cluster=cluster)
