@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -214,3 +215,28 @@ def test_what_depends_on_the_clusters_loop_is_each_blocks_own() -> None:
                          for name in ("copy_bulk", "copy_multicast"))  # fmt: skip
     assert own.startswith("2, 8192, x_shared")
     assert shared.startswith("2, 4096, y_shared"), "half of it"
+
+
+def test_clusters_along_two_axes_share_rows_across_and_columns_down() -> None:
+    """By hand: 2 × 2 blocks of 64 × 64 results, of which each copies half of its rows' factor and half of its columns'."""
+    nest = matmul(128, 192, 128, dtype="bfloat16")
+    made = schedule_of(nest, "bf16", (1, 1, 2, 16, 2), 2, True)
+    bound = "s = s.bind('zero0', i='block.y', j='block.x', i_in='cluster.y')\n"
+    before, _, after = made.trace().partition(bound)
+    space: dict[str, Any] = {"pf": pf, "nest": made.source}
+    exec(before, space)
+    loops = {loop.name for loop in space["s"].loops("zero0")}
+    s = space["s"].split("zero0", "j", 2)
+    (inner,) = {loop.name for loop in s.loops("zero0")} - loops
+    places = {"i": "block.y", "i_in": "cluster.y", "j": "block.x", inner: "cluster.x"}
+    space["s"] = s.bind("zero0", **places)
+    exec(after.replace("at='j'", f"at='{inner}'"), space)
+    net = pf.compile(made.source, schedule=space["s"], target="cuda", machine="h200", device="lockstep")
+    (launch,) = net.program.launches
+    assert launch.code.cluster == (2, 2, 1)
+    assert "group, 2, 5, cx)" in launch.source, "columns are those of ranks cx and cx + 2"
+    assert "group, 2, 3, 2 * cy)" in launch.source, "rows are those of ranks 2 * cy and 2 * cy + 1"
+    assert_exact(net, nest)
+    error = "for ever|read before|is copied to"
+    for old, new in (("2, 5, cx)", "2, 5, 0)"), ("2, 3, 2 * cy)", "2, 3, 0)"), ("(2, 4, arr", "(2, 2, arr")):
+        assert_found(launch, (old, new, error), lambda: arguments_of(net, launch))
