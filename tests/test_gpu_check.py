@@ -74,8 +74,12 @@ def check_results(case: Case, fuse: bool, net: pf.Executable) -> None:
 def test_a_case_by_warpgroups_has_their_instructions(case: Case) -> None:
     source = compiled(case, True).program.source
     boxes = "bfloat16" in case.name
-    by_one_warp = ("await_wgmma_before(", "hand_back(")
-    waits = by_one_warp if boxes else ("await_wgmma(",)
+    back = (
+        ("hand_back(",)
+        if "rows" in case.name
+        else ("hand_back_cluster(", "copy_multicast(", "cluster_barrier(")
+    )
+    waits = ("await_wgmma_before(", *back) if boxes else ("await_wgmma(",)
     expected = (f"begin_wgmma_{case.math}(", f"tile_wgmma_{case.math}(", *waits)
     assert all(name in source for name in expected)
     assert ("copy_bulk(" in source) == boxes, "whole lines are copied in boxes, by a warp that only copies"

@@ -21,9 +21,10 @@ from polyfuse.ir.precision import STORED, Math
 from polyfuse.ir.tensor import HALVES, DType
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import CONVERTED_REGISTERS
+from polyfuse.strategy.cycles import hertz
 from polyfuse.strategy.one_pass_roles import KEY, OneKernel
 from polyfuse.strategy.one_pass_shapes import STEPS, Panels, PassShape, Sizes, cheapest_first
-from polyfuse.strategy.register_shapes import SCHEDULERS, SHARED_BYTES, hertz
+from polyfuse.strategy.register_shapes import SCHEDULERS, SHARED_BYTES
 from polyfuse.strategy.tensor_shapes import FLOAT32, SYNCHRONOUS, TensorShape
 
 OF_AN_EXPONENTIAL = 3

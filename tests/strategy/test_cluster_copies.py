@@ -218,7 +218,7 @@ def test_what_depends_on_the_clusters_loop_is_each_blocks_own() -> None:
 
 
 def test_clusters_along_two_axes_share_rows_across_and_columns_down() -> None:
-    """By hand: 2 × 2 blocks of 64 × 64 results, of which each copies half of its rows' factor and half of its columns'."""
+    """By hand: 2 × 2 blocks of 64 × 64 results, of which each copies half of both factors' boxes."""
     nest = matmul(128, 192, 128, dtype="bfloat16")
     made = schedule_of(nest, "bf16", (1, 1, 2, 16, 2), 2, True)
     bound = "s = s.bind('zero0', i='block.y', j='block.x', i_in='cluster.y')\n"
