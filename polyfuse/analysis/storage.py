@@ -45,7 +45,9 @@ from polyfuse.ir.tree import (
 from polyfuse.sets import IN, OUT, SET, constant, dimension
 
 THREADS = ("thread.x", "thread.y", "thread.z")
-BLOCKS = ("block.x", "block.y", "block.z", *CLUSTER)
+CLUSTERS = ("block.x", "block.y", "block.z")
+"""What numbers the clusters of a grid, or its blocks where there are no clusters."""
+BLOCKS = (*CLUSTERS, *CLUSTER)
 """What a loop is bound to whose values are blocks: those of a cluster are in no order either."""
 LANE = "lane"
 """Along thread.x, 32 of them: a reduction's values, which the warp combines; what they add up to is lane 0's."""

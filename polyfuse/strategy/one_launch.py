@@ -19,10 +19,10 @@ from math import prod
 
 from polyfuse.analysis.across_blocks import is_resident
 from polyfuse.analysis.handovers import in_own_warps
-from polyfuse.analysis.storage import BLOCKS, LANE, THREADS, buffers_of, geometry
+from polyfuse.analysis.storage import BLOCKS, CLUSTERS, LANE, THREADS, buffers_of, geometry
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Tree, loops, parts, statements
+from polyfuse.ir.tree import CLUSTER, Tree, loops, parts, statements
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.cost import KernelCost, microseconds
 from polyfuse.strategy.counts import Counts
@@ -170,8 +170,8 @@ def needs_of(counts: Counts, kernel: Tree) -> Needs:
             count = counts.extent(loop)
             along[axis] = max(along[axis], -(-count // WARP) * WARP if loop.bind == LANE else count)
     warps = any(loop.bind == LANE or loop.math != "ieee" for loop in loops(kernel))
-    blocks, threads = (tuple(along[axis] for axis in axes) for axes in (BLOCKS, THREADS))
-    return Needs(blocks, threads, _shared(counts.nest, kernel), warps)
+    blocks = tuple(along[axis] * along[own] for axis, own in zip(CLUSTERS, CLUSTER, strict=True))
+    return Needs(blocks, tuple(along[axis] for axis in THREADS), _shared(counts.nest, kernel), warps)
 
 
 def _shared(nest: Nest, kernel: Tree) -> int:
