@@ -1,5 +1,7 @@
 """What surrounds a convolution in groups, in the convolution's own loops: over groups, and over filters of one.
 
+Depthwise ones with channels last have their channels' loop outside, and what surrounds them takes that order too.
+
     for n, c: zero;  for n, g, f, k: mac: y[n, 4*g + f] += …;  for n, c: bias;  for n, c: relu
     ->  for n, g, f: zero;  for n, g, f, k: mac;  for n, g, f: bias;  for n, g, f: relu
 
@@ -9,11 +11,12 @@ inside as with any other convolution, and the convolution's results can be tiles
 
 from __future__ import annotations
 
-from polyfuse.ir import Nest, Statement
+from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite import follow, why_not_follow
 from polyfuse.strategy.contraction import moved_axes
+from polyfuse.strategy.window_rows import windows_of
 from polyfuse.strategy.windows_cuda import convolution_of
 
 
@@ -36,7 +39,7 @@ def in_groups(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
                 tensors.setdefault(s.write.tensor, other)
         if leaders[1:]:
             names, dims = ", ".join(leaders[1:]), ", ".join(nest.statement(leaders[1]).dims)
-            said.append(f"{names} run in the loops of the results of {name}, which is in groups: {dims}.")
+            said.append(f"{names} run in the loops of the results of {name}: {dims}.")
     return nest, tuple(said)
 
 
@@ -46,10 +49,9 @@ def _rank(nest: Nest, leader: str) -> int:
 
 
 def _is_in_groups(nest: Nest, name: str) -> bool:
-    """Whether a statement is a convolution whose results have two dimensions along one axis."""
-    return _shares_an_axis(nest.statement(name)) and convolution_of(nest, name) is not None
-
-
-def _shares_an_axis(s: Statement) -> bool:
+    """Whether a statement is a convolution whose results' loops are not their tensor's axes one by one."""
+    s = nest.statement(name)
     axes = moved_axes(s.write, len(s.dims))
-    return axes is not None and len(set(axes.values())) < len(axes)
+    if axes is None or (list(axes) == sorted(axes) and len(set(axes.values())) == len(axes)):
+        return False
+    return convolution_of(nest, name) is not None or windows_of(nest, name) is not None

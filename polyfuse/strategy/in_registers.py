@@ -33,6 +33,7 @@ from polyfuse.strategy.products_cuda import (
 )
 from polyfuse.strategy.register_shapes import EXPOSED, Shape, waiting_seconds
 from polyfuse.strategy.shared_products import InShares, in_shares
+from polyfuse.strategy.window_rows import in_window_rows
 from polyfuse.strategy.windows_cuda import Convolution, convolution_of, in_patches, shapes_of
 
 
@@ -50,7 +51,7 @@ def in_registers(
         return made if isinstance(made, str) else _grouped(schedule, model, part, own.shape, made)
     product = product_in(schedule.nest, kernel) if machine.gpu is not None and kernel.band else None
     if product is None:
-        return None
+        return in_window_rows(schedule, model, part, choose) if machine.gpu is not None else None
     band = band_by_dimension(kernel, product)
     if isinstance(band, str):
         return band

@@ -253,6 +253,27 @@ def buffer_bytes(schedule: Schedule, loop: Loop, tensor: str, memory: str) -> in
     return prod(shape) * schedule.nest.tensor(tensor).itemsize
 
 
+def held_in_registers(schedule: Schedule, kernel: Kernel, results: int) -> Schedule:
+    """Each temporary of a kernel in registers: one element of it in the innermost loops, or a thread's `results`.
+
+    Raises InvalidSchedule where one does not fit.
+    """
+    for tensor in internal(kernel):
+        users = users_in(schedule, kernel.names, tensor)
+        itemsize = schedule.nest.tensor(tensor).itemsize
+        for loop in reversed(common_loops(schedule, users)):
+            size = buffer_bytes(schedule, loop, tensor, "register")
+            done = promoted(schedule, tensor, users[0], loop.name, "register")
+            if done is not None and size is not None:
+                if size > results * itemsize:
+                    raise InvalidSchedule(f"a thread's part of {tensor} is more than its results")
+                schedule = done
+                break
+        else:
+            raise InvalidSchedule(f"{tensor} does not fit into registers")
+    return schedule
+
+
 def contracted(schedule: Schedule, tensor: str, users: tuple[str, ...], machine: Machine) -> Schedule:
     """The temporary in a buffer of the innermost loop that holds all its uses, if that fits into L2."""
     around = common_loops(schedule, users)

@@ -39,17 +39,14 @@ from polyfuse.strategy.kept_shapes import KeptShape
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
-    buffer_bytes,
-    common_loops,
+    held_in_registers,
     inside,
     internal,
     is_perfect,
-    promoted,
     rejoined,
     reordered,
     separated,
     units,
-    users_in,
 )
 from polyfuse.strategy.register_shapes import Shape, Side
 from polyfuse.strategy.staging import staged_tile
@@ -136,7 +133,7 @@ class Tiles:
                 schedule = schedule.unroll(unit[0], tile.rows)
                 wide = in_vectors_of(schedule, unit, tile.columns, internal(self.kernel))
                 schedule = (wide or schedule).unroll(unit[0], tile.columns)
-        schedule = self._in_registers(schedule)
+        schedule = held_in_registers(schedule, self.kernel, self.shape.rows * self.shape.columns)
         for factor, along, side in self.factors():
             schedule = self.staged(schedule, factor, along, steps, side)
         loops = [loop.name for loop in schedule.loops(self.name)]
@@ -238,23 +235,6 @@ class Tiles:
         inner = inside(schedule, self.name, steps).name
         order = (steps, *tile.threads, inner, tile.rows, tile.columns)
         return schedule.reorder(self.name, *order), steps
-
-    def _in_registers(self, schedule: Schedule) -> Schedule:
-        """Each temporary of the kernel in registers: one element of it in the innermost loops, or a thread's tile."""
-        for tensor in internal(self.kernel):
-            users = users_in(schedule, self.kernel.names, tensor)
-            itemsize = schedule.nest.tensor(tensor).itemsize
-            for loop in reversed(common_loops(schedule, users)):
-                size = buffer_bytes(schedule, loop, tensor, "register")
-                done = promoted(schedule, tensor, users[0], loop.name, "register")
-                if done is not None and size is not None:
-                    if size > self.shape.rows * self.shape.columns * itemsize:
-                        raise InvalidSchedule(f"a thread's part of {tensor} is more than its results")
-                    schedule = done
-                    break
-            else:
-                raise InvalidSchedule(f"{tensor} does not fit into registers")
-        return schedule
 
     def staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
         """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours.

@@ -25,6 +25,10 @@ NOT_IN_TILES = "not in register tiles"
 """How a note begins that says why a kernel's only product has no tiles."""
 
 
+IN_ROWS = "in rows of windows"
+"""What the note on a sum over windows says whose threads have several results each."""
+
+
 def with_words(plan: Plan) -> Plan:
     """A plan for a GPU with a note on each sum of products that has none yet and is in no tiles."""
     if plan.machine.gpu is None:
@@ -36,7 +40,7 @@ def _with_words(plan: Plan, group: Group) -> Group:
     """A kernel with its words; nothing more where the one sum of products in it has a reason already."""
     schedule = plan.schedule
     sums = [name for name in group.statements if is_sum_of_products(schedule.nest.statement(name))]
-    plain = [name for name in sums if not in_tiles(schedule, name)]
+    plain = [name for name in sums if not in_tiles(schedule, name) and not _in_rows(name, group)]
     if not plain or (len(sums) == 1 and any(note.startswith(NOT_IN_TILES) for note in group.notes)):
         return group
     found: dict[str, list[str]] = {}
@@ -46,6 +50,11 @@ def _with_words(plan: Plan, group: Group) -> Group:
         f"{', '.join(names)} {_are(names)} without register tiles: {why}" for why, names in found.items()
     )
     return replace(group, notes=(*group.notes, *words))
+
+
+def _in_rows(name: str, group: Group) -> bool:
+    """Whether a thread has several results of a sum over windows (strategy/window_rows.py)."""
+    return any(note.startswith(f"{name} {IN_ROWS}") for note in group.notes)
 
 
 def _are(names: list[str]) -> str:

@@ -93,6 +93,25 @@ def test_convolutions_in_groups_are_tiles_with_what_follows_them(name: str) -> N
         assert cubin.registers <= (planned.get(name_) or cubin.registers)
 
 
+@pytest.mark.parametrize(
+    ("layout", "dtype", "window", "stride"),
+    [("NCHW", "float32", 3, 1), ("NHWC", "bfloat16", 3, 2), ("NCHW", "float32", 5, 1)],
+)
+def test_depthwise_convolutions_have_several_results_a_thread(
+    layout: str, dtype: str, window: int, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polyfuse.strategy.window_rows.OF_A_LOOPED_TERM", 10**6)  # whatever is expected
+    image = (2, 3, 9, 11) if layout == "NCHW" else (2, 9, 11, 3)
+    nest = convolution(image, 3, (window, window), layout, dtype, groups=3, padding=1, stride=stride)
+    net = pf.compile(nest, target="cuda", machine="h200", device="lockstep")
+    assert len(net.kernels) == 1
+    assert "neighbouring results a thread, each pixel loaded once" in net.explain()
+    x = np.random.default_rng(2).integers(-3, 4, nest.tensor("x").shape).astype(dtype)
+    np.testing.assert_array_equal(net(x=x), pf.interpret(nest, {"x": x})["out"])
+    (cubin,) = build_kernels(net.program, (9, 0)).values()
+    assert not {"LDL", "STL"} & set(opcodes(cubin)), "pixels stay in registers"
+
+
 @every_case
 def test_halves_are_float32_numbers_in_shared_memory_and_no_store_waits_for_a_bank(name: str) -> None:
     net = program(name, "bfloat16")
