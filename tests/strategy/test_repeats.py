@@ -82,13 +82,13 @@ def test_a_buffer_of_more_stages_is_another_form() -> None:
 
 
 def test_equal_kernels_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, built = [], printing.built
+    made, built = [], printing.built_in_parts
 
     def counted(nest: pf.Nest, part: Tree) -> object:
         made.append(part.names)
         return built(nest, part)
 
-    monkeypatch.setattr(printing, "built", counted)
+    monkeypatch.setattr(printing, "built_in_parts", counted)
     nest = pf.lower(network(16, 16, 16, 16), batch=4)
     tree = pf.Schedule(nest).tree
     found = printing.kernels(nest, tree)
