@@ -57,9 +57,7 @@ class Report:
     barriers: int
     global_loads: int  # elements
     global_stores: int  # elements
-    waits: (
-        int | None
-    )  # turns that accesses to shared memory waited for banks, over all warps; None if not counted
+    waits: int | None  # turns that accesses to shared memory waited for banks; None if not counted
     grid_barriers: int = 0
 
 

@@ -174,9 +174,8 @@ def _text(math: Math, tile: tuple[int, int], steps: int, left: _Matrix, right: _
     a, b = f"${results}", f"${results + 1}"
     depth = STEPS[math]
     halves = ITEMSIZE[STORED[math]] == 2
-    major = (
-        f", {int(left.form.turned)}, {int(right.form.turned)}" if halves else ""
-    )  # only halves can be turned
+    # only halves can be turned
+    major = f", {int(left.form.turned)}, {int(right.form.turned)}" if halves else ""
     lines = [
         ".reg .pred add; .reg .b64 rows, columns;",
         "setp.eq.b32 add, 0, 0;",

@@ -205,9 +205,8 @@ class Writer:
     def _combined(self, results: str, target: tuple[str, ...]) -> None:
         """The suffix: each block of the result as a sum of products."""
         roles, x = self.blocks.roles, self.algorithm
-        sums = shared(
-            x.result, reuse=False
-        )  # a block of the result may lack the offsets that another one has
+        # a block of the result may lack the offsets that another one has
+        sums = shared(x.result, reuse=False)
         self.additions += sums.additions
         known: dict[int, Access] = {}
         for one in sums.sums:

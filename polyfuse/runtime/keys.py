@@ -33,7 +33,7 @@ PACKAGES = ("islpy", "llvmlite", "numba", "numpy", "sympy")
 def key_parts(
     nest: Nest, schedule: Schedule | None, machine: Machine, options: Mapping[str, object]
 ) -> dict[str, str]:
-    """What a compile for the CPU depends on, by name."""
+    """What a compile depends on, by name."""
     return {
         "nest": nest_text(nest),
         "schedule": "" if schedule is None else schedule_text(schedule),

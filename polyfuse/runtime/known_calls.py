@@ -57,12 +57,8 @@ class KnownCalls:
         results = () if out is None else out if isinstance(out, tuple) else (out,)
         try:
             call = self._calls.get(library.key((*args, *results)))
-        except (
-            AttributeError,
-            RuntimeError,
-            TypeError,
-        ):  # an array of another library: a full call says what it is
-            return NotImplemented
+        except (AttributeError, RuntimeError, TypeError):
+            return NotImplemented  # an array of another library: a full call says what it is
         if call is None:
             return NotImplemented
         addresses = call.addresses

@@ -85,9 +85,8 @@ class _Team(threading.local):
         """
         try:
             for worker in self._workers:
-                os.stat(
-                    f"/proc/self/task/{worker}"
-                )  # the number of a thread that ended may be another process's
+                # the number of a thread that ended may be another process's
+                os.stat(f"/proc/self/task/{worker}")
                 os.sched_setaffinity(worker, cpus)
         except OSError:
             return False

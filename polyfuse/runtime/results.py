@@ -39,9 +39,8 @@ class Recycled:
         except IndexError:
             memory = np.empty(self._shape, self._dtype)
         array = np.asarray(_Lent(memory, self._spare))
-        return (
-            array if array.dtype == self._dtype else array.view(self._dtype)
-        )  # the interface has no bfloat16
+        # the interface has no bfloat16
+        return array if array.dtype == self._dtype else array.view(self._dtype)
 
 
 class _Lent:

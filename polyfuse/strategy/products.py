@@ -286,9 +286,8 @@ class _Blocks:
         before = [name for name in self.names[: self.names.index(self.name)] if name in near]
         apart = [name for name in before if self.name not in reached(nest, name, self.names)]
         for guest in reversed([name for name in before if name not in apart]):
-            at = (
-                tile if nest.statement(guest).write.tensor == self.own else rows
-            )  # a sum's first value, or an operand
+            # a sum's first value, or an operand
+            at = tile if nest.statement(guest).write.tensor == self.own else rows
             schedule = self._joined(schedule, guest, at)
         found: dict[str, str] = {}
         for guest in self.needs:
