@@ -51,9 +51,7 @@ class Cubin:
     spill_stores: int  # bytes per thread
     spill_loads: int  # bytes per thread
     shared_bytes: int  # per block, as declared; the hardware may reserve more
-    dynamic_bytes: (
-        int  # of these, what a launch has to ask for: all of them where a kernel may not declare so many
-    )
+    dynamic_bytes: int  # of these, what a launch has to ask for: all where a kernel may not declare so many
     code: bytes = field(repr=False)
     ptx: str = field(repr=False)
 
@@ -210,14 +208,10 @@ def main_loop(cubin: Cubin) -> tuple[str, ...]:
         if jump is None or labels.get(jump[1], number) >= number:
             continue
         inside = tuple(_INSTRUCTION.findall("\n".join(lines[labels[jump[1]] : number + 1])))
-        if (
-            "EXIT" in inside
-        ):  # waits that are not over at once stand behind the kernel's end, and jump back from there
-            continue
-        if _products(inside) > _products(
-            best
-        ):  # of equals the first, which is inside the others or before them
-            best = inside
+        if "EXIT" in inside:
+            continue  # a wait that is not over at once stands behind the kernel's end, and jumps back from there
+        if _products(inside) > _products(best):
+            best = inside  # of equals the first, which is inside the others or before them
     return best
 
 

@@ -28,6 +28,7 @@ from polyfuse.strategy.choice import Choose
 from polyfuse.strategy.contraction import moved_axes
 from polyfuse.strategy.cost import Model, microseconds
 from polyfuse.strategy.counts import Counts, dims_of, stride
+from polyfuse.strategy.cycles import hertz
 from polyfuse.strategy.decisions import Group
 from polyfuse.strategy.finished import finished_cost
 from polyfuse.strategy.grid_order import GRID
@@ -44,7 +45,7 @@ from polyfuse.strategy.moves import (
 )
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.products_cuda import why_seen
-from polyfuse.strategy.register_shapes import SCHEDULERS, hertz
+from polyfuse.strategy.register_shapes import SCHEDULERS
 from polyfuse.strategy.untiled import IN_ROWS, is_sum_of_products
 
 MOST_WINDOW = 49
