@@ -22,6 +22,7 @@ from typing import Any
 from polyfuse.codegen.arguments import CONST, pointee
 from polyfuse.codegen.called_parts import in_called_parts
 from polyfuse.codegen.cluster_axes import ALONE, CAPABILITY
+from polyfuse.codegen.counted_loops import counted
 from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
@@ -65,6 +66,7 @@ def build(
     max_registers: int | None = None,
     path: Path | None = None,
     cluster: tuple[int, int, int] = ALONE,
+    count_passes: bool = False,
 ) -> Cubin:
     """Compiles kernel `name` of `source`; 0.3 s for a small kernel, 1.2 s for the first of a process.
 
@@ -72,6 +74,7 @@ def build(
     the kernel only reads, "int64" a number.
     `launch_bounds` is the most threads a block will have, or (threads, least blocks per multiprocessor).
     So many blocks along each axis are a `cluster`, in each launch.
+    With `count_passes` addresses follow from loops' variables alone (polyfuse.codegen.counted_loops).
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
 
@@ -85,7 +88,7 @@ def build(
     arch = f"sm_{cc[0]}{cc[1]}"
     parts: dict[object, Any] = {}
     try:
-        function = _function(source, name, path, cc, parts)
+        function = _function(source, name, path, cc, parts, count_passes)
         with global_compiler_lock:  # numba's compiler is not safe in several threads at once
             ptx = _ptx(function, name, signature, cc, launch_bounds, max_registers)
         ptx = with_maps_by_value(ptx, name, [p for p, kind in enumerate(signature) if kind == KIND])
@@ -230,7 +233,12 @@ def _extra_needed() -> Iterator[None]:
 
 
 def _function(
-    source: str, name: str, path: Path | None, cc: tuple[int, int], parts: dict[object, Any]
+    source: str,
+    name: str,
+    path: Path | None,
+    cc: tuple[int, int],
+    parts: dict[object, Any],
+    count_passes: bool,
 ) -> Callable[..., None]:
     """The kernel; what numba makes of the functions of its parts goes to `parts` (polyfuse.codegen.called_parts)."""
     from numba import cuda, float32, float64, int32, int64, uint16
@@ -275,7 +283,8 @@ def _function(
         if isinstance(node, ast.FunctionDef) and node.name == name
     )
     apart = in_called_parts(kernel)
-    module.body[at : at + 1] = [*apart.functions, apart.kernel]
+    made = [*apart.functions, apart.kernel]
+    module.body[at : at + 1] = map(counted, made) if count_passes else made
     exec(compile(module, str(path or f"<kernel {name}>"), "exec"), namespace)
     if apart.functions:
         from polyfuse.codegen.inlined_functions import inlined

@@ -60,6 +60,7 @@ def build_kernel(code: Code, threads: int, capability: tuple[int, int]) -> Built
             launch_bounds=bounds,
             path=path,
             cluster=code.cluster,
+            count_passes=code.registers is None,
         )
 
     if store_here() is None:
@@ -81,6 +82,7 @@ def kernel_parts(
         "capability": str(capability),
         "bounds": str(bounds),
         "cluster": str(code.cluster),
+        "passes": str(code.registers is None),
         "versions": versions_text(),
         "compilers": compilers_text(),
         "settings": settings_text() + variables_text(),

@@ -43,7 +43,7 @@ FORMS: dict[str, tuple[str, Callable[[], pf.Nest], Expected]] = {
         {"FFMA": 0.8, "LDS.128": 0},
     ),
     "ensemble": ("a100", lambda: cases.ensemble(8, 64, 64, 64, batch=32), {"FFMA": 0.7, "LDS.128": 0}),
-    "network in one kernel": ("h200", lambda: cases.dense(*[64] * 9, batch=64), {"FFMA": 0}),
+    "network in one kernel": ("h200", lambda: cases.dense(*[256] * 5, batch=1), {"FFMA": 0.25}),
     "network in one launch, float64": (
         "h200",
         lambda: cases.dense(*[512] * 5, batch=64, dtype="float64"),
@@ -87,8 +87,9 @@ def test_sums_of_columns_stay_in_registers(dtype: Any) -> None:
     for cubin in build_kernels(net.program, (9, 0)).values():
         found = [op for op in opcodes(cubin) if op.startswith(("LDG", "STG"))]
         stores = [at for at, op in enumerate(found) if op.startswith("STG")]
-        assert len(stores) <= 2, "the first value, and the sum"
-        assert sum(op.startswith("LDG") for op in found[: stores[-1]]) >= 16
+        loads = sum(op.startswith("LDG") for op in found[: stores[-1]])
+        assert loads >= 16
+        assert len(stores) <= 5 <= loads / 8, "the first value, a few sums between, and the sum"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
