@@ -71,11 +71,12 @@ def in_one_pass(nest: Nest, machine: Machine) -> OnePass | None:
     refused: list[str] = []
     for s in nest.statements:
         if s.op == "max=" and length_of(nest, s) >= 2 * KEYS:
-            made = blocked(done, s.name, _keys(length_of(nest, s)))
+            whole, unrounded = unrounded_weights(done, s.name)
+            made = blocked(whole, s.name, _keys(length_of(nest, s)))
             if isinstance(made, str):
                 refused.append(made)
             elif made is not None:
-                done, said = made.online.nest, [*said, *made.said]
+                done, said = made.online.nest, [*said, *unrounded, *made.said]
     return OnePass(done, tuple(said), tuple(refused)) if said or refused else None
 
 

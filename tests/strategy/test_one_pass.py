@@ -48,6 +48,19 @@ def test_attention_is_what_numpy_says() -> None:
     np.testing.assert_allclose(net(**inputs), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_priced_in_one_pass_with_weights_in_float32(dtype: str) -> None:
+    q, k, v = (nn.input(n, (rows, 8), dtype) for n, rows in (("q", 150), ("k", 300), ("v", 300)))
+    nest = nn.lower(nn.softmax(q @ nn.transpose(k)) @ v)
+    made = in_one_pass(nest, SMALL)
+    assert made is not None
+    assert made.said[0] == f"p0 stays in float32, where it was rounded to {dtype}"
+    assert made.nest.tensor("y0").dtype == dtype, "scores are rounded as they were"
+    said = plan_for(nest, SMALL).recomputed[-1]
+    assert "in one pass" in said
+    assert said.count("µs") == 2
+
+
 @pytest.mark.parametrize(
     ("machine", "sizes"), [(SMALL, (150, 300, 8)), (replace(ONE, units=2), (1024, 512, 16))]
 )
