@@ -170,6 +170,7 @@ class _Blocks:
         task, often, share = self.question.task(loops, parallel)
         most, block = task.extents.rows, self._block(self.product.rows)
         choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= most]
+        choices = self.question.in_whole_tiles(choices, share)
         why = "a tile holds at least two rows and two columns of sums"
         return _Asked(self, loops, task, often, share, choices) if choices else why
 
