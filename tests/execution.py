@@ -74,6 +74,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "int64": int,
         "uint64": int,
         "whole_registers": lambda: None,
+        "opaque": int,
         "add_any_order": operator.add,
         "multiply_any_order": operator.mul,
         "max_any_order": np.maximum,

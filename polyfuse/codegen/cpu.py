@@ -12,7 +12,7 @@ from polyfuse.codegen.dynamic import apart_from_buffers, in_turns
 from polyfuse.codegen.emit import Emitter, subscripted
 from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.first_values import first_values
-from polyfuse.codegen.gathered import Gathered, gathered
+from polyfuse.codegen.gathered import Gathered, gathered, not_written_out
 from polyfuse.codegen.halves import HALF_OPERATIONS, held_as, zero
 from polyfuse.codegen.index import not_negative, substituted
 from polyfuse.codegen.joined import along_two_axes
@@ -40,7 +40,7 @@ from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil_row, two_rows
 from polyfuse.codegen.steps_apart import steps_apart
 from polyfuse.codegen.streamed import in_lines, streamed, streams_inside
-from polyfuse.codegen.sums import IN_ANY_ORDER
+from polyfuse.codegen.sums import IN_ANY_ORDER, OPAQUE
 from polyfuse.codegen.tile_rows import tile_row
 from polyfuse.codegen.tiles import LINE
 from polyfuse.codegen.transposed_stores import TRANSPOSING, transposed_store
@@ -66,7 +66,7 @@ FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
 TAKE = "next_turn"
 LINE_OF, PAST_LINE, STORE_PAST, DONE = "line_of", "past_line", "store_past", "stores_done"
 OPERATIONS = {
-    **dict.fromkeys(IN_ANY_ORDER.values(), "polyfuse.codegen.sums"),
+    **dict.fromkeys((*IN_ANY_ORDER.values(), OPAQUE), "polyfuse.codegen.sums"),
     **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
     **dict.fromkeys(ROW_OPERATIONS, "polyfuse.codegen.lane_rows"),
     **dict.fromkeys(HALF_OPERATIONS, "polyfuse.codegen.half_operations"),
@@ -276,7 +276,7 @@ class _Cpu(Emitter):
         """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""
         kept = [(total.variable, ast.unparse(self.place(total.element))) for total in held.sums]
         self.totals = frozenset(total.variable for total in held.sums)
-        loop = self._in_pieces(replace(node, body=Block(held.stores)))
+        loop = self._in_pieces(not_written_out(replace(node, body=Block(held.stores))))
         self.totals = frozenset()
         lines = [f"{name} = {element}" for name, element in kept]
         lines += [*loop, *(f"{element} = {name}" for name, element in kept)]

@@ -24,6 +24,21 @@ IN_ANY_ORDER = {
 """What combines floating-point numbers here, by the reduction's operator."""
 
 
+OPAQUE = "opaque"
+"""A number that LLVM does not know (`opaque`)."""
+
+
+@intrinsic
+def opaque(typingctx: Any, number: Any) -> Any:
+    """The number, which LLVM does not know: a loop up to it is not written out in full."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        same = ir.FunctionType(args[0].type, [args[0].type])
+        return builder.asm(same, "", "=r,0", args, side_effect=False)
+
+    return types.int64(types.int64), code
+
+
 def _typed(total: Any, value: Any, emit: Callable[[ir.IRBuilder, Any], Any]) -> Any:
     """A signature in the total's type, and the code: what an intrinsic returns."""
     if not (isinstance(total, types.Float) and isinstance(value, types.Number)):
