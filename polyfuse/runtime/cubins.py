@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from importlib import metadata
 
+from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.cuda import header
 from polyfuse.codegen.cuda_build import Cubin, build
 from polyfuse.codegen.program import Code
@@ -22,7 +23,6 @@ from polyfuse.runtime.cache import looked_up, store_here, written
 from polyfuse.runtime.files import source_file
 from polyfuse.runtime.keys import digest, settings_text, source_digest, versions_text
 from polyfuse.runtime.store import Entry
-from polyfuse.strategy.occupancy import WARP, warps_with
 
 REGISTERS = 65536
 """Registers of an SM, on every GPU from sm_50 on."""
@@ -129,11 +129,7 @@ def from_entry(entry: Entry) -> Cubin:
 def _bounds(threads: int, registers: int | None) -> int | tuple[int, int]:
     """The most threads of a block; with a limit on registers also the blocks that then fit into an SM.
 
-    A limit of its own would be ignored beside the number of threads. Warps are shared out to an SM's quarters, as the
-    compiler knows: of 11 blocks of two warps one quarter has six, and threads get 80 registers where 92 are planned.
-
-    >>> _bounds(64, 92), _bounds(256, 92), _bounds(256, None)
-    ((64, 10), (256, 2), 256)
+    A limit of its own would be ignored beside the number of threads. Registers are given to whole warps.
     """
-    warps = -(-threads // WARP)
-    return threads if registers is None else (threads, max(1, warps_with(registers, REGISTERS) // warps))
+    whole = -(-threads // WARP) * WARP
+    return threads if registers is None else (threads, max(1, REGISTERS // (registers * whole)))

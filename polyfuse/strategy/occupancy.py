@@ -37,16 +37,6 @@ class Occupancy:
         return f"{blocks} on an SM, {self.fraction:.0%} of its threads ({self.limit})"
 
 
-def warps_with(registers: int, of_sm: int) -> int:
-    """The warps that an SM has registers for, where each thread gets so many.
-
-    >>> warps_with(92, 65536), warps_with(128, 65536)
-    (20, 16)
-    """
-    of_warp = -(-registers * WARP // REGISTERS_AT_A_TIME) * REGISTERS_AT_A_TIME
-    return of_sm // of_warp // WARPS_AT_A_TIME * WARPS_AT_A_TIME
-
-
 def occupancy(gpu: Gpu, threads: int, registers: int | None, shared_bytes: int) -> Occupancy:
     """What an SM holds of blocks with so many threads; 0 blocks where one does not fit. Registers may be unknown.
 
@@ -64,7 +54,8 @@ def occupancy(gpu: Gpu, threads: int, registers: int | None, shared_bytes: int) 
         "shared memory": gpu.shared_per_sm // (shared_bytes + SYSTEM_SHARED),
     }
     if registers is not None:
-        fits["registers"] = warps_with(registers, gpu.registers_per_sm) // warps
+        of_warp = -(-registers * WARP // REGISTERS_AT_A_TIME) * REGISTERS_AT_A_TIME
+        fits["registers"] = gpu.registers_per_sm // of_warp // WARPS_AT_A_TIME * WARPS_AT_A_TIME // warps
     blocks = min(fits.values())
     limit = next(what for what, most in fits.items() if most == blocks)
     return Occupancy(blocks, blocks * warps * WARP / gpu.max_threads_per_sm, limit)
