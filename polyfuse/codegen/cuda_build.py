@@ -26,6 +26,7 @@ from polyfuse.codegen.counted_loops import counted
 from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
+from polyfuse.codegen.short_numbers import in_short
 from polyfuse.codegen.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
 from polyfuse.errors import PolyfuseError, TargetUnavailable
 
@@ -241,11 +242,11 @@ def _function(
     count_passes: bool,
 ) -> Callable[..., None]:
     """The kernel; what numba makes of the functions of its parts goes to `parts` (polyfuse.codegen.called_parts)."""
-    from numba import cuda, float32, float64, int32, int64, uint16
+    from numba import cuda, float32, float64, int32, int64, uint16, uint32
 
     namespace: dict[str, Any] = {
         "cuda": cuda, "math": math, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
-        "uint16": uint16,
+        "uint16": uint16, "uint32": uint32,
     }  # fmt: skip
     called = [name for name in (*ARRAYS_OF, *CONVERSIONS, ROW_LANES) if f"{name}(" in source]
     if called:
@@ -282,7 +283,7 @@ def _function(
         for at, node in enumerate(module.body)
         if isinstance(node, ast.FunctionDef) and node.name == name
     )
-    apart = in_called_parts(kernel)
+    apart = in_called_parts(in_short(kernel))
     made = [*apart.functions, apart.kernel]
     module.body[at : at + 1] = map(counted, made) if count_passes else made
     exec(compile(module, str(path or f"<kernel {name}>"), "exec"), namespace)

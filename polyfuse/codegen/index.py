@@ -146,10 +146,15 @@ def expanded(node: ast.expr) -> ast.expr:
 
     Accesses that differ by numbers have addresses that do: one in a register, the others in the instructions.
     """
-    terms = _terms(node)
-    number = terms.pop("", (node, 0))[1]
-    factors = [binary(ast.Mult(), ast.Constant(factor), atom) for atom, factor in terms.values() if factor]
-    return reduce(lambda total, term: binary(ast.Add(), total, term), [*factors, ast.Constant(number)])
+    factors = [binary(ast.Mult(), ast.Constant(factor), atom) for atom, factor in terms(node)]
+    return reduce(lambda total, term: binary(ast.Add(), total, term), factors)
+
+
+def terms(node: ast.expr) -> list[tuple[ast.expr, int]]:
+    """What a sum adds up, each with its factor: (x + 4*y - 1) * 64  ->  (x, 64), (y, 256), (1, -64)."""
+    found = _terms(node)
+    number = found.pop("", (node, 0))[1]
+    return [*((atom, factor) for atom, factor in found.values() if factor), (ast.Constant(1), number)]
 
 
 def _terms(node: ast.expr) -> dict[str, tuple[ast.expr, int]]:

@@ -29,6 +29,12 @@ class Interval:
     def __neg__(self) -> Interval:
         return Interval(_scaled(self.high, -1), _scaled(self.low, -1))
 
+    def around(self, other: Interval) -> Interval:
+        """The smallest interval with both in it."""
+        low = None if self.low is None or other.low is None else min(self.low, other.low)
+        high = None if self.high is None or other.high is None else max(self.high, other.high)
+        return Interval(low, high)
+
     def times(self, number: int) -> Interval:
         """Each number times a constant."""
         ends = _scaled(self.low, number), _scaled(self.high, number)
@@ -68,6 +74,11 @@ def interval(node: ast.expr, ranges: Ranges) -> Interval:
             return Interval(*(None if end is None else end // number for end in (every.low, every.high)))
         case ast.BinOp(_, ast.Mod(), ast.Constant(int(number))) if number > 0:
             return Interval(0, number - 1)
+        case ast.BinOp(_, ast.BitAnd(), ast.Constant(int(number))) if number >= 0:
+            return Interval(0, number)
+        case ast.BinOp(left, ast.RShift(), ast.Constant(int(number))) if number >= 0:
+            every = of(left)
+            return Interval(*(None if end is None else end >> number for end in (every.low, every.high)))
         case ast.Call(func=ast.Name(id="max"), args=args):
             return _largest([of(part) for part in args])
         case ast.Call(func=ast.Name(id="min"), args=args):

@@ -25,7 +25,7 @@
                   | (min | max)(expr, expr, ...) | abs(expr) | dtype(expr) | math.f(expr, ...)
                   | math.(inf | nan | pi) | cuda.shfl_xor_sync(-1 | lanes_of(int), expr, int)
                   | (from_float16 | to_float16 | from_bfloat16 | to_bfloat16 | to_tf32)(expr)        (codegen.halves)
-    dtype       ::= float32 | float64 | int32 | int64 | uint16
+    dtype       ::= float32 | float64 | int32 | int64 | uint16 | uint32
 
 Parameters are raw pointers to flat C-contiguous elements, or scalars. A loop's variable lives only inside it.
 """
@@ -38,11 +38,12 @@ from math import prod
 from typing import NoReturn
 
 from polyfuse.codegen.halves import CONVERSIONS, CONVERTED
+from polyfuse.codegen.short_numbers import in_short
 from polyfuse.errors import PolyfuseError
 from polyfuse.ir.cores import FORMATS
 from polyfuse.ir.precision import STEPS
 
-DTYPES = ("float32", "float64", "int32", "int64", "uint16")
+DTYPES = ("float32", "float64", "int32", "int64", "uint16", "uint32")
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 EXPONENTIAL = ("exp", "expm1", "log", "log1p", "sqrt", "fabs", "erf", "erfc", "sinh", "cosh", "tanh")
 UNARY_MATH = (*EXPONENTIAL, "sin", "cos", "tan", "asin", "acos", "atan")
@@ -123,14 +124,17 @@ class KernelSource:
 
 
 def parse(source: str, name: str) -> KernelSource:
-    """The kernel `name` of a module's text. Raises UnsupportedKernel where the text leaves the subset."""
+    """The kernel `name` of a module's text, with the index arithmetic that it is compiled with.
+
+    Raises UnsupportedKernel where the text leaves the subset.
+    """
     lines = tuple(source.splitlines())
     tree = ast.parse(source)
     found = [f for f in tree.body if isinstance(f, ast.FunctionDef) and f.name == name]
     if len(found) != 1:
         raise UnsupportedKernel(f"the source defines {len(found)} functions named {name!r}, one is needed")
     check = _Check(lines, {a.arg for a in found[0].args.args})
-    return check.kernel(found[0])
+    return check.kernel(in_short(found[0]))
 
 
 class _Check:

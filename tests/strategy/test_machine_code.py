@@ -40,7 +40,17 @@ FORMS: dict[str, tuple[str, Callable[[], pf.Nest], Expected]] = {
     "convolution": (
         "a100",
         lambda: cases.images(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), batch=32, features=(64, 56, 56)),
-        {"FFMA": 0.8, "LDS.128": 0},
+        {"FFMA": 0.88, "LDS.128": 0},
+    ),
+    "convolution of 128 channels": (
+        "h200",
+        lambda: cases.images(nn.Conv2d(128, 128, 3, padding=1), nn.ReLU(), batch=32, features=(128, 28, 28)),
+        {"FFMA": 0.88, "LDS.128": 0},
+    ),
+    "convolution of single pixels": (
+        "a100",
+        lambda: cases.images(nn.Conv2d(256, 64, 1), nn.ReLU(), batch=32, features=(256, 56, 56)),
+        {"FFMA": 0.88, "LDS.128": 0},
     ),
     "ensemble": ("a100", lambda: cases.ensemble(8, 64, 64, 64, batch=32), {"FFMA": 0.7, "LDS.128": 0}),
     "network in one kernel": ("h200", lambda: cases.dense(*[256] * 5, batch=1), {"FFMA": 0.25}),
