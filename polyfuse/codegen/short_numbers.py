@@ -9,7 +9,8 @@ LLVM then, which a sum of 64 bits is not, whatever is known of its terms: half t
 Numbers stay outside, and so do loops that are written out: they are parts of addresses in machine code.
 
 Such copies need nothing else. Others are left as they are: the fewer instructions are before their loads, the more of
-these come early, and take 178 registers for 176 that were planned.
+these come early, and take 178 registers for 176 that were planned. So is all beside tensor cores, which need few
+instructions: LLVM writes out a loop whose passes are short, twelve tiles of float64 numbers too.
 
 The values that names may have follow from masks and from constant bounds. The lock-step stand-in computes with the same
 numbers, so that one that does not fit is a wrong address there too. Arrays of a block have addresses of 32 bits as it
@@ -29,6 +30,9 @@ from polyfuse.codegen.intervals import Interval, Ranges, interval
 AHEAD = ("copy_ahead", "pad_ahead")
 """Copies that go on while their thread does other things."""
 
+PRODUCT = "tile_fma"
+"""What is most of the instructions of a kernel that is worth it."""
+
 WRITTEN_OUT = 8
 """Passes of a loop that may be written out in machine code."""
 
@@ -38,7 +42,9 @@ WAIT = "syncthreads"
 
 def in_short(function: ast.FunctionDef) -> ast.FunctionDef:
     """A kernel with such copies, and its conditions and their places computed in 32 bits where they fit."""
-    if not any(isinstance(node, ast.Name) and node.id in AHEAD for node in ast.walk(function)):
+    calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    called = {each.id for each in calls if isinstance(each, ast.Name)}
+    if PRODUCT not in called or called.isdisjoint(AHEAD):
         return function
     made: ast.FunctionDef = _Short(function).visit(function)
     return ast.fix_missing_locations(made)

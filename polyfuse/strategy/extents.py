@@ -37,10 +37,9 @@ class Extents:
     """A product's size: rows, columns, steps, and how many there are of it.
 
     `wide` says that its factors are numbers in memory and can be copied 16 bytes at a time, while a thread does other
-    things. Single numbers could be too, but each is an instruction with a guard, which costs more than it hides: 60 %
-    of a tile's instructions are multiply-adds then, not 81. A convolution has as many elements in its `windows`, and
-    `deep` rows or columns beside each of its rows or columns, along another dimension. `whole_steps` are the steps if
-    every result has that number of them, a constant; 0 if that is not known. `kept` says that both factors
+    things; `singles` that they are, but some of them number by number. A convolution has as many elements in its
+    `windows`, and `deep` rows or columns beside each of its rows or columns, along another dimension. `whole_steps` are
+    the steps if every result has that number of them, a constant; 0 if that is not known. `kept` says that both factors
     may be copied as they are (strategy/factor_rows.py), and what are neighbours in the right one; None if they may not.
     Blocks are `lone` on their SM where they wait for each other (strategy/blocks_at_once.py). `once`
     says that a block runs through its tiles of steps once. Factors may be computed as they are copied: `left` and
@@ -52,6 +51,7 @@ class Extents:
     steps: int
     count: int
     wide: bool = True
+    singles: bool = False
     windows: int = 1
     deep: int = 1
     whole_steps: int = 0

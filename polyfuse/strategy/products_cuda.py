@@ -302,17 +302,33 @@ def extents_for(
     wide = all(
         may_run_ahead(schedule.nest, product, factor, itemsize) for factor in (product.left, product.right)
     )
+    around = bool(kernel.around)
+    singles = not wide and not around and itemsize == 4 and _are_numbers(schedule.nest, product)
     steps = counts.work(s.name).instances // results
     whole = whole_steps(schedule.nest, product)
     kept = kept_factors(schedule.nest, product, machine.math)
-    around = bool(kernel.around)
     found = Extents(
-        rows, columns, steps, count, wide, whole_steps=whole, kept=kept, lone=around, once=not around
+        rows,
+        columns,
+        steps,
+        count,
+        wide,
+        singles,
+        whole_steps=whole,
+        kept=kept,
+        lone=around,
+        once=not around,
     )
     left, right = terms_of(product.left), terms_of(product.right)
     # what a step's other statements touch, the steps before it have left in L2
     others = 0 if around else beside(counts, kernel, product)
     return replace(found, left=left, right=right, beside=others)
+
+
+def _are_numbers(nest: Nest, product: Product) -> bool:
+    """Whether factors are in memory as they are multiplied: nothing is computed, nor widened from a half."""
+    factors = product.left, product.right
+    return not any(factor.computed or nest.tensor(factor.access.tensor).is_half for factor in factors)
 
 
 def beside(counts: Counts, kernel: Kernel, product: Product) -> int:

@@ -48,6 +48,10 @@ STAGES = (1, 2, 4)
 remainders that are no masks. Of float64 numbers only the largest tiles have stages: with smaller ones ptxas (CUDA 13)
 spills 8 to 44 bytes with any number of registers."""
 
+SINGLE = {True: 2.5, False: 5.0}
+"""Instructions that copy one number: while the thread does other things, or through a register. In machine code for
+sm_80 and sm_90 1.6 to 2.75, and 4.3 to 5 (1023 × 1023 by 1023, tiles of 32 to 64 rows by 64 to 128 columns)."""
+
 EXPOSED = 0.25
 """The part of what does not decide a tile's time that is not hidden behind it; an assumption until it is measured."""
 
@@ -248,6 +252,11 @@ class Shape:
         """Instructions of all warps that copy a tile of steps."""
         return ceil(self.staged / self.vector / WARP) * (2 + self.vector)
 
+    def singly(self, extents: Extents) -> float:
+        """Instructions of all warps beyond `copies` where numbers are copied one by one."""
+        each = SINGLE[self.stages > 1] if extents.singles else 0
+        return max(0.0, ceil(self.staged / WARP) * each - self.copies)
+
     @property
     def storing(self) -> float:
         """Cycles of shared memory in which a tile of steps is stored there."""
@@ -310,7 +319,7 @@ AnyShape = TypeVar("AnyShape", bound=Shape)
 
 def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
     """The shapes that fit a product and a machine, the cheapest first."""
-    every = (s for s in candidates(itemsize) if s.stages == 1 or extents.wide)
+    every = (s for s in candidates(itemsize) if s.stages == 1 or extents.wide or extents.singles)
     found = [costed(s, extents, machine, gpu) for s in every if fits(s, extents, gpu)]
     return sorted(found, key=lambda s: s.seconds)
 
@@ -344,6 +353,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     cycles, blocks = hertz(machine), s.blocks(extents)
     resident = 1 if extents.lone else min(s.resident(gpu), ceil(blocks / machine.units))
     issue, delivered = s.demands(machine)
+    issue += s.singly(extents) / SCHEDULERS
     issue += extents.computing(s.block_rows, s.block_columns, s.vector) * s.steps / (WARP * SCHEDULERS)
     if extents.lone:  # a scheduler without a warp issues nothing
         issue *= SCHEDULERS / min(SCHEDULERS, ceil(s.threads / WARP))

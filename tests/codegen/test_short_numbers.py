@@ -14,6 +14,7 @@ KERNEL = """
 def k(x, N):
     bz = cuda.blockIdx.z & {blocks}
     tx = cuda.threadIdx.x & 7
+    tile_fma()
     for n in range(-1, 8):
         {line}
         cuda.syncthreads()
@@ -76,7 +77,7 @@ def test_a_loop_that_is_written_out_stays_outside() -> None:
 
 
 def test_a_name_that_is_assigned_again_is_unknown() -> None:
-    lines = "def k(x):\n  a = 0\n  for i in range(9):\n    a = a + 1\n  copy_ahead(1, s, 0, 1, x, a + {})"
+    lines = "def k(x):\n  tile_fma()\n  a = 0\n  for i in range(9):\n    a = a + 1\n  copy_ahead(1, s, 0, 1, x, a + {})"
     texts = []
     for index in ("0", "i // 3"):
         tree = ast.parse(lines.format(index)).body[0]
