@@ -70,13 +70,11 @@ def gathered(loop: For) -> Gathered | None:
 
 def not_written_out(row: For) -> For:
     """A sum over a long row that passes do not divide: for j in range(784)  ->  for j in range(opaque(784))."""
-    low, high = row.low, row.high
-    if row.ahead or row.streams or not (isinstance(low, ast.Constant) and isinstance(high, ast.Constant)):
-        return row
-    count = int(ast.unparse(high)) - int(ast.unparse(low))
-    if count < LONG or count % PASS == 0:
-        return row
-    return replace(row, high=ast.Call(ast.Name(OPAQUE), [high], []))
+    match row:
+        case For(low=ast.Constant(value=int(low)), high=ast.Constant(value=int(high)), ahead=(), streams=()):
+            if high - low >= LONG and (high - low) % PASS:
+                return replace(row, high=ast.Call(ast.Name(OPAQUE), [row.high], []))
+    return row
 
 
 def _may_be_held(variable: str, store: Store, stores: tuple[Store, ...]) -> bool:

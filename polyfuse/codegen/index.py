@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 import islpy as isl
@@ -146,8 +146,12 @@ def expanded(node: ast.expr) -> ast.expr:
 
     Accesses that differ by numbers have addresses that do: one in a register, the others in the instructions.
     """
-    factors = [binary(ast.Mult(), ast.Constant(factor), atom) for atom, factor in terms(node)]
-    return reduce(lambda total, term: binary(ast.Add(), total, term), factors)
+    return total([binary(ast.Mult(), ast.Constant(factor), atom) for atom, factor in terms(node)])
+
+
+def total(parts: Sequence[ast.expr]) -> ast.expr:
+    """The sum of one or more expressions: a, b, 0  ->  a + b."""
+    return reduce(lambda found, part: binary(ast.Add(), found, part), parts)
 
 
 def terms(node: ast.expr) -> list[tuple[ast.expr, int]]:

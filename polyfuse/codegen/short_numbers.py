@@ -5,12 +5,13 @@
     ->  …: pad_ahead(…, x, short(3136 * (short(bz) // 56) + …) - 57, short(3 * (short(bz) % 56) + n) <= 169)
 
 where short(e) is int64(uint32(e)), or int64(int32(e)) of what may be negative. All inside is arithmetic of 32 bits for
-LLVM then, which a sum of 64 bits is not, whatever is known of its terms: half the instructions, and half the registers.
+LLVM then, which a sum of 64 bits is not, whatever is known of its terms: such numbers take two registers each.
 Numbers stay outside, and so do loops that are written out: they are parts of addresses in machine code.
 
 Such copies need nothing else. Others are left as they are: the fewer instructions are before their loads, the more of
 these come early, and take 178 registers for 176 that were planned. So is all beside tensor cores, which need few
-instructions: LLVM writes out a loop whose passes are short, twelve tiles of float64 numbers too.
+instructions: LLVM writes out a loop whose passes are short, of float64 numbers all twelve tiles of 192 steps (1200
+instructions for 536).
 
 The values that names may have follow from masks and from constant bounds. The lock-step stand-in computes with the same
 numbers, so that one that does not fit is a wrong address there too. Arrays of a block have addresses of 32 bits as it
@@ -22,9 +23,8 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from functools import reduce
 
-from polyfuse.codegen.index import binary, terms
+from polyfuse.codegen.index import binary, terms, total
 from polyfuse.codegen.intervals import Interval, Ranges, interval
 
 AHEAD = ("copy_ahead", "pad_ahead")
@@ -51,19 +51,24 @@ def in_short(function: ast.FunctionDef) -> ast.FunctionDef:
 
 
 def _assigned(function: ast.FunctionDef) -> Ranges:
-    """Between which numbers the names of a kernel are that are loops' variables, or are assigned once."""
+    """Between which numbers the names of a kernel are that are loops' variables, or are assigned once.
+
+    Nothing is known of one that is both, nor of what follows from it.
+    """
     stored = Counter(name for node in ast.walk(function) for name in _stores(node))
+    loops = (node.target for node in ast.walk(function) if isinstance(node, ast.For))
+    looped = {target.id for target in loops if isinstance(target, ast.Name)}
     found: dict[str, Interval] = {}
     for node in ast.walk(function):  # outer loops first, and lines in order
         match node:
-            case ast.For(ast.Name(name), ast.Call(args=bounds)):
+            case ast.For(ast.Name(name), ast.Call(args=bounds)) if not stored[name]:
                 low, high = (ast.Constant(0), *bounds)[-2:] if len(bounds) < 3 else bounds[:2]
                 last = interval(high, found).high
                 values = Interval(interval(low, found).low, None if last is None else last - 1)
                 found[name] = found[name].around(values) if name in found else values
-            case ast.Assign([ast.Name(name)], value) if stored[name] == 1:
+            case ast.Assign([ast.Name(name)], value) if stored[name] == 1 and name not in looped:
                 found[name] = interval(value, found)
-    return {name: values for name, values in found.items() if stored[name] <= 1}
+    return found
 
 
 def _stores(node: ast.AST) -> Iterator[str]:
@@ -124,7 +129,7 @@ class _Short(ast.NodeTransformer):
             parts[beside].append(binary(ast.Mult(), ast.Constant(factor), atom))
         if not parts[False]:
             return node
-        return _sum([self._short(_sum(parts[False])), *parts[True]])
+        return total([self._short(total(parts[False])), *parts[True]])
 
     def _within(self, node: ast.expr) -> ast.expr:
         """An expression with short conditions, quotients and remainders, but those by powers of two, which are bits."""
@@ -155,10 +160,6 @@ class _Short(ast.NodeTransformer):
         if every.low >= 0 and every.high < 2**32:
             return _as(inner, "uint32")
         return _as(inner, "int32") if every.low >= -(2**31) and every.high < 2**31 else inner
-
-
-def _sum(parts: list[ast.expr]) -> ast.expr:
-    return reduce(lambda total, part: binary(ast.Add(), total, part), parts)
 
 
 def _as(node: ast.expr, dtype: str) -> ast.expr:

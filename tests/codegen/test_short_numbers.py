@@ -86,6 +86,13 @@ def test_a_name_that_is_assigned_again_is_unknown() -> None:
     assert texts == ["copy_ahead(1, s, 0, 1, x, a)", "copy_ahead(1, s, 0, 1, x, a + int64(uint32(i)) // 3)"]
 
 
+def test_a_loop_variable_that_is_assigned_too_is_unknown() -> None:
+    lines = "if a < 9: a = 5; b = a // 3; copy_ahead(1, s, 0, 1, x, b)"
+    tree = ast.parse(f"def k(x):\n  tile_fma()\n  for a in range(99):\n    {lines}").body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    assert "copy_ahead(1, s, 0, 1, x, b)" in ast.unparse(in_short(tree))
+
+
 SPACE: dict[str, Any] = {"int64": np.int64, "uint32": np.uint32, "int32": np.int32}
 
 
