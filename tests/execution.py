@@ -17,6 +17,7 @@ from polyfuse.codegen.cpu import cpu_kernel
 from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Block, For, Guard, Node
 from polyfuse.codegen.program import program
+from polyfuse.codegen.shared_out import share_from
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Sequence, Tree, children, with_children
 from polyfuse.runtime.cpu import CpuProgram
@@ -103,6 +104,12 @@ def plain_names(seed: int) -> dict[str, Any]:
         "await_all": lambda turns, turn: await_turn(turns, turn, 2**63 - 2),
         "end_turn": end_turn,
         "close_turns": lambda turns, turn: end_turn(turns, turn, 2**63 - 2),
+        "get_num_threads": lambda: 3,
+        "part": lambda function: function,
+        "team_of": lambda members: ([0] * members, [0] * members),
+        "first_share": lambda team, phase, member: first_share(rng, team, phase, member),
+        "next_share": lambda team, phase, share: next_share(rng, team, phase, share),
+        "share_from": share_from,
         "joined": lambda array, axis: array.reshape((*array.shape[:axis], -1, *array.shape[axis + 2 :])),
         "float64": float,
         "float32": np.float32,
@@ -156,6 +163,39 @@ def end_turn(turns: list[int], turn: int, value: int) -> None:
     """Values of the inner loop end in their order."""
     assert turns[turn + 1] <= value
     turns[turn + 1] = value + 1
+
+
+Team = tuple[list[int], list[int]]
+"""How many loops each share has been begun in, and in how many it has ended."""
+
+
+def first_share(rng: random.Random, team: Team, phase: int, member: int) -> int:
+    """A core's own share where nobody has taken it."""
+    begun, _ = team
+    if begun[member] != phase:
+        return another_share(rng, team, phase)
+    begun[member] += 1
+    return member
+
+
+def next_share(rng: random.Random, team: Team, phase: int, share: int) -> int:
+    """One core runs the whole region before another begins: it takes all shares, its own first."""
+    _, ended = team
+    assert ended[share] == phase
+    ended[share] += 1
+    return another_share(rng, team, phase)
+
+
+def another_share(rng: random.Random, team: Team, phase: int) -> int:
+    """Any share of a loop that nobody has begun; -1 where all have ended."""
+    begun, ended = team
+    free = [share for share, loops in enumerate(begun) if loops == phase]
+    if not free:
+        assert min(ended) > phase
+        return -1
+    share = rng.choice(free)
+    begun[share] += 1
+    return share
 
 
 def plain_tile(

@@ -9,7 +9,7 @@ from math import prod
 from polyfuse.codegen.cases import Facts
 from polyfuse.codegen.chosen_rows import rows_named
 from polyfuse.codegen.dynamic import apart_from_buffers, in_turns
-from polyfuse.codegen.emit import Emitter, subscripted
+from polyfuse.codegen.emit import subscripted
 from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.first_values import first_values
 from polyfuse.codegen.gathered import Gathered, gathered, not_written_out
@@ -35,7 +35,9 @@ from polyfuse.codegen.looptree import (
 )
 from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.product_loops import most_of, movement
+from polyfuse.codegen.regions import InRegions
 from polyfuse.codegen.row_product import row_product
+from polyfuse.codegen.shared_out import SHARED_OUT
 from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil_row, two_rows
 from polyfuse.codegen.steps_apart import steps_apart
@@ -79,6 +81,8 @@ OPERATIONS = {
     **dict.fromkeys((LINE_OF, PAST_LINE, STORE_PAST, DONE), "polyfuse.codegen.streaming"),
     **dict.fromkeys(TRANSPOSING, "polyfuse.codegen.transposing"),
     **dict.fromkeys(TURN_OPERATIONS, "polyfuse.codegen.turns"),
+    **dict.fromkeys(SHARED_OUT, "polyfuse.codegen.shared_out"),
+    "get_num_threads": "numba",
     "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_ahead": "polyfuse.codegen.tiles",
@@ -93,7 +97,9 @@ OPERATIONS = {
 
 def header(source: str) -> str:
     """What emitted source imports."""
-    used = {name: module for name, module in OPERATIONS.items() if f"{name}(" in source}
+    used = {
+        name: module for name, module in OPERATIONS.items() if f"{name}(" in source or f"@{name}" in source
+    }
     return HEADER + "".join(f"from {module} import {name}\n" for name, module in used.items())
 
 
@@ -139,7 +145,7 @@ def has_bound(node: Node, bind: str) -> bool:
     return (isinstance(node, For) and node.bind == bind) or any(has_bound(part, bind) for part in below(node))
 
 
-class _Cpu(Emitter):
+class _Cpu(InRegions):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.known: frozenset[str] = frozenset()
@@ -212,19 +218,7 @@ class _Cpu(Emitter):
         if node.bind != "cores":
             rows = None if streams_inside(node) else two_rows(node, self.place, self._unused)
             return rows or self._in_pieces(node)
-        # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
-        low, high, core = ast.unparse(node.low), ast.unparse(node.high), f"{node.variable}_core"
-        if node.step == 1:
-            head, value = f"for {core} in prange({low}, {high}):", f"int64({core})"
-            match node.low, node.high:
-                case ast.Constant(value=int(least)), ast.Constant(value=int(stop)) if least >= 0:
-                    value = _within(value, least, stop)
-                case ast.Constant(value=int(least)), _ if least >= 0:
-                    value = _within(value, least, None)
-        else:  # prange takes no steps
-            head = f"for {core} in prange(-(({low} - ({high})) // {node.step})):"
-            value = f"{low} + {node.step} * int64({core})"
-        return [head, *self._indented([f"{node.variable} = {value}", *self.lines(node.body)])]
+        return self.on_cores(node)
 
     def _dynamic(self, node: For) -> list[str]:
         """for i: S  ->  on each core, while there are values: take an i; S. A core's buffers are for all it takes."""
@@ -397,6 +391,20 @@ class _Cpu(Emitter):
             f"{array}_rows", {*self.kernel.arrays, *variables(self.kernel.body), *self.joined.values()}
         )
 
+    def part_lines(self, node: Node) -> list[str]:
+        """The lines of a part of a region, whose buffers are its own."""
+        outside = self.on_heap, self.stacked
+        self.on_heap, self.stacked = False, 0
+        try:
+            lines = self.lines(node)
+        finally:
+            self.on_heap, self.stacked = outside
+        return [*lines, f"{DONE}()"] if streams_inside(node) and f"{DONE}()" not in lines else lines
+
+    def opened(self) -> tuple[str, ...]:
+        """The names of arrays with two axes as one."""
+        return tuple(self.joined.values())
+
     def opening(self) -> list[str]:
         """Arrays with two axes as one, which the body asked for."""
         return [f"{name} = joined({array}, {axis})" for (array, axis), name in self.joined.items()]
@@ -427,17 +435,3 @@ def _divides(loop: For, numbers: int) -> bool:
         case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
             return (high - low) % numbers == 0
     return False
-
-
-def _within(value: str, first: int, end: int | None) -> str:
-    """A value that is first <= value < end, written so that LLVM sees it.
-
-    >>> _within("int64(i_core)", 0, None), _within("int64(i_core)", 0, 4)
-    ('max(int64(i_core), 0)', 'min(max(int64(i_core), 0), 3)')
-
-    Else numba's wrap-around of negative indices, or of 512 * i + j beyond 64 bits, keeps it from vectorizing: columns
-    of a product over the cores ran at 27 and 180 GFLOP/s without and with the maximum; column sums of 2000 x 2000 in
-    four parts took 1.16 and 0.38 ms without and with the minimum, 0.59 and 0.15 on two cores (Zen 5).
-    """
-    least = f"max({value}, {first})"
-    return least if end is None or end <= first else f"min({least}, {end - 1})"

@@ -159,5 +159,5 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tu
 def _renamed(code: Code, name: str) -> Code:
     if name == code.name:
         return code
-    source = re.sub(rf"^def {code.name}\(", f"def {name}(", code.source, count=1, flags=re.M)
+    source = re.sub(rf"\b{code.name}(?=(_part(_\d+)?)?\()", name, code.source)
     return replace(code, name=name, source=source)

@@ -21,19 +21,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic, register_jitable
-from numba.np.arrayobj import make_array
+from numba.extending import register_jitable
+
+from polyfuse.codegen.atomics import WORDS, fetch_add, load, pause, store
 
 TURN_OPERATIONS = ("turns_of", "next_turn", "await_turn", "await_all", "end_turn", "close_turns")
 
-WORDS = 8
-"""int64 numbers in a line of cache."""
-
 NONE_YET, ALL = -(2**63), 2**63 - 1
-
-WORD = ir.IntType(64)
 
 
 @register_jitable
@@ -45,17 +39,23 @@ def turns_of(count: int) -> Any:
 
 
 @register_jitable
+def next_turn(turns: Any) -> int:
+    """How many values of the outer loop have been taken; one more from now on."""
+    return fetch_add(turns, 0, 1)  # type: ignore[no-any-return]
+
+
+@register_jitable
 def await_turn(turns: Any, turn: int, value: int) -> None:
     """Wait until the value before this one of the outer loop has ended this value of the inner loop."""
     if turn > 0:
-        while _ended(turns, turn * WORDS) <= value:
-            _pause()
+        while load(turns, turn * WORDS) <= value:
+            pause()
 
 
 @register_jitable
 def end_turn(turns: Any, turn: int, value: int) -> None:
     """Say that this value of the inner loop has ended."""
-    _end(turns, (turn + 1) * WORDS, value + 1)
+    store(turns, (turn + 1) * WORDS, value + 1)
 
 
 @register_jitable
@@ -69,51 +69,3 @@ def close_turns(turns: Any, turn: int) -> None:
     """Say that all of the inner loop has ended, once it has for the value before this one of the outer loop."""
     await_all(turns, turn)
     end_turn(turns, turn, ALL - 1)
-
-
-@intrinsic
-def next_turn(typingctx: Any, turns: Any) -> Any:
-    """How many values of the outer loop have been taken; one more from now on."""
-
-    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        return builder.atomic_rmw(
-            "add", _word(context, builder, signature, args, WORD(0)), WORD(1), "acq_rel"
-        )
-
-    return types.int64(turns), code
-
-
-@intrinsic
-def _ended(typingctx: Any, turns: Any, at: Any) -> Any:
-    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        return builder.load_atomic(_word(context, builder, signature, args, args[1]), "acquire", 8)
-
-    return types.int64(turns, types.int64), code
-
-
-@intrinsic
-def _end(typingctx: Any, turns: Any, at: Any, value: Any) -> Any:
-    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        builder.store_atomic(args[2], _word(context, builder, signature, args, args[1]), "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(turns, types.int64, types.int64), code
-
-
-@intrinsic
-def _pause(typingctx: Any) -> Any:
-    """Leave the core's other thread some time, where it has one."""
-
-    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        if builder.module.triple.startswith("x86"):
-            name = "llvm.x86.sse2.pause"
-            known = builder.module.globals.get(name)
-            builder.call(known or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), []), name), [])
-        return context.get_dummy_value()
-
-    return types.void(), code
-
-
-def _word(context: Any, builder: ir.IRBuilder, signature: Any, args: Any, at: Any) -> Any:
-    """A pointer to one of the numbers."""
-    return builder.gep(make_array(signature.args[0])(context, builder, args[0]).data, [at])

@@ -23,13 +23,11 @@ from numba.core.runtime import rtsys
 
 from polyfuse.codegen.cpu import header
 from polyfuse.codegen.program import Code, Program
+from polyfuse.codegen.shared_out import FASTMATH
 from polyfuse.runtime.entry import Call, Held, Lowered, add_entry
 from polyfuse.runtime.files import source_file
 from polyfuse.runtime.interface import ENTRY, Phases
 from polyfuse.runtime.threads import use_openmp
-
-FASTMATH = {"contract"}
-"""a * b + c may become one fused multiply-add; nothing else about a body's arithmetic may change."""
 
 METH_FASTCALL = 0x80
 """CPython passes a function's arguments as a C array."""

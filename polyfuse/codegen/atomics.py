@@ -1,0 +1,80 @@
+"""Atomic operations on an array of int64 numbers, for numba source in which cores wait for each other.
+
+taken = fetch_add(words, at, 1)                what a core stored before `store` is seen by the one that `load`s
+while load(words, at) < 3: pause()             what it stored (release and acquire)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+WORDS = 8
+"""int64 numbers in a line of cache."""
+
+WORD = ir.IntType(64)
+
+
+@intrinsic
+def load(typingctx: Any, words: Any, at: Any) -> Any:
+    """The number at a place."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        return builder.load_atomic(_word(context, builder, signature, args), "acquire", 8)
+
+    return types.int64(words, types.int64), code
+
+
+@intrinsic
+def store(typingctx: Any, words: Any, at: Any, value: Any) -> Any:
+    """words[at] = value."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        builder.store_atomic(args[2], _word(context, builder, signature, args), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(words, types.int64, types.int64), code
+
+
+@intrinsic
+def fetch_add(typingctx: Any, words: Any, at: Any, value: Any) -> Any:
+    """The number at a place, which is that much more from now on."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", _word(context, builder, signature, args), args[2], "acq_rel")
+
+    return types.int64(words, types.int64, types.int64), code
+
+
+@intrinsic
+def replaced(typingctx: Any, words: Any, at: Any, old: Any, new: Any) -> Any:
+    """Whether the number at a place was `old`, and is `new` from now on."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        word = _word(context, builder, signature, args)
+        return builder.extract_value(builder.cmpxchg(word, args[2], args[3], "acq_rel", "acquire"), 1)
+
+    return types.boolean(words, types.int64, types.int64, types.int64), code
+
+
+@intrinsic
+def pause(typingctx: Any) -> Any:
+    """Leave the core's other thread some time, where it has one."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        if builder.module.triple.startswith("x86"):
+            name = "llvm.x86.sse2.pause"
+            known = builder.module.globals.get(name)
+            builder.call(known or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), []), name), [])
+        return context.get_dummy_value()
+
+    return types.void(), code
+
+
+def _word(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+    """A pointer to the number."""
+    return builder.gep(make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
