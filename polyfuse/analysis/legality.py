@@ -89,9 +89,9 @@ def _at_loop(loop: Loop, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Itera
         wrong = None if same else _wrong_at(loop, pair, source, sink)
         if wrong is not None:
             yield wrong
-        rest = pair.map.intersect(source.eq_map(sink))
-        if not rest.is_empty():
-            equal.append(Pairs(pair.kind, pair.source, pair.sink, rest))
+        rest = pair.inside(source, sink)
+        if not rest.is_empty:
+            equal.append(rest)
     yield from broken(loop.body, proven.body if same and isinstance(proven, Loop) else None, tuple(equal))
 
 

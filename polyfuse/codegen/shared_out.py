@@ -12,8 +12,8 @@
     core 0    A0 A1 | B0 | …   One that has waited for long takes a share that nobody has begun: a thread that still
     core 1           sleeps    sleeps, or that there is none of, delays the others and holds up nobody.
 
-A region of OpenMP takes 1.0 µs when calls follow at once, such a wait 0.2 (two Zen 5 cores). What a share stored before
-it ended is seen by whoever goes on (release and acquire). `team` has two numbers for each core, in lines of their own:
+A loop over four values in each of 500 steps takes 1.2 µs as a region of OpenMP's, and 0.1 so; over 58 rows of a stencil
+2.0 and 0.8 (two Zen 4 cores). What a share stored before it ended is seen by whoever goes on (release and acquire). `team` has two numbers for each core, in lines of their own:
 how many loops its share has been begun in, and in how many it has ended.
 """
 
@@ -34,8 +34,7 @@ FASTMATH = {"contract"}
 """a * b + c may become one fused multiply-add; nothing else about a body's arithmetic may change."""
 
 PATIENCE = 256
-"""How often a core looks for the others before it takes a share of theirs: 5 to 10 µs (`pause` takes 64 cycles on a
-Zen 5, 140 on a Xeon)."""
+"""How often a core looks for the others before it takes a share of theirs: 6.6 µs of a Zen 4 core."""
 
 
 class _Apart(Compiler):

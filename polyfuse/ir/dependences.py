@@ -53,6 +53,33 @@ class Pairs:
     sink: str
     map: isl.Map
 
+    def inside(self, source: isl.PwAff, sink: isl.PwAff) -> Pairs:
+        """The pairs that one iteration of a loop holds, from the loop's function of each statement.
+
+        A schedule is proven after each verb, and most loops are those of the proof before: the last answers are kept.
+        """
+        key = id(source), id(sink)
+        if key not in self._kept:
+            if len(self._kept) == KEPT:
+                del self._kept[next(iter(self._kept))]
+            rest = Pairs(self.kind, self.source, self.sink, self.map.intersect(source.eq_map(sink)))
+            self._kept[key] = source, sink, rest
+        return self._kept[key][2]
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return bool(self.map.is_empty())
+
+    @cached_property
+    def _kept(self) -> dict[tuple[int, int], tuple[isl.PwAff, isl.PwAff, Pairs]]:
+        """By the functions' identities, which hold as long as the functions are kept beside them."""
+        return {}
+
+
+KEPT = 8
+"""Answers kept of one relation: trees that are proven one after the other differ in few loops."""
+
 
 @dataclass(frozen=True)
 class Dependences:

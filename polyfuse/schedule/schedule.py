@@ -196,7 +196,7 @@ class Schedule:
         return self._first_legal(Step("sections", statements, (("loop", loop),)), trees)
 
     def join(self, first: str, last: str | None = None, *, loop: str) -> Schedule:
-        """Run kernels in one launch, whose blocks wait for each other: those from `first`'s to `last`'s.
+        """Run kernels in one launch, whose blocks or cores wait for each other: those from `first`'s to `last`'s.
 
         for i: A;  for j: B  ->  for l in 0: { for i: A;  for j: B }      (loop="l")
         """

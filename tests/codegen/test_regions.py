@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -18,7 +19,7 @@ from polyfuse.strategy import plan_for
 
 
 @pf.nest
-def smoothed(A: "f64[N]", B: "f64[N]", T: "i64"):
+def smoothed(A: f64[N], B: f64[N], T: i64):
     for _t in range(T):
         for i in range(1, N - 1):
             B[i] = 0.25 * A[i - 1] + 0.5 * A[i] + 0.25 * A[i + 1]
@@ -32,7 +33,7 @@ def layers(*sizes: int, batch: int) -> pf.Schedule:
     s = plan.schedule
     kernels = [statements(kernel) for kernel in parts(s.tree)]
     packs = [names[0] for names in kernels if names[0].startswith("pack")]
-    for before, name in zip(packs, packs[1:], strict=False):
+    for before, name in pairwise(packs):
         s = s.move(name, behind=before)
     run = [names for names in kernels if not names[0].startswith("pack")]
     return s.join(run[0][0], run[-1][-1], loop="run")
@@ -113,5 +114,5 @@ def test_a_core_runs_the_shares_of_those_that_do_not_come() -> None:
 @pytest.mark.parametrize("members", [1, 2, 3, 8])
 def test_shares_are_all_values_once(low, high, members) -> None:
     ends = [share_from(low, high, members, share) for share in range(members + 1)]
-    assert [i for a, b in zip(ends, ends[1:], strict=False) for i in range(a, b)] == list(range(low, high))
+    assert [i for a, b in pairwise(ends) for i in range(a, b)] == list(range(low, high))
     assert max(np.diff(ends)) - min(np.diff(ends)) <= 1
