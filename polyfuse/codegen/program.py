@@ -159,5 +159,8 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tu
 def _renamed(code: Code, name: str) -> Code:
     if name == code.name:
         return code
-    source = re.sub(rf"\b{code.name}(?=(_part(_\d+)?)?\()", name, code.source)
+    names = (
+        rf"^def {code.name}(?=\()|(?<![\w.]){code.name}(?=_part(_\d+)?\()"  # not math.exp of a kernel `exp`
+    )
+    source = re.sub(names, lambda found: found[0].replace(code.name, name), code.source, flags=re.M)
     return replace(code, name=name, source=source)

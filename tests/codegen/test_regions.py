@@ -12,6 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases
+from polyfuse.codegen.program import Code, _renamed
 from polyfuse.codegen.shared_out import first_share, next_share, share_from, team_of
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
@@ -116,3 +117,11 @@ def test_shares_are_all_values_once(low, high, members) -> None:
     ends = [share_from(low, high, members, share) for share in range(members + 1)]
     assert [i for a, b in pairwise(ends) for i in range(a, b)] == list(range(low, high))
     assert max(np.diff(ends)) - min(np.diff(ends)) <= 1
+
+
+def test_a_second_kernel_of_a_name_renames_its_parts_and_nothing_else() -> None:
+    source = "@part\ndef exp_part(x):\n    x[0] = math.exp(x[0])\n\n\ndef exp(x):\n    exp_part(x)\n    exp_part_2(x)\n"
+    assert _renamed(Code("exp", source, "void()"), "exp_2").source == (
+        "@part\ndef exp_2_part(x):\n    x[0] = math.exp(x[0])\n\n\n"
+        "def exp_2(x):\n    exp_2_part(x)\n    exp_2_part_2(x)\n"
+    )
