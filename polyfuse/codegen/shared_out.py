@@ -12,7 +12,7 @@
     core 0    A0 A1 | B0 | …   One that has waited for long takes a share that nobody has begun: a thread that still
     core 1           sleeps    sleeps, or that there is none of, delays the others and holds up nobody.
 
-A loop over four values in each of 500 steps takes 1.2 µs as a region of OpenMP's, and 0.1 so; over 58 rows of a stencil
+A loop over two values in each of 500 steps takes 1.2 µs as a region of OpenMP's, and 0.1 so; over 58 rows of a stencil
 2.0 and 0.8 (two Zen 4 cores). What a share stored before it ended is seen by whoever goes on (release and acquire).
 `team` has two numbers for each core, in lines of their own: how many loops its share has been begun in, and in how many
 it has ended.
