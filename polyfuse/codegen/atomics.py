@@ -1,7 +1,10 @@
 """Atomic operations on an array of int64 numbers, for numba source in which cores wait for each other.
 
-taken = fetch_add(words, at, 1)                what a core stored before `store` is seen by the one that `load`s
-while load(words, at) < 3: pause()             what it stored (release and acquire)
+    taken = fetch_add(words, at, 1)
+    while load(words, at) < 3: pause()
+
+What a core stored in other arrays before it called `store` is seen by a core whose `load` gives that number (release and
+acquire).
 """
 
 from __future__ import annotations
