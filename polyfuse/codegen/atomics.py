@@ -3,8 +3,8 @@
     taken = fetch_add(words, at, 1)
     while load(words, at) < 3: pause()
 
-What a core stored in other arrays before it called `store` is seen by a core whose `load` gives that number (release and
-acquire).
+What a core stored in other arrays before it called `store` is seen by a core whose `load` gives that number (release
+and acquire).
 """
 
 from __future__ import annotations
