@@ -36,7 +36,7 @@ class Report:
     @property
     def grid_barriers(self) -> int:
         """How often all blocks of a kernel wait for each other, in all launches of a call."""
-        return sum(each.cost.grid_barriers for each in self.kernel_times)
+        return sum(each.cost.meetings for each in self.kernel_times)
 
     def __str__(self) -> str:
         copied = ", ".join(self.copied_inputs) or "none"

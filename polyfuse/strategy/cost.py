@@ -12,7 +12,7 @@ the loop's iterations; in between, everything one iteration touches has gone by,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -46,6 +46,9 @@ RESTART_SECONDS = 75e-9
 """What it costs to go on in another row of a tensor that lies beyond L2, before its end: nothing was fetched ahead.
 A += u v' of 2000 × 2000 took 1.2 ms more in tiles of 256 columns, 16000 pieces (one Zen 5 core)."""
 
+WAIT_SECONDS = 0.5e-6
+"""What a core takes to see that another one has ended its share, and to say so: lines of cache go from core to core."""
+
 CACHED = 1
 """The level (L2) within which that costs nothing."""
 
@@ -73,7 +76,7 @@ class Tiling:
 class KernelCost:
     """Seconds, bytes and operations of one kernel under one tiling. `waiting` is what no work covers.
 
-    Of its overhead are `grid_seconds` those in which all blocks wait for each other, `grid_barriers` times.
+    Of its overhead are `meeting_seconds` those in which all blocks, or cores, wait for each other, `meetings` times.
     """
 
     tiling: Tiling
@@ -87,8 +90,8 @@ class KernelCost:
     overhead: float
     exposed: float = 0.0
     waiting: float = 0.0
-    grid_barriers: int = 0
-    grid_seconds: float = 0.0
+    meetings: int = 0
+    meeting_seconds: float = 0.0
 
     @property
     def total(self) -> float:
@@ -99,9 +102,9 @@ class KernelCost:
     @property
     def before(self) -> str:
         """What is spent beside operations and bytes, as text."""
-        start = f"{microseconds(self.overhead - self.grid_seconds)} to start"
-        if self.grid_barriers:
-            start += f", {microseconds(self.grid_seconds)} at {self.grid_barriers} grid barriers"
+        start = f"{microseconds(self.overhead - self.meeting_seconds)} to start"
+        if self.meetings:
+            start += f", {microseconds(self.meeting_seconds)} where all meet, {self.meetings} times"
         return f"{start}, {microseconds(self.waiting)} waiting for memory" if self.waiting else start
 
     def __str__(self) -> str:
@@ -111,6 +114,29 @@ class KernelCost:
             f"{microseconds(self.memory)} for {self.compulsory} bytes once and {self.again} bytes again "
             f"({self.tiles} tiles)"
         )
+
+
+def combined(
+    found: Sequence[tuple[KernelCost, int]], start: float, meetings: int, meeting_seconds: float
+) -> KernelCost:
+    """The cost of one kernel of parts, each so many times, that start together: `start` is in no part's overhead."""
+    costs = [cost for cost, _ in found]
+    flops = sum(cost.flops for cost in costs)
+    return KernelCost(
+        Tiling((), ()),
+        flops,
+        sum(cost.compulsory for cost in costs),
+        sum(cost.again for cost in costs),
+        max(cost.tiles for cost in costs),
+        sum(cost.utilisation * cost.flops for cost in costs) / max(1, flops),
+        sum(cost.compute for cost in costs),
+        sum(cost.memory for cost in costs),
+        start + sum(cost.overhead * times for cost, times in found) + meeting_seconds,
+        max(cost.exposed for cost in costs),
+        sum(cost.waiting for cost in costs),
+        meetings,
+        meeting_seconds,
+    )
 
 
 def microseconds(seconds: float) -> str:

@@ -26,6 +26,7 @@ from polyfuse.ir.tree import (
     Sequence,
     Tree,
     date_map,
+    loops,
     loops_around,
     parts,
     statements,
@@ -34,7 +35,7 @@ from polyfuse.machine import Level, Machine
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import OUT, PARAM, SET
 from polyfuse.strategy.arithmetic import effort
-from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED
+from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED, WAIT_SECONDS
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.shares import cores_at_work
 
@@ -43,8 +44,8 @@ Relation = TypeVar("Relation", isl.Set, isl.Map)
 LINE = 64
 """Bytes that come together."""
 
-NEXT_REGION = 0.25
-"""What a parallel loop costs, as a part of the first one, when it follows another at once."""
+REGION_AGAIN = 2.5e-6
+"""What a parallel region costs that follows another at once: of values handed out, whose cores do not just wait."""
 
 LOOP_SECONDS = 4e-9
 """What entering an innermost loop costs: bounds, a check for overlapping arrays, the first and last partial vector."""
@@ -59,9 +60,6 @@ FEW = 8
 
 ROW_READS = 3
 """Elements along a row that a statement reads at least, for its rows to run in whole vectors along lines of cache."""
-
-TURN_SECONDS = 0.5e-6
-"""What a core takes to see that another one has ended a tile, and to say so: lines of cache go from core to core."""
 
 CHAINED = 4.0
 """How much longer a scalar operation takes that waits for the one before."""
@@ -125,8 +123,10 @@ class Estimator:
                 memory += moved * filled / self.machine.bandwidth(beyond, units)
                 traffic = moved
         regions = run.regions(tree, 0)
-        extra = self.machine.region_seconds * (1 + NEXT_REGION * (regions - 1)) if regions else 0.0
-        extra += run.turns(tree, 0, 1.0) * TURN_SECONDS
+        handed = any(loop.bind == "dynamic" for loop in loops(tree))
+        again = REGION_AGAIN if handed else WAIT_SECONDS
+        extra = self.machine.region_seconds + again * (regions - 1) if regions else 0.0
+        extra += run.turns(tree, 0, 1.0) * WAIT_SECONDS
         return Estimate(compute, memory, self.machine.launch_seconds + extra, traffic, run.most)
 
     def _chain(self, name: str, around: tuple[Loop, ...]) -> _Chain:

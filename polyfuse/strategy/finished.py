@@ -19,6 +19,7 @@ from polyfuse.strategy.decisions import Group
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.in_sections import cost_in_turns
 from polyfuse.strategy.kernel import band_of, kernel_of
+from polyfuse.strategy.region_cost import joined_kernels, region_cost
 from polyfuse.strategy.resident import resident_cost, with_meetings
 from polyfuse.strategy.shares import cores_at_work
 
@@ -37,6 +38,9 @@ def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
         return cost_in_turns(counts, part, machine)
     if machine.kind == "cuda" and is_resident(part):
         return resident_cost(counts, part, machine, lambda inside: finished_cost(counts, inside, machine))
+    joined = joined_kernels(counts.nest, part) if machine.kind == "cpu" else ()
+    if joined:
+        return region_cost(joined, [finished_cost(counts, each, machine) for each in joined], machine)
     band = band_as_bound(counts, part, machine.kind)
     places = {loop.bind: loop for loop in loops_of(part)}
     if "microkernel" in places:

@@ -172,6 +172,6 @@ def _priced(
     several = f", in {len(costs)} parts each" if len(costs) > 1 else ""
     line = (
         f"all blocks take the steps of {step} together{several}: {microseconds(total.total)} "
-        f"expected, {microseconds(total.grid_seconds)} of it in {meetings} grid barriers"
+        f"expected, {microseconds(total.meeting_seconds)} of it in {meetings} grid barriers"
     )
     return Planned(done.schedule, (line, *done.notes)), total

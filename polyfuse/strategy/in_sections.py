@@ -23,10 +23,9 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.sections import parts_of
 from polyfuse.strategy.choice import Choose
 from polyfuse.strategy.contraction import products_among
-from polyfuse.strategy.cost import KernelCost, Model, in_blocks, microseconds
+from polyfuse.strategy.cost import WAIT_SECONDS, KernelCost, Model, in_blocks, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.decisions import Plan
-from polyfuse.strategy.estimate import TURN_SECONDS
 from polyfuse.strategy.fusion import part_with
 from polyfuse.strategy.in_steps import with_again
 from polyfuse.strategy.kernel import kernel_of
@@ -190,7 +189,7 @@ def cost_in_turns(counts: Counts, part: Loop, machine: Machine) -> KernelCost:
     waits = waiting(part, counts.nest.dependences().pairs)
     free = [own * _before(counts, stage, waits) for own, stage in zip(seconds, parts_of(part), strict=True)]
     units = sum(seconds) / _last_end(seconds, free, times, machine.units)
-    turns = len(alone) * times * TURN_SECONDS / machine.units
+    turns = len(alone) * times * WAIT_SECONDS / machine.units
     return replace(
         alone[0],
         flops=sum(cost.flops for cost in alone),

@@ -133,7 +133,7 @@ def _sentence(run: Run, cost: KernelCost, apart: float, machine: Machine, gpu: G
     return (
         f"{run.kernels[0].names[0]} to {run.kernels[-1].names[-1]}: {count} kernels are one launch of {blocks} blocks "
         f"that wait for each other ({machine.name} holds {run.needs.held(machine, gpu)} at once): {count - 1} launches "
-        f"of {microseconds(machine.launch_seconds)} less, {cost.grid_barriers} grid barriers of "
+        f"of {microseconds(machine.launch_seconds)} less, {cost.meetings} grid barriers of "
         f"{microseconds(gpu.meeting_seconds(1))} more; {microseconds(cost.total)} so, {microseconds(apart)} apart."
     )
 

@@ -37,6 +37,7 @@ from polyfuse.strategy.long_rows import in_long_rows
 from polyfuse.strategy.moves import far_and_near, internal
 from polyfuse.strategy.one_launch import in_one_launch
 from polyfuse.strategy.one_pass import in_one_pass
+from polyfuse.strategy.one_region import in_one_region
 from polyfuse.strategy.packing import added
 from polyfuse.strategy.past_caches import in_long_blocks, past_caches
 from polyfuse.strategy.products import blocked
@@ -72,16 +73,20 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a
     reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
     plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
-    On a GPU kernels that follow each other are then one launch where that is cheaper, and each sum of products without
-    tiles has a note that says why.
+    Kernels that follow each other are then one launch on a GPU, and one parallel region on a CPU, where that is
+    cheaper. On a GPU each sum of products without tiles has a note that says why.
     """
+    choose = asked_once(choose)
     plan = with_words(_in_kernels_of_their_own(nest, machine, fuse, choose))
-    return in_one_launch(plan, lambda other: plan_for(nest, other, fuse, choose)) if fuse else plan
+    if not fuse:
+        return plan
+    if machine.kind == "cpu":
+        return in_one_region(plan, lambda other: _in_kernels_of_their_own(nest, other, fuse, choose), choose)
+    return in_one_launch(plan, lambda other: plan_for(nest, other, fuse, choose))
 
 
 def _in_kernels_of_their_own(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
-    """The plan before any kernels are one launch."""
-    choose = asked_once(choose)
+    """The plan before any kernels are one launch, or one region."""
     viewed, said = without_copies(nest, machine) if fuse else (nest, ())
     grouped, dealt = in_groups(viewed, machine) if fuse else (viewed, ())
     single, added_up = with_terms_apart(grouped, machine) if fuse else (viewed, ())
@@ -274,8 +279,7 @@ def _in_shapes(
         schedule, found = shape() if repeats is None or is_joined else repeats.shaped(schedule, part, shape)
         groups += found
         if machine.kind == "cpu":
-            shaped = sum(group.cost.total for group in found)
-            doubts += doubts_of(decisions, kernel.names, cost.total, shaped)
+            doubts += doubts_of(schedule.nest, decisions, kernel.names, cost.total, found)
     return Plan(schedule, decisions, tuple(groups), machine, rewritten.reasons), tuple(doubts)
 
 

@@ -16,7 +16,7 @@ from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir import tree as trees
 from polyfuse.ir.tree import Leaf, Loop, Tree, children, loops
 from polyfuse.machine import Machine
-from polyfuse.strategy.cost import KernelCost, Tiling
+from polyfuse.strategy.cost import KernelCost, combined
 from polyfuse.strategy.counts import Counts
 
 Priced = Callable[[Tree], KernelCost]
@@ -32,24 +32,8 @@ def together(found: Sequence[tuple[KernelCost, int]], meetings: int, machine: Ma
     """The cost of one launch of what would be kernels, each so many times, whose blocks meet so often."""
     assert machine.gpu is not None, "blocks are a GPU's"
     launch = machine.launch_seconds
-    costs = [cost for cost, _ in found]
-    waits = machine.gpu.meeting_seconds(meetings)
-    flops = sum(cost.flops for cost in costs)
-    return KernelCost(
-        Tiling((), ()),
-        flops,
-        sum(cost.compulsory for cost in costs),
-        sum(cost.again for cost in costs),
-        max(cost.tiles for cost in costs),
-        sum(cost.utilisation * cost.flops for cost in costs) / max(1, flops),
-        sum(cost.compute for cost in costs),
-        sum(cost.memory for cost in costs),
-        launch + sum((cost.overhead - launch) * times for cost, times in found) + waits,
-        max(cost.exposed for cost in costs),
-        sum(cost.waiting for cost in costs),
-        meetings,
-        waits,
-    )
+    without = [(replace(cost, overhead=cost.overhead - launch), times) for cost, times in found]
+    return combined(without, launch, meetings, machine.gpu.meeting_seconds(meetings))
 
 
 def with_meetings(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machine) -> KernelCost:
@@ -58,8 +42,8 @@ def with_meetings(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machi
         return cost
     meetings = grid_meetings(counts, kernel)
     waits = machine.gpu.meeting_seconds(meetings)
-    overhead = cost.overhead - cost.grid_seconds + waits
-    return replace(cost, overhead=overhead, grid_barriers=meetings, grid_seconds=waits)
+    overhead = cost.overhead - cost.meeting_seconds + waits
+    return replace(cost, overhead=overhead, meetings=meetings, meeting_seconds=waits)
 
 
 def grid_meetings(counts: Counts, kernel: Tree) -> int:

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, loops, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.counts import Counts
-from polyfuse.strategy.decisions import Decision, Plan
+from polyfuse.strategy.decisions import Decision, Group, Plan
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.fusion import Refused
 
@@ -54,11 +55,18 @@ class Reconsidered:
 
 
 def doubts_of(
-    decisions: Iterable[Decision], names: tuple[str, ...], expected: float, shaped: float
+    nest: Nest, decisions: Iterable[Decision], names: tuple[str, ...], expected: float, found: Iterable[Group]
 ) -> tuple[Doubt, ...]:
-    """Whether to doubt one group: fused for its price by the search, and far dearer in its cheapest shape."""
+    """Whether to doubt one group: fused for its price by the search, and far dearer as the kernels `found` for it."""
+    shaped = sum(group.cost.total for group in found if not _of_constants(nest, group))
     weighed = any(d.taken and d.cost_together and {d.producer, d.consumer} <= set(names) for d in decisions)
     return (Doubt(names, expected, shaped),) if weighed and shaped > DOUBTFUL * expected else ()
+
+
+def _of_constants(nest: Nest, group: Group) -> bool:
+    """Whether a kernel runs once for all calls, as one that packs weights does."""
+    own = [nest.statement(name) for name in group.statements]
+    return all(nest.tensor(access.tensor).role == "constant" for s in own for access in s.reads)
 
 
 def reconsidered(first: Doubted, without: Callable[[Refused], Doubted]) -> Reconsidered:

@@ -43,7 +43,7 @@ def steps_of(plan: Plan, name: str) -> tuple[int, int]:
         for loop in loops(part)
         if loop.bind == "block.x"
     ]
-    return group.cost.grid_barriers, max(int(b.dim_max_val(0).to_python()) + 1 for b in blocks)
+    return group.cost.meetings, max(int(b.dim_max_val(0).to_python()) + 1 for b in blocks)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_time_steps_of_loops(name: str) -> None:
 def test_one_block_stays_where_waiting_costs_more() -> None:
     nest = KERNELS["jacobi-1d"].nest.with_sizes({"T": 20, "N": 200})
     plan = plan_for(nest, Machine.preset("h200"))
-    assert not any(group.cost.grid_barriers for group in plan.groups)
+    assert not any(group.cost.meetings for group in plan.groups)
     assert any("not by all blocks together" in note for note in plan.notes)
 
 
 def test_the_simulator_gets_a_plan_whose_blocks_wait_for_nobody() -> None:
     nest = pf.lower(nn.Sequential(nn.RNN(6, 32)), batch=4, features=(8, 6))
-    assert any(group.cost.grid_barriers for group in plan_for(nest, quick()).groups)
+    assert any(group.cost.meetings for group in plan_for(nest, quick()).groups)
     net = pf.compile(nest, target="cuda", machine=quick(), device="simulator")
     assert not any(launch.code.grid_barriers for launch in net.program.launches)
     x = np.random.default_rng(0).standard_normal((4, 8, 6)).astype(np.float32)

@@ -44,7 +44,7 @@ def lstm(units: int, rows: int = 20, times: int = 3) -> pf.Nest:
 
 
 def meetings(plan: Plan) -> int:
-    return sum(group.cost.grid_barriers for group in plan.groups)
+    return sum(group.cost.meetings for group in plan.groups)
 
 
 def test_gates_run_in_the_blocks_of_their_units() -> None:

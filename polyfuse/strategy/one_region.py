@@ -1,0 +1,141 @@
+"""Small networks on several cores: kernels that follow each other, in one parallel region whose cores wait in between.
+
+    for i (cores): A;  for j (cores): B;  …   ->   for region in 0: { for i (cores): A;  for j (cores): B;  … }
+
+A region costs microseconds each time that cores are woken for one, a wait less than one (codegen/shared_out.py). What
+pays in loops over cores depends on that: a layer that is not worth a region may be worth a wait, or two layers that are
+one kernel for the sake of its region. So a second plan is made, for a machine on which a region costs what a wait does,
+its kernels are joined where cores share out their loops in the way that waiting needs, the others pay for the region
+that they have, and the cheaper plan is taken. Kernels that run once for all calls come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, pairwise
+from math import prod
+
+from polyfuse.analysis.storage import buffers_of, geometry
+from polyfuse.ir.names import fresh
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import ON_CORES, Tree, loops, parts, statements
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.choice import Choose
+from polyfuse.strategy.cost import WAIT_SECONDS, KernelCost, microseconds
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.decisions import Group, Plan
+from polyfuse.strategy.kernel import band_of
+from polyfuse.strategy.region_cost import is_on_cores, region_cost
+
+LEAST = 0.05
+"""The part of the time that has to be saved: machine code for a region of eight layers takes twice as long."""
+
+
+def in_one_region(plan: Plan, made: Callable[[Machine], Plan], choose: Choose) -> Plan:
+    """The plan, or one with runs of kernels in one region each where the regions saved cost more than the waits.
+
+    `made` makes the plan for another machine.
+    """
+    machine = plan.machine
+    if machine.kind != "cpu" or machine.units == 1 or at_best(plan) > (1 - LEAST) * plan.seconds:
+        return plan
+    waiting = made(replace(machine, region_seconds=min(WAIT_SECONDS, machine.region_seconds)))
+    joined = _in_regions(_early_first(waiting), machine)
+    if joined is None or joined.seconds > (1 - LEAST) * plan.seconds:
+        return plan
+    names = statements(joined.schedule.tree)
+    if choose((names[0], names[-1]), "regions", [joined.seconds, plan.seconds]) == 1:
+        return plan
+    (*before, said) = joined.recomputed
+    so, otherwise = microseconds(joined.seconds), microseconds(plan.seconds)
+    return replace(
+        joined, recomputed=(*before, f"{said} {so} so, {otherwise} with a region for each kernel.")
+    )
+
+
+def at_best(plan: Plan) -> float:
+    """Seconds that no plan in one region is expected to take less than: all cores at work, and nothing read again."""
+    machine, counts = plan.machine, Counts(plan.schedule.nest)
+    kernels = zip(plan.groups, parts(plan.schedule.tree), plan.once, strict=True)
+    least = (_at_best(group.cost, counts, kernel, machine) for group, kernel, early in kernels if not early)
+    return machine.launch_seconds + machine.region_seconds + sum(least)
+
+
+def _at_best(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machine) -> float:
+    """The same for one kernel, without its launch and its region; one in order stays so."""
+    shared = is_on_cores(kernel)
+    if not shared and not band_of(counts, kernel):
+        return cost.total - machine.launch_seconds
+    again = cost.again / max(1, cost.compulsory + cost.again)
+    memory = cost.memory * (1 - again) / (1 if shared else machine.units)
+    compute = cost.compute * cost.utilisation
+    return cost.waiting + max(compute, memory) + cost.exposed * min(compute, memory)
+
+
+def _early_first(plan: Plan) -> Plan:
+    """The kernels that run once for all calls before all others."""
+    order = sorted(range(len(plan.groups)), key=lambda place: not plan.once[place])
+    if order == sorted(order):
+        return plan
+    schedule = plan.schedule
+    firsts = [statements(parts(schedule.tree)[place])[0] for place in order]
+    for before, name in pairwise(firsts):
+        schedule = schedule.move(name, behind=before)
+    return replace(plan, schedule=schedule, groups=tuple(plan.groups[place] for place in order))
+
+
+def _in_regions(plan: Plan, machine: Machine) -> Plan | None:
+    """The plan for `machine` with each run in one region, and what that saves; None where there is no run."""
+    kernels = parts(plan.schedule.tree)
+    runs = list(_runs(plan.schedule, plan.once))
+    more = machine.region_seconds - plan.machine.region_seconds
+    groups = [
+        replace(group, cost=replace(group.cost, overhead=group.cost.overhead + more))
+        if is_on_cores(kernel)
+        else group
+        for group, kernel in zip(plan.groups, kernels, strict=True)
+    ]
+    schedule, said = plan.schedule, plan.recomputed
+    for start, stop in reversed(runs):
+        run, own = kernels[start:stop], groups[start:stop]
+        names = tuple(name for kernel in run for name in statements(kernel))
+        taken = {loop.name for kernel in run for loop in loops(kernel)}
+        schedule = schedule.join(names[0], names[-1], loop=fresh("region", taken))
+        found = tuple(f"{', '.join(group.statements)}: {note}" for group in own for note in group.notes)
+        said = (*said, *found, _sentence(run, machine))
+        groups[start:stop] = [Group(names, region_cost(run, [group.cost for group in own], machine))]
+    return Plan(schedule, plan.decisions, tuple(groups), machine, said) if runs else None
+
+
+def _sentence(run: Sequence[Tree], machine: Machine) -> str:
+    saved, waits = sum(map(is_on_cores, run)) - 1, len(run) - 1
+    return (
+        f"{run[0].names[0]} to {run[-1].names[-1]}: {len(run)} kernels are one parallel region, in which the cores "
+        f"wait for each other: {saved} regions of {microseconds(machine.region_seconds)} less, {waits} waits of "
+        f"{microseconds(WAIT_SECONDS)} more."
+    )
+
+
+def _runs(schedule: Schedule, once: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """(the first, the one behind the last) of as many kernels as can be joined, of which the ends are on cores."""
+    kernels = parts(schedule.tree)
+    able = [
+        not early and _may_wait(schedule.nest, kernel) for kernel, early in zip(kernels, once, strict=True)
+    ]
+    for joins, places in groupby(range(len(kernels)), key=able.__getitem__):
+        shared = [place for place in places if is_on_cores(kernels[place])]
+        if joins and len(shared) > 1:
+            yield shared[0], shared[-1] + 1
+
+
+def _may_wait(nest: Nest, kernel: Tree) -> bool:
+    """Whether a kernel can be a part of a region: no values handed out one by one, no variable for all cores."""
+    if any(loop.bind in ON_CORES and loop.bind != "cores" for loop in loops(kernel)):
+        return False
+    own = {id(inside) for loop in loops(kernel) if loop.bind == "cores" for inside in loops(loop)}
+    return all(
+        id(loop) in own or prod(geometry(nest, kernel, loop, buffer).shape) > 1
+        for loop, buffer in buffers_of(kernel)
+    )
