@@ -99,7 +99,8 @@ class Executable:
         if self._direct is not None:
             # a name that is no input leaves another without a value, which the entry refuses
             ordered = args if not named else (*args, *map(named.get, self._names[len(args) :]))
-            result = self._direct(ordered, out) if len(ordered) == len(args) + len(named) else NotImplemented
+            place = out[0] if type(out) is tuple and len(out) == 1 else out
+            result = self._direct(ordered, place) if len(ordered) == len(args) + len(named) else NotImplemented
             if result is not NotImplemented:
                 return result
         return self._adapted(args, out, named)

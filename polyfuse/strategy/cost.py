@@ -46,6 +46,10 @@ RESTART_SECONDS = 75e-9
 """What it costs to go on in another row of a tensor that lies beyond L2, before its end: nothing was fetched ahead.
 A += u v' of 2000 × 2000 took 1.2 ms more in tiles of 256 columns, 16000 pieces (one Zen 5 core)."""
 
+REGION_AGAIN = 2.5e-6
+"""What a parallel region costs that follows another at once, whose threads are awake: 8 × 512 at batch 4 took 119 µs in
+eight regions and 106 in one whose cores wait (two Zen 4 cores)."""
+
 WAIT_SECONDS = 0.5e-6
 """What a core takes to see that another one has ended its share, and to say so: lines of cache go from core to core."""
 

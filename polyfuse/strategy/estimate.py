@@ -35,7 +35,7 @@ from polyfuse.machine import Level, Machine
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import OUT, PARAM, SET
 from polyfuse.strategy.arithmetic import effort
-from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED, WAIT_SECONDS
+from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED, REGION_AGAIN, WAIT_SECONDS
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.shares import cores_at_work
 
@@ -43,9 +43,6 @@ Relation = TypeVar("Relation", isl.Set, isl.Map)
 
 LINE = 64
 """Bytes that come together."""
-
-REGION_AGAIN = 2.5e-6
-"""What a parallel region costs that follows another at once: of values handed out, whose cores do not just wait."""
 
 LOOP_SECONDS = 4e-9
 """What entering an innermost loop costs: bounds, a check for overlapping arrays, the first and last partial vector."""

@@ -23,7 +23,7 @@ from polyfuse.ir.tree import ON_CORES, Tree, loops, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.choice import Choose
-from polyfuse.strategy.cost import WAIT_SECONDS, KernelCost, microseconds
+from polyfuse.strategy.cost import REGION_AGAIN, WAIT_SECONDS, KernelCost, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.decisions import Group, Plan
 from polyfuse.strategy.kernel import band_of
@@ -38,32 +38,57 @@ def in_one_region(plan: Plan, made: Callable[[Machine], Plan], choose: Choose) -
 
     `made` makes the plan for another machine.
     """
-    machine = plan.machine
-    if machine.kind != "cpu" or machine.units == 1 or at_best(plan) > (1 - LEAST) * plan.seconds:
+    machine, apart = plan.machine, seconds_at_once(plan)
+    if machine.kind != "cpu" or machine.units == 1 or at_best(plan) > (1 - LEAST) * apart:
         return plan
     waiting = made(replace(machine, region_seconds=min(WAIT_SECONDS, machine.region_seconds)))
     joined = _in_regions(_early_first(waiting), machine)
-    if joined is None or joined.seconds > (1 - LEAST) * plan.seconds:
+    if joined is None or seconds_at_once(joined) > (1 - LEAST) * apart:
         return plan
-    names = statements(joined.schedule.tree)
-    if choose((names[0], names[-1]), "regions", [joined.seconds, plan.seconds]) == 1:
+    together, names = seconds_at_once(joined), statements(joined.schedule.tree)
+    if choose((names[0], names[-1]), "regions", [together, apart]) == 1:
         return plan
     (*before, said) = joined.recomputed
-    so, otherwise = microseconds(joined.seconds), microseconds(plan.seconds)
-    return replace(
-        joined, recomputed=(*before, f"{said} {so} so, {otherwise} with a region for each kernel.")
-    )
+    numbers = f"{microseconds(together)} so, {microseconds(apart)} with a region for each kernel."
+    return replace(joined, recomputed=(*before, f"{said} {numbers}"))
+
+
+def seconds_at_once(plan: Plan) -> float:
+    """What a plan's kernels take behind each other: threads are awake for all regions but the first."""
+    kernels = zip(parts(plan.schedule.tree), plan.once, strict=True)
+    regions = sum(is_on_cores(kernel) for kernel, early in kernels if not early)
+    return plan.seconds - max(0, regions - 1) * max(0.0, plan.machine.region_seconds - REGION_AGAIN)
 
 
 def at_best(plan: Plan) -> float:
-    """Seconds that no plan in one region is expected to take less than: all cores at work, and nothing read again."""
+    """Seconds that no plan in one region is expected to take less than."""
+    return max(_with_all_cores(plan), _with_all_regions_saved(plan))
+
+
+def _with_all_regions_saved(plan: Plan) -> float:
+    """A bound by what was chosen for the sake of regions: one core for a kernel, and each fusion.
+
+    Two that are fused cost more apart, each with its region: with a wait instead they cost so much less at most.
+    """
+    saved, further = (max(0.0, each - WAIT_SECONDS) for each in (plan.machine.region_seconds, REGION_AGAIN))
+    kernels = zip(parts(plan.schedule.tree), plan.once, strict=True)
+    shared = [is_on_cores(kernel) for kernel, early in kernels if not early]
+    gains = further * sum(shared) + saved * (len(shared) - sum(shared))
+    for each in plan.decisions:
+        if each.taken and each.cost_together:
+            gains += max(0.0, 2 * saved - (each.cost_apart - each.cost_together))
+    return seconds_at_once(plan) - gains
+
+
+def _with_all_cores(plan: Plan) -> float:
+    """A bound by the machine: all cores at work in all that has a band, and nothing read again."""
     machine, counts = plan.machine, Counts(plan.schedule.nest)
     kernels = zip(plan.groups, parts(plan.schedule.tree), plan.once, strict=True)
-    least = (_at_best(group.cost, counts, kernel, machine) for group, kernel, early in kernels if not early)
+    least = (_at_work(group.cost, counts, kernel, machine) for group, kernel, early in kernels if not early)
     return machine.launch_seconds + machine.region_seconds + sum(least)
 
 
-def _at_best(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machine) -> float:
+def _at_work(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machine) -> float:
     """The same for one kernel, without its launch and its region; one in order stays so."""
     shared = is_on_cores(kernel)
     if not shared and not band_of(counts, kernel):
@@ -104,17 +129,17 @@ def _in_regions(plan: Plan, machine: Machine) -> Plan | None:
         taken = {loop.name for kernel in run for loop in loops(kernel)}
         schedule = schedule.join(names[0], names[-1], loop=fresh("region", taken))
         found = tuple(f"{', '.join(group.statements)}: {note}" for group in own for note in group.notes)
-        said = (*said, *found, _sentence(run, machine))
+        said = (*said, *found, _sentence(run))
         groups[start:stop] = [Group(names, region_cost(run, [group.cost for group in own], machine))]
     return Plan(schedule, plan.decisions, tuple(groups), machine, said) if runs else None
 
 
-def _sentence(run: Sequence[Tree], machine: Machine) -> str:
+def _sentence(run: Sequence[Tree]) -> str:
     saved, waits = sum(map(is_on_cores, run)) - 1, len(run) - 1
     return (
         f"{run[0].names[0]} to {run[-1].names[-1]}: {len(run)} kernels are one parallel region, in which the cores "
-        f"wait for each other: {saved} regions of {microseconds(machine.region_seconds)} less, {waits} waits of "
-        f"{microseconds(WAIT_SECONDS)} more."
+        f"wait for each other: {saved} more regions of {microseconds(REGION_AGAIN)} for {waits} waits of "
+        f"{microseconds(WAIT_SECONDS)};"
     )
 
 
