@@ -100,7 +100,9 @@ class Executable:
             # a name that is no input leaves another without a value, which the entry refuses
             ordered = args if not named else (*args, *map(named.get, self._names[len(args) :]))
             place = out[0] if type(out) is tuple and len(out) == 1 else out
-            result = self._direct(ordered, place) if len(ordered) == len(args) + len(named) else NotImplemented
+            result = (
+                self._direct(ordered, place) if len(ordered) == len(args) + len(named) else NotImplemented
+            )
             if result is not NotImplemented:
                 return result
         return self._adapted(args, out, named)

@@ -39,12 +39,20 @@ class Decision:
 class Group:
     """The statements of one kernel and what the model expects of it.
 
-    `notes` say what was found in its loops and done with them, where its outermost loop carries a dependence.
+    `notes` say what was found in its loops and done with them, where its outermost loop carries a dependence; of one
+    that several were joined into, these `parts` have notes of their own.
     """
 
     statements: tuple[str, ...]
     cost: KernelCost
     notes: tuple[str, ...] = ()
+    parts: tuple[Group, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Each note behind the statements that it is about."""
+        own = tuple(f"{', '.join(self.statements)}: {note}" for note in self.notes)
+        return (*own, *(line for part in self.parts for line in part.lines))
 
     def __str__(self) -> str:
         return f"{', '.join(self.statements)}: {self.cost}"
@@ -77,8 +85,7 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is computed again, and what was found in loops that carry dependences, kernel by kernel."""
-        found = (f"{', '.join(group.statements)}: {note}" for group in self.groups for note in group.notes)
-        return (*self.recomputed, *found)
+        return (*self.recomputed, *(line for group in self.groups for line in group.lines))
 
     def __str__(self) -> str:
         kernels = "1 kernel" if len(self.groups) == 1 else f"{len(self.groups)} kernels"

@@ -123,8 +123,7 @@ def _joined(plan: Plan, run: Run, machine: Machine, gpu: Gpu) -> Plan:
     cost = together([(group.cost, 1) for group in own], waits, machine)
     names = tuple(name for kernel in run.kernels for name in statements(kernel))
     said = _sentence(run, cost, sum(group.cost.total for group in own), machine, gpu)
-    notes = tuple(dict.fromkeys(note for group in own for note in group.notes))
-    groups = (*plan.groups[: run.start], Group(names, cost, notes), *plan.groups[run.stop :])
+    groups = (*plan.groups[: run.start], Group(names, cost, parts=own), *plan.groups[run.stop :])
     return replace(plan, schedule=schedule, groups=groups, recomputed=(*plan.recomputed, said))
 
 

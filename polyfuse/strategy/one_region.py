@@ -128,9 +128,9 @@ def _in_regions(plan: Plan, machine: Machine) -> Plan | None:
         names = tuple(name for kernel in run for name in statements(kernel))
         taken = {loop.name for kernel in run for loop in loops(kernel)}
         schedule = schedule.join(names[0], names[-1], loop=fresh("region", taken))
-        found = tuple(f"{', '.join(group.statements)}: {note}" for group in own for note in group.notes)
-        said = (*said, *found, _sentence(run))
-        groups[start:stop] = [Group(names, region_cost(run, [group.cost for group in own], machine))]
+        said = (*said, _sentence(run))
+        cost = region_cost(run, [group.cost for group in own], machine)
+        groups[start:stop] = [Group(names, cost, parts=tuple(own))]
     return Plan(schedule, plan.decisions, tuple(groups), machine, said) if runs else None
 
 

@@ -45,7 +45,8 @@ def done(net: pf.Executable, found: tuple[str, ...]) -> list[str]:
     for part in parts(net.schedule.tree):
         placed = ", ".join(f"{loop.name} on {loop.bind}" for loop in loops(part) if loop.bind is not None)
         lines.append(f"{', '.join(statements(part))}: {placed or 'in order'}; tiled: {tiles(net, part)}")
-    for group in net.compiled.plan.groups:
+    groups = net.compiled.plan.groups
+    for group in (own for one in groups for own in (one.parts or (one,))):
         new = [note for note in group.notes if note not in found and PRICED not in note]
         lines += [f"{', '.join(group.statements)}: {note}" for note in new]
     return [f"on {net.compiled.machine.name}", *indented(lines)]
