@@ -35,7 +35,7 @@ from polyfuse.codegen.looptree import (
 )
 from polyfuse.codegen.microkernel import tile_product
 from polyfuse.codegen.product_loops import most_of, movement
-from polyfuse.codegen.regions import InRegions
+from polyfuse.codegen.regions import InRegions, is_region
 from polyfuse.codegen.row_product import row_product
 from polyfuse.codegen.shared_out import SHARED_OUT
 from polyfuse.codegen.stack import STACK_BYTES
@@ -117,6 +117,10 @@ def cpu_kernel(kernel: Kernel) -> CpuKernel:
     """The numba source of one kernel. Arrays keep their rank; a scalar tensor is an array of one element."""
     kernel = replace(kernel, body=rows_named(kernel.body, {*kernel.arrays, *kernel.sizes}))
     written = written_arrays(kernel.body)
+    if is_region(
+        kernel.body
+    ):  # a part that reads an input here and what another wrote there is compiled once
+        written = set(kernel.arrays)
     arguments = [array_type(tensor, name in written) for name, tensor in kernel.arrays.items()]
     arguments += ["int64"] * len(kernel.sizes)
     signature = f"void({', '.join(arguments)})"

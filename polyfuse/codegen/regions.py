@@ -9,7 +9,7 @@
                                                 team = team_of(members)
                                                 for member in prange(members):
                                                     phase = 0
-                                                    share = first_share(team, phase, member)
+                                                    share = first_share(team, phase, int64(member))
                                                     while share >= 0:
                                                         k_part(x, a, share_from(…, share), share_from(…, share + 1))
                                                         share = next_share(team, phase, share)
@@ -169,7 +169,7 @@ class InRegions(Emitter):
         else:
             call = [f"if {names.share} == 0:", *self._indented([self._called(body, ())])]
         return [
-            f"{names.share} = first_share({names.team}, {names.phase}, {names.member})",
+            f"{names.share} = first_share({names.team}, {names.phase}, int64({names.member}))",
             f"while {names.share} >= 0:",
             *self._indented(call),
             *self._indented([f"{names.share} = next_share({names.team}, {names.phase}, {names.share})"]),

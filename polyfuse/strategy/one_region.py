@@ -118,9 +118,9 @@ def _in_regions(plan: Plan, machine: Machine) -> Plan | None:
     more = machine.region_seconds - plan.machine.region_seconds
     groups = [
         replace(group, cost=replace(group.cost, overhead=group.cost.overhead + more))
-        if is_on_cores(kernel)
+        if is_on_cores(kernel) and not early
         else group
-        for group, kernel in zip(plan.groups, kernels, strict=True)
+        for group, kernel, early in zip(plan.groups, kernels, plan.once, strict=True)
     ]
     schedule, said = plan.schedule, plan.recomputed
     for start, stop in reversed(runs):

@@ -24,7 +24,7 @@ from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.finished import finished_cost, kernels_of, schedule_costs
 from polyfuse.strategy.full_tiles import with_full_tiles
-from polyfuse.strategy.fusion import Refused, part_with
+from polyfuse.strategy.fusion import Refused, early_statements, part_with
 from polyfuse.strategy.grid_steps import in_order
 from polyfuse.strategy.grouping import Grouped, in_kernels
 from polyfuse.strategy.groups import in_groups
@@ -63,6 +63,9 @@ from polyfuse.strategy.untiled import NOT_IN_TILES, with_words
 from polyfuse.strategy.viewing import without_copies
 from polyfuse.strategy.where_read import computed_where_read
 
+CODE_SECONDS = 0.5
+"""What machine code for a loop over cores takes longer to make: the price of a region in a kernel that runs once."""
+
 
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
@@ -77,24 +80,31 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     cheaper. On a GPU each sum of products without tiles has a note that says why.
     """
     choose = asked_once(choose)
-    plan = with_words(_in_kernels_of_their_own(nest, machine, fuse, choose))
+    lean, said = _rewritten(nest, machine) if fuse else (nest, ())
+    plan = with_words(_in_kernels_of_their_own(lean, said, machine, fuse, choose))
     if not fuse:
         return plan
     if machine.kind == "cpu":
-        return in_one_region(plan, lambda other: _in_kernels_of_their_own(nest, other, fuse, choose), choose)
+        return in_one_region(plan, lambda other: _read_once(lean, said, other, choose), choose)
     return in_one_launch(plan, lambda other: plan_for(nest, other, fuse, choose))
 
 
-def _in_kernels_of_their_own(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
+def _rewritten(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+    """The nest after the rewrites that come before any schedule, and what was decided."""
+    viewed, said = without_copies(nest, machine)
+    grouped, dealt = in_groups(viewed, machine)
+    single, added_up = with_terms_apart(grouped, machine)
+    members, shown = in_batches(single, machine)
+    read, turned = with_readers(members, machine)
+    halved, told = in_two_passes(read, machine)
+    lean, again = computed_where_read(halved, machine) if machine.kind == "cpu" else (halved, ())
+    return lean, (*said, *dealt, *added_up, *shown, *turned, *told, *again)
+
+
+def _in_kernels_of_their_own(
+    lean: Nest, said: tuple[str, ...], machine: Machine, fuse: bool, choose: Choose
+) -> Plan:
     """The plan before any kernels are one launch, or one region."""
-    viewed, said = without_copies(nest, machine) if fuse else (nest, ())
-    grouped, dealt = in_groups(viewed, machine) if fuse else (viewed, ())
-    single, added_up = with_terms_apart(grouped, machine) if fuse else (viewed, ())
-    members, shown = in_batches(single, machine) if fuse else (single, ())
-    read, turned = with_readers(members, machine) if fuse else (members, ())
-    halved, told = in_two_passes(read, machine) if fuse else (read, ())
-    lean, again = computed_where_read(halved, machine) if fuse and machine.kind == "cpu" else (halved, ())
-    said = (*said, *dealt, *added_up, *shown, *turned, *told, *again)
     if fuse and machine.kind == "cuda":
         tiles, refused = _in_tiles(lean, said, machine, choose)
         usual = _read_once(lean, (*said, *refused), machine, choose) if tiles is None else tiles
@@ -250,8 +260,10 @@ def _in_shapes(
     groups: list[Group] = []
     doubts: list[Doubt] = []
     repeats = Repeats.of(schedule, counts) if choose is cheapest else None  # a search decides for each kernel
+    rarely = Model(counts, replace(machine, region_seconds=CODE_SECONDS), model.tiled)
     start = schedule
     schedule = behind.shaped.schedule if behind is not None else start
+    early = early_statements(start.nest, start.tree) if machine.kind == "cpu" else frozenset[str]()
     for part in parts(start.tree):
         known = rewritten.with_statements(statements(part))
         if known is not None:
@@ -270,12 +282,13 @@ def _in_shapes(
             own = Counts(behind.shaped.schedule.nest)
             groups += _groups(behind.shaped, own, names, machine)
             continue
-        kernel, cost = model.kernel(part), model.cost(part)
+        own_model = model if early.isdisjoint(statements(part)) else rarely
+        kernel, cost = own_model.kernel(part), own_model.cost(part)
         if not any(counts.work(name).instances for name in kernel.names):
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
             continue
         is_joined = bool(joined & set(kernel.names))
-        shape = partial(_shaped, schedule, model, part, is_joined, choose, rewritten.shared)
+        shape = partial(_shaped, schedule, own_model, part, is_joined, choose, rewritten.shared)
         schedule, found = shape() if repeats is None or is_joined else repeats.shaped(schedule, part, shape)
         groups += found
         if machine.kind == "cpu":
