@@ -19,6 +19,12 @@ def some_of(choices: Iterable[str]) -> Callable[[str], list[str]]:
     return names
 
 
+def some_numbers_of(choices: Iterable[int]) -> Callable[[str], list[int]]:
+    """What reads some of these numbers, such as "2,4"."""
+    named = some_of(map(str, choices))
+    return lambda text: list(map(int, named(text)))
+
+
 def numbers(text: str) -> list[int]:
     """Whole numbers, such as "1,2"."""
     try:

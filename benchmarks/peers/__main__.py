@@ -1,7 +1,8 @@
 """`make bench-peers`: every workload against what a user would pick instead; a table and a picture.
 
 python -m benchmarks.peers [--workloads mlp-8x64-b1,…] [--peers torch,jax] [--threads 1,2] [--turns N] [--resume]
-python -m benchmarks.peers --grid [--long]          dense networks against torch.compile and onnxruntime
+python -m benchmarks.peers --grid [--long] [--batches 2,4] [--widths 128,512] [--peers onnxruntime]
+                                                    dense networks against torch.compile and onnxruntime
 python -m benchmarks.peers --memory                 the most that a call needs, against torch and onnxruntime
 python -m benchmarks.peers --tuning [--trials N]    the model's order of schedules and the measured one
 
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import polyfuse as pf
 from benchmarks import results
-from benchmarks.options import numbers, some_of
+from benchmarks.options import numbers, some_numbers_of, some_of
 from benchmarks.peers import comparison, grid, memory, tuning
 from benchmarks.peers.rows import LABELS, Effort
 from benchmarks.peers.workloads import TABLE
@@ -46,7 +47,13 @@ def main() -> None:
 def measure(run: results.Run, part: str | None, options: argparse.Namespace) -> None:
     effort = Effort(options.turns, options.seconds)
     if part == "grid":
-        grid.measure(run, grid.cells(options.long), options.threads, effort)
+        cells = [
+            cell
+            for cell in grid.cells(options.long)
+            if cell[1] in options.batches and cell[2] in options.widths
+        ]
+        labels = [label for label in grid.PEERS if label.split()[0] in options.peers]
+        grid.measure(run, cells, labels, options.threads, effort)
     elif part == "memory":
         memory.measure(run, options.workloads)
     elif part == "tuning":
@@ -76,6 +83,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=results.FOLDER, help="folder for the results")
     parser.add_argument("--grid", action="store_true", help="the grid of dense networks")
     parser.add_argument("--long", action="store_true", help="the grid up to width 4096: 168 cells")
+    for name, choices in (("--batches", grid.BATCHES), ("--widths", (*grid.WIDTHS, grid.LONG))):
+        some = some_numbers_of(choices)
+        parser.add_argument(name, type=some, default=choices, help="some of the grid's, with commas")
     parser.add_argument("--memory", action="store_true", help="the most memory of a call")
     parser.add_argument("--tuning", action="store_true", help="the model's order of schedules")
     parser.add_argument("--trials", type=int, default=24, help="schedules tried of each workload")

@@ -30,10 +30,12 @@ def cells(long: bool) -> list[Cell]:
     return list(product(LAYERS, BATCHES, (*WIDTHS, LONG) if long else WIDTHS))
 
 
-def measure(run: results.Run, wanted: Sequence[Cell], threads: Sequence[int], effort: Effort) -> None:
-    """Add the cells that are not there yet."""
-    missing = install(label.split()[0] for label in PEERS)
-    there = [label for label in PEERS if label.split()[0] not in missing]
+def measure(
+    run: results.Run, wanted: Sequence[Cell], labels: Sequence[str], threads: Sequence[int], effort: Effort
+) -> None:
+    """Add the cells that are not there yet, against these peers."""
+    missing = install(label.split()[0] for label in labels)
+    there = [label for label in labels if label.split()[0] not in missing]
     for number in threads:
         done = {cell_of(row) for row in run.rows if row["threads"] == number}
         with workers(there, number) as sides:
@@ -42,7 +44,7 @@ def measure(run: results.Run, wanted: Sequence[Cell], threads: Sequence[int], ef
                     continue
                 layers, batch, width = cell
                 load, workload = pf.measure.load(), mlp(layers, width, batch)
-                rows = measured(workload, sides, effort) + failed(workload.name, number, missing, PEERS)
+                rows = measured(workload, sides, effort) + failed(workload.name, number, missing, labels)
                 for worker in sides.values():
                     run.about["versions"] |= worker.versions
                 about = {"layers": layers, "batch": batch, "width": width, "load": load}

@@ -12,7 +12,7 @@ import pytest
 
 import benchmarks.peers.rows as rows_of
 from benchmarks import results
-from benchmarks.options import numbers, some_of
+from benchmarks.options import numbers, some_numbers_of, some_of
 from benchmarks.peers import comparison, grid, memory, tuning
 from benchmarks.peers.rows import LABELS, OURS, Effort, failed, summed_up
 from benchmarks.peers.table import best_peer, summary, table
@@ -169,12 +169,11 @@ def test_a_file_with_more_versions_is_of_the_same_run(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("with_numpy_here")
 def test_grid_cells_are_measured_once_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid, "PEERS", ("numpy expressions",))
     run = results.Run.begin(tmp_path, "peers-grid", dict(ABOUT))
-    grid.measure(run, [(1, 2, 16)], [1], ONCE)
+    grid.measure(run, [(1, 2, 16)], ["numpy expressions"], [1], ONCE)
     assert [(r["layers"], r["batch"], r["width"]) for r in run.rows] == [(1, 2, 16)] * 2
     monkeypatch.setattr(grid, "measured", lambda *given: pytest.fail("it was measured before"))
-    grid.measure(run, [(1, 2, 16)], [1], ONCE)
+    grid.measure(run, [(1, 2, 16)], ["numpy expressions"], [1], ONCE)
     assert run.path("svg").exists()
 
 
@@ -219,6 +218,7 @@ def test_a_search_becomes_a_row() -> None:
 def test_lists_with_commas() -> None:
     assert some_of(["a", "b"])("b,a") == ["b", "a"]
     assert numbers("1,2") == [1, 2]
+    assert some_numbers_of([2, 4])("4") == [4]
     with pytest.raises(ArgumentTypeError, match="no c; there are a, b"):
         some_of(["a", "b"])("a,c")
     with pytest.raises(ArgumentTypeError, match="no list of numbers"):
