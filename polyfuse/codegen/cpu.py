@@ -82,7 +82,6 @@ OPERATIONS = {
     **dict.fromkeys(TRANSPOSING, "polyfuse.codegen.transposing"),
     **dict.fromkeys(TURN_OPERATIONS, "polyfuse.codegen.turns"),
     **dict.fromkeys(SHARED_OUT, "polyfuse.codegen.shared_out"),
-    "get_num_threads": "numba",
     "row_mac": "polyfuse.codegen.row_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_ahead": "polyfuse.codegen.tiles",

@@ -61,7 +61,7 @@ def test_layers_of_many_widths_are_one_launch_of_the_longest_grid() -> None:
 
 
 def test_a_deeper_network_is_several_launches_of_one_code() -> None:
-    net = deep(*[512] * (2 * MOST + 1), batch=16)
+    net = deep(*[256] * (2 * MOST + 1), batch=16)
     launches = net.program.launches
     assert [launch.code.grid_barriers for launch in launches] == [MOST - 1] * 2
     assert len(net.program.codes) == 1
