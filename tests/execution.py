@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.analysis.once import once
-from polyfuse.codegen.cpu import cpu_kernel
+from polyfuse.codegen.cpu import CpuEmitter
 from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Block, For, Guard, Node
 from polyfuse.codegen.program import program
@@ -52,13 +52,16 @@ def memory(
 
 
 def plain_names(seed: int) -> dict[str, Any]:
-    """What emitted CPU source imports, in plain Python: prange in a random order, fresh memory full of NaN."""
+    """What emitted CPU source imports, in plain Python: cores in a random order, fresh memory full of NaN."""
     rng = random.Random(seed)
 
+    def on_cores(part: Callable[..., None], members: int, arguments: tuple[Any, ...]) -> None:
+        for member in rng.sample(range(members), members):
+            part(*arguments, member, members)
+
     def shuffled(*bounds: int) -> list[int]:
-        order = list(range(*bounds))
-        rng.shuffle(order)
-        return order
+        values = range(*bounds)
+        return rng.sample(values, len(values))
 
     def full_of_nan(shape: tuple[int, ...], dtype: type) -> Array:
         return np.full(shape, np.nan, dtype)
@@ -71,7 +74,6 @@ def plain_names(seed: int) -> dict[str, Any]:
     return {
         "math": math,
         "np": numpy,
-        "prange": shuffled,
         "int64": int,
         "uint64": int,
         "whole_registers": lambda: None,
@@ -105,7 +107,10 @@ def plain_names(seed: int) -> dict[str, Any]:
         "end_turn": end_turn,
         "close_turns": lambda turns, turn: end_turn(turns, turn, 2**63 - 2),
         "get_num_threads": lambda: 3,
-        "part": lambda function: function,
+        "Part": lambda function: function,
+        "run": lambda part, arguments: part(*arguments),
+        "on_cores": on_cores,
+        "shuffled": shuffled,
         "team_of": lambda members: ([0] * members, [0] * members),
         "first_share": lambda team, phase, member: first_share(rng, team, phase, member),
         "next_share": lambda team, phase, share: next_share(rng, team, phase, share),
@@ -354,32 +359,46 @@ def plain_windows(
 
 
 def unordered(node: Node) -> Node:
-    """The loop tree with vector loops run as loops over cores are: in any order."""
+    """The loop tree with vector loops to be run in any order, value by value, as if memory had no caches."""
     match node:
         case Block(parts):
             return Block(tuple(unordered(part) for part in parts))
         case Guard(condition, body, otherwise):
             return Guard(condition, unordered(body), None if otherwise is None else unordered(otherwise))
         case For():
-            bind = "cores" if node.bind == "vector" else node.bind
-            return replace(node, bind=bind, body=unordered(node.body))
+            body = unordered(node.body)
+            if node.bind != "vector":
+                return replace(node, body=body)
+            return replace(node, bind="any order", body=body, ahead=(), streams=())
     return node
+
+
+class InAnyOrder(CpuEmitter):
+    """Prints such loops."""
+
+    def loop(self, node: For) -> list[str]:
+        lines = super().loop(replace(node, bind=None) if node.bind == "any order" else node)
+        if node.bind != "any order":
+            return lines
+        head, *body = lines
+        assert " in range(" in head
+        return [head.replace(" in range(", " in shuffled(", 1), *body]
 
 
 def run_plain(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int], seed: int) -> str:
     """Run the emitted CPU source as plain Python, cores and vector lanes in random order; the source."""
     every = []
     for kernel in kernels(nest, tree):
-        code = cpu_kernel(replace(kernel, body=unordered(kernel.body)))
+        source = InAnyOrder(replace(kernel, body=unordered(kernel.body))).source()
         space = plain_names(seed)
-        exec(code.source, space)
-        function: Callable[..., None] = space[code.name]
+        exec(source, space)
+        function: Callable[..., None] = space[kernel.name]
         tensors = [tensor.name for tensor in kernel.arrays.values()]
         passed = [
             arrays[name].reshape(arrays[name].shape or 1) for name in tensors
         ]  # a scalar has one element
         function(*passed, *(sizes[name] for name in kernel.sizes))
-        every.append(code.source)
+        every.append(source)
     return "\n".join(every)
 
 

@@ -44,6 +44,7 @@ from polyfuse.codegen.looptree import (
     touched,
 )
 from polyfuse.codegen.naming import Namer, base, line_of, tensors_of
+from polyfuse.codegen.operations import CALLED
 from polyfuse.codegen.over_lanes import over_lanes
 from polyfuse.codegen.per_core import per_core
 from polyfuse.codegen.register_tiles import device_operations, in_one_piece
@@ -67,7 +68,7 @@ def built(nest: Nest, part: Tree, bounds: Bounds | None = None) -> Kernel:
 
 def namer_of(nest: Nest) -> Namer:
     """What hands out a kernel's names."""
-    return Namer((*map(axis_name, AXES), ARRIVALS, *nest.params))
+    return Namer((*map(axis_name, AXES), ARRIVALS, *CALLED, *nest.params))
 
 
 @dataclass(frozen=True)
@@ -407,7 +408,7 @@ class _Builder:
 
     def _variable(self, wanted: str, here: _Here) -> str:
         taken = {*here.variables, *self.arrays, *(self.namer(t) for t in self.geometry), *self.nest.params}
-        taken |= {ARRIVALS, *(axis_name(bind) for bind in self.bounds)}
+        taken |= {ARRIVALS, *CALLED, *(axis_name(bind) for bind in self.bounds)}
         name, n = base(wanted), 2
         while name in taken:
             name, n = f"{base(wanted)}_{n}", n + 1

@@ -1,8 +1,9 @@
-"""Loop trees as numba CPU source: plain loops over NumPy arrays, `prange` where the schedule says cores."""
+"""Loop trees as numba CPU source: plain loops over NumPy arrays, functions where the schedule says cores."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -13,7 +14,7 @@ from polyfuse.codegen.emit import subscripted
 from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.first_values import first_values
 from polyfuse.codegen.gathered import Gathered, gathered, not_written_out
-from polyfuse.codegen.halves import HALF_OPERATIONS, held_as, zero
+from polyfuse.codegen.halves import held_as, zero
 from polyfuse.codegen.index import not_negative, substituted
 from polyfuse.codegen.joined import along_two_axes
 from polyfuse.codegen.looptree import (
@@ -34,72 +35,34 @@ from polyfuse.codegen.looptree import (
     variables,
 )
 from polyfuse.codegen.microkernel import tile_product
+from polyfuse.codegen.operations import (
+    DONE,
+    FETCH,
+    FETCH_TO_WRITE,
+    LINE_OF,
+    ON_HEAP,
+    ON_STACK,
+    PAST_LINE,
+    STORE_PAST,
+    TAKE,
+    WHOLE,
+)
 from polyfuse.codegen.product_loops import most_of, movement
 from polyfuse.codegen.regions import InRegions, is_region
 from polyfuse.codegen.row_product import row_product
-from polyfuse.codegen.shared_out import SHARED_OUT
 from polyfuse.codegen.stack import STACK_BYTES
-from polyfuse.codegen.stencil_rows import ROW_OPERATIONS, reads_several, stencil_row, two_rows
+from polyfuse.codegen.stencil_rows import reads_several, stencil_row, two_rows
 from polyfuse.codegen.steps_apart import steps_apart
 from polyfuse.codegen.streamed import in_lines, streamed, streams_inside
-from polyfuse.codegen.sums import IN_ANY_ORDER, OPAQUE
 from polyfuse.codegen.tile_rows import tile_row
 from polyfuse.codegen.tiles import LINE
-from polyfuse.codegen.transposed_stores import TRANSPOSING, transposed_store
-from polyfuse.codegen.turns import TURN_OPERATIONS
+from polyfuse.codegen.transposed_stores import transposed_store
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 from polyfuse.codegen.window_products import values_of
 from polyfuse.ir.names import fresh
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 from polyfuse.ir.tree import ON_CORES, SHARED
-
-HEADER = """\
-import math
-
-import numpy as np
-from numba import float32, float64, int32, int64, prange, uint64
-"""
-
-ON_STACK = "on_stack"
-ON_HEAP = "on_heap"
-WHOLE = "whole_registers"
-FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
-TAKE = "next_turn"
-LINE_OF, PAST_LINE, STORE_PAST, DONE = "line_of", "past_line", "store_past", "stores_done"
-OPERATIONS = {
-    **dict.fromkeys((*IN_ANY_ORDER.values(), OPAQUE), "polyfuse.codegen.sums"),
-    **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
-    **dict.fromkeys(ROW_OPERATIONS, "polyfuse.codegen.lane_rows"),
-    **dict.fromkeys(HALF_OPERATIONS, "polyfuse.codegen.half_operations"),
-    ON_STACK: "polyfuse.codegen.stack",
-    ON_HEAP: "polyfuse.codegen.stack",
-    WHOLE: "polyfuse.codegen.lanes",
-    "joined": "polyfuse.codegen.joined",
-    FETCH: "polyfuse.codegen.fetching",
-    FETCH_TO_WRITE: "polyfuse.codegen.fetching",
-    **dict.fromkeys((LINE_OF, PAST_LINE, STORE_PAST, DONE), "polyfuse.codegen.streaming"),
-    **dict.fromkeys(TRANSPOSING, "polyfuse.codegen.transposing"),
-    **dict.fromkeys(TURN_OPERATIONS, "polyfuse.codegen.turns"),
-    **dict.fromkeys(SHARED_OUT, "polyfuse.codegen.shared_out"),
-    "row_mac": "polyfuse.codegen.row_tiles",
-    "tile_mac": "polyfuse.codegen.tiles",
-    "tile_mac_ahead": "polyfuse.codegen.tiles",
-    "tile_mac_cut": "polyfuse.codegen.cut_tiles",
-    "tile_mac_slanted": "polyfuse.codegen.slanted_tiles",
-    "tile_mac_windows": "polyfuse.codegen.window_tiles",
-    **dict.fromkeys(("tile_zero", "tile_first"), "polyfuse.codegen.first_values"),
-    "short_row": "polyfuse.codegen.short_rows",
-}
-"""What emitted source may call beside numba's own functions, and where it comes from."""
-
-
-def header(source: str) -> str:
-    """What emitted source imports."""
-    used = {
-        name: module for name, module in OPERATIONS.items() if f"{name}(" in source or f"@{name}" in source
-    }
-    return HEADER + "".join(f"from {module} import {name}\n" for name, module in used.items())
 
 
 @dataclass(frozen=True)
@@ -114,7 +77,6 @@ class CpuKernel:
 
 def cpu_kernel(kernel: Kernel) -> CpuKernel:
     """The numba source of one kernel. Arrays keep their rank; a scalar tensor is an array of one element."""
-    kernel = replace(kernel, body=rows_named(kernel.body, {*kernel.arrays, *kernel.sizes}))
     written = written_arrays(kernel.body)
     if is_region(
         kernel.body
@@ -124,7 +86,7 @@ def cpu_kernel(kernel: Kernel) -> CpuKernel:
     arguments += ["int64"] * len(kernel.sizes)
     signature = f"void({', '.join(arguments)})"
     parallel = has_cores(kernel.body)
-    return CpuKernel(kernel.name, _Cpu(kernel).source(), signature, parallel)
+    return CpuKernel(kernel.name, CpuEmitter(kernel).source(), signature, parallel)
 
 
 def array_type(tensor: Tensor, written: bool) -> str:
@@ -148,16 +110,16 @@ def has_bound(node: Node, bind: str) -> bool:
     return (isinstance(node, For) and node.bind == bind) or any(has_bound(part, bind) for part in below(node))
 
 
-class _Cpu(InRegions):
+class CpuEmitter(InRegions):
+    """Prints one kernel as functions for numba."""
+
     def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
+        super().__init__(replace(kernel, body=rows_named(kernel.body, {*kernel.arrays, *kernel.sizes})))
         self.known: frozenset[str] = frozenset()
         self.facts = Facts()
         self.around: tuple[For, ...] = ()  # the loops that the walk is in, outermost first
         self.totals: frozenset[str] = frozenset()  # variables that a vector loop reduces into
-        # numba makes a function of a parallel loop's body, in which it does not see that a shape is constant
-        self.on_heap = has_cores(kernel.body)
-        self.has_tiles = has_bound(kernel.body, "microkernel")
+        self.has_tiles = has_bound(self.kernel.body, "microkernel")
         self.turns = ""  # the arguments that the operations of the pipeline around have in common
         self.stacked = 0  # bytes of buffers on the stack so far
         self.joined: dict[
@@ -165,8 +127,11 @@ class _Cpu(InRegions):
         ] = {}  # arrays with two axes as one: the array, the axis, the name
 
     def loop(self, node: For) -> list[str]:
+        """A loop, of whose variable the lines inside know what values it has."""
         outside = self.known, self.facts, self.around
-        whole = streams_inside(node) and not (self.around and streams_inside(self.around[-1]))
+        outermost = not (self.around and streams_inside(self.around[-1]))
+        here = node.bind not in ON_CORES or node is self.part
+        whole = here and outermost and streams_inside(node)
         if not_negative(node.low, self.known):
             self.known |= {node.variable}
         self.facts = self.facts.inside(node.variable, values_of(node, self.facts.ranges))
@@ -177,6 +142,7 @@ class _Cpu(InRegions):
             self.known, self.facts, self.around = outside
 
     def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
+        """The lines of a node, which know the condition."""
         outside, self.facts = self.facts, self.facts.where(condition, holds)
         try:
             return super().guarded(condition, holds, node)
@@ -221,36 +187,36 @@ class _Cpu(InRegions):
         if node.bind != "cores":
             rows = None if streams_inside(node) else two_rows(node, self.place, self._unused)
             return rows or self._in_pieces(node)
-        return self.on_cores(node)
+        return self.shared_out(node)
 
     def _dynamic(self, node: For) -> list[str]:
         """for i: S  ->  on each core, while there are values: take an i; S. A core's buffers are for all it takes."""
         taken, turn = (self._unused(f"{node.variable}_{what}") for what in ("taken", "turn"))
         count, value = in_turns(node, turn)
         buffers, body = apart_from_buffers(node.body)
-        inside = [f"{node.variable} = {value}", *self.lines(body), f"{turn} = {TAKE}({taken})"]
-        lines = [f"while {turn} < {count}:", *self._indented(inside)]
-        if buffers:
-            lines = [f"if {turn} < {count}:", *self._indented([*self.lines(Block(buffers)), *lines])]
-        return [
-            f"{taken} = turns_of(0)",
-            f"for {node.variable}_core in prange({count}):",
-            *self._indented([f"{turn} = {TAKE}({taken})", *lines]),
-        ]
+
+        def lines() -> list[str]:
+            inside = [f"{node.variable} = {value}", *self.lines(body), f"{turn} = {TAKE}({taken})"]
+            takes = [f"while {turn} < {count}:", *self._indented(inside)]
+            if buffers:
+                takes = [f"if {turn} < {count}:", *self._indented([*self.lines(Block(buffers)), *takes])]
+            return [f"{turn} = {TAKE}({taken})", *takes]
+
+        return [f"{taken} = turns_of(0)", self.on_cores(self.apart(lines, node), taken)]
 
     def _pipeline(self, node: For) -> list[str]:
-        """for t: for i: S  ->  for each core that is free: take the next t; for i: wait for i of t - 1; S; say so."""
+        """for t: for i: S  ->  on each core: take the next t; for i: wait for i of t - 1; S; say so."""
         turns, turn = (self._unused(f"{node.variable}_{what}") for what in ("turns", "turn"))
         count, value = in_turns(node, turn)
-        outside, self.turns = self.turns, f"{turns}, {turn}"
-        body = self._in_turns(node.body)
-        self.turns = outside
-        return [
-            f"{turns} = turns_of({count})",
-            f"for {node.variable}_core in prange({count}):",
-            *self._indented([f"{turn} = {TAKE}({turns})", f"{node.variable} = {value}", *body]),
-            *self._indented([f"close_turns({turns}, {turn})"]),
-        ]
+
+        def lines() -> list[str]:
+            outside, self.turns = self.turns, f"{turns}, {turn}"
+            inside = [f"{node.variable} = {value}", *self._in_turns(node.body)]
+            self.turns = outside
+            inside += [f"close_turns({turns}, {turn})", f"{turn} = {TAKE}({turns})"]
+            return [f"{turn} = {TAKE}({turns})", f"while {turn} < {count}:", *self._indented(inside)]
+
+        return [f"{turns} = turns_of({count})", self.on_cores(self.apart(lines, node), turns)]
 
     def _in_turns(self, node: Node) -> list[str]:
         """One value's body in a pipeline; what isl made no loop of waits for all of the value before."""
@@ -364,18 +330,21 @@ class _Cpu(InRegions):
         ]
 
     def store(self, node: Store) -> list[str]:
+        """The lines of one store; a sum on vector lanes is added up in any order."""
         values = Values(node, self.place, VECTOR_FUNCTIONS)
         return values.in_any_order() if node.target.array in self.totals else values.lines()
 
     def allocation(self, node: Allocate) -> str:
+        """The line that makes a buffer: a variable, on the stack while that has room, or on the heap."""
         if not node.shape:
             return f"{node.buffer} = {zero(node.dtype)}"
         nbytes = prod(node.shape) * ITEMSIZE[node.dtype]
-        fits = not self.on_heap and self.stacked + nbytes <= STACK_BYTES
+        fits = self.stacked + nbytes <= STACK_BYTES
         self.stacked += nbytes if fits else 0
         return f"{node.buffer} = {ON_STACK if fits else ON_HEAP}({node.shape}, np.{held_as(node.dtype)})"
 
     def placed(self, element: Element) -> ast.expr:
+        """An element as an expression; two axes of an array may be one."""
         known = self.kernel.arrays.get(element.array)
         if known is not None and known.rank == 0:
             return subscripted(element.array, (ast.Constant(0),))
@@ -394,14 +363,11 @@ class _Cpu(InRegions):
             f"{array}_rows", {*self.kernel.arrays, *variables(self.kernel.body), *self.joined.values()}
         )
 
-    def part_lines(self, node: Node) -> list[str]:
-        """The lines of a part of a region, whose buffers are its own."""
-        outside = self.on_heap, self.stacked
-        self.on_heap, self.stacked = False, 0
-        try:
-            lines = self.lines(node)
-        finally:
-            self.on_heap, self.stacked = outside
+    def apart(self, body: Callable[[], list[str]], node: Node) -> list[str]:
+        """The lines of a node in a function of its own, whose buffers are its own, and its stores past the caches."""
+        outside, self.stacked = self.stacked, 0
+        lines = body()
+        self.stacked = outside
         return [*lines, f"{DONE}()"] if streams_inside(node) and f"{DONE}()" not in lines else lines
 
     def opened(self) -> tuple[str, ...]:
@@ -421,6 +387,7 @@ class _Cpu(InRegions):
         return value if not_negative(value, self.known) else ast.Call(ast.Name("uint64"), [value], [])
 
     def barrier(self, node: Barrier) -> list[str]:
+        """Nothing here has one."""
         raise AssertionError("a CPU kernel has no threads of a block")
 
 

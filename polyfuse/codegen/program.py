@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from polyfuse.codegen import cpu, cuda
+from polyfuse.codegen import cpu, cuda, operations
 from polyfuse.codegen.cluster_axes import ALONE
 from polyfuse.codegen.equal import canonical
 from polyfuse.codegen.kernels import kernels
@@ -100,7 +100,7 @@ class Program:
     def source(self) -> str:
         """All the source, as one file would hold it."""
         sources = [code.source for code in self.codes]
-        header = (cpu if self.target == "cpu" else cuda).header("\n".join(sources))
+        header = (operations if self.target == "cpu" else cuda).header("\n".join(sources))
         return "\n\n".join([header, *sources])
 
 
@@ -124,7 +124,7 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
         code, grid, block, untiled = _printed(kernel, target)
         key = canonical(code.source), code.signature, code.parallel, code.maps, code.cluster
         if key not in codes:
-            taken = [known.name for known in codes.values()]
+            taken = {*operations.CALLED, *(known.name for known in codes.values())}
             codes[key] = _renamed(code, fresh(code.name, taken))
         tensors = tuple(tensor.name for tensor in kernel.arrays.values())
         plain = tuple(name for name in kernel.statements if name in products and base(name) in untiled)
@@ -159,8 +159,6 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tu
 def _renamed(code: Code, name: str) -> Code:
     if name == code.name:
         return code
-    names = (
-        rf"^def {code.name}(?=\()|(?<![\w.]){code.name}(?=_part(_\d+)?\()"  # not math.exp of a kernel `exp`
-    )
+    names = rf"^def {code.name}(?=\()|(?<![\w.]){code.name}(?=_(part|cores)(_\d+)?\b)"  # not math.exp
     source = re.sub(names, lambda found: found[0].replace(code.name, name), code.source, flags=re.M)
     return replace(code, name=name, source=source)

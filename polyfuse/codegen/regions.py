@@ -1,30 +1,42 @@
-"""Kernels whose cores share out several loops, one after the other: one parallel region, in which they wait.
+"""Loops over cores as functions that run on each core, with the values that are its share.
 
-    for i (cores): A                        def k_part(x, a, first, stop):
-    for j (cores): B                            for i in range(first, stop): A
+    for i (cores): A                        @Part
+                                            def k_cores(x, a, member, members):
+                             ->                 for i in range(share_from(…, member), share_from(…, member + 1)): A
+                                            def k(x, a):
+                                                on_cores(k_cores, get_num_threads(), (x, a))
+
+Kernels whose cores share out several, one after the other, are one parallel region, in which they wait.
+
+    for i (cores): A                        @Part
+    for j (cores): B                        def k_part(x, a, first, stop):
+                                                for i in range(first, stop): A
+                                            @Part
                              ->             def k_part_2(a, y, first, stop):
                                                 for j in range(first, stop): B
+                                            @Part
+                                            def k_cores(x, a, y, team, member, members):
+                                                phase = 0
+                                                share = first_share(team, phase, member)
+                                                while share >= 0:
+                                                    run(k_part, (x, a, share_from(…, share), share_from(…, share + 1)))
+                                                    share = next_share(team, phase, share)
+                                                phase += 1
+                                                …
                                             def k(x, a, y):
                                                 members = get_num_threads()
                                                 team = team_of(members)
-                                                for member in prange(members):
-                                                    phase = 0
-                                                    share = first_share(team, phase, int64(member))
-                                                    while share >= 0:
-                                                        k_part(x, a, share_from(…, share), share_from(…, share + 1))
-                                                        share = next_share(team, phase, share)
-                                                    phase += 1
-                                                    …
+                                                on_cores(k_cores, members, (x, a, y, team))
 
-The same inside loops in order, which every core runs. What no loop over cores is around is the first share's. A part is
-a function, and equal parts are one: layers of one shape are compiled once.
+The same inside loops in order, which every core runs. What no loop over cores is around is the first share's. Equal
+parts are one: layers of one shape are compiled once.
 """
 
 from __future__ import annotations
 
 import ast
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 
 from polyfuse.codegen.dynamic import apart_from_buffers
@@ -62,8 +74,6 @@ def _places(node: Node, again: bool) -> Iterator[tuple[str, bool]]:
 class _Names:
     """What a region's variables are called in one kernel."""
 
-    members: str
-    member: str
     team: str
     phase: str
     share: str
@@ -78,12 +88,14 @@ def _is_between(node: Node) -> bool:
 
 
 class InRegions(Emitter):
-    """An emitter that prints such kernels with functions for their parts."""
+    """An emitter that prints loops over cores as functions."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.functions: dict[str, tuple[str, str]] = {}
-        """The parts' names and sources, by what makes two of them equal."""
+        """The functions' names and sources, by what makes two of them equal."""
+        self.member, self.members = self._unused("member"), self._unused("members")
+        """What a function calls its core, and how many there are."""
         self.region: _Names | None = None
         self.between = False
         """Whether the walk is in a region, and in none of its parts."""
@@ -95,8 +107,8 @@ class InRegions(Emitter):
         """A name like this one that nothing in the kernel has."""
 
     @abstractmethod
-    def part_lines(self, node: Node) -> list[str]:
-        """The lines of a part, in a function of its own."""
+    def apart(self, body: Callable[[], list[str]], node: Node) -> list[str]:
+        """The lines of a node in a function of its own, whose buffers are its own."""
 
     @abstractmethod
     def opened(self) -> tuple[str, ...]:
@@ -119,27 +131,33 @@ class InRegions(Emitter):
             return super().lines(node)
         return self._phase(node)
 
-    def on_cores(self, node: For) -> list[str]:
-        """A loop over cores: through all its values, or through those of a region's share."""
-        # numba gives prange's variable the type uint64, and uint64 with int64 makes float64
-        core = f"{node.variable}_core"
-        head = f"for {core} in {self._values(node)}:"
+    def shared_out(self, node: For) -> list[str]:
+        """A loop over cores: a function for equally many of its values each, and in a region a share of them."""
+        if self.region is not None and node is self.part:
+            return self._values(node, f"range({self.region.first}, {self.region.stop})")
+        ends = f"{', '.join(_bounds(node))}, {self.members}, {self.member}"
+        values = f"range(share_from({ends}), share_from({ends} + 1))"
+        return [self.on_cores(self.apart(lambda: self._values(node, values), node))]
+
+    def on_cores(self, body: list[str], also: str = "") -> str:
+        """The call that runs lines on every core; `also` is a name that they read beside the kernel's own."""
+        return self._called("cores", body, "get_num_threads()", (also,) if also else ())
+
+    def _values(self, node: For, values: str) -> list[str]:
+        """A loop's body for some of its values."""
+        core, value = f"{node.variable}_core", None
         if node.step == 1:
-            value = f"int64({core})"
             match node.low, node.high:
                 case ast.Constant(value=int(least)), ast.Constant(value=int(stop)) if least >= 0:
-                    value = _within(value, least, stop)
+                    value = _within(core, least, stop)
                 case ast.Constant(value=int(least)), _ if least >= 0:
-                    value = _within(value, least, None)
-        else:  # prange takes no steps
-            value = f"{ast.unparse(node.low)} + {node.step} * int64({core})"
-        return [head, *self._indented([f"{node.variable} = {value}", *self.lines(node.body)])]
-
-    def _values(self, node: For) -> str:
-        """What a loop over cores runs through."""
-        if self.region is not None and node is self.part:
-            return f"range({self.region.first}, {self.region.stop})"
-        return f"prange({', '.join(_bounds(node))})"
+                    value = _within(core, least, None)
+        else:  # the shares are of how many values there are
+            value = f"{ast.unparse(node.low)} + {node.step} * {core}"
+        body = self.lines(node.body)
+        if value is None:
+            return [f"for {node.variable} in {values}:", *self._indented(body)]
+        return [f"for {core} in {values}:", *self._indented([f"{node.variable} = {value}", *body])]
 
     def _region(self, node: Node) -> list[str]:
         names = _Names(*(self._unused(field.name) for field in fields(_Names)))
@@ -150,10 +168,9 @@ class InRegions(Emitter):
         self.between = False
         return [
             *lines,
-            f"{names.members} = get_num_threads()",
-            f"{names.team} = team_of({names.members})",
-            f"for {names.member} in prange({names.members}):",
-            *self._indented([f"{names.phase} = 0", *inside]),
+            f"{self.members} = get_num_threads()",
+            f"{names.team} = team_of({self.members})",
+            self._called("cores", [f"{names.phase} = 0", *inside], self.members, (names.team,)),
         ]
 
     def _phase(self, node: Node) -> list[str]:
@@ -161,32 +178,60 @@ class InRegions(Emitter):
         assert self.region is not None, "parts are a region's"
         names = self.region
         self.between, self.part = False, node
-        body = self.part_lines(node)
+        body = self.apart(lambda: self.lines(node), node)
         self.between = True
         if isinstance(node, For) and node.bind == CORES:
-            ends = f"{', '.join(_bounds(node))}, {names.members}, {names.share}"
-            call = [self._called(body, (f"share_from({ends})", f"share_from({ends} + 1)"))]
+            ends = f"{', '.join(_bounds(node))}, {self.members}, {names.share}"
+            share = {names.first: f"share_from({ends})", names.stop: f"share_from({ends} + 1)"}
+            call = [self._called_here(body, share)]
         else:
-            call = [f"if {names.share} == 0:", *self._indented([self._called(body, ())])]
+            call = [f"if {names.share} == 0:", *self._indented([self._called_here(body, {})])]
         return [
-            f"{names.share} = first_share({names.team}, {names.phase}, int64({names.member}))",
+            f"{names.share} = first_share({names.team}, {names.phase}, {self.member})",
             f"while {names.share} >= 0:",
             *self._indented(call),
             *self._indented([f"{names.share} = next_share({names.team}, {names.phase}, {names.share})"]),
             f"{names.phase} += 1",
         ]
 
-    def _called(self, body: list[str], shares: tuple[str, ...]) -> str:
-        """The call of a part's function, which is made if there is none like it."""
-        assert self.region is not None, "parts are a region's"
+    def _called_here(self, body: list[str], share: dict[str, str]) -> str:
+        """The call of a part for a share of its loop."""
+        passed = self._read(body)
+        name = self._function("part", body, (*passed, *share))
+        return f"run({name}, {_tuple((*passed, *share.values()))})"
+
+    def _called(self, what: str, body: list[str], members: str, also: tuple[str, ...]) -> str:
+        """The call of a function for every core."""
+        passed = (*self._read(body), *also)
+        name = self._function(what, body, (*passed, self.member, self.members))
+        return f"on_cores({name}, {members}, {_tuple(passed)})"
+
+    def _read(self, body: list[str]) -> list[str]:
+        """The kernel's names that lines read."""
         known = {*self.parameters(), *self.opened(), *variables(self.kernel.body)}
-        passed = [name for name in free_names("\n".join(body)) if name in known]
-        parameters = [*passed, *((self.region.first, self.region.stop) if shares else ())]
-        taken = [name for name, _ in self.functions.values()]
-        name = fresh(f"{self.kernel.name}_part", taken)
-        text = "\n".join(["@part", f"def {name}({', '.join(parameters)}):", *self._indented(body)]) + "\n"
+        return [name for name in free_names("\n".join(body)) if name in known]
+
+    def _function(self, what: str, body: list[str], parameters: tuple[str, ...]) -> str:
+        """The name of a function with these lines, which is made if there is none like it."""
+        taken = {
+            *self.parameters(),
+            *variables(self.kernel.body),
+            *(name for name, _ in self.functions.values()),
+        }
+        name = fresh(f"{self.kernel.name}_{what}", taken)
+        text = "\n".join(["@Part", f"def {name}({', '.join(parameters)}):", *self._indented(body)]) + "\n"
         name, _ = self.functions.setdefault(canonical(text), (name, text))
-        return f"{name}({', '.join((*passed, *shares))})"
+        return name
+
+
+def _tuple(values: Iterable[str]) -> str:
+    """A tuple's source.
+
+    >>> _tuple(["x"]), _tuple(["x", "y"])
+    ('(x,)', '(x, y)')
+    """
+    every = tuple(values)
+    return f"({every[0]},)" if len(every) == 1 else f"({', '.join(every)})"
 
 
 def _bounds(node: For) -> tuple[str, str]:
@@ -224,8 +269,8 @@ def free_names(lines: str) -> list[str]:
 def _within(value: str, first: int, end: int | None) -> str:
     """A value that is first <= value < end, written so that LLVM sees it.
 
-    >>> _within("int64(i_core)", 0, None), _within("int64(i_core)", 0, 4)
-    ('max(int64(i_core), 0)', 'min(max(int64(i_core), 0), 3)')
+    >>> _within("i_core", 0, None), _within("i_core", 0, 4)
+    ('max(i_core, 0)', 'min(max(i_core, 0), 3)')
 
     Else numba's wrap-around of negative indices, or of 512 * i + j beyond 64 bits, keeps it from vectorizing: columns
     of a product over the cores ran at 27 and 180 GFLOP/s without and with the maximum; column sums of 2000 x 2000 in

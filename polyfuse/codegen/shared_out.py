@@ -22,57 +22,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.core.cgutils import get_or_insert_function
-from numba.core.compiler import Compiler, Flags
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
-from polyfuse.codegen.atomics import WORD, WORDS, load, pause, replaced, store
+from polyfuse.codegen.atomics import WORDS, load, pause, replaced, store
 
-SHARED_OUT = ("get_num_threads", "team_of", "first_share", "next_share", "share_from", "part")
-
-FASTMATH = {"contract"}
-"""a * b + c may become one fused multiply-add; nothing else about a body's arithmetic may change."""
+SHARED_OUT = ("team_of", "first_share", "next_share", "share_from")
 
 PATIENCE = 256
 """How often a core looks for the others before it takes a share of theirs: 6.6 µs of a Zen 4 core."""
-
-
-class _Apart(Compiler):
-    """numba's compiler for functions whose arrays do not overlap; else LLVM checks that in each loop."""
-
-    def __init__(
-        self,
-        typingctx: Any,
-        targetctx: Any,
-        library: Any,
-        args: Any,
-        return_type: Any,
-        flags: Flags,
-        locals: Any,
-    ) -> None:
-        flags.noalias = True
-        super().__init__(typingctx, targetctx, library, args, return_type, flags, locals)
-
-
-part = numba.njit(fastmath=FASTMATH, error_model="numpy", pipeline_class=_Apart)
-"""A kernel's part as a function of its own: equal ones are compiled once, and numba's time grows with the square of a
-function's length."""
-
-
-@intrinsic
-def get_num_threads(typingctx: Any) -> Any:
-    """How many threads a region has. numba's own is an address of this process, which a cache cannot keep."""
-
-    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        # a C int, which numba declares as a word where it starts a region
-        known = get_or_insert_function(builder.module, ir.FunctionType(WORD, []), "get_num_threads")
-        return builder.sext(builder.trunc(builder.call(known, []), ir.IntType(32)), WORD)
-
-    return types.int64(), code
 
 
 @register_jitable

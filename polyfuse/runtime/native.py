@@ -11,19 +11,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import llvmlite.binding as llvm
 import numba
-from numba.core import sigutils, types
-from numba.core.compiler import Flags, compile_extra
+from numba.core import sigutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 
-from polyfuse.codegen.cpu import header
+from polyfuse.codegen.operations import header
+from polyfuse.codegen.parts import Part, lowered
 from polyfuse.codegen.program import Code, Program
-from polyfuse.codegen.shared_out import FASTMATH
 from polyfuse.runtime.entry import Call, Held, Lowered, add_entry
 from polyfuse.runtime.files import source_file
 from polyfuse.runtime.interface import ENTRY, Phases
@@ -54,14 +54,15 @@ def machine_code(program: Program, phases: Phases) -> MachineCode:
     context = cpu_target.target_context
     library = context.codegen().create_library(ENTRY)
     library.enable_object_caching()
-    kernels = {code.name: _lowered(code, library) for code in program.codes}
+    codes = {code.name: _lowered(code, library) for code in program.codes}
     module = library.create_ir_module(ENTRY)
     for name, phase in phases.entries:
-        calls = [Call(kernels[launch.name], launch.tensors) for launch in phase.launches]
+        calls = [Call(codes[launch.name][0], launch.tensors) for launch in phase.launches]
         add_entry(context, module, name, phase.interface, calls)
     library.add_ir_module(module)
-    for kernel in kernels.values():  # else LLVM keeps a copy for others to call beside the one in the entry
-        library.get_function(kernel.symbol).linkage = "internal"
+    # else LLVM keeps a copy for others to call beside the one in the entry
+    for symbol in chain.from_iterable(functions for _, functions in codes.values()):
+        library.get_function(symbol).linkage = "internal"
     library.finalize()
     _, _, (code, _) = library.serialize_using_object_code()
     needs = _outside(llvm.parse_assembly(library.get_llvm_str()))
@@ -69,29 +70,18 @@ def machine_code(program: Program, phases: Phases) -> MachineCode:
     return MachineCode(code, phases.names, needs, parallel, not library.has_dynamic_globals)
 
 
-def _lowered(code: Code, library: Any) -> Lowered:
-    """A kernel as LLVM in a library; its source lies in a file that tracebacks can show."""
+def _lowered(code: Code, library: Any) -> tuple[Lowered, list[str]]:
+    """A kernel as LLVM in a library, and all its functions there; its source lies in a file for tracebacks."""
     text = f"{header(code.source)}\n\n{code.source}"
     space: dict[str, Any] = {}
     exec(compile(text, str(source_file(code.name, text)), "exec"), space)
-    flags = Flags()
-    options = {"parallel": code.parallel, "fastmath": FASTMATH, "error_model": "numpy", "nopython": True}
-    cpu_target.options.parse_as_flags(flags, options)
-    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    flags.enable_pyobject = False
-    flags.noalias = True  # a call refuses arrays that overlap; else LLVM reloads scalars after each store
     arguments, _ = sigutils.normalize_signature(str(code.signature))
-    done = compile_extra(
-        cpu_target.typing_context,
-        cpu_target.target_context,
-        space[code.name],
-        arguments,
-        types.void,
-        flags,
-        {},
-        library=library,
-    )
-    return Lowered(done.fndesc.llvm_func_name, arguments)
+    kernel = lowered(space[code.name], arguments, library).llvm_func_name
+    parts = (one for one in space.values() if isinstance(one, Part))
+    return Lowered(kernel, arguments), [
+        kernel,
+        *(symbol for part in parts for symbol in part.symbols(library)),
+    ]
 
 
 def _outside(module: Any) -> tuple[str, ...]:

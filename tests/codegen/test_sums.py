@@ -14,9 +14,9 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.codegen import sums
+from polyfuse.codegen.parts import FASTMATH
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.runtime.native import FASTMATH
 
 Array = npt.NDArray[Any]
 

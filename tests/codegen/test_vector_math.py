@@ -18,11 +18,11 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen import vector_math
+from polyfuse.codegen.parts import FASTMATH
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 from polyfuse.codegen.vector_math_angles import COSINE, INVERSE_OF_TURN, PART_BITS, SINE
 from polyfuse.codegen.vector_math_ir import DOUBLE, SINGLE
 from polyfuse.codegen.vector_math_tables import LOG_OF_POWER, TABLES, TWO_THIRDS
-from polyfuse.runtime.native import FASTMATH
 
 Array = npt.NDArray[Any]
 

@@ -19,7 +19,6 @@ INTEGERS = dict.fromkeys(("int32", "int64", "uint64"), int)
 KERNEL_NAMES = {
     "math": math,
     "np": np,
-    "prange": range,
     "float32": np.float32,
     "float64": np.float64,
     **INTEGERS,

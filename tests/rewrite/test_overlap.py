@@ -59,7 +59,7 @@ def test_the_tiles_loop_is_parallel_and_the_temporary_fits_a_tile() -> None:
         pf.Schedule(done.nest).bind("S0", i_tile="cores").promote("T", "S0", at="i_tile", memory="local")
     )
     net = pf.compile(done.nest, target="cpu", schedule=schedule)
-    assert "T = on_heap((10,), np.float32)" in net.source
+    assert "T = on_stack((10,), np.float32)" in net.source
     arrays = {"x": np.arange(29, dtype=np.float32), "y": np.zeros(26, np.float32)}
     assert_close(called(net, arrays), by_python(smooth, arrays), 0.0)
 

@@ -196,7 +196,7 @@ def test_cores_share_rows_or_columns() -> None:
     two = cpu("two cores", 2, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
     for sides in ((256, 512, 256), (8, 2048, 512)):
         net = agrees(product(sides), two)
-        assert "prange(0, 2)" in net.source
+        assert "share_from(0, 2, members, member)" in net.source
 
 
 def test_cores_share_the_larger_operand_rather_than_read_it_twice() -> None:
