@@ -11,12 +11,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any
 
 import llvmlite.binding as llvm
 import numba
 from numba.core import sigutils
+from numba.core.codegen import AOTCodeLibrary, JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
@@ -45,6 +47,40 @@ class MachineCode:
     """Whether it means the same in another process."""
 
 
+class _ObjectFile(AOTCodeLibrary):
+    """numba's library of functions, whose first passes are made once: numba makes them for each function again.
+
+    LLVM does not give back what they take, 2.2 MB for two layers on two cores.
+    """
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+        for function in module.functions:
+            if not function.is_declaration:
+                self._codegen.first_passes.run(function, self._codegen.builder)
+
+
+class _ObjectFiles(JITCPUCodegen):
+    """numba's compiler for this very processor, which keeps nothing of what it has made.
+
+    numba's own adds each module to an engine that lives as long as the process: half a MB for two layers.
+    """
+
+    _library_class = _ObjectFile
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.first_passes, self.builder = self._function_pass_manager()
+
+    def _add_module(self, module: Any) -> None:
+        pass
+
+
+@cache
+def _codegen() -> Any:
+    return _ObjectFiles("polyfuse")
+
+
 @global_compiler_lock
 def machine_code(program: Program, phases: Phases) -> MachineCode:
     """Compile a program's kernels and its entries."""
@@ -52,8 +88,7 @@ def machine_code(program: Program, phases: Phases) -> MachineCode:
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
     context = cpu_target.target_context
-    library = context.codegen().create_library(ENTRY)
-    library.enable_object_caching()
+    library = _codegen().create_library(ENTRY)
     codes = {code.name: _lowered(code, library) for code in program.codes}
     module = library.create_ir_module(ENTRY)
     for name, phase in phases.entries:
@@ -63,9 +98,8 @@ def machine_code(program: Program, phases: Phases) -> MachineCode:
     # else LLVM keeps a copy for others to call beside the one in the entry
     for symbol in chain.from_iterable(functions for _, functions in codes.values()):
         library.get_function(symbol).linkage = "internal"
-    library.finalize()
-    _, _, (code, _) = library.serialize_using_object_code()
-    needs = _outside(llvm.parse_assembly(library.get_llvm_str()))
+    code = library.emit_native_object()
+    needs = _outside(library._final_module)
     parallel = any(code.parallel for code in program.codes)
     return MachineCode(code, phases.names, needs, parallel, not library.has_dynamic_globals)
 
