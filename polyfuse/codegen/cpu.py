@@ -363,16 +363,18 @@ class CpuEmitter(InRegions):
             f"{array}_rows", {*self.kernel.arrays, *variables(self.kernel.body), *self.joined.values()}
         )
 
-    def apart(self, body: Callable[[], list[str]], node: Node) -> list[str]:
-        """The lines of a node in a function of its own, whose buffers are its own, and its stores past the caches."""
-        outside, self.stacked = self.stacked, 0
-        lines = body()
-        self.stacked = outside
-        return [*lines, f"{DONE}()"] if streams_inside(node) and f"{DONE}()" not in lines else lines
+    def apart(self, body: Callable[[], list[str]], node: Node | None = None) -> list[str]:
+        """The lines of a function: buffers and rows are its own, and it waits for what a node stores past the caches.
 
-    def opened(self) -> tuple[str, ...]:
-        """The names of arrays with two axes as one."""
-        return tuple(self.joined.values())
+        Rows are, since a function's arguments are said not to overlap.
+        """
+        outside = self.stacked, self.joined
+        self.stacked, self.joined = 0, {}
+        inside = body()
+        lines = [*self.opening(), *inside]
+        self.stacked, self.joined = outside
+        waits = node is not None and streams_inside(node) and f"{DONE}()" not in lines
+        return [*lines, f"{DONE}()"] if waits else lines
 
     def opening(self) -> list[str]:
         """Arrays with two axes as one, which the body asked for."""

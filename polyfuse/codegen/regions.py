@@ -107,12 +107,8 @@ class InRegions(Emitter):
         """A name like this one that nothing in the kernel has."""
 
     @abstractmethod
-    def apart(self, body: Callable[[], list[str]], node: Node) -> list[str]:
-        """The lines of a node in a function of its own, whose buffers are its own."""
-
-    @abstractmethod
-    def opened(self) -> tuple[str, ...]:
-        """The names that the kernel's opening lines assign, of those printed so far."""
+    def apart(self, body: Callable[[], list[str]], node: Node | None = None) -> list[str]:
+        """The lines of a function, all of a node or some around its parts."""
 
     def source(self) -> str:
         """The kernel, behind the functions of its parts."""
@@ -164,13 +160,13 @@ class InRegions(Emitter):
         buffers, rest = apart_from_buffers(node)
         lines = [line for buffer in buffers for line in super(InRegions, self).lines(buffer)]
         self.region, self.between = names, True
-        inside = self.lines(rest)
+        inside = self.apart(lambda: [f"{names.phase} = 0", *self.lines(rest)])
         self.between = False
         return [
             *lines,
             f"{self.members} = get_num_threads()",
             f"{names.team} = team_of({self.members})",
-            self._called("cores", [f"{names.phase} = 0", *inside], self.members, (names.team,)),
+            self._called("cores", inside, self.members, (names.team,)),
         ]
 
     def _phase(self, node: Node) -> list[str]:
@@ -208,7 +204,7 @@ class InRegions(Emitter):
 
     def _read(self, body: list[str]) -> list[str]:
         """The kernel's names that lines read."""
-        known = {*self.parameters(), *self.opened(), *variables(self.kernel.body)}
+        known = {*self.parameters(), *variables(self.kernel.body)}
         return [name for name in free_names("\n".join(body)) if name in known]
 
     def _function(self, what: str, body: list[str], parameters: tuple[str, ...]) -> str:

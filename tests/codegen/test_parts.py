@@ -132,3 +132,20 @@ def test_arrays_and_loops_may_be_called_as_what_the_source_calls() -> None:
     pf.compile(run_for, target="cpu", schedule=schedule)(given, twice, more)
     np.testing.assert_array_equal(twice, 2 * given)
     np.testing.assert_array_equal(more, 2 * given + 1)
+
+
+@pf.nest
+def flat(x: f64[6, 4, 5], y: f64[6, 20]):
+    for i in range(6):
+        for c in range(20):
+            y[i, c] = x[i, c // 5, c % 5] * 2.0
+
+
+def test_a_part_makes_its_own_rows_of_two_axes() -> None:
+    net = pf.compile(flat, target="cpu", schedule=pf.Schedule(flat).bind("S0", i="cores"))
+    part, kernel = net.source.split("def S(")
+    assert "    x_rows = joined(x, 1)\n" in part
+    assert "rows" not in kernel
+    x, y = np.random.default_rng(0).random((6, 4, 5)), np.zeros((6, 20))
+    net(x, y)
+    np.testing.assert_array_equal(y, 2 * x.reshape(6, 20))
