@@ -50,6 +50,7 @@ from polyfuse.codegen.operations import (
 from polyfuse.codegen.product_loops import most_of, movement
 from polyfuse.codegen.regions import InRegions, is_region
 from polyfuse.codegen.row_product import row_product
+from polyfuse.codegen.row_windows import row_over_windows
 from polyfuse.codegen.stack import STACK_BYTES
 from polyfuse.codegen.stencil_rows import reads_several, stencil_row, two_rows
 from polyfuse.codegen.steps_apart import steps_apart
@@ -59,7 +60,7 @@ from polyfuse.codegen.tiles import LINE
 from polyfuse.codegen.transposed_stores import transposed_store
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
-from polyfuse.codegen.window_products import values_of
+from polyfuse.codegen.window_steps import values_of
 from polyfuse.ir.names import fresh
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 from polyfuse.ir.tree import ON_CORES, SHARED
@@ -318,7 +319,8 @@ class CpuEmitter(InRegions):
         return f"{FETCH_TO_WRITE if write else FETCH}({element.array}, {index}, {lines})"
 
     def _microkernel(self, node: For) -> list[str]:
-        call = row_product(node) or tile_product(node, self.facts, self.around[:-1])
+        row = row_product(node) or row_over_windows(node, self.facts)
+        call = row or tile_product(node, self.facts, self.around[:-1])
         if call is not None:
             return [ast.unparse(call)]
         pieces = steps_apart(node, self._unused)

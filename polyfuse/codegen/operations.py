@@ -40,6 +40,7 @@ OPERATIONS = {
     **dict.fromkeys(SHARED_OUT, "polyfuse.codegen.shared_out"),
     **dict.fromkeys(("Part", "run", "on_cores", "get_num_threads"), "polyfuse.codegen.parts"),
     "row_mac": "polyfuse.codegen.row_tiles",
+    "row_mac_windows": "polyfuse.codegen.row_window_tiles",
     "tile_mac": "polyfuse.codegen.tiles",
     "tile_mac_ahead": "polyfuse.codegen.tiles",
     "tile_mac_cut": "polyfuse.codegen.cut_tiles",

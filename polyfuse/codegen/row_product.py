@@ -6,6 +6,8 @@ import ast
 
 from polyfuse.codegen.index import binary, mentions, substituted
 from polyfuse.codegen.looptree import Element, For, Store
+from polyfuse.codegen.product_loops import axis
+from polyfuse.schedule.microkernel import padded
 
 
 def row_product(top: For) -> ast.expr | None:
@@ -19,11 +21,11 @@ def row_product(top: For) -> ast.expr | None:
         case _:
             return None
     across = [any(mentions(s, columns.variable) for s in read.subscripts) for read in store.reads]
-    if not isinstance(width, ast.Constant) or across.count(True) != 1:
+    if not isinstance(width, ast.Constant) or across.count(True) != 1 or not _is_whole(width.value, store):
         return None
     left, right = store.reads if across[1] else reversed(store.reads)
-    axes = [_axis(element, top.variable) for element in (left, right)]
-    if None in axes:
+    axes = [axis(element, top) for element in (left, right)]
+    if None in axes or axis(right, columns) != len(right.subscripts) - 1:
         return None
     first = {top.variable: top.low, columns.variable: columns.low}
 
@@ -43,7 +45,6 @@ def row_product(top: For) -> ast.expr | None:
     return ast.Call(ast.Name("row_mac"), arguments, [])
 
 
-def _axis(element: Element, variable: str) -> int | None:
-    """The one subscript that changes with a loop; the verb has seen that it does so by one."""
-    moved = [axis for axis, subscript in enumerate(element.subscripts) if mentions(subscript, variable)]
-    return moved[0] if len(moved) == 1 else None
+def _is_whole(width: int, store: Store) -> bool:
+    """Whether a row is a whole number of vectors."""
+    return padded(width, int(store.target.dtype.removeprefix("float")) // 8) == width

@@ -310,8 +310,11 @@ class Tile:
 
     def load(self, address: Any, vector: int, row: Any = None) -> Any:
         """The lanes that the tile has of one vector; `row` masks a row that it may lack."""
+        return self.load_where(address, self._both(vector, row))
+
+    def load_where(self, address: Any, mask: Any) -> Any:
+        """The lanes of a vector that a mask has, zero in the others; None: all of them."""
         place = self.builder.inttoptr(address, self.vector.as_pointer())
-        mask = self._both(vector, row)
         if mask is None:
             return self.builder.load(place, align=self.itemsize)
         kinds = [place.type, ir.IntType(32), self.flags, self.vector]
@@ -322,8 +325,11 @@ class Tile:
 
     def store(self, value: Any, address: Any, vector: int, row: Any = None) -> None:
         """Store the lanes that the tile has of one vector of a row."""
+        self.store_where(value, address, self._both(vector, row))
+
+    def store_where(self, value: Any, address: Any, mask: Any) -> None:
+        """Store the lanes of a vector that a mask has; None: all of them."""
         place = self.builder.inttoptr(address, self.vector.as_pointer())
-        mask = self._both(vector, row)
         if mask is None:
             self.builder.store(value, place, align=self.itemsize)
             return

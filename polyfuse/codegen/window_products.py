@@ -14,109 +14,50 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from polyfuse.codegen.cases import Facts, cases
-from polyfuse.codegen.index import binary, is_number, mentions, substituted
-from polyfuse.codegen.intervals import Interval, Ranges, interval
-from polyfuse.codegen.looptree import Element, For
+from polyfuse.codegen.index import binary, is_number
+from polyfuse.codegen.intervals import Interval, interval
+from polyfuse.codegen.looptree import Element
 from polyfuse.codegen.product_loops import ProductLoops, corner, most_of, movement
-from polyfuse.schedule.microkernel import MOST_SUMS, MOST_WRITTEN_OUT, padded
+from polyfuse.codegen.window_steps import (
+    Bounds,
+    Steps,
+    bounds_of,
+    inner_movement,
+    is_box,
+    numbers,
+    steps_of,
+    where_present,
+)
+from polyfuse.schedule.microkernel import MOST_SUMS, padded
 
 MOST_CASES = 4
 """How many tiles that differ in their rows have code of their own: the first, the last, and those beside them."""
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """The loops of steps that stay loops, and the values of the one that is written out, if any is."""
-
-    loops: tuple[For, ...]
-    inner: For | None
-    values: range
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of one value of the innermost loop of steps: from and up to, and those that are surely there."""
-
-    low: ast.expr
-    high: ast.expr
-    sure: Interval
-
-
-def values_of(loop: For, ranges: Ranges) -> Interval:
-    """Between which numbers a loop's variable is."""
-    last = interval(loop.high, ranges).high
-    return Interval(interval(loop.low, ranges).low, None if last is None else last - 1)
-
-
 def over_windows(tile: ProductLoops, facts: Facts) -> ast.expr | None:
     """The call; None where rows change with other steps, or no numbers bound the tile."""
     ranges = facts.ranges
-    steps = _steps(tile, ranges)
+    steps = steps_of(tile.steps, ranges)
     most_columns = most_of(tile.columns)
-    if most_columns is None or not _is_box(tile, steps):
+    if most_columns is None or not is_box((*tile.steps, tile.rows, tile.columns), tile.rows, steps.inner):
         return None
     width = padded(most_columns, tile.itemsize)
-    rows = [_rows(tile, steps, value, ranges) for value in steps.values]
+    rows = bounds_of(tile.rows, steps, ranges)
     starts = [interval(one.low, ranges).low for one in rows]
     ends = [interval(one.high, ranges).high for one in rows]
     known = [end for end in (*starts, *ends) if end is not None]
     if len(known) < 2 * len(rows) or (max(known) - min(known)) * width > MOST_SUMS:
         return None
-    present = [_if_present(one, steps, value, ranges) for one, value in zip(rows, steps.values, strict=True)]
+    present = where_present(rows, steps, ranges)
     every = range(min(known), max(known))
     return _call(
         tile, steps, present, every, _exactly(present, every, facts) or _surely(present, every), width
     )
 
 
-def _steps(tile: ProductLoops, ranges: Ranges) -> _Steps:
-    *outer, last = tile.steps
-    values = values_of(last, ranges)
-    if values.low is None or values.high is None or values.high - values.low >= MOST_WRITTEN_OUT:
-        return _Steps(tile.steps, None, range(1))
-    return _Steps(tuple(outer), last, range(values.low, values.high + 1))
-
-
-def _is_box(tile: ProductLoops, steps: _Steps) -> bool:
-    """Whether no bound changes with another loop of the product, but the rows' with the loop that is written out."""
-    every = (*tile.steps, tile.rows, tile.columns)
-    return not any(
-        mentions(bound, other.variable)
-        for loop in every
-        for bound in (loop.low, loop.high)
-        for other in every
-        if not (loop is tile.rows and other is steps.inner)
-    )
-
-
-def _rows(tile: ProductLoops, steps: _Steps, value: int, ranges: Ranges) -> _Rows:
-    put: dict[str, ast.expr] = {} if steps.inner is None else {steps.inner.variable: ast.Constant(value)}
-    low, high = (_folded(substituted(bound, put), ranges) for bound in (tile.rows.low, tile.rows.high))
-    return _Rows(low, high, Interval(interval(low, ranges).high, interval(high, ranges).low))
-
-
-def _folded(node: ast.expr, ranges: Ranges) -> ast.expr:
-    """A number where only one is possible: min(14, 28 - 14*j) for j < 2 is 14."""
-    value = interval(node, ranges).value
-    return node if value is None else ast.Constant(value)
-
-
-def _if_present(rows: _Rows, steps: _Steps, value: int, ranges: Ranges) -> _Rows:
-    """No rows where the loop that is written out does not get to a value."""
-    loop = steps.inner
-    if loop is None:
-        return rows
-    first, end = interval(loop.low, ranges).high, interval(loop.high, ranges).low
-    if first is not None and end is not None and first <= value < end:
-        return rows
-    here = ast.Compare(loop.low, [ast.LtE(), ast.Lt()], [ast.Constant(value), loop.high])
-    return _Rows(rows.low, ast.IfExp(here, rows.high, rows.low), Interval())
-
-
-def _exactly(rows: Sequence[_Rows], every: range, facts: Facts) -> str | None:
+def _exactly(rows: Sequence[Bounds], every: range, facts: Facts) -> str | None:
     """All that the rows can be together, counted from the first one; None if there are too many cases, or unknown ones.
 
     1:6 0:6 0:6 or 0:2 0:2 0:1
@@ -130,18 +71,18 @@ def _exactly(rows: Sequence[_Rows], every: range, facts: Facts) -> str | None:
     )
 
 
-def _surely(rows: Sequence[_Rows], every: range) -> str:
+def _surely(rows: Sequence[Bounds], every: range) -> str:
     """The rows that each step has in any case: at least 1:14 0:14 0:13."""
     return "at least " + " ".join(_sure(one.sure, every) for one in rows)
 
 
 def _call(
-    tile: ProductLoops, steps: _Steps, rows: Sequence[_Rows], every: range, shapes: str, width: int
+    tile: ProductLoops, steps: Steps, rows: Sequence[Bounds], every: range, shapes: str, width: int
 ) -> ast.expr | None:
     sums, left, right = tile.store.target, tile.left, tile.right
     moves = [
         *(movement(element, tile.rows) for element in (sums, left)),
-        *(_inner_movement(element, steps) for element in (left, right)),
+        *(inner_movement(element, steps) for element in (left, right)),
     ]
     along = [tuple(movement(element, loop) for loop in steps.loops) for element in (left, right)]
     columns = [movement(element, tile.columns) for element in (sums, left, right)]
@@ -150,9 +91,7 @@ def _call(
         return None
     sums_row, left_row, left_inner, right_inner = moves
     first: dict[str, ast.expr] = {loop.variable: loop.low for loop in (*steps.loops, tile.columns)}
-    first[tile.rows.variable] = ast.Constant(every.start)
-    if steps.inner is not None:
-        first[steps.inner.variable] = ast.Constant(steps.values.start)
+    first |= {tile.rows.variable: ast.Constant(every.start), **steps.first(steps.values.start)}
     here = binary(ast.Sub(), tile.columns.high, tile.columns.low)
     counts = [binary(ast.Sub(), loop.high, loop.low) for loop in steps.loops]
     start = ast.Constant(every.start)
@@ -160,11 +99,11 @@ def _call(
         ast.Constant(len(every)),
         ast.Constant(width),
         ast.Constant(width) if is_number(here, width) else here,
-        *(ast.Name(sums.array), corner(sums, first), _numbers(sums_row)),
-        *(ast.Name(left.array), corner(left, first), _numbers(left_row)),
-        *(ast.Tuple([_numbers(one) for one in along[0]]), _numbers(left_inner)),
+        *(ast.Name(sums.array), corner(sums, first), numbers(sums_row)),
+        *(ast.Name(left.array), corner(left, first), numbers(left_row)),
+        *(ast.Tuple([numbers(one) for one in along[0]]), numbers(left_inner)),
         *(ast.Name(right.array), corner(right, first)),
-        *(ast.Tuple([_numbers(one) for one in along[1]]), _numbers(right_inner)),
+        *(ast.Tuple([numbers(one) for one in along[1]]), numbers(right_inner)),
         ast.Tuple(counts),
         ast.Tuple([binary(ast.Sub(), one.low, start) for one in rows]),
         ast.Tuple([binary(ast.Sub(), one.high, start) for one in rows]),
@@ -173,18 +112,9 @@ def _call(
     return ast.Call(ast.Name("tile_mac_windows"), arguments, [])
 
 
-def _inner_movement(element: Element, steps: _Steps) -> tuple[int, ...] | None:
-    return (0,) * len(element.subscripts) if steps.inner is None else movement(element, steps.inner)
-
-
 def _unit(element: Element) -> tuple[int, ...]:
     """One element further along the last axis."""
     return (*(0 for _ in element.subscripts[1:]), 1)
-
-
-def _numbers(values: Sequence[int] | None) -> ast.expr:
-    assert values is not None, "what has no movement was refused"
-    return ast.Tuple([ast.Constant(value) for value in values])
 
 
 def _sure(rows: Interval, every: range) -> str:

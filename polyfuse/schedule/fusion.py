@@ -248,22 +248,35 @@ def _needed(domain: isl.Set, name: str, fixed: list[isl.PwAff], inner: list[Loop
 def _completed(
     domain: isl.Set, name: str, fixed: list[isl.PwAff], inner: list[Loop], taken: set[str]
 ) -> list[Loop]:
-    """The inner loops, with loops over the statement's own dimensions added until no two instances share a date."""
+    """The inner loops, with loops over the statement's own dimensions added until no two instances share a date.
+
+    A dimension that the dates tell already has no loop of its own.
+    """
     chosen = list(inner)
     for d in range(domain.dim(isl.dim_type.set)):
-        if _injective(domain, [*fixed, *(x.date(name) for x in chosen)]):
+        together = _together(domain, [*fixed, *(x.date(name) for x in chosen)])
+        if together.is_subset(isl.Map.identity(together.get_space())):
             break
+        value = dimension(domain, d)
+        if together.is_subset(value.eq_map(value)):
+            continue
         own = fresh(domain.get_dim_name(isl.dim_type.set, d) or f"d{d}", taken)
         taken.add(own)
-        chosen.append(Loop(own, ((name, dimension(domain, d)),), Leaf(name)))
+        chosen.append(Loop(own, ((name, value),), Leaf(name)))
     return chosen
 
 
 def _injective(domain: isl.Set, dates: list[isl.PwAff]) -> bool:
+    together = _together(domain, dates)
+    return bool(together.is_subset(isl.Map.identity(together.get_space())))
+
+
+def _together(domain: isl.Set, dates: list[isl.PwAff]) -> isl.Map:
+    """The pairs of instances that share all of these dates."""
     together = isl.Map.from_domain_and_range(domain, domain)
     for date in dates:
         together = together.intersect(date.eq_map(date))
-    return bool(together.is_subset(isl.Map.identity(together.get_space())))
+    return together
 
 
 def _linked(nest: Nest, first: str, second: str) -> bool:

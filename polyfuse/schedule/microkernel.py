@@ -3,6 +3,7 @@
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of sums
     for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of sums
     for c: for s: for q: for f: y[q, f] += x[c, 2*q + s] * w[c, s, f]   ->   the same, over two loops of steps
+    for r: for s: for q: y[q] += w[r, s] * x[r, 2*q + s]   ->   one operation on a row of sums, over a window
     with math="tf32": for k: for r: for c: y[r, c] += tf32(a[r, k]) * tf32(b[k, c])   ->   a GPU's tensor cores
     with math="f64": the same of float64 numbers, which nothing rounds
 
@@ -33,6 +34,9 @@ from polyfuse.sets import OUT, SET, points
 
 MOST_WRITTEN_OUT = 16
 """Values of the innermost loop of steps, at most, whose rows may differ: the elements of a window along one axis."""
+
+NEAR_COLUMNS = 4
+"""Numbers from one column of a row to the next one, at most, in a factor that a row of sums reads in whole vectors."""
 
 MOST_SUMS = 512
 """Sums of a tile at most, in whole vectors: 8 x 64 floats are all 32 registers of a CPU with 64-byte vectors."""
@@ -66,7 +70,7 @@ AHEAD_REGISTERS = 32
 class Roles:
     """Which loops of a product do what, and which of the two reads is the one whose rows are broadcast.
 
-    A product of one row has no loop of rows.
+    A product of one row has no loop of rows. Its steps may be those of a window, and its left factor a row as well.
     """
 
     steps: tuple[Loop, ...]
@@ -168,12 +172,7 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
     moves = _Moves(nest, tree, statement, evenly=math == "ieee")
     steps = tuple(x for x in chain if not any(moves.of(s.write, x)))
     rest = chain[len(steps) :]
-    if (
-        not steps
-        or steps != chain[: len(steps)]
-        or not 1 <= len(rest) <= 2
-        or (len(rest) == 1 and len(steps) > 1)
-    ):
+    if not steps or steps != chain[: len(steps)] or not 1 <= len(rest) <= 2:
         raise refuse(
             "the loops outside those of rows and columns must be those that the sum does not depend on"
         )
@@ -194,18 +193,17 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
 def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
     """Whether loops do what they are to do; `anyhow`: the right factor's columns need not be neighbours."""
     a, b = s.reads[roles.left], s.reads[roles.right]
-    by_step = [moves.of(factor, step) for factor in (a, b) for step in roles.steps]
     if roles.rows is None:
-        rows_fit = all(set(step) <= {0, 1} and sum(step) == 1 for step in by_step)
-    else:
-        rows_fit = (
-            sum(int(by != 0) if anyhow else abs(by) for by in moves.of(s.write, roles.rows)) == 1
-            and any(moves.of(a, roles.rows))
-            and not any(moves.of(b, roles.rows))
+        return (
+            moves.along_lanes(s.write, roles.columns)
+            and _beside(moves, b, roles.columns)
+            and (_beside(moves, a, roles.columns) or not any(moves.of(a, roles.columns)))
         )
     return (
-        rows_fit
-        and all(map(any, by_step))
+        sum(int(by != 0) if anyhow else abs(by) for by in moves.of(s.write, roles.rows)) == 1
+        and any(moves.of(a, roles.rows))
+        and not any(moves.of(b, roles.rows))
+        and all(any(moves.of(factor, step)) for factor in (a, b) for step in roles.steps)
         and (
             moves.along_lanes(s.write, roles.columns)
             or (anyhow and _along_last(moves.of(s.write, roles.columns)))
@@ -213,6 +211,12 @@ def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
         and (moves.along_lanes(b, roles.columns) or (anyhow and any(moves.of(b, roles.columns))))
         and not any(moves.of(a, roles.columns))
     )
+
+
+def _beside(moves: _Moves, factor: Access, columns: Loop) -> bool:
+    """Whether the next column's number lies behind this one's, or a few numbers further."""
+    moved = moves.of(factor, columns)
+    return _along_last(moved) and 1 <= moved[-1] <= NEAR_COLUMNS
 
 
 def _along_last(moved: tuple[int, ...]) -> bool:
@@ -223,7 +227,7 @@ def _along_last(moved: tuple[int, ...]) -> bool:
 def _checked_extents(nest: Nest, roles: Roles, tensor: str, refuse: Callable[[str], InvalidSchedule]) -> None:
     columns, itemsize = extent(nest, roles.columns), nest.tensor(tensor).itemsize
     if roles.rows is None:
-        if columns is None or padded(columns, itemsize) != columns or columns > MOST_SUMS:
+        if columns is None or padded(columns, itemsize) > MOST_SUMS:
             raise refuse(f"needs at most {MOST_SUMS} sums of one row in whole vectors, not {columns}")
         return
     rows = extent(nest, roles.rows)

@@ -190,17 +190,17 @@ def _in_tiles(domain: isl.Set, p: Product) -> bool:
     { mac[i, j, k] : j <= i } is in tiles; { mac[i, j, k] : k > i } is not, since step 3 has no row 4, and
     { mac[q, f, c, s] : 0 <= q + s - 1 < 28 } is.
     """
-    if _is_product(domain, set(p.steps)):
+    if is_product(domain, set(p.steps)):
         return True
-    if not _is_product(domain, {p.columns}):
+    if not is_product(domain, {p.columns}):
         return False
     inner = p.steps[-1]
     apart = set(range(domain.dim(SET))) - {p.rows, *p.steps}
-    if _is_product(domain, {p.rows}, given=apart):
+    if is_product(domain, {p.rows}, given=apart):
         return True
     length = domain.dim_max(inner).sub(domain.dim_min(inner)).max_val()
     short = length.is_int() and length.to_python() < MOST_WRITTEN_OUT
-    return bool(short) and _is_product(domain, {p.rows}, given={*apart, inner})
+    return bool(short) and is_product(domain, {p.rows}, given={*apart, inner})
 
 
 def _in_triangles(domain: isl.Set, p: Product) -> bool:
@@ -209,7 +209,7 @@ def _in_triangles(domain: isl.Set, p: Product) -> bool:
     { mac[i, j, k] : k > i } is so, and { mac[i, j, k] : k > 2i } is not.
     """
     pieces = domain.coalesce().get_basic_sets()
-    if len(p.steps) != 1 or len(pieces) != 1 or not _is_product(domain, {p.columns}):
+    if len(p.steps) != 1 or len(pieces) != 1 or not is_product(domain, {p.columns}):
         return False
     for constraint in pieces[0].get_constraints():
         row, step = (constraint.get_coefficient_val(SET, d) for d in (p.rows, p.steps[0]))
@@ -218,7 +218,7 @@ def _in_triangles(domain: isl.Set, p: Product) -> bool:
     return True
 
 
-def _is_product(domain: isl.Set, dims: set[int], given: set[int] | None = None) -> bool:
+def is_product(domain: isl.Set, dims: set[int], given: set[int] | None = None) -> bool:
     """Whether a set is that of some dimensions (for each value of the given ones) times that of all others."""
     mine = _cylinder(domain, dims | (given or set()))
     others = _cylinder(domain, set(range(domain.dim(SET))) - dims)

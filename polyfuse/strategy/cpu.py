@@ -19,7 +19,8 @@ from polyfuse.ir import Access
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.contraction import products_of
+from polyfuse.sets import SET
+from polyfuse.strategy.contraction import is_product, products_of
 from polyfuse.strategy.cost import Tiling
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.kernel import Kernel
@@ -40,6 +41,7 @@ from polyfuse.strategy.moves import (
 )
 from polyfuse.strategy.one_row import in_one_row
 from polyfuse.strategy.row_sums import reduced_where_made
+from polyfuse.strategy.window_sums import in_window_rows
 
 MOST_ROWS = 8
 """Rows that go by in one pass over a vector loop, at most: each needs a number of the other operand in a register."""
@@ -81,6 +83,10 @@ def _unit(
         return schedule
     vector = contiguous(counts, schedule, unit, loops)
     carried = [loop for loop in loops if not counts.parallel(loop)]
+    if len(unit) == 1 and (len(carried) > 1 or vector in carried):
+        row = in_window_rows(schedule, counts, name, loops, machine)
+        if row is not None:
+            return row
     if not carried or vector in carried:
         return on_lanes(schedule, name, loops, vector)
     rows = [
@@ -94,6 +100,8 @@ def _unit(
         row = in_one_row(schedule, name, loops, carried[0], vector, machine)
         if row is not None:
             return row
+    if any(_is_cut(schedule, one, carried[-1], vector) for one in unit):
+        return on_lanes(schedule, name, loops, vector)
     schedule, step = _stepped(schedule, name, carried[-1])
     inner = [loop.name for loop in rows] + ([step] if step else [])
     outer = [loop for loop in loops if loop is not vector and loop.name not in inner]
@@ -180,6 +188,16 @@ def _stepped(schedule: Schedule, name: str, loop: Loop) -> tuple[Schedule, str |
         return schedule, loop.name
     schedule = schedule.split(name, loop.name, steps)
     return schedule, inside(schedule, name, loop.name).name
+
+
+def _is_cut(schedule: Schedule, name: str, steps: Loop, vector: Loop) -> bool:
+    """Whether not all values along a vector have the same steps, as at a window's border: these stay outside then.
+
+    for q: for s in max(0, 1 - q) … 3: y[q] max= x[q + s - 1]   ->   for s: for q in max(0, 1 - s) … n: …
+    """
+    along, across = dims_of(steps.date(name)), dims_of(vector.date(name))
+    domain = schedule.nest.domains[name]
+    return not is_product(domain, {*along}, given=set(range(domain.dim(SET))) - along - across)
 
 
 def _is_small(schedule: Schedule, loop: Loop) -> bool:

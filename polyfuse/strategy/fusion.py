@@ -35,7 +35,7 @@ many layers takes numba much longer to compile than one layer that is launched m
 
 
 Refused = frozenset[frozenset[str]]
-"""Groups of statements of which no kernel is made."""
+"""Groups of statements that no kernel holds all of."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
         sentence = refused_sentence(*pair, at, joined)
         return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, joined, sentence))
     merged = part_with(joined, consumer)
-    if merged.members in state.refused:
+    if any(group <= merged.members for group in state.refused):
         sentence = doubtful_sentence(*pair, at)
         return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, None, sentence))
     together = model.cost(merged)

@@ -47,6 +47,7 @@ from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
 from polyfuse.strategy.second_thoughts import (
+    NOT_IN_BLOCKS,
     Doubt,
     Doubted,
     compared,
@@ -313,7 +314,7 @@ def _shaped(
     registers = in_registers(schedule, model, part, choose, shared) if not joined else None
     if isinstance(registers, tuple):
         return registers
-    whys = ("not in blocks for the caches", blocks), (NOT_IN_TILES, registers)
+    whys = (NOT_IN_BLOCKS, blocks), (NOT_IN_TILES, registers)
     refused = tuple(f"{what}: {why}" for what, why in whys if why is not None)
     if kernel.band and not joined:
         costs = ranked(kernel, machine, counts.total_bytes)

@@ -54,6 +54,7 @@ from polyfuse.strategy.moves import (
 from polyfuse.strategy.packing import added, apart, packed, packed_once, rows_asked_for
 from polyfuse.strategy.product_task import Question
 from polyfuse.strategy.shares import Share
+from polyfuse.strategy.window_sums import in_window_rows
 
 
 def blocked(
@@ -230,7 +231,7 @@ class _Blocks:
         else:
             schedule = self._with_guests(schedule, rows, places)
         for place in places:
-            schedule = self._guests_on_lanes(schedule, place)
+            schedule = self._guests_on_lanes(schedule, place, place in (columns, tile))
         if share is not None:
             schedule = schedule.bind(name, **{outer[0]: share.place})
         schedule = self._packed(schedule, task, b, outer[-1] if outer else None, rows)
@@ -345,7 +346,7 @@ class _Blocks:
             raise InvalidSchedule(f"{guest} does not belong to single tiles of {self.name}")
         return schedule
 
-    def _guests_on_lanes(self, schedule: Schedule, place: str) -> Schedule:
+    def _guests_on_lanes(self, schedule: Schedule, place: str, in_tile: bool) -> Schedule:
         """Pointwise statements at a loop over tiles in common loops, that along memory innermost, on vector lanes."""
         keep = [loop.name for loop in schedule.loops(self.name)].index(place) + 1
         names = tuple(
@@ -357,12 +358,21 @@ class _Blocks:
         for unit in units(schedule, names, keep):
             if self.name not in unit:
                 loops = schedule.loops(unit[0])[keep:]
-                schedule = self._along(schedule, unit, loops)
+                schedule = self._along(schedule, unit, loops, in_tile)
         return schedule
 
-    def _along(self, schedule: Schedule, unit: tuple[str, ...], loops: tuple[Loop, ...]) -> Schedule:
-        """A pointwise loop nest along memory; along the sums' panels where these lie across it."""
-        if not self.product.across:
+    def _along(
+        self, schedule: Schedule, unit: tuple[str, ...], loops: tuple[Loop, ...], in_tile: bool
+    ) -> Schedule:
+        """A pointwise loop nest along memory; in a tile along the sums' panels where these lie across it.
+
+        What reads several tiles, as overlapping windows do, finds them in memory as that lies. A sum over windows that
+        the product reads has its row of results in registers.
+        """
+        row = in_window_rows(schedule, self.counts, unit[0], loops, self.machine) if len(unit) == 1 else None
+        if row is not None:
+            return row
+        if not (self.product.across and in_tile):
             return along_memory(schedule, self.counts, unit, loops)
         dim = columns_dim(schedule.nest, unit[0], self.axes)
         lanes = [loop for loop in loops if dims_of(loop.date(unit[0])) == {dim}]

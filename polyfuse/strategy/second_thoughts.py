@@ -5,17 +5,20 @@
 The search prices a group by its outermost parallel loops. Where fusing leaves none, what the group costs is known only
 once its loops have a shape: a pyramid's level of 1025² pixels was to take 0.9 ms fused and took 19, when loops inside
 others did not come apart. Such a group is taken apart, its parts are shaped, and both forms are priced by the same
-model of finished loops.
+model of finished loops. So is a product that has no blocks because of what it is with: pooling by overlapping windows
+in a convolution's kernel, whose tiles hold no whole window (a network's first layers on 224 × 224 pixels were to take
+1.5 ms on two Zen 4 cores, and took 50).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, loops, parts, statements
 from polyfuse.machine import Machine
+from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.decisions import Decision, Group, Plan
@@ -32,9 +35,13 @@ ROUNDS = 3
 """Groups that are taken apart at most, one a round: each costs a plan."""
 
 
+NOT_IN_BLOCKS = "not in blocks for the caches"
+"""How a note begins that says why a kernel's only product has no blocks."""
+
+
 @dataclass(frozen=True)
 class Doubt:
-    """A group that the search made for `expected` seconds and whose cheapest shape takes `shaped`."""
+    """Statements that the search put together for `expected` seconds and whose cheapest shape takes `shaped`."""
 
     names: tuple[str, ...]
     expected: float
@@ -55,12 +62,29 @@ class Reconsidered:
 
 
 def doubts_of(
-    nest: Nest, decisions: Iterable[Decision], names: tuple[str, ...], expected: float, found: Iterable[Group]
+    nest: Nest, decisions: Iterable[Decision], names: tuple[str, ...], expected: float, found: Sequence[Group]
 ) -> tuple[Doubt, ...]:
-    """Whether to doubt one group: fused for its price by the search, and far dearer as the kernels `found` for it."""
+    """Whether to doubt one group: fused for its price by the search, and far dearer as the kernels `found` for it.
+
+    Where its product has no blocks, a product and the next reduction in one kernel are what is doubted.
+    """
     shaped = sum(group.cost.total for group in found if not _of_constants(nest, group))
     weighed = any(d.taken and d.cost_together and {d.producer, d.consumer} <= set(names) for d in decisions)
-    return (Doubt(names, expected, shaped),) if weighed and shaped > DOUBTFUL * expected else ()
+    if weighed and shaped > DOUBTFUL * expected:
+        return (Doubt(names, expected, shaped),)
+    pair = _kept_from_blocks(nest, names, found) if weighed else ()
+    return (Doubt(pair, expected, shaped),) if pair else ()
+
+
+def _kept_from_blocks(nest: Nest, names: tuple[str, ...], found: Sequence[Group]) -> tuple[str, ...]:
+    """A kernel's only product, which has no blocks, and the next reduction; nothing where it has some, or is alone."""
+    if not any(note.startswith(NOT_IN_BLOCKS) for group in found for note in group.notes):
+        return ()
+    products = [name for name in names if products_of(nest, name, triangles=True)]
+    if len(products) != 1:
+        return ()
+    behind = names[names.index(products[0]) + 1 :]
+    return next(((products[0], name) for name in behind if nest.statement(name).is_reduction), ())
 
 
 def _of_constants(nest: Nest, group: Group) -> bool:

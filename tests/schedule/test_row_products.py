@@ -75,17 +75,24 @@ def test_pieces_of_less_than_a_vector(width: int) -> None:
     assert f"row_mac({width}, " in check(nest, in_pieces(nest, width))
 
 
-def test_a_last_piece_that_is_cut_short_stays_loops() -> None:
+def test_a_last_piece_that_is_cut_short_has_masked_lanes() -> None:
     nest = rows_of(1, 40, 5, "float32")
     source = check(nest, in_pieces(nest, 16))
     assert "row_mac(16, " in source
-    assert "for j_in in range" in source
+    assert "row_mac_windows(16, " in source
+    assert "for j_in in range" not in source
+
+
+def test_a_row_of_no_whole_vector_has_masked_lanes() -> None:
+    nest = rows_of(2, 5, 7, "float32")
+    schedule = pf.Schedule(nest).interchange("mac", "j", "k").microkernel("mac", "k")
+    assert "row_mac_windows(5, " in check(nest, schedule)
 
 
 def test_what_it_needs_is_said() -> None:
     nest = rows_of(2, 48, 5, "float32")
-    with pytest.raises(InvalidSchedule, match="whole vectors, not 5"):
-        pf.Schedule(rows_of(2, 5, 5, "float32")).interchange("mac", "j", "k").microkernel("mac", "k")
+    with pytest.raises(InvalidSchedule, match="whole vectors, not 513"):
+        pf.Schedule(rows_of(2, 513, 5, "float32")).interchange("mac", "j", "k").microkernel("mac", "k")
     with pytest.raises(InvalidSchedule, match="those that the sum does not depend on"):
         pf.Schedule(nest).microkernel("mac", "j")
     with pytest.raises(InvalidSchedule, match=r"y\[rows, columns\]"):
