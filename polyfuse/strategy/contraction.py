@@ -9,7 +9,8 @@ A factor is a read, or a value of reads and numbers that depends on its part of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import gcd
 
 import islpy as isl
 import sympy
@@ -20,7 +21,7 @@ from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.text import value_text
 from polyfuse.schedule.microkernel import MOST_WRITTEN_OUT
 from polyfuse.schedule.promoted_values import value_dims
-from polyfuse.sets import IN, OUT, SET, dimension
+from polyfuse.sets import IN, OUT, PARAM, SET, dimension
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Product:
 
     `steps` are summed over: channels, and the elements of a window. `others` are dimensions of the sums that are no
     rows or columns: batches, or more rows. Columns lie along axis `lanes` of the sums; `across`: it is not the last.
+    Panels of columns begin where their blocks do if `group` is a multiple of their width: 16 for y[16 * g + f] and
+    w[16 * g + f, k], the filters f of 16 in each group g of a convolution; 0: nothing else moves along their axes.
     """
 
     statement: str
@@ -56,6 +59,7 @@ class Product:
     right: Factor
     lanes: int
     across: bool
+    group: int = field(default=0, kw_only=True)
 
     @property
     def windowed(self) -> tuple[int, ...]:
@@ -65,20 +69,23 @@ class Product:
 
 
 def products_of(
-    nest: Nest, name: str, triangles: bool = False, by_value: bool = False
+    nest: Nest, name: str, triangles: bool = False, by_value: bool = False, groups: bool = False
 ) -> tuple[Product, ...]:
     """The statement as a product, with any dimension as rows that may be; none if it is none.
 
     With `triangles` rows may also begin or end one step further with each row: { mac[i, j, k] : k > i }.
     With `by_value` reads that do not move by one along an axis of their own for each dimension are factors, too:
     x[2 * i, k], x[n - i, k] and x[i, k // 8, k % 8] have the dimensions i and k as their axes.
+    With `groups` columns may be those of one group of several along an axis.
     """
     domain = nest.domains[name]
-    found = contractions_of(nest, name, by_value)
+    found = contractions_of(nest, name, by_value, groups)
     return tuple(p for p in found if _in_tiles(domain, p) or (triangles and _in_triangles(domain, p)))
 
 
-def contractions_of(nest: Nest, name: str, by_value: bool = False) -> tuple[Product, ...]:
+def contractions_of(
+    nest: Nest, name: str, by_value: bool = False, groups: bool = False
+) -> tuple[Product, ...]:
     """The statement as a product, whichever of its instances there are: each sum may have steps of its own."""
     s = nest.statement(name)
     if s.op != "+=" or not isinstance(s.body, sympy.Mul) or len(s.body.args) != 2:
@@ -89,14 +96,15 @@ def contractions_of(nest: Nest, name: str, by_value: bool = False) -> tuple[Prod
         return ()  # rows that lie anywhere: blocks read them from a tensor of their own
     both = (_factor(s, value, by_value) for value in s.body.args)
     factors = [factor for factor in both if factor is not None]
-    return tuple(_roles(s, factors)) if len(factors) == 2 else ()
+    return tuple(_roles(s, factors, groups)) if len(factors) == 2 else ()
 
 
 def products_among(
-    nest: Nest, names: tuple[str, ...], triangles: bool = False, by_value: bool = False
+    nest: Nest, names: tuple[str, ...], triangles: bool = False, by_value: bool = False, groups: bool = False
 ) -> tuple[tuple[Product, ...], ...]:
     """The products among a kernel's statements, in their order, each with its choices of rows."""
-    return tuple(each for each in (products_of(nest, name, triangles, by_value) for name in names) if each)
+    found = (products_of(nest, name, triangles, by_value, groups) for name in names)
+    return tuple(each for each in found if each)
 
 
 def _factor(s: Statement, value: sympy.Basic, by_value: bool) -> Factor | None:
@@ -122,7 +130,7 @@ def _factor(s: Statement, value: sympy.Basic, by_value: bool) -> Factor | None:
     return Factor(value_text(s, value), access, computed, of_value, tuple(accesses), operations(value))
 
 
-def _roles(s: Statement, factors: list[Factor]) -> list[Product]:
+def _roles(s: Statement, factors: list[Factor], groups: bool) -> list[Product]:
     """Every choice of rows, the innermost first; with columns that are neighbours in memory, if there are any."""
     y = moved_axes(s.write, len(s.dims))
     if y is None:
@@ -139,11 +147,40 @@ def _roles(s: Statement, factors: list[Factor]) -> list[Product]:
             others = tuple(d for d in y if d not in (row, columns[0]))
             ordered = tuple(sorted(steps, key=lambda d: (a[d] == a[row], d)))
             across = y[columns[0]] != last
-            one = Product(s.name, row, columns[0], ordered, others, left, right, y[columns[0]], across)
-            alone = _is_alone(y, row) and _is_alone(y, columns[0]) and _is_alone(b, columns[0])
-            if alone and not (across and y[row] != last):
-                found.append(one)
+            lanes, group = y[columns[0]], _group(s, columns[0], y, right)
+            if (
+                group is None
+                or (group and not groups)
+                or not _is_alone(y, row)
+                or (across and y[row] != last)
+            ):
+                continue
+            one = Product(s.name, row, columns[0], ordered, others, left, right, lanes, across, group=group)
+            found.append(one)
     return [one for one in found if not one.across] or found
+
+
+def _group(s: Statement, columns: int, y: Mapping[int, int], right: Factor) -> int | None:
+    """Of which width panels along the columns' axes begin where their blocks do: whatever divides it, 0 for any.
+
+    None where that is not known: several dimensions along an axis, and not columns beside multiples of one number.
+    """
+    if _is_alone(y, columns) and _is_alone(right.axes, columns):
+        return 0
+    if right.computed or right.axes != moved_axes(right.access, len(s.dims)):
+        return None
+    both = (_apart(s.write, columns, y[columns]), _apart(right.access, columns, right.axes[columns]))
+    return None if None in both else gcd(*(one for one in both if one is not None))
+
+
+def _apart(access: Access, dim: int, axis: int) -> int | None:
+    """What all of a subscript but one dimension is a multiple of: 16 for 16 * g + f and f; None for 16 * g + 2 * f."""
+    (_, value), *more = access.subscripts().get_pw_aff(axis).get_pieces()
+    if more or value.dim(isl.dim_type.div) or value.involves_dims(PARAM, 0, value.dim(PARAM)):
+        return None
+    by = [int(value.get_coefficient_val(IN, d).to_python()) for d in range(value.dim(IN))]
+    rest = [*by[:dim], *by[dim + 1 :], int(value.get_constant_val().to_python())]
+    return gcd(*rest) if by[dim] == 1 else None
 
 
 def _is_alone(axes: Mapping[int, int], dim: int) -> bool:

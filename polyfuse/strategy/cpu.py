@@ -41,7 +41,7 @@ from polyfuse.strategy.moves import (
 )
 from polyfuse.strategy.one_row import in_one_row
 from polyfuse.strategy.row_sums import reduced_where_made
-from polyfuse.strategy.window_sums import in_window_rows
+from polyfuse.strategy.window_sums import summed_in_rows
 
 MOST_ROWS = 8
 """Rows that go by in one pass over a vector loop, at most: each needs a number of the other operand in a register."""
@@ -84,7 +84,7 @@ def _unit(
     vector = contiguous(counts, schedule, unit, loops)
     carried = [loop for loop in loops if not counts.parallel(loop)]
     if len(unit) == 1 and (len(carried) > 1 or vector in carried):
-        row = in_window_rows(schedule, counts, name, loops, machine)
+        row = summed_in_rows(schedule, counts, name, loops, machine)
         if row is not None:
             return row
     if not carried or vector in carried:

@@ -349,7 +349,8 @@ def _blocked(
     """A CPU kernel around one product, or around several in steps, in blocks; why not, or None where it holds none."""
     kernel, cost, counts, machine = model.kernel(part), model.cost(part), model.counts, model.machine
     banded = bool(kernel.band) and not joined
-    products = products_among(schedule.nest, kernel.names, banded) if machine.kind == "cpu" else ()
+    asked = machine.kind == "cpu"
+    products = products_among(schedule.nest, kernel.names, banded, groups=banded) if asked else ()
     if not products:
         return None
     if not kernel.band and not joined and len(kernel.names) > 1:

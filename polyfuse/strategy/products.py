@@ -54,7 +54,7 @@ from polyfuse.strategy.moves import (
 from polyfuse.strategy.packing import added, apart, packed, packed_once, rows_asked_for
 from polyfuse.strategy.product_task import Question
 from polyfuse.strategy.shares import Share
-from polyfuse.strategy.window_sums import in_window_rows
+from polyfuse.strategy.window_sums import summed_in_rows
 
 
 def blocked(
@@ -171,9 +171,16 @@ class _Blocks:
         task, often, share = self.question.task(loops, parallel)
         most, block = task.extents.rows, self._block(self.product.rows)
         choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= most]
-        choices = self.question.in_whole_tiles(choices, share)
+        choices = [b for b in self.question.in_whole_tiles(choices, share) if self._begins_panels(b)]
         why = "a tile holds at least two rows and two columns of sums"
+        if self.product.group:
+            why += f", and whole vectors of the {self.product.group} columns of a group"
         return _Asked(self, loops, task, often, share, choices) if choices else why
+
+    def _begins_panels(self, b: Blocking) -> bool:
+        """Whether blocks begin where panels do: any, but for columns in groups."""
+        lanes = self.machine.vector_bytes // self.schedule.nest.tensor(self.own).itemsize
+        return not self.product.group or (self.product.group % b.columns == 0 == b.columns % lanes)
 
     def _block(self, dim: int) -> int:
         """The values of a dimension that what follows needs at once; inside other loops it stays outside of tiles."""
@@ -369,7 +376,7 @@ class _Blocks:
         What reads several tiles, as overlapping windows do, finds them in memory as that lies. A sum over windows that
         the product reads has its row of results in registers.
         """
-        row = in_window_rows(schedule, self.counts, unit[0], loops, self.machine) if len(unit) == 1 else None
+        row = summed_in_rows(schedule, self.counts, unit[0], loops, self.machine) if len(unit) == 1 else None
         if row is not None:
             return row
         if not (self.product.across and in_tile):

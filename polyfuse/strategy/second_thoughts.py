@@ -80,7 +80,7 @@ def _kept_from_blocks(nest: Nest, names: tuple[str, ...], found: Sequence[Group]
     """A kernel's only product, which has no blocks, and the next reduction; nothing where it has some, or is alone."""
     if not any(note.startswith(NOT_IN_BLOCKS) for group in found for note in group.notes):
         return ()
-    products = [name for name in names if products_of(nest, name, triangles=True)]
+    products = [name for name in names if products_of(nest, name, triangles=True, groups=True)]
     if len(products) != 1:
         return ()
     behind = names[names.index(products[0]) + 1 :]

@@ -11,18 +11,21 @@ windows took 1.3 ms so.
 
 from __future__ import annotations
 
+from polyfuse.analysis.once import constant_tensors
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.contraction import moved_axes
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.moves import constant_extent, far_and_near, inside
+from polyfuse.strategy.packing import packed_once
 
 VECTORS = 8
 """Vectors of sums of a row: enough to keep the multipliers busy, and few enough for what else needs registers."""
 
 
-def in_window_rows(
+def summed_in_rows(
     schedule: Schedule, counts: Counts, name: str, loops: tuple[Loop, ...], machine: Machine
 ) -> Schedule | None:
     """A sum's loops as microkernels of a row of results; None where it has no such row.
@@ -61,11 +64,27 @@ def _in_pieces(
     size, inner = constant_extent(schedule, row), row.name
     lanes = machine.vector_bytes // schedule.nest.tensor(schedule.nest.statement(name).write.tensor).itemsize
     most = VECTORS * lanes
+    width = most if size is None else size
     if size is None or size > most:
-        pieces = 1 if size is None else -(-size // most)
-        width = most if size is None else -(-size // (pieces * lanes)) * lanes
+        width = most if size is None else -(-size // (-(-size // most) * lanes)) * lanes
         schedule = schedule.split(name, row.name, width)
         inner = inside(schedule, name, row.name).name
         outer = [*outer, row.name]
     schedule = schedule.reorder(name, *outer, *(loop.name for loop in steps), inner)
+    schedule = _with_neighbours(schedule, name, dims_of(row.date(name)), width)
     return schedule.microkernel(name, steps[0].name)
+
+
+def _with_neighbours(schedule: Schedule, name: str, along: frozenset[int], width: int) -> Schedule:
+    """Constant factors whose numbers lie apart along a row in panels of its pieces, packed once for all calls.
+
+    w[f, r, s], where a row is of neighbouring filters f   ->   w_panels[f // 32, r, s, f % 32]
+    """
+    s = schedule.nest.statement(name)
+    fixed = constant_tensors(schedule.nest, schedule.tree)
+    for access in s.reads:
+        axes = moved_axes(access, len(s.dims)) or {}
+        far = [axes[d] for d in along if d in axes and stride(access, d) > 1]
+        if far and access.tensor in fixed:
+            schedule = packed_once(schedule, access.tensor, name, (far[0], width))
+    return schedule
