@@ -66,7 +66,7 @@ def test_an_absent_step_makes_no_nan() -> None:
 
 
 def window(image: int, size: int, apart: int, padding: int, dtype: str, left: str) -> Nest:
-    """y[c, q] += left[c, r, s] * x[c, apart * q + s - padding + …] over a window of 2 x size, where the image has it."""
+    """y[c, q] += left * x[c, r, apart * q + s - padding] over a window of 2 x size, where the image has it."""
     out = (image + 2 * padding - size) // apart + 1
     place = f"{apart} * q + s - {padding}"
     box = f"0 <= c < 3 and 0 <= q < {out} and 0 <= r < 2 and 0 <= s < {size} and 0 <= {place} < {image}"

@@ -11,9 +11,10 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.ir import Nest
 from polyfuse.machine import KiB, MiB, cpu
+from polyfuse.strategy import plan_for
 from tests.strategy.test_convolutions import agrees, convolution
 
-TWO = cpu("two cores", 2, 64, (32 * KiB, 1 * MiB, 32 * MiB), 2.6e9)
+ONE, TWO = (cpu("cores", n, 64, (32 * KiB, 1 * MiB, 32 * MiB), 2.6e9) for n in (1, 2))
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
@@ -36,7 +37,7 @@ def test_long_rows_run_in_pieces() -> None:
 
 def test_symbolic_sizes() -> None:
     @pf.nest
-    def smooth(x: "f32[N]", w: "f32[5]", y: "f32[N]"):  # noqa: F821
+    def smooth(x: f32[N], w: f32[5], y: f32[N]):  # noqa: F821
         for i in range(2, N - 2):  # noqa: F821
             for s in range(5):
                 y[i] += w[s] * x[i + s - 2]
@@ -66,7 +67,7 @@ def test_a_depthwise_convolution_in_the_blocks_of_what_reads_it() -> None:
     assert "tile_mac" in source
 
 
-def first_layers(size: int = 30) -> Nest:
+def first_layers(size: int) -> Nest:
     """A convolution and a maximum over windows that overlap."""
     w = np.random.default_rng(1).integers(-3, 4, (32, 3, 7, 7)).astype(np.float32)
     value = nn.relu(nn.conv2d(nn.input("x", (1, 3, size, size)), w, stride=2, padding=3))
@@ -74,16 +75,37 @@ def first_layers(size: int = 30) -> Nest:
 
 
 def test_pooling_by_overlapping_windows_does_not_keep_a_convolution_from_its_blocks() -> None:
-    net = agrees(first_layers(112), machine=TWO)
-    assert "tile_mac_windows(" in net.source
-    assert "mac0, max0 run apart" in net.explain()
+    agrees(first_layers(30), machine=TWO)
+    plan = plan_for(first_layers(224), TWO)
+    assert [group.statements[0] for group in plan.groups] == ["pack_w0", "zero0", "max_init0"]
+    assert any("mac0, max0 run apart" in line for line in plan.recomputed)
 
 
-def test_overlapping_windows_are_pooled_along_memory() -> None:
-    """What steps a pixel has depends on where the border is: they are outside of the loop along memory."""
-    nest = nn.lower(nn.max_pool(nn.input("x", (1, 4, 12, 40)), 3, 2, padding=1))
-    net = agrees(nest)
-    (*_, row) = net.schedule.loops("max0")
-    assert row.date("max0").is_equal(net.schedule.loops("max_init0")[-1].date("max_init0").__class__(
-        "{ max0[i, j, k, l, m, n] -> [(l)] }"
-    ))
+def test_what_overlapping_windows_have_steps_of_is_outside_of_the_loop_along_memory() -> None:
+    net = agrees(nn.lower(nn.max_pool(nn.input("x", (1, 4, 12, 40)), 3, 2, padding=1)))
+    names = [loop.name for loop in net.schedule.loops("max0")]
+    assert names[-1] == "l"
+    assert {"m", "n"} <= {*names}
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(("channels", "groups"), [(64, 4), (64, 2), (24, 3), (96, 2)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_groups_of_whole_vectors_of_filters_run_in_blocks(
+    layout: str, channels: int, groups: int, dtype: str
+) -> None:
+    image = (2, channels, 6, 17) if layout == "NCHW" else (2, 6, 17, channels)
+    nest = convolution(image, channels, (3, 3), layout, dtype, groups=groups, padding=1)
+    assert "tile_mac_windows(" in agrees(nest, machine=ONE).source
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(("filters", "groups"), [(12, 3), (20, 2), (36, 6)])
+def test_groups_of_other_sizes_run_in_rows(layout: str, filters: int, groups: int) -> None:
+    image = (2, 2 * groups, 6, 17) if layout == "NCHW" else (2, 6, 17, 2 * groups)
+    nest = convolution(image, filters, (3, 3), layout, groups=groups, padding=1, stride=2)
+    agrees(nest, machine=ONE)
+
+
+def test_1_x_1_windows_in_groups() -> None:
+    assert "tile_mac" in agrees(convolution((2, 64, 5, 14), 64, (1, 1), "NCHW", groups=2), machine=ONE).source
