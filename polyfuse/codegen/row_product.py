@@ -21,7 +21,7 @@ def row_product(top: For) -> ast.expr | None:
         case _:
             return None
     across = [any(mentions(s, columns.variable) for s in read.subscripts) for read in store.reads]
-    if not isinstance(width, ast.Constant) or across.count(True) != 1 or not _is_whole(width.value, store):
+    if across.count(True) != 1 or not _is_whole(width, store):
         return None
     left, right = store.reads if across[1] else reversed(store.reads)
     axes = [axis(element, top) for element in (left, right)]
@@ -45,6 +45,10 @@ def row_product(top: For) -> ast.expr | None:
     return ast.Call(ast.Name("row_mac"), arguments, [])
 
 
-def _is_whole(width: int, store: Store) -> bool:
-    """Whether a row is a whole number of vectors."""
-    return padded(width, int(store.target.dtype.removeprefix("float")) // 8) == width
+def _is_whole(width: ast.expr, store: Store) -> bool:
+    """Whether a row is a known, whole number of vectors."""
+    itemsize = int(store.target.dtype.removeprefix("float")) // 8
+    match width:
+        case ast.Constant(value=int(columns)):
+            return padded(columns, itemsize) == columns
+    return False

@@ -168,12 +168,12 @@ class _Row:
             for place, factor in zip(at, self.factors, strict=True)
         ]
         for vector, (slot, mask) in enumerate(zip(held, masks, strict=True)):
-            both = [
+            left, right = (
                 self._vector(place, factor.column, vector, mask) if number is None else number
                 for place, factor, number in zip(at, self.factors, spread, strict=True)
-            ]
+            )
             before = builder.load(slot)
-            after = tile.multiply_add(*both, before)
+            after = tile.multiply_add(left, right, before)
             builder.store(after if mask is None else builder.select(mask, after, before), slot)
 
     def _vector(self, start: Any, column: int, vector: int, mask: Any) -> Any:
