@@ -201,7 +201,8 @@ def _derived(
 ) -> Alignment | None:
     """One statement placed by its dependences: after its last source, or before its first sink.
 
-    Loops `outside` are around both already.
+    Loops `outside` are around both already. Inside the shared ones it has loops of its own where the other's dates for
+    it differ from case to case, as those of a window's last element do where the window is cut.
 
     for i, j tiles: for k: mac;  for i: for j: relu   ->   relu[i, j] at tile (floor(i/64), floor(j/64))
     """
@@ -220,29 +221,15 @@ def _derived(
     inner: list[Loop] = []
     taken = {loop.name for loop in (*outside, *shared)}
     for loop, date in zip(loops[len(shared) :], placed[len(shared) :], strict=True):
-        if date is not None and domain.is_subset(date.domain()) and not date.is_cst():
+        if date is not None and date.n_piece() == 1 and domain.is_subset(date.domain()) and not date.is_cst():
             inner.append(Loop(fresh(loop.name, taken), ((name, date),), Leaf(name)))
             taken.add(inner[-1].name)
     fixed = [d for d in placed[: len(shared)] if d is not None]
-    inner = _needed(domain, name, fixed, inner)
     rest: Tree = Leaf(name)
     known = [*(loop.date(name) for loop in outside), *fixed]
     for loop in reversed(_completed(domain, name, known, inner, taken)):
         rest = replace(loop, body=rest)
     return Alignment(tuple({name: date} for date in fixed), rest)
-
-
-def _needed(domain: isl.Set, name: str, fixed: list[isl.PwAff], inner: list[Loop]) -> list[Loop]:
-    """The inner loops without those that the others determine: a sum's last step, which differs where a window is cut.
-
-    for q: for s = min(2, 28 - q): relu[q]   ->   for q: relu[q]
-    """
-    kept = list(inner)
-    for loop in inner:
-        fewer = [other for other in kept if other is not loop]
-        if loop.date(name).n_piece() > 1 and _injective(domain, [*fixed, *(x.date(name) for x in fewer)]):
-            kept = fewer
-    return kept
 
 
 def _completed(
@@ -264,11 +251,6 @@ def _completed(
         taken.add(own)
         chosen.append(Loop(own, ((name, value),), Leaf(name)))
     return chosen
-
-
-def _injective(domain: isl.Set, dates: list[isl.PwAff]) -> bool:
-    together = _together(domain, dates)
-    return bool(together.is_subset(isl.Map.identity(together.get_space())))
 
 
 def _together(domain: isl.Set, dates: list[isl.PwAff]) -> isl.Map:

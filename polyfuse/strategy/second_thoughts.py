@@ -66,7 +66,7 @@ def doubts_of(
 ) -> tuple[Doubt, ...]:
     """Whether to doubt one group: fused for its price by the search, and far dearer as the kernels `found` for it.
 
-    Where its product has no blocks, a product and the next reduction in one kernel are what is doubted.
+    Where its product has no blocks, this product and what it is with are what is doubted.
     """
     shaped = sum(group.cost.total for group in found if not _of_constants(nest, group))
     weighed = any(d.taken and d.cost_together and {d.producer, d.consumer} <= set(names) for d in decisions)
@@ -77,14 +77,17 @@ def doubts_of(
 
 
 def _kept_from_blocks(nest: Nest, names: tuple[str, ...], found: Sequence[Group]) -> tuple[str, ...]:
-    """A kernel's only product, which has no blocks, and the next reduction; nothing where it has some, or is alone."""
+    """A kernel's only product, which has no blocks, and the next reduction, or else what it reads; nothing if alone."""
     if not any(note.startswith(NOT_IN_BLOCKS) for group in found for note in group.notes):
         return ()
     products = [name for name in names if products_of(nest, name, triangles=True, groups=True)]
     if len(products) != 1:
         return ()
-    behind = names[names.index(products[0]) + 1 :]
-    return next(((products[0], name) for name in behind if nest.statement(name).is_reduction), ())
+    place = names.index(products[0])
+    read = {access.tensor for access in nest.statement(products[0]).reads}
+    behind = [name for name in names[place + 1 :] if nest.statement(name).is_reduction]
+    before = [name for name in names[:place] if nest.statement(name).write.tensor in read]
+    return (products[0], *(behind[:1] or before[-1:])) if behind or before else ()
 
 
 def _of_constants(nest: Nest, group: Group) -> bool:

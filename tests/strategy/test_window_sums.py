@@ -109,3 +109,15 @@ def test_groups_of_other_sizes_run_in_rows(layout: str, filters: int, groups: in
 
 def test_1_x_1_windows_in_groups() -> None:
     assert "tile_mac" in agrees(convolution((2, 64, 5, 14), 64, (1, 1), "NCHW", groups=2), machine=ONE).source
+
+
+def test_what_windows_share_is_computed_before_them_image_by_image() -> None:
+    """A window's pixels are those of neighbouring tiles too: none of these is where they are computed."""
+    layers = nn.Sequential(nn.GroupNorm(2, 16), nn.SiLU(), nn.Conv2d(16, 32, 3, padding=1))
+    nest = pf.lower(layers, batch=2, features=(16, 6, 30))
+    net = pf.compile(nest, target="cpu", machine=ONE)
+    x = np.random.default_rng(0).standard_normal((2, 16, 6, 30), np.float32)
+    np.testing.assert_allclose(net(x), pf.interpret(nest, [x])["out"], rtol=1e-4, atol=1e-5)
+    assert "tile_mac_windows(" in net.source
+    assert net.report().launches == 1
+    assert all(loop.date("silu0").n_piece() == 1 for loop in net.schedule.loops("silu0"))
