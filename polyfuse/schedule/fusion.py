@@ -215,6 +215,8 @@ def _derived(
     if partner is None:
         return None
     loops = loops_around(home, partner)
+    if len(loops) < len(shared):  # a partner that is not in all of these loops says nothing of the inner ones
+        return None
     placed = [_placed(nest, loop, partner, name, guest_last) for loop in loops]
     if any(date is None or not domain.is_subset(date.domain()) for date in placed[: len(shared)]):
         return None

@@ -228,3 +228,25 @@ def test_loops_of_many_values_are_not_unrolled() -> None:
         Schedule(pair(65)).unroll("S", "i")
     with pytest.raises(InvalidSchedule, match="no constant number of values"):
         Schedule(pair("N")).unroll("S", "i")
+
+
+def test_fuse_refuses_loops_that_what_says_where_it_belongs_is_not_in() -> None:
+    """S2 reads what S1 makes and is in i alone: it says nothing of where in j S1 could be."""
+    box = "0 <= i < 8 and 0 <= j < 8"
+    nest = Nest.of(
+        [
+            Tensor("x", (8, 8), "float32", "input"),
+            Tensor("y", (8,), "float32", "temporary"),
+            Tensor("z", (8, 8), "float32", "output"),
+            Tensor("u", (8,), "float32", "output"),
+        ],
+        [
+            statement(f"{{ S0[i, j] : {box} }}", "z[i, j] = x[i, j] + 1.0"),
+            statement("{ S1[i] : 0 <= i < 8 }", "y[i] = 2.0"),
+            statement("{ S2[i] : 0 <= i < 8 }", "u[i] = y[i]"),
+        ],
+    )
+    s = Schedule(nest).fuse("S0", "S2", at="i")
+    with pytest.raises(InvalidSchedule, match="says where it belongs"):
+        s.fuse("S0", "S1", at="j")
+    assert [loop.name for loop in s.fuse("S0", "S1", at="i").loops("S1")] == ["i"]
