@@ -118,8 +118,8 @@ def _factor(s: Statement, value: sympy.Basic, by_value: bool) -> Factor | None:
     of_value = {d: axis for axis, d in enumerate(dims)}
     if by_value and isinstance(value, Read) and not moves_by_one(access, len(s.dims)):
         return Factor(value_text(s, value), access, False, of_value, (access,))
-    if axes is None or axes.keys() != set(dims):
-        return None
+    if axes is None or axes.keys() != set(dims) or _divides(access):
+        return None  # x[k // 2] stays where it is for every other k
     # of a tensor that is both factors each has a form of its own: panels are read along their lanes alone
     alone = [a.tensor for a in s.reads].count(access.tensor) == 1
     if isinstance(value, Read) and alone:
@@ -201,6 +201,15 @@ def moved_axes(access: Access, dims: int) -> dict[int, int] | None:
             return None
         found |= dict.fromkeys(moving, axis)
     return found
+
+
+def _divides(access: Access) -> bool:
+    """Whether a subscript of an access is a quotient, or what a division leaves."""
+    subscripts = access.subscripts()
+    pieces = (
+        value for axis in range(subscripts.dim(OUT)) for _, value in subscripts.get_pw_aff(axis).get_pieces()
+    )
+    return any(value.dim(isl.dim_type.div) for value in pieces)
 
 
 def moves_by_one(access: Access, dims: int) -> bool:
