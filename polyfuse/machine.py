@@ -16,6 +16,7 @@ from typing import Literal
 
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.precision import Math
+from polyfuse.rates import MESH, ZEN, Rates, rates_of
 
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
@@ -86,7 +87,8 @@ class Machine:
     `vector_bytes` each are what one of a CPU's threads can name. `tensor` has the peak of one unit's tensor cores by
     the format of the factors, and `math` is what float32 factors may be rounded to (compile's `math=`).
     A load beside multiply-adds costs `loading` of one. A result of more than `keeps` bytes is gone from the caches, or
-    as good as gone, before somebody reads it. `chosen_for` is the device that it was chosen for where none was named.
+    as good as gone, before somebody reads it. A CPU whose own prefetchers keep up with rows `foresees` them: nothing is
+    gained by asking for the next one. `chosen_for` is the device that it was chosen for where none was named.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Machine:
     math: Math = "ieee"
     loading: float = 0.05
     keeps: int = UNBOUNDED
+    foresees: bool = False
     chosen_for: str = ""
 
     @property
@@ -181,49 +184,6 @@ REGION_SECONDS = 10e-6
 when calls follow at once, 4.4 µs a millisecond after the last one, 55 µs after twenty; this is in between."""
 
 
-@dataclass(frozen=True)
-class Rates:
-    """What memory gives to a core, read and write together.
-
-    `near` are bytes a cycle from L1, L2 and L3 to each core. `dram` is in bytes per second, of all cores together;
-    `drawn_by` of them draw all of it. Reads alone get `reading` times as much from L1, L2 and L3, and a kernel that
-    goes through a dozen rows at once `rows` times as much. A load costs `loading` of a multiply-add beside which it
-    runs. `keeps` is from where on it pays to store past the caches even if the result is read next, where that is less
-    than L3.
-    """
-
-    near: tuple[float, float, float]
-    dram: float
-    drawn_by: int = 1
-    reading: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    rows: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    loading: float = 0.05
-    keeps: int = UNBOUNDED
-
-
-ZEN = Rates((109.0, 61.0, 30.0), 38e9, rows=(1.0, 1.0, 0.7))
-"""A desktop's core, an L3 beside it: 446, 249, 122 and 38 GB/s by one Zen 5 core at 4.1 GHz. Reads alone were not
-measured. Loads: a tile's step of 16 x 1 vectors loads 17 times for 16 multiply-adds and ran at 87 % of a Zen 4 core's
-peak, one of 8 x 2 loads 10 times and ran at 91 %, one of 4 x 4 at 92 % (all sides 2048). A dozen rows: Strassen's sums
-of blocks went at 80 to 90 GB/s, 0.4 to 6 MB in L3, and at 28 to 40 from memory (one Zen 5 core)."""
-
-MESH = Rates(
-    (120.0, 39.0, 12.0),
-    240e9,
-    drawn_by=20,
-    reading=(1.0, 1.6, 1.0),
-    rows=(1.0, 1.0, 0.45),
-    loading=0.5,
-    keeps=32 * MiB,
-)
-"""A server's core, an L3 behind a mesh of many, memory for all of them. By each of two Xeon cores at 2.6 GHz, alone or
-together: 312 GB/s from L1; copied and scaled in place 97 and 107 from L2, 26 and 36 from L3; 12 from DRAM; 160 read
-from L2. How many cores exhaust that memory is a guess. Loads: tiles of 128 steps, panels in L1, ran at 64 % of the peak
-with 25 x 1 vectors (26 loads for 25 multiply-adds), 80 with 10 x 2, 84 with 5 x 4, 87 with 6 x 4. Stores past the
-caches, one core scaling an array and then summing the result, ms with ordinary stores and past the caches: 2.4 and 3.3
-for 16 MiB, 5.5 and 5.3 for 32, 12.2 and 9.4 for 64, of an L3 of 480 MiB that others share. A dozen rows:
-Strassen's sums of blocks went at 14 GB/s for matrices of 1024 x 1024 and at 11 for 4096 x 4096."""
-
 DEFAULT_CACHES = (32 * KiB, 1 * MiB, 16 * MiB)
 DEFAULT_HERTZ = 3.0e9
 
@@ -263,7 +223,8 @@ def cpu(
         REGION_SECONDS,
         vector_registers=registers or (32 if vector_bytes == 64 else 16),
         loading=rates.loading,
-        keeps=min(rates.keeps, caches[2]),
+        keeps=caches[2] if rates.keeps is None else min(rates.keeps, caches[2]),
+        foresees=rates.foresees,
     )
 
 
@@ -284,19 +245,9 @@ def detect_cpu(sys: Path, cpuinfo: Path) -> Machine:
         vector,
         caches,
         max(hertz, fastest),
-        rates_of(info.get("vendor_id", ""), vector, caches[1]),
+        rates_of(info.get("vendor_id", ""), vector, caches[1], info.get("cpu family", "")),
         registers,
     )
-
-
-def rates_of(vendor: str, vector_bytes: int, l2: int) -> Rates:
-    """The rates of the measured machine that is most like this one: Intel's servers since Skylake have AVX-512, an L2
-    of 1 MiB or more, and a mesh. Taken from what does not change from run to run, so that plans do not either.
-
-    >>> rates_of("GenuineIntel", 64, 2 * MiB) is MESH, rates_of("AuthenticAMD", 64, 1 * MiB) is ZEN
-    (True, True)
-    """
-    return MESH if vendor == "GenuineIntel" and vector_bytes == 64 and l2 >= 1 * MiB else ZEN
 
 
 def usable_cores() -> int:
@@ -441,6 +392,6 @@ PRESETS: Mapping[str, Machine] = {
 GPUs: SXM boards; SMs, peak rates (tensor cores' for dense matrices; sums in float32, of float64 numbers in float64),
 DRAM and the size of L2 from NVIDIA's data sheets. The rate of L2 is on none of them: A100's is its white paper's 5120
 bytes a cycle at 1.41 GHz, H100's and H200's assume as many at 1.76 GHz, the RTX 4090's assumes 2048 at 2.5 GHz. "zen5"
-and "xeon" are the machines of two cores on which `ZEN` and `MESH` were measured; CALL_SECONDS and REGION_SECONDS are
-from the first.
+and "xeon" are the machines of two cores on which `rates.ZEN` and `rates.MESH` were measured; CALL_SECONDS and
+REGION_SECONDS are from the first.
 """

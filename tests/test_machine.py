@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from polyfuse.errors import TargetUnavailable
-from polyfuse.machine import MESH, ZEN, KiB, Machine, MiB, detect_cpu
+from polyfuse.machine import KiB, Machine, MiB, detect_cpu
+from polyfuse.rates import MESH, ZEN, ZEN4, Rates
 
 
 @pytest.mark.parametrize("name", ["a100", "h100", "h200", "rtx4090"])
@@ -56,20 +57,25 @@ def test_linux_files_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "flags", "rates"),
+    ("vendor", "family", "flags", "rates"),
     [
-        ("GenuineIntel", "avx2 avx512f", MESH),
-        ("GenuineIntel", "avx2", ZEN),
-        ("AuthenticAMD", "avx2 avx512f", ZEN),
+        ("GenuineIntel", 6, "avx2 avx512f", MESH),
+        ("GenuineIntel", 6, "avx2", ZEN),
+        ("AuthenticAMD", 26, "avx2 avx512f", ZEN),
+        ("AuthenticAMD", 25, "avx2 avx512f", ZEN4),
+        ("AuthenticAMD", 25, "avx2", ZEN),
     ],
 )
 def test_rates_are_those_of_the_machine_that_is_most_alike(
-    tmp_path: Path, vendor: str, flags: str, rates: object
+    tmp_path: Path, vendor: str, family: int, flags: str, rates: Rates
 ) -> None:
     info = tmp_path / "cpuinfo"
-    info.write_text(f"vendor_id\t: {vendor}\ncpu MHz\t\t: 2600.0\nflags\t\t: {flags}\n")
+    info.write_text(
+        f"vendor_id\t: {vendor}\ncpu family\t: {family}\ncpu MHz\t\t: 2600.0\nflags\t\t: {flags}\n"
+    )
     found = detect_cpu(tmp_path, info)  # caches by default: an L2 of 1 MiB
-    assert found.levels[1].bandwidth == (MESH if rates is MESH else ZEN).near[1] * 2.6e9
+    assert found.levels[1].bandwidth == rates.near[1] * 2.6e9
+    assert found.foresees == rates.foresees == (rates is ZEN4)
 
 
 def test_one_core_draws_a_part_of_a_servers_memory() -> None:

@@ -13,7 +13,7 @@ from polyfuse.codegen.dynamic import apart_from_buffers, in_turns
 from polyfuse.codegen.emit import subscripted
 from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.first_values import first_values
-from polyfuse.codegen.gathered import Gathered, gathered, not_written_out
+from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.halves import held_as, zero
 from polyfuse.codegen.index import not_negative, substituted
 from polyfuse.codegen.joined import along_two_axes
@@ -61,6 +61,7 @@ from polyfuse.codegen.transposed_stores import transposed_store
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 from polyfuse.codegen.window_steps import values_of
+from polyfuse.codegen.written_out import not_written_out
 from polyfuse.ir.names import fresh
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 from polyfuse.ir.tree import ON_CORES, SHARED
@@ -240,13 +241,21 @@ class CpuEmitter(InRegions):
         """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""
         kept = [(total.variable, ast.unparse(self.place(total.element))) for total in held.sums]
         self.totals = frozenset(total.variable for total in held.sums)
-        loop = self._in_pieces(not_written_out(replace(node, body=Block(held.stores))))
+        row = not_written_out(replace(node, body=Block(held.stores)), self._behind(node))
+        loop = self._in_pieces(row)
         self.totals = frozenset()
         lines = [f"{name} = {element}" for name, element in kept]
         lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
         if surely_runs(node):
             return lines
         return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
+
+    def _behind(self, node: For) -> tuple[Node, ...]:
+        """What runs after the loop that the walk is in, in one iteration of the loop around it."""
+        around = self.around[-2].body if len(self.around) > 1 else self.kernel.body
+        together = around.parts if isinstance(around, Block) else ()
+        here = next((at for at, part in enumerate(together) if part is node), len(together))
+        return together[here + 1 :]
 
     def _in_pieces(self, node: For) -> list[str]:
         """A loop in pieces of 512 bytes where it asks for memory ahead of time, or stores past the caches."""

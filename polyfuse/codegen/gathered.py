@@ -17,18 +17,9 @@ from dataclasses import dataclass, replace
 
 from polyfuse.codegen.index import mentions, substituted
 from polyfuse.codegen.looptree import Block, Element, For, Node, Store
-from polyfuse.codegen.sums import OPAQUE
 
 MOST = 32
 """Statements that unrolled loops are written out to, at most: numba's frontend is slow on many."""
-
-PASS = 64
-"""Numbers that a pass adds up, at most: four registers of sixteen."""
-
-LONG = 512
-"""Numbers in a row from which on a loop over them stays one, where passes do not divide them. LLVM would write it out
-in full, and add up every fourth register of the row first: 32 x 32 rows of 784 took 45 µs for 32 (one core of a
-Zen 5). Rows of 1024 take the same time in both forms."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +57,6 @@ def gathered(loop: For) -> Gathered | None:
             sums[key] = Sum(f"{name}_{number + 1}" if number else name, store.target, store.op)
         changed.append(replace(store, target=Element(sums[key].variable, (), store.target.dtype)))
     return Gathered(tuple(sums.values()), tuple(changed)) if sums else None
-
-
-def not_written_out(row: For) -> For:
-    """A sum over a long row that passes do not divide: for j in range(784)  ->  for j in range(opaque(784))."""
-    match row:
-        case For(low=ast.Constant(value=int(low)), high=ast.Constant(value=int(high)), ahead=(), streams=()):
-            if high - low >= LONG and (high - low) % PASS:
-                return replace(row, high=ast.Call(ast.Name(OPAQUE), [row.high], []))
-    return row
 
 
 def _may_be_held(variable: str, store: Store, stores: tuple[Store, ...]) -> bool:

@@ -15,7 +15,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Role, Tensor
 from polyfuse.runtime.arenas import Arenas, at_least_1d
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
-from polyfuse.runtime.cpu import CpuProgram, in_lines
+from polyfuse.runtime.cpu import CpuProgram
 from polyfuse.runtime.cuda import CudaProgram
 from polyfuse.runtime.cuda_driver import Gpu, missing
 from polyfuse.runtime.device_arrays import call_in_place, is_on_gpu
@@ -24,6 +24,7 @@ from polyfuse.runtime.interface import Phases
 from polyfuse.runtime.kept import Kept, Runner, once_and_calls
 from polyfuse.runtime.kernel_times import kernel_times
 from polyfuse.runtime.known_calls import KnownCalls
+from polyfuse.runtime.lines import in_lines
 from polyfuse.runtime.memory import MemoryPlan, shape_of
 from polyfuse.runtime.native import MachineCode, machine_code
 from polyfuse.runtime.product import Compiled, Device, Product

@@ -6,6 +6,10 @@
 
 What is written into fresh pages is written twice, and zeros come through the caches: 16M floats divided by a number
 took 14.9 ms with new memory and 10.1 without (one core of a Xeon). One spare is kept for each result of an executable.
+
+They begin with a line of cache. NumPy's arrays of this size begin 16 bytes behind one, so that every store of 64 bytes
+lies across two: layer norm of 4096 x 1024 took 1.28 ms in these and 1.14 in lines, softmax 1.56 and 1.50 (one core of a
+Zen 4).
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from polyfuse.runtime.lines import aligned_array
 
 LARGE = 4 << 20
 """Bytes from which on the memory of a result is kept: NumPy asks for large pages from there on, all zeroed first."""
@@ -37,7 +43,7 @@ class Recycled:
         try:
             memory = self._spare.pop()
         except IndexError:
-            memory = np.empty(self._shape, self._dtype)
+            memory = aligned_array(self._shape, self._dtype)
         array = np.asarray(_Lent(memory, self._spare))
         # the interface has no bfloat16
         return array if array.dtype == self._dtype else array.view(self._dtype)

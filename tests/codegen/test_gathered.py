@@ -9,7 +9,6 @@ import pytest
 
 import polyfuse as pf
 from papers.polybench import KERNELS
-from polyfuse import nn
 from polyfuse.codegen.gathered import gathered
 from polyfuse.codegen.looptree import Block, Element, For, Node, Store
 from polyfuse.ir.scalar import read
@@ -101,12 +100,3 @@ def test_rows_jammed_by_hand_sum_what_the_function_does() -> None:
     net(**ours)
     kernel.nest.python(**theirs)
     np.testing.assert_allclose(ours["y"], theirs["y"], rtol=1e-12)
-
-
-@pytest.mark.parametrize(("columns", "end"), [(784, "opaque(784)"), (1024, "1024"), (48, "48")])
-def test_a_long_row_that_passes_do_not_divide_is_not_written_out(columns: int, end: str) -> None:
-    nest = nn.lower(nn.sum(nn.input("x", (3, columns)), 1))
-    net = pf.compile(nest, target="cpu")
-    assert f"in range(0, {end}):" in net.source
-    x = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype(np.float32)
-    np.testing.assert_array_equal(net(x), x.sum(1))

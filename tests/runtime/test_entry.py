@@ -20,7 +20,7 @@ from papers.polybench import KERNELS
 from polyfuse import cases
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor, statement
-from polyfuse.runtime.cpu import OWN_CACHES, aligned_array
+from polyfuse.runtime.lines import OWN_CACHES, aligned_array
 from polyfuse.runtime.objects import ArrayFields
 from polyfuse.runtime.threads import layer_is_thread_safe
 

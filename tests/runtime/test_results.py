@@ -42,6 +42,11 @@ def test_one_memory_is_kept() -> None:
     assert len(make._spare) == 1
 
 
+def test_large_results_begin_with_a_line_of_cache() -> None:
+    make = Recycled(SHAPE, FLOAT)
+    assert [place(array) % 64 for array in [make() for _ in range(3)]] == [0, 0, 0]
+
+
 def test_small_results_are_as_numpy_makes_them() -> None:
     assert is_large(SHAPE, FLOAT)
     assert not is_large((1000, 1000), FLOAT)

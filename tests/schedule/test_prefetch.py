@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -135,6 +137,12 @@ def test_the_strategy_asks_where_rows_come_from_beyond_l2(rows: int, asks: bool)
     plan = plan_for(pf.lower(nn.Softmax(), batch=rows, features=1024), Machine.preset("zen5"))
     assert ("prefetch('exp0', 'x', 'i')" in plan.schedule.trace()) == asks
     assert ("asks for the next i while one is computed" in str(plan)) == asks
+
+
+def test_the_strategy_does_not_ask_for_rows_that_a_machine_foresees() -> None:
+    machine = replace(Machine.preset("zen5"), foresees=True)
+    plan = plan_for(pf.lower(nn.Softmax(), batch=4096, features=1024), machine)
+    assert "prefetch" not in plan.schedule.trace()
 
 
 @pf.nest

@@ -1,0 +1,48 @@
+"""Sums over rows that LLVM would write out in full stay loops, where that is faster, and add up the same numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+
+SHORT = [(12, "12"), (16, "opaque(16)"), (20, "20"), (48, "opaque(48)"), (96, "opaque(96)"), (128, "128")]
+LONG = [(784, "opaque(784)"), (1024, "1024")]
+
+
+@pytest.mark.parametrize(("columns", "end"), [*SHORT, *LONG])
+def test_a_sum_stays_a_loop_where_it_would_be_a_chain_or_go_in_another_order(columns: int, end: str) -> None:
+    nest = nn.lower(nn.sum(nn.input("x", (3, columns)), 1))
+    net = pf.compile(nest, target="cpu")
+    assert f"in range(0, {end}):" in net.source
+    x = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype(np.float32)
+    np.testing.assert_array_equal(net(x), x.sum(1))
+
+
+@pytest.mark.parametrize(("columns", "end"), [(32, "opaque(32)"), (56, "opaque(56)"), (64, "64")])
+def test_the_more_arithmetic_the_fewer_numbers_are_written_out(columns: int, end: str) -> None:
+    x, z = nn.input("x", (3, columns)), nn.input("z", (3, columns))
+    net = pf.compile(nn.lower(nn.sum(x * z, 1)), target="cpu")
+    assert f"in range(0, {end}):" in net.source
+
+
+def test_functions_are_too_long_to_be_written_out() -> None:
+    net = pf.compile(nn.lower(nn.sum(nn.exp(nn.input("x", (3, 32))), 1)), target="cpu")
+    assert "opaque" not in net.source
+
+
+def test_a_row_that_is_stored_after_its_sums_is_not_held_in_registers_until_then() -> None:
+    net = pf.compile(pf.lower(nn.LayerNorm(1024), batch=5, features=1024), target="cpu")
+    assert net.source.count("in range(0, 64 * opaque(16)):") == 2
+    assert net.source.count("in range(0, 1024):") == 1
+    x = np.random.default_rng(0).standard_normal((5, 1024), np.float32)
+    norm = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(net(x), norm, rtol=1e-4, atol=1e-5)
+
+
+def test_what_stores_a_row_itself_is_written_out_as_ever() -> None:
+    """The exponentials of a softmax, beside their sum."""
+    net = pf.compile(pf.lower(nn.Softmax(), batch=5, features=1024), target="cpu", machine="zen5")
+    assert net.source.count("in range(0, 64 * opaque(16)):") == 1, "the maximum"
