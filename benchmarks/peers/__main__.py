@@ -1,6 +1,7 @@
 """`make bench-peers`: every workload against what a user would pick instead; a table and a picture.
 
 python -m benchmarks.peers [--workloads mlp-8x64-b1,…] [--peers torch,jax] [--threads 1,2] [--turns N] [--resume]
+python -m benchmarks.peers --images                 layers of networks for images that the table does not have
 python -m benchmarks.peers --grid [--long] [--batches 2,4] [--widths 128,512] [--peers onnxruntime]
                                                     dense networks against torch.compile and onnxruntime
 python -m benchmarks.peers --memory                 the most that a call needs, against torch and onnxruntime
@@ -26,13 +27,13 @@ from benchmarks import results
 from benchmarks.options import numbers, some_numbers_of, some_of
 from benchmarks.peers import comparison, grid, memory, tuning
 from benchmarks.peers.rows import LABELS, Effort
-from benchmarks.peers.workloads import TABLE
+from benchmarks.peers.workloads import EVERY, IMAGES, TABLE
 from benchmarks.sides.environments import ENVIRONMENTS
 
 
 def main() -> None:
     options = arguments()
-    part = next((name for name in ("grid", "memory", "tuning") if getattr(options, name)), None)
+    part = next((name for name in ("grid", "memory", "tuning", "images") if getattr(options, name)), None)
     name = f"peers-{part}" if part else "peers"
     run = results.Run.begin(options.out, name, pf.measure.environment(), options.resume)
     try:
@@ -66,8 +67,9 @@ def measure(run: results.Run, part: str | None, options: argparse.Namespace) -> 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.peers", description="Side by side, in one run.")
     parser.add_argument(
-        "--workloads", type=some_of(TABLE), default=list(TABLE), help="some of them, with commas"
+        "--workloads", type=some_of(EVERY), help="some of them, with commas; else the table's"
     )
+    parser.add_argument("--images", action="store_true", help="those for images that the table does not have")
     parser.add_argument(
         "--peers", type=some_of(ENVIRONMENTS), default=list(ENVIRONMENTS), help="some, with commas"
     )
@@ -89,7 +91,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--memory", action="store_true", help="the most memory of a call")
     parser.add_argument("--tuning", action="store_true", help="the model's order of schedules")
     parser.add_argument("--trials", type=int, default=24, help="schedules tried of each workload")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.workloads = options.workloads or list(IMAGES if options.images else TABLE)
+    return options
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from benchmarks import results
 from benchmarks.peers.picture import draw
 from benchmarks.peers.rows import Effort, failed, measured, workers
 from benchmarks.peers.table import by_workload, line, summary, table
-from benchmarks.peers.workloads import TABLE
+from benchmarks.peers.workloads import EVERY
 from benchmarks.sides.environments import install
 
 TITLE = "What a user would pick instead: median ms, float32"
@@ -28,7 +28,7 @@ def measure(
                 if (name, number) in done:
                     continue
                 load = pf.measure.load()
-                rows = measured(TABLE[name], sides, effort) + failed(name, number, missing, labels)
+                rows = measured(EVERY[name], sides, effort) + failed(name, number, missing, labels)
                 for worker in sides.values():
                     run.about["versions"] |= worker.versions
                 run.add({**row, "load": load} for row in rows)

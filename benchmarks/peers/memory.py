@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from benchmarks import results
 from benchmarks.peers.references import reference
 from benchmarks.peers.rows import OURS, Row, built, digits, workers
-from benchmarks.peers.workloads import TABLE, Workload
+from benchmarks.peers.workloads import EVERY, Workload
 from benchmarks.sides.environments import install
 from benchmarks.sides.steering import Refused, hand_over
 
@@ -29,7 +29,7 @@ def measure(run: results.Run, names: Sequence[str]) -> None:
     done = {row["workload"] for row in run.rows}
     for name in names:
         if name not in done:
-            rows = measured(TABLE[name], [label for label in PEERS if label.split()[0] not in missing])
+            rows = measured(EVERY[name], [label for label in PEERS if label.split()[0] not in missing])
             run.add(rows)
             print(line(rows), flush=True)
 

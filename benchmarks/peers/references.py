@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.workloads import ALPHA, BETA, EPSILON, STEPS, THRESHOLD, WEIGHT, Arrays, Workload
+from benchmarks.peers.workloads import (
+    ALPHA,
+    BETA,
+    EPSILON,
+    NORM_GROUPS,
+    STEPS,
+    THRESHOLD,
+    WEIGHT,
+    Arrays,
+    Workload,
+)
 from papers.pipelines import closed
 
 Results = tuple[Any, ...]
@@ -51,11 +61,55 @@ def mlp(a: Arrays) -> Results:
     return (h,)
 
 
+def windows(x: Any, size: int, border: int, step: int = 1, beyond: float = 0.0) -> Any:
+    """[n, c, h, w, size, size]: the window at each place of an image, whose border has one value."""
+    sides = ((0, 0), (0, 0), (border, border), (border, border))
+    padded = np.pad(x, sides, constant_values=beyond)
+    every = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
+    return every[:, :, ::step, ::step]
+
+
+def convolved(x: Any, weight: Any, border: int, step: int = 1) -> Any:
+    """The sums of a convolution, in as many groups as its weight says."""
+    filters, deep, size, _ = weight.shape
+    groups = x.shape[1] // deep
+    every = windows(x, size, border, step)
+    apart = every.reshape(x.shape[0], groups, deep, *every.shape[2:])
+    sums = np.einsum(
+        "ngchwij,gkcij->ngkhw", apart, weight.reshape(groups, -1, deep, size, size), optimize=True
+    )
+    return sums.reshape(x.shape[0], filters, *every.shape[2:4])
+
+
+def grouped(a: Arrays) -> Results:
+    return (np.maximum(convolved(a["x"], a["weight"], 1) + a["bias"][:, None, None], 0),)
+
+
 def conv(a: Arrays) -> Results:
-    x = np.pad(a["x"], ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
-    sums = np.einsum("nchwij,kcij->nkhw", windows, a["weight"], optimize=True)
-    return (np.maximum(sums + a["bias"][:, None, None], 0),)
+    return grouped(a)
+
+
+def first_layers(a: Arrays) -> Results:
+    sums = np.maximum(convolved(a["x"], a["weight"], 3, 2) + a["bias"][:, None, None], 0)
+    return (windows(sums, 3, 1, 2, -np.inf).max((4, 5)),)
+
+
+def separable(a: Arrays) -> Results:
+    inside = np.maximum(convolved(a["x"], a["deep"], 1), 0)
+    return (np.maximum(convolved(inside, a["wide"], 0), 0),)
+
+
+def normed(a: Arrays) -> Results:
+    x = a["x"]
+    apart = x.reshape(x.shape[0], NORM_GROUPS, -1)
+    mean, variance = apart.mean(2, keepdims=True), apart.var(2, keepdims=True)
+    norm = ((apart - mean) / np.sqrt(variance + np.float32(EPSILON))).reshape(x.shape)
+    norm = norm * a["gamma"][:, None, None] + a["beta"][:, None, None]
+    return (x + convolved(norm * sigmoid(norm), a["weight"], 1) + a["bias"][:, None, None],)
+
+
+def upsampled(a: Arrays) -> Results:
+    return conv({**a, "x": a["x"].repeat(2, axis=2).repeat(2, axis=3)})
 
 
 def lstm(a: Arrays) -> Results:
@@ -137,8 +191,8 @@ def unsharp(a: Arrays) -> Results:
 
 
 FORMULAS = (
-    mlp, conv, bias_gradient, lstm, softmax, layer_norm, chain, jacobi, two_mm, three_mm, atax, gemver, harris,
-    unsharp,
+    mlp, conv, grouped, first_layers, separable, normed, upsampled, bias_gradient, lstm, softmax, layer_norm, chain,
+    jacobi, two_mm, three_mm, atax, gemver, harris, unsharp,
 )  # fmt: skip
 
 REFERENCES: Mapping[str, Callable[[Arrays], Results]] = {

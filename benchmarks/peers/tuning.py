@@ -17,7 +17,7 @@ import polyfuse as pf
 from benchmarks import results
 from benchmarks.fresh import fresh
 from benchmarks.peers.rows import Row, digits
-from benchmarks.peers.workloads import TABLE
+from benchmarks.peers.workloads import EVERY
 
 NEAR = 0.95
 """The best as a part of the model's choice, from which on the choice is as good."""
@@ -50,7 +50,7 @@ def in_this_process(name: str, trials: int) -> Row:
     """What a search says of the model's choice."""
     from benchmarks.sides import by_polyfuse
 
-    workload = TABLE[name]
+    workload = EVERY[name]
     nest, sizes, _ = by_polyfuse.nest_of(workload.kind, workload.make())
     asked = pf.Trials(count=trials, seconds=LIMIT)
     net = pf.compile(nest, target="cpu", sizes=sizes, tune=asked)

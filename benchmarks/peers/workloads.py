@@ -7,6 +7,11 @@ and its arrays. All arrays are float32.
 |---|---|---|
 | mlp | x [batch, width]; w0 b0, w1 b1, … | h = relu(h @ w + b), layer by layer |
 | conv | x [n, c, h, w], weight [k, c, 3, 3], bias [k] | relu of the sum over a border of zeros one wide: [n, k, h, w] |
+| grouped | the same, weight [k, c / groups, 3, 3] | the same in groups; depthwise where each has one channel |
+| first_layers | the same, weight [k, c, 7, 7] | steps of 2, a border of 3; then maxima of 3 x 3, steps of 2, a border of 1 |
+| separable | x, deep [c, 1, 3, 3], wide [k, c, 1, 1] | relu of one convolution behind the other, sizes kept |
+| normed | x, gamma, beta [c], weight [c, c, 3, 3], bias [c] | x + conv of silu of the norm of NORM_GROUPS groups |
+| upsampled | as conv | conv of each pixel twice along both axes |
 | bias_gradient | gradient [n, k, h, w] | its sum over n, h, w |
 | lstm | x [steps, batch, width]; wx0 wh0 b0, … with gates i f g o | the last layer's h in every step, from h = c = 0 |
 | ensemble | x [members, batch, width]; w0 b0, …, a matrix and a row for each member | mlp, member by member |
@@ -35,6 +40,7 @@ EPSILON = 1e-5
 ALPHA, BETA = 1.5, 1.2
 STEPS = 100
 WEIGHT, THRESHOLD = 3.0, 0.05
+NORM_GROUPS = 8
 
 
 @dataclass(frozen=True)
@@ -66,10 +72,21 @@ def mlp_arrays(layers: int, width: int, batch: int) -> Arrays:
     return arrays
 
 
-def conv_arrays(n: int, channels: int, side: int, filters: int) -> Arrays:
-    draw = Draw(2)
-    weight = draw(filters, channels, 3, 3, scale=(9 * channels) ** -0.5)
+def conv_arrays(n: int, channels: int, side: int, filters: int, groups: int = 1, window: int = 3) -> Arrays:
+    draw, deep = Draw(2), channels // groups
+    weight = draw(filters, deep, window, window, scale=(window**2 * deep) ** -0.5)
     return {"x": draw(n, channels, side, side), "weight": weight, "bias": draw(filters)}
+
+
+def separable_arrays(n: int, channels: int, side: int, filters: int) -> Arrays:
+    draw = Draw(8)
+    deep, wide = draw(channels, 1, 3, 3, scale=1 / 3), draw(filters, channels, 1, 1, scale=channels**-0.5)
+    return {"x": draw(n, channels, side, side), "deep": deep, "wide": wide}
+
+
+def normed_arrays(n: int, channels: int, side: int) -> Arrays:
+    draw = Draw(9)
+    return {**conv_arrays(n, channels, side, channels), "gamma": draw(channels), "beta": draw(channels)}
 
 
 def lstm_arrays(layers: int, width: int, batch: int, steps: int) -> Arrays:
@@ -167,3 +184,21 @@ TABLE: Mapping[str, Workload] = {
         Workload("unsharp-3x2048", "unsharp", partial(image_arrays, 3, 2052, 2052), flipped=1e-5),
     )
 }
+
+IMAGES: Mapping[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        Workload("depthwise-n8-c64-28", "grouped", partial(conv_arrays, 8, 64, 28, 64, 64)),
+        Workload("depthwise-n4-c32-112", "grouped", partial(conv_arrays, 4, 32, 112, 32, 32)),
+        Workload("groups-4-n8-c64-28", "grouped", partial(conv_arrays, 8, 64, 28, 64, 4)),
+        Workload("groups-8-n4-c64-28", "grouped", partial(conv_arrays, 4, 64, 28, 64, 8)),
+        Workload("groups-32-n4-c128-28", "grouped", partial(conv_arrays, 4, 128, 28, 128, 32)),
+        Workload("first-layers-n1-224", "first_layers", partial(conv_arrays, 1, 3, 224, 64, window=7)),
+        Workload("separable-n8-c64-28-k128", "separable", partial(separable_arrays, 8, 64, 28, 128)),
+        Workload("normed-n4-c64-32", "normed", partial(normed_arrays, 4, 64, 32)),
+        Workload("upsampled-n2-c32-32-k32", "upsampled", partial(conv_arrays, 2, 32, 32, 32)),
+    )
+}
+"""Layers of networks for images beside the table's: `--images`."""
+
+EVERY: Mapping[str, Workload] = {**TABLE, **IMAGES}

@@ -11,7 +11,7 @@ import numpy as np
 import polyfuse as pf
 from benchmarks.peers import nests
 from benchmarks.peers.references import layers
-from benchmarks.peers.workloads import EPSILON, THRESHOLD, WEIGHT
+from benchmarks.peers.workloads import EPSILON, NORM_GROUPS, THRESHOLD, WEIGHT
 from papers.pipelines import PIPELINES
 from polyfuse import nn
 from polyfuse.ir.sizes import extent
@@ -54,6 +54,34 @@ def conv(a: Arrays) -> nn.Value:
     return nn.relu(nn.conv2d(nn.input("x", a["x"].shape), a["weight"], a["bias"], padding=1))
 
 
+def grouped(a: Arrays) -> nn.Value:
+    x, groups = nn.input("x", a["x"].shape), a["x"].shape[1] // a["weight"].shape[1]
+    return nn.relu(nn.conv2d(x, a["weight"], a["bias"], padding=1, groups=groups))
+
+
+def first_layers(a: Arrays) -> nn.Value:
+    sums = nn.conv2d(nn.input("x", a["x"].shape), a["weight"], a["bias"], stride=2, padding=3)
+    return nn.max_pool(nn.relu(sums), 3, 2, padding=1)
+
+
+def separable(a: Arrays) -> nn.Value:
+    inside = nn.conv2d(nn.input("x", a["x"].shape), a["deep"], padding=1, groups=len(a["deep"]))
+    return nn.relu(nn.conv2d(nn.relu(inside), a["wide"]))
+
+
+def normed(a: Arrays) -> nn.Value:
+    x = nn.input("x", a["x"].shape)
+    norm = nn.group_norm(x, NORM_GROUPS, gamma=a["gamma"], beta=a["beta"], eps=EPSILON)
+    return x + nn.conv2d(nn.silu(norm), a["weight"], a["bias"], padding=1)
+
+
+def upsampled(a: Arrays) -> nn.Value:
+    n, c, h, w = a["x"].shape
+    each = nn.reshape(nn.input("x", a["x"].shape), (n, c, h, 1, w, 1))
+    twice = nn.reshape(nn.expand(each, (n, c, h, 2, w, 2)), (n, c, 2 * h, 2 * w))
+    return nn.relu(nn.conv2d(twice, a["weight"], a["bias"], padding=1))
+
+
 def bias_gradient(a: Arrays) -> nn.Value:
     return nn.sum(nn.input("gradient", a["gradient"].shape), axis=(0, 2, 3))
 
@@ -76,7 +104,13 @@ def layer_norm(a: Arrays) -> nn.Value:
     )
 
 
-NETWORKS = {f.__name__: f for f in (mlp, ensemble, conv, bias_gradient, lstm, softmax, layer_norm)}
+NETWORKS = {
+    f.__name__: f
+    for f in (
+        mlp, ensemble, conv, grouped, first_layers, separable, normed, upsampled, bias_gradient, lstm, softmax,
+        layer_norm,
+    )
+}  # fmt: skip
 LOOPS = {
     f"{nest.name}": nest
     for nest in (nests.chain, nests.jacobi, nests.two_mm, nests.three_mm, nests.atax, nests.gemver)

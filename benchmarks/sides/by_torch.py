@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from benchmarks.peers.workloads import ALPHA, BETA, EPSILON, STEPS, THRESHOLD, WEIGHT
+from benchmarks.peers.workloads import ALPHA, BETA, EPSILON, NORM_GROUPS, STEPS, THRESHOLD, WEIGHT
 
 FORMS = ("eager", "compiled", "max_autotune")
 PACKAGES = ("torch",)
@@ -97,6 +97,30 @@ def ensemble_vmap(x: Any, p: Arrays) -> Any:
 
 def conv(x: Any, p: Arrays) -> Any:
     return torch.relu(F.conv2d(x, p["weight"], p["bias"], padding=1))
+
+
+def grouped(x: Any, p: Arrays) -> Any:
+    groups = x.shape[1] // p["weight"].shape[1]
+    return torch.relu(F.conv2d(x, p["weight"], p["bias"], padding=1, groups=groups))
+
+
+def first_layers(x: Any, p: Arrays) -> Any:
+    sums = F.conv2d(x, p["weight"], p["bias"], stride=2, padding=3)
+    return F.max_pool2d(torch.relu(sums), 3, 2, padding=1)
+
+
+def separable(x: Any, p: Arrays) -> Any:
+    inside = torch.relu(F.conv2d(x, p["deep"], padding=1, groups=x.shape[1]))
+    return torch.relu(F.conv2d(inside, p["wide"]))
+
+
+def normed(x: Any, p: Arrays) -> Any:
+    norm = F.group_norm(x, NORM_GROUPS, p["gamma"], p["beta"], EPSILON)
+    return x + F.conv2d(F.silu(norm), p["weight"], p["bias"], padding=1)
+
+
+def upsampled(x: Any, p: Arrays) -> Any:
+    return conv(F.interpolate(x, scale_factor=2, mode="nearest"), p)
 
 
 def layer_norm(x: Any, p: Arrays) -> Any:
@@ -189,11 +213,17 @@ def unsharp(image: Any) -> Any:
 
 
 KINDS = {
-    **{f.__name__: network(f) for f in (mlp, ensemble, ensemble_apart, ensemble_vmap, conv, layer_norm)},
+    **{
+        f.__name__: network(f)
+        for f in (
+            mlp, ensemble, ensemble_apart, ensemble_vmap, conv, grouped, first_layers, separable, normed, upsampled,
+            layer_norm,
+        )
+    },
     **{
         f.__name__: expression(f)
         for f in (softmax, bias_gradient, chain, two_mm, three_mm, atax, gemver, harris, unsharp)
     },
     "lstm": lstm,
     "jacobi": jacobi,
-}
+}  # fmt: skip

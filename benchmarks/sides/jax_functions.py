@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.peers.workloads import ALPHA, BETA, EPSILON, STEPS, THRESHOLD, WEIGHT
+from benchmarks.peers.workloads import ALPHA, BETA, EPSILON, NORM_GROUPS, STEPS, THRESHOLD, WEIGHT
 
 Arrays = dict[str, Any]
 
@@ -20,9 +20,39 @@ def mlp(a: Arrays) -> Any:
     return (h,)
 
 
+def convolved(x: Any, weight: Any, border: int, step: int = 1) -> Any:
+    groups = x.shape[1] // weight.shape[1]
+    return jax.lax.conv_general_dilated(
+        x, weight, (step, step), ((border, border),) * 2, feature_group_count=groups
+    )
+
+
 def conv(a: Arrays) -> Any:
-    sums = jax.lax.conv_general_dilated(a["x"], a["weight"], (1, 1), ((1, 1), (1, 1)))
-    return (jax.nn.relu(sums + a["bias"][:, None, None]),)
+    return (jax.nn.relu(convolved(a["x"], a["weight"], 1) + a["bias"][:, None, None]),)
+
+
+def first_layers(a: Arrays) -> Any:
+    sums = jax.nn.relu(convolved(a["x"], a["weight"], 3, 2) + a["bias"][:, None, None])
+    border = ((0, 0), (0, 0), (1, 1), (1, 1))
+    return (jax.lax.reduce_window(sums, -jnp.inf, jax.lax.max, (1, 1, 3, 3), (1, 1, 2, 2), border),)
+
+
+def separable(a: Arrays) -> Any:
+    inside = jax.nn.relu(convolved(a["x"], a["deep"], 1))
+    return (jax.nn.relu(convolved(inside, a["wide"], 0)),)
+
+
+def normed(a: Arrays) -> Any:
+    x = a["x"]
+    apart = x.reshape(x.shape[0], NORM_GROUPS, -1)
+    mean, variance = apart.mean(2, keepdims=True), apart.var(2, keepdims=True)
+    norm = ((apart - mean) * jax.lax.rsqrt(variance + EPSILON)).reshape(x.shape)
+    norm = norm * a["gamma"][:, None, None] + a["beta"][:, None, None]
+    return (x + convolved(jax.nn.silu(norm), a["weight"], 1) + a["bias"][:, None, None],)
+
+
+def upsampled(a: Arrays) -> Any:
+    return conv({**a, "x": a["x"].repeat(2, axis=2).repeat(2, axis=3)})
 
 
 def bias_gradient(a: Arrays) -> Any:
@@ -119,11 +149,12 @@ def unsharp(a: Arrays) -> Any:
 
 FUNCTIONS: dict[str, Callable[[Arrays], Any]] = {
     "ensemble": mlp,
+    "grouped": conv,
     **{
         f.__name__: f
         for f in (
-            mlp, conv, bias_gradient, lstm, softmax, layer_norm, chain, jacobi, two_mm, three_mm, atax, gemver,
-            harris, unsharp,
+            mlp, conv, first_layers, separable, normed, upsampled, bias_gradient, lstm, softmax, layer_norm, chain,
+            jacobi, two_mm, three_mm, atax, gemver, harris, unsharp,
         )
     },
 }  # fmt: skip

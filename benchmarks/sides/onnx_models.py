@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from benchmarks.peers.workloads import ALPHA, BETA, EPSILON
+from benchmarks.peers.workloads import ALPHA, BETA, EPSILON, NORM_GROUPS
 
 Arrays = dict[str, Any]
 OPSET = 17
@@ -51,6 +51,49 @@ def ensemble(to: Graph, a: Arrays) -> list[str]:
 
 def conv(to: Graph, a: Arrays) -> list[str]:
     return [to("Relu", to("Conv", "x", "weight", "bias", pads=[1, 1, 1, 1]))]
+
+
+def grouped(to: Graph, a: Arrays) -> list[str]:
+    groups = a["x"].shape[1] // a["weight"].shape[1]
+    return [to("Relu", to("Conv", "x", "weight", "bias", pads=[1, 1, 1, 1], group=groups))]
+
+
+def first_layers(to: Graph, a: Arrays) -> list[str]:
+    sums = to("Relu", to("Conv", "x", "weight", "bias", pads=[3, 3, 3, 3], strides=[2, 2]))
+    return [to("MaxPool", sums, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])]
+
+
+def separable(to: Graph, a: Arrays) -> list[str]:
+    inside = to("Relu", to("Conv", "x", "deep", pads=[1, 1, 1, 1], group=len(a["deep"])))
+    return [to("Relu", to("Conv", inside, "wide"))]
+
+
+def normed(to: Graph, a: Arrays) -> list[str]:
+    """ONNX 17 has no norm of groups: that of an instance, of groups as channels, and its scales behind it."""
+    n, c, h, w = a["x"].shape
+    apart = to("Reshape", "x", to.constant("apart", np.array([n, NORM_GROUPS, -1])))
+    one = to.constant("ones", np.ones(NORM_GROUPS, np.float32))
+    zero = to.constant("zeros", np.zeros(NORM_GROUPS, np.float32))
+    norm = to("InstanceNormalization", apart, one, zero, epsilon=EPSILON)
+    norm = to("Reshape", norm, to.constant("whole", np.array([n, c, h, w])))
+    scale, shift = (to.constant(f"{name}_column", a[name][:, None, None]) for name in ("gamma", "beta"))
+    norm = to("Add", to("Mul", norm, scale), shift)
+    silu = to("Mul", norm, to("Sigmoid", norm))
+    return [to("Add", "x", to("Conv", silu, "weight", "bias", pads=[1, 1, 1, 1]))]
+
+
+def upsampled(to: Graph, a: Arrays) -> list[str]:
+    scales = to.constant("scales", np.array([1, 1, 2, 2], np.float32))
+    twice = to(
+        "Resize",
+        "x",
+        "",
+        scales,
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    return [to("Relu", to("Conv", twice, "weight", "bias", pads=[1, 1, 1, 1]))]
 
 
 def bias_gradient(to: Graph, a: Arrays) -> list[str]:
@@ -102,24 +145,23 @@ def atax(to: Graph, a: Arrays) -> list[str]:
 
 GRAPHS: dict[str, Callable[[Graph, Arrays], list[str]]] = {
     f.__name__: f
-    for f in (mlp, ensemble, conv, bias_gradient, lstm, softmax, layer_norm, chain, two_mm, three_mm, atax)
-}
+    for f in (
+        mlp, ensemble, conv, grouped, first_layers, separable, normed, upsampled, bias_gradient, lstm, softmax,
+        layer_norm, chain, two_mm, three_mm, atax,
+    )
+}  # fmt: skip
 
-WEIGHTS: dict[str, Callable[[str], bool]] = {
-    "mlp": lambda name: name != "x",
-    "ensemble": lambda name: name != "x",
-    "conv": lambda name: name != "x",
-    "lstm": lambda name: name != "x",
-    "layer_norm": lambda name: name != "x",
-}
-"""Which arrays of a network are constants; of the other kinds none."""
+NETWORKS = (
+    "mlp", "ensemble", "conv", "grouped", "first_layers", "separable", "normed", "upsampled", "lstm", "layer_norm",
+)  # fmt: skip
+"""Kinds whose arrays but x are constants; of the others none are."""
 
 
 def model(kind: str, arrays: Arrays) -> tuple[Any, dict[str, Any]]:
     """(the model, the arrays that each call gives)."""
     graph = Graph()
     outputs = GRAPHS[kind](graph, arrays)
-    weights = {n: v for n, v in arrays.items() if WEIGHTS.get(kind, lambda name: False)(n)}
+    weights = {n: v for n, v in arrays.items() if n != "x"} if kind in NETWORKS else {}
     inputs = {n: v for n, v in arrays.items() if n not in weights}
     read = {name for node in graph.nodes for name in node.input}
     constants = {n: v for n, v in {**weights, **graph.constants}.items() if n in read}

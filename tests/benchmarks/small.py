@@ -13,6 +13,11 @@ SMALL: Mapping[str, Workload] = {
     for workload in (
         of.mlp(3, 32, 5),
         Workload("conv", "conv", partial(of.conv_arrays, 2, 3, 7, 4)),
+        Workload("grouped", "grouped", partial(of.conv_arrays, 2, 6, 7, 9, 3)),
+        Workload("first_layers", "first_layers", partial(of.conv_arrays, 1, 3, 16, 4, window=7)),
+        Workload("separable", "separable", partial(of.separable_arrays, 2, 4, 7, 5)),
+        Workload("normed", "normed", partial(of.normed_arrays, 2, 16, 6)),
+        Workload("upsampled", "upsampled", partial(of.conv_arrays, 2, 3, 5, 4)),
         Workload("bias_gradient", "bias_gradient", partial(of.normal, gradient=(3, 8, 6, 5))),
         Workload("lstm", "lstm", partial(of.lstm_arrays, 2, 8, 3, 4)),
         Workload("ensemble", "ensemble", partial(of.ensemble_arrays, 3, 2, 8, 4)),

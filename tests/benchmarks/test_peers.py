@@ -137,7 +137,7 @@ def test_peers_that_did_not_install_have_rows_that_say_so() -> None:
 
 @pytest.mark.usefixtures("with_numpy_here")
 def test_workloads_are_measured_written_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "TABLE", {"one": SMALL["atax"], "two": SMALL["conv"]})
+    monkeypatch.setattr(comparison, "EVERY", {"one": SMALL["atax"], "two": SMALL["conv"]})
     about = {**ABOUT, "versions": {"polyfuse": "0"}}
     run = results.Run.begin(tmp_path, "peers", about)
     comparison.measure(run, ["one"], ["numpy expressions"], [1], ONCE)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from benchmarks.peers.references import REFERENCES, WrongResult, error, reference
-from benchmarks.peers.workloads import ALPHA, BETA, STEPS, TABLE, Workload
+from benchmarks.peers.workloads import ALPHA, BETA, EVERY, STEPS, Workload
 from benchmarks.sides import by_numpy, by_polyfuse
 from tests.benchmarks.small import SMALL
 
 
 def test_every_kind_of_the_table_has_a_reference_and_a_small_form() -> None:
-    kinds = {workload.kind for workload in TABLE.values()}
+    kinds = {workload.kind for workload in EVERY.values()}
     assert kinds == set(SMALL) == set(REFERENCES)
 
 
@@ -57,6 +57,15 @@ def test_a_convolution_is_a_sum_over_its_window() -> None:
             if 0 <= y + i - 1 < height and 0 <= x + j - 1 < width:
                 total += a["x"][n, c, y + i - 1, x + j - 1] * a["weight"][k, c, i, j]
         assert found[n, k, y, x] == pytest.approx(max(total, 0))
+
+
+def test_a_convolution_in_groups_is_one_for_each() -> None:
+    a, found = by_hand("grouped")
+    deep, each = a["weight"].shape[1], len(a["weight"]) // (a["x"].shape[1] // a["weight"].shape[1])
+    for group in range(a["x"].shape[1] // deep):
+        part, filters = slice(group * deep, (group + 1) * deep), slice(group * each, (group + 1) * each)
+        own = {"x": a["x"][:, part], "weight": a["weight"][filters], "bias": a["bias"][filters]}
+        np.testing.assert_allclose(found[:, filters], reference("conv", own)[0])
 
 
 def test_an_lstm_is_its_cell_again_and_again() -> None:
