@@ -8,7 +8,7 @@ and its arrays. All arrays are float32.
 | mlp | x [batch, width]; w0 b0, w1 b1, … | h = relu(h @ w + b), layer by layer |
 | conv | x [n, c, h, w], weight [k, c, 3, 3], bias [k] | relu of the sum over a border of zeros one wide: [n, k, h, w] |
 | grouped | the same, weight [k, c / groups, 3, 3] | the same in groups; depthwise where each has one channel |
-| first_layers | the same, weight [k, c, 7, 7] | steps of 2, a border of 3; then maxima of 3 x 3, steps of 2, a border of 1 |
+| first_layers | the same, weight [k, c, 7, 7] | steps of 2, border of 3; maxima of 3 x 3, steps of 2, border of 1 |
 | separable | x, deep [c, 1, 3, 3], wide [k, c, 1, 1] | relu of one convolution behind the other, sizes kept |
 | normed | x, gamma, beta [c], weight [c, c, 3, 3], bias [c] | x + conv of silu of the norm of NORM_GROUPS groups |
 | upsampled | as conv | conv of each pixel twice along both axes |
