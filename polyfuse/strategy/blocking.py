@@ -64,11 +64,6 @@ with 12 and 14 rows products of 1344 and 2016 took 1 to 5 % longer than with 8 (
 LATENCY = 8
 """Vectors of sums that keep the multipliers busy: two of them, four cycles from one sum to the next."""
 
-ONE_BY_ONE = 30
-"""What turning a tile takes more where it is cut short, in passes through its numbers. 32 x 32 pixels in tiles of 11
-took 1.5 to 3 ns more for each pixel in the last tiles than in tiles of 8 or 16, 16 x 16 in tiles of 12 1 ns, 30 x 30 in
-tiles of 11 0.5 (one Zen 4 core, 32 and 64 channels)."""
-
 ENTRY = 20
 """Cycles before a tile's first sums are added and after its last ones: latencies of loads, multiply-adds, stores."""
 
@@ -399,13 +394,7 @@ def carrying(task: Task, b: Blocking) -> float:
 
 
 def turning(task: Task, b: Blocking) -> float:
-    """A tile's sums are read and stored as columns, where rows are neighbours in memory.
-
-    Whole tiles are turned in registers, those that are cut short number by number.
-    """
-    if not task.across:
-        return 0.0
+    """A tile's sums are read and stored as columns, where rows are neighbours in memory."""
     e = task.extents
-    (_, _), (last, rows) = _whole_and_last(e.rows, b.rows)
-    one = 2 * task.itemsize / task.rate(b.rows * b.columns * task.itemsize)
-    return e.batches * e.columns * one * (TRANSPOSING * e.rows + ONE_BY_ONE * last * rows)
+    size = e.batches * e.rows * e.columns * task.itemsize
+    return TRANSPOSING * 2 * size / task.rate(b.rows * b.columns * task.itemsize) if task.across else 0.0
