@@ -24,7 +24,7 @@ from polyfuse.ir.tree import (
     with_children,
 )
 from polyfuse.schedule.chains import chain_from, loop_named
-from polyfuse.sets import OUT, dimension
+from polyfuse.sets import IN, OUT, dimension
 
 Dates = dict[str, isl.PwAff]
 
@@ -222,16 +222,27 @@ def _derived(
         return None
     inner: list[Loop] = []
     taken = {loop.name for loop in (*outside, *shared)}
+    fixed = [d for d in placed[: len(shared)] if d is not None]
     for loop, date in zip(loops[len(shared) :], placed[len(shared) :], strict=True):
-        if date is not None and date.n_piece() == 1 and domain.is_subset(date.domain()) and not date.is_cst():
+        if date is not None and domain.is_subset(date.domain()) and _is_worth_a_loop(date, fixed):
             inner.append(Loop(fresh(loop.name, taken), ((name, date),), Leaf(name)))
             taken.add(inner[-1].name)
-    fixed = [d for d in placed[: len(shared)] if d is not None]
     rest: Tree = Leaf(name)
     known = [*(loop.date(name) for loop in outside), *fixed]
     for loop in reversed(_completed(domain, name, known, inner, taken)):
         rest = replace(loop, body=rest)
     return Alignment(tuple({name: date} for date in fixed), rest)
+
+
+def _is_worth_a_loop(date: isl.PwAff, fixed: list[isl.PwAff]) -> bool:
+    """Whether a date inside the shared loops is one function, and no tile of what no shared loop has tiles of."""
+    if date.n_piece() != 1 or date.is_cst():
+        return False
+    ((_, value),) = date.get_pieces()
+    dims = [d for d in range(date.dim(IN)) if date.involves_dims(IN, d, 1)]
+    return not value.dim(isl.dim_type.div) or any(
+        other.involves_dims(IN, d, 1) for d in dims for other in fixed
+    )
 
 
 def _completed(

@@ -54,7 +54,7 @@ from polyfuse.strategy.moves import (
 from polyfuse.strategy.packing import added, apart, packed, packed_once, rows_asked_for
 from polyfuse.strategy.product_task import Question
 from polyfuse.strategy.shares import Share
-from polyfuse.strategy.window_sums import summed_in_rows
+from polyfuse.strategy.window_sums import summed_in_rows, sums_along_memory
 
 
 def blocked(
@@ -299,10 +299,13 @@ class _Blocks:
                 schedule = along_memory(schedule, self.counts, (guest,), schedule.loops(guest))
         before = [name for name in self.names[: self.names.index(self.name)] if name in near]
         apart = [name for name in before if self.name not in reached(nest, name, self.names)]
-        for guest in reversed([name for name in before if name not in apart]):
+        operands = [name for name in before if name not in apart]
+        outside = places[places.index(rows) :]
+        if any(sums_along_memory(nest, name) for name in operands):
+            outside = (*outside[1:], rows)  # rows of an image, not of a tile
+        for guest in reversed(operands):
             is_first_value = nest.statement(guest).write.tensor == self.own
-            at = (tile,) if is_first_value else places[places.index(rows) :]
-            schedule = self._before(schedule, guest, at)
+            schedule = self._before(schedule, guest, (tile,) if is_first_value else outside)
         found: dict[str, str] = {}
         for guest in self.needs:
             schedule, found[guest] = self._placed(schedule, guest, places)

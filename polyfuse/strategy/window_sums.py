@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from polyfuse.analysis.once import constant_tensors
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
@@ -45,6 +46,17 @@ def summed_in_rows(
         return _in_pieces(schedule, name, outer, steps, row, machine)
     except (IllegalSchedule, InvalidSchedule):
         return None
+
+
+def sums_along_memory(nest: Nest, name: str) -> bool:
+    """Whether neighbouring results of a sum are neighbours in memory, and so is what they read.
+
+    y[q] += w[s] * x[q + s] is so, y[q] += x[q, k] is not.
+    """
+    s = nest.statement(name)
+    along = [d for d in range(len(s.dims)) if stride(s.write, d) == 1]
+    every = [[stride(access, d) for access in s.reads] for d in along]
+    return s.is_reduction and any(1 in moved and 2 not in moved for moved in every)
 
 
 def _along_results(schedule: Schedule, name: str, loop: Loop) -> bool:
