@@ -13,8 +13,7 @@ class Rates:
     `drawn_by` of them draw all of it. Reads alone get `reading` times as much from L1, L2 and L3, and a kernel that
     goes through a dozen rows at once `rows` times as much. A load costs `loading` of a multiply-add beside which it
     runs. `keeps` is from where on it pays to store past the caches even if the result is read next, where that is less
-    than L3. It `foresees` rows where its own
-    prefetchers keep up with them (Machine).
+    than L3. It `foresees` rows where its own prefetchers keep up with them (Machine).
     """
 
     near: tuple[float, float, float]
