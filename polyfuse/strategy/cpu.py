@@ -87,6 +87,8 @@ def _unit(
         row = summed_in_rows(schedule, counts, name, loops, machine)
         if row is not None:
             return row
+    if vector in carried:
+        vector = _beside_borders(counts, schedule, unit, loops, vector) or vector
     if not carried or vector in carried:
         return on_lanes(schedule, name, loops, vector)
     rows = [
@@ -188,6 +190,26 @@ def _stepped(schedule: Schedule, name: str, loop: Loop) -> tuple[Schedule, str |
         return schedule, loop.name
     schedule = schedule.split(name, loop.name, steps)
     return schedule, inside(schedule, name, loop.name).name
+
+
+def _beside_borders(
+    counts: Counts, schedule: Schedule, unit: tuple[str, ...], loops: tuple[Loop, ...], steps: Loop
+) -> Loop | None:
+    """For a window's few steps along memory, which its results lack at a border: the loop along these results.
+
+    Where all results have all steps LLVM writes these out, and puts the loop around them on vector lanes by itself:
+    minima of 1000 x 1000 windows of 3 x 3 take 0.58 ms so, and 0.90 the other way (one Zen 4 core).
+    """
+    write = schedule.nest.statement(unit[0]).write
+    along = tuple(
+        loop
+        for loop in loops
+        if counts.parallel(loop)
+        and any(stride(write, d) == 1 for d in dims_of(loop.date(unit[0])))
+        and any(_is_cut(schedule, name, steps, loop) for name in unit)
+    )
+    few = counts.extent(steps) <= MOST_ROWS
+    return contiguous(counts, schedule, unit, along) if along and few else None
 
 
 def _is_cut(schedule: Schedule, name: str, steps: Loop, vector: Loop) -> bool:

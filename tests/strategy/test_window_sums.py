@@ -121,3 +121,23 @@ def test_what_windows_share_is_computed_before_them_image_by_image() -> None:
     assert "tile_mac_windows(" in net.source
     assert net.report().launches == 1
     assert all(loop.date("silu0").n_piece() == 1 for loop in net.schedule.loops("silu0"))
+
+
+def test_integers_with_a_border_run_along_the_image() -> None:
+    """What a pixel lacks of its window is said by the window's loops, which are outside then."""
+
+    @pf.nest
+    def conv(x: i64[C, W], w: i64[C, 3], y: i64[C, W]):  # noqa: F821
+        for c in range(C):  # noqa: F821
+            for j in range(W):  # noqa: F821
+                y[c, j] = 0
+                for s in range(max(0, 1 - j), min(3, W + 1 - j)):  # noqa: F821
+                    y[c, j] += x[c, j + s - 1] * w[c, s]
+
+    net = pf.compile(conv, target="cpu", sizes={"C": 3, "W": 40}, machine=ONE)
+    rng = np.random.default_rng(0)
+    x, w, y = rng.integers(-9, 9, (3, 40)), rng.integers(-9, 9, (3, 3)), np.zeros((3, 40), np.int64)
+    net(x, w, y)
+    padded = np.pad(x, ((0, 0), (1, 1)))
+    np.testing.assert_array_equal(y, sum(padded[:, s : s + 40] * w[:, s : s + 1] for s in range(3)))
+    assert net.schedule.loops("S1")[-1].name == "j"
