@@ -7,8 +7,8 @@
     with math="tf32": for k: for r: for c: y[r, c] += tf32(a[r, k]) * tf32(b[k, c])   ->   a GPU's tensor cores
     with math="f64": the same of float64 numbers, which nothing rounds
 
-It changes no order (every sum is added up over k as before), so nothing can be illegal; what it needs is the shape, and
-a refusal says what the shape lacks.
+It changes no order (every sum is added up over k as before), so nothing can be illegal but a factor that is one of the
+sums in registers; what it needs besides is the shape, and a refusal says what the shape lacks.
 """
 
 from __future__ import annotations
@@ -90,7 +90,28 @@ def microkernel(nest: Nest, tree: Tree, statement: str, loop: str, math: Math = 
     roles = roles_of(nest, tree, statement, found, math)
     if math != "ieee":
         _check_fragments(nest, statement, roles, math)
+    _check_reads(nest, tree, statement, found)
     return replace_node(tree, found, replace(found, bind="microkernel", apart=True, math=math))
+
+
+def _check_reads(nest: Nest, tree: Tree, statement: str, top: Loop) -> None:
+    """Raises InvalidSchedule where a factor is a sum that the same tile has changed: memory has it before that only.
+
+    for s: for q: y[q] += w[s] * y[q + s]   ->   refused, since y[q + s] has grown in step s - 1
+    """
+    around = loops_around(tree, statement)
+    outside = around[: next(at for at, loop in enumerate(around) if loop is top)]
+    for pair in nest.dependences().between(statement, statement):
+        if pair.kind != "flow":
+            continue
+        inside = pair.map
+        for loop in outside:
+            inside = inside.intersect(loop.date(statement).eq_map(loop.date(statement)))
+        if not inside.is_empty():
+            raise InvalidSchedule(
+                f"microkernel: {statement} reads sums that its own tile has changed, at loop {top.name}: keep these "
+                "loops, or read a copy"
+            )
 
 
 def check_math(what: str, math: str, formats: tuple[str, ...] = MATHS) -> None:

@@ -122,3 +122,17 @@ def test_what_it_needs_is_said() -> None:
         in_rows(window(602, 3, 1, 0, "float32", "w[c, r, s]"), None)
     with pytest.raises(InvalidSchedule, match=r"y\[rows, columns\]"):
         in_rows(window(50, 3, 5, 0, "float32", "w[c, r, s]"), None)
+
+
+@pytest.mark.parametrize(
+    ("domain", "text"),
+    [
+        ("{ mac[s, q] : 0 <= s < 3 and 0 <= q < 6 }", "y[0, q] += x[0, s] * y[0, q + s]"),
+        ("{ mac[k, i, j] : 0 <= i, j, k < 8 }", "y[i, j] += x[i, k] * y[k, j]"),
+    ],
+)
+def test_sums_that_are_read_in_their_own_tile_are_refused(domain: str, text: str) -> None:
+    tensors = [Tensor("x", (8, 8), "float32", "input"), Tensor("y", (8, 8), "float32", "inout")]
+    nest = Nest.of(tensors, [statement(domain, text)])
+    with pytest.raises(InvalidSchedule, match="reads sums that its own tile has changed"):
+        pf.Schedule(nest).microkernel("mac", domain[6])
