@@ -188,6 +188,18 @@ def dimension(space_of: isl.Set, position: int) -> isl.PwAff:
     return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space_of.get_space()), SET, position)
 
 
+def least_and_most(value: isl.PwAff, points: isl.Set) -> tuple[isl.Val, isl.Val]:
+    """The least and the greatest value of a function on a set; no numbers if they depend on sizes or the set is empty.
+
+    Asked of its values as a set: of a function isl asks that it is a whole number everywhere, not only on these points.
+
+    >>> least_and_most(isl.PwAff("{ S[i] -> [(i/2)] }"), isl.Set("{ S[i] : 0 <= i <= 8 and i mod 2 = 0 }"))
+    (Val("0"), Val("4"))
+    """
+    values = isl.Map.from_pw_aff(value.intersect_domain(points)).range()
+    return values.dim_min_val(0), values.dim_max_val(0)
+
+
 Box = tuple[tuple[int, int], ...]
 """The least and the greatest value of each dimension."""
 

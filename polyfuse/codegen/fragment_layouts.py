@@ -35,7 +35,7 @@ from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.ir.tree import Spread, Tree, date_map, loops_around
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.microkernel import Roles
-from polyfuse.sets import IN, SET
+from polyfuse.sets import IN, SET, least_and_most
 
 EIGHT = 8
 """Rows of a matrix that ldmatrix reads, and lanes of a warp along the rows."""
@@ -89,7 +89,7 @@ def fragments_of(
     around = [x for x in loops_around(part, s.name) if x not in (*roles.steps, roles.rows, roles.columns)]
     places = {x.bind: x.date(s.name) for x in around}
     domain, (step,) = nest.domains[s.name], roles.steps
-    if not {"thread.x", "thread.y"} <= places.keys() or _least_and_most(domain, places["thread.x"]) != (0, 3):
+    if not {"thread.x", "thread.y"} <= places.keys() or _known_ends(domain, places["thread.x"]) != (0, 3):
         return None
     inside = max((place + 1 for place, x in enumerate(around) if x.bind in BLOCKS), default=0)
     blocks = [x.date(s.name) for x in around[:inside]]  # and loops in order around them: other results
@@ -236,7 +236,7 @@ def _all_steps(domain: isl.Set, s: Statement, blocks: list[isl.PwAff], steps: li
     return bool(from_zero and results.intersect(taken.insert_dims(SET, held, count)).is_subset(every))
 
 
-def _least_and_most(domain: isl.Set, value: isl.PwAff) -> tuple[int, int] | None:
+def _known_ends(domain: isl.Set, value: isl.PwAff) -> tuple[int, int] | None:
     """The numbers between which a date lies; None if they depend on sizes."""
-    least, most = value.intersect_domain(domain).min_val(), value.intersect_domain(domain).max_val()
+    least, most = least_and_most(value, domain)
     return (int(least.to_python()), int(most.to_python())) if least.is_int() and most.is_int() else None

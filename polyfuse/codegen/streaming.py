@@ -22,8 +22,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
+from polyfuse.codegen.stack import array_on_stack
 from polyfuse.codegen.tiles import LINE, Operand
 
 INT64 = ir.IntType(64)
@@ -41,15 +41,7 @@ def line_of(typingctx: Any, array: Any, count: Any) -> Any:
     kind = types.Array(array.dtype, 1, "C")
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        element = context.get_data_type(kind.dtype)
-        memory = cgutils.alloca_once(builder, ir.ArrayType(element, count.literal_value))
-        memory.align = LINE
-        itemsize = context.get_abi_sizeof(element)
-        made = make_array(kind)(context, builder)
-        extent, stride = (context.get_constant(types.intp, n) for n in (count.literal_value, itemsize))
-        data = builder.bitcast(memory, element.as_pointer())
-        populate_array(made, data, [extent], [stride], itemsize, None)
-        return made._getvalue()
+        return array_on_stack(context, builder, kind, (count.literal_value,))
 
     return kind(array, count), code
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
-from polyfuse.codegen.tiles import LINE, Operand, Tile, are_literals, plus
+from polyfuse.codegen.stack import array_on_stack
+from polyfuse.codegen.tiles import Operand, Tile, are_literals, plus
 
 
 @intrinsic(prefer_literal=True)
@@ -37,18 +37,7 @@ def tile_like(typingctx: Any, array: Any, rows: Any, columns: Any) -> Any:
     kind = types.Array(array.dtype, 2, "C")
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        element, itemsize = context.get_data_type(kind.dtype), kind.dtype.bitwidth // 8
-        shape = rows.literal_value, columns.literal_value
-        memory = cgutils.alloca_once(builder, ir.ArrayType(element, shape[0] * shape[1]))
-        memory.align = LINE
-        made = make_array(kind)(context, builder)
-        extents, strides = (
-            [context.get_constant(types.intp, n) for n in numbers]
-            for numbers in (shape, (shape[1] * itemsize, itemsize))
-        )
-        data = builder.bitcast(memory, element.as_pointer())
-        populate_array(made, data, extents, strides, itemsize, None)
-        return made._getvalue()
+        return array_on_stack(context, builder, kind, (rows.literal_value, columns.literal_value))
 
     return kind(array, rows, columns), code
 

@@ -16,7 +16,18 @@ from polyfuse.ir import Access, Nest
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Loop, Tree, statements
-from polyfuse.sets import IN, OUT, PARAM, SET, Box, bounding_box, bounding_count, constant, dimension
+from polyfuse.sets import (
+    IN,
+    OUT,
+    PARAM,
+    SET,
+    Box,
+    bounding_box,
+    bounding_count,
+    constant,
+    dimension,
+    least_and_most,
+)
 from polyfuse.strategy.arithmetic import effort
 
 NOMINAL_SIZE = 256
@@ -217,11 +228,10 @@ class Counts:
     def _range(self, name: str, date: isl.PwAff) -> tuple[int, int]:
         key = name, id(date)
         if key not in self._extents:
-            inside = date.intersect_domain(self.domains[name])
             if self.domains[name].is_empty():
                 return 0, 0
-            found = int(inside.min_val().to_python()), int(inside.max_val().to_python())
-            self._extents[key] = date, found
+            low, high = least_and_most(date, self.domains[name])
+            self._extents[key] = date, (int(low.to_python()), int(high.to_python()))
         return self._extents[key][1]
 
     def _access(self, name: str, position: int) -> Access:

@@ -33,7 +33,7 @@ from polyfuse.ir.tree import (
 )
 from polyfuse.machine import Level, Machine
 from polyfuse.schedule.binding import extent
-from polyfuse.sets import OUT, PARAM, SET
+from polyfuse.sets import OUT, PARAM, SET, least_and_most
 from polyfuse.strategy.arithmetic import effort
 from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED, REGION_AGAIN, WAIT_SECONDS
 from polyfuse.strategy.counts import Counts, dims_of, stride
@@ -159,8 +159,8 @@ class Estimator:
         for access, forms in self._forms(name):
             for text, form in forms:
                 if text not in widths:
-                    values = form.intersect_domain(domain)
-                    widths[text] = _int(values.max_val()) - _int(values.min_val()) + 1
+                    low, high = map(_int, least_and_most(form, domain))
+                    widths[text] = high - low + 1
             sides = [widths[text] for text, _ in forms]
             size = self.counts.nest.tensor(access.tensor).itemsize
             row = -(-(sides[-1] if sides else 1) * size // LINE) * LINE

@@ -55,6 +55,21 @@ def test_buffers_on_the_heap_begin_cache_lines_and_are_freed() -> None:
     assert (after.mi_alloc - before.mi_alloc, after.mi_free - before.mi_free) == (50, 50)
 
 
+def test_memory_on_the_stack_is_not_filled_with_zeros_beforehand() -> None:
+    @numba.njit("float32(float32[::1], int64, int64)")
+    def one_of(x: np.ndarray, i: int, j: int) -> float:  # type: ignore[type-arg]
+        y = on_stack((64,), np.float32)
+        for k in range(i, 64):
+            y[k] = x[k]
+        return y[j]
+
+    assert one_of(np.arange(64, dtype=np.float32), 3, 5) == 5
+    (text,) = one_of.inspect_llvm().values()
+    own = text[text.index("define") :].split("\n}\n")[0]
+    assert "alloca [64 x float]" in own
+    assert "memset" not in own
+
+
 def test_a_shape_that_is_not_constant_is_refused() -> None:
     @numba.njit
     def grow(n: int) -> float:
