@@ -302,7 +302,7 @@ class _Builder:
         body = (self._turn if bind == "turn" else self._node)(node.for_get_body(), inner)
         streams = tuple(self.namer(tensor) for tensor in loop.streams if tensor not in self.geometry)
         ahead = tuple(self._ahead(loop, body, here))
-        backwards = bind == "dynamic" and heavier_last(self.nest, loop)
+        backwards = bind == "dynamic" and heavier_last(self.nest, self.copies.domains, loop)
         return For(variable, low, high, step, bind, body, ahead, streams, backwards)
 
     def _ahead(self, loop: Loop, body: Node, here: _Here) -> Iterator[tuple[Element, bool]]:

@@ -16,6 +16,7 @@ to call. No dependence lies between two values, so that results do not.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 import islpy as isl
 
@@ -43,19 +44,23 @@ def apart_from_buffers(node: Node) -> tuple[tuple[Node, ...], Node]:
     return parts[:count], block(parts[count:])
 
 
-def heavier_last(nest: Nest, loop: Loop) -> bool:
-    """Whether a loop's last value has more instances than its first; no, where sizes are symbolic."""
+def heavier_last(nest: Nest, copies: Mapping[str, isl.Set], loop: Loop) -> bool:
+    """Whether a loop's last value has more instances than its first; no, where sizes are symbolic.
+
+    `copies`: of full tiles, which count where nothing else is in the loop: else they are some of the instances there.
+    """
     if nest.params:
         return False
-    dates = [(name, date) for name, date in loop.dates if name in nest.domains]  # no copies for full tiles
-    boxes = [bounding_box(nest.domains[name].apply(date.as_map())) for name, date in dates]
+    domains = {**nest.domains, **copies}
+    own = [(domains[name], date) for name, date in loop.dates if name in nest.domains]
+    every = own or [(domains[name], date) for name, date in loop.dates]
+    boxes = [bounding_box(domain.apply(date.as_map())) for domain, date in every]
     ranges = [box[0] for box in boxes if box is not None]
     ends = min(low for low, _ in ranges), max(high for _, high in ranges)
-    first, last = (sum(_instances(nest, name, date, end) for name, date in dates) for end in ends)
+    first, last = (sum(_instances(domain, date, end) for domain, date in every) for end in ends)
     return last > first
 
 
-def _instances(nest: Nest, name: str, date: isl.PwAff, value: int) -> int:
+def _instances(domain: isl.Set, date: isl.PwAff, value: int) -> int:
     """How many instances a statement has at one value of a loop, as a box around them."""
-    domain = nest.domains[name]
     return bounding_count(domain.intersect(date.eq_set(constant(domain, value))), {})

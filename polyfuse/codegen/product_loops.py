@@ -27,7 +27,11 @@ class ProductLoops:
 
 
 def tile_of(top: For) -> ProductLoops | None:
-    """The loops below one loop and what they are to the store; None where isl put a condition between them."""
+    """The loops below one loop and what they are to the store; None where they are not those of a product.
+
+    isl may have put a condition between them, or cut a loop of steps short where another one ends: which loops are
+    rows, columns and steps is seen again in what moves with them.
+    """
     chain: list[For] = []
     node: Node = top
     while isinstance(node, For):
@@ -39,6 +43,9 @@ def tile_of(top: For) -> ProductLoops | None:
     across = mentions(node.target.subscripts[-1], inner.variable)
     columns, rows = (inner, innermost) if across else (innermost, inner)
     left, right = node.reads if not moves(node.reads[0], columns) else reversed(node.reads)
+    of_sums = [moves(node.target, loop) for loop in (*steps, rows, columns)]
+    if of_sums != [*(False for _ in steps), True, True] or moves(left, columns) or moves(right, rows):
+        return None
     return ProductLoops(tuple(steps), rows, columns, node, left, right)
 
 

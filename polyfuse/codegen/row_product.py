@@ -6,7 +6,7 @@ import ast
 
 from polyfuse.codegen.index import binary, mentions, substituted
 from polyfuse.codegen.looptree import Element, For, Store
-from polyfuse.codegen.product_loops import axis
+from polyfuse.codegen.product_loops import axis, moves
 from polyfuse.schedule.microkernel import padded
 
 
@@ -25,7 +25,9 @@ def row_product(top: For) -> ast.expr | None:
         return None
     left, right = store.reads if across[1] else reversed(store.reads)
     axes = [axis(element, top) for element in (left, right)]
-    if None in axes or axis(right, columns) != len(right.subscripts) - 1:
+    if None in axes or any(axis(each, columns) != len(each.subscripts) - 1 for each in (right, store.target)):
+        return None
+    if moves(store.target, top):
         return None
     first = {top.variable: top.low, columns.variable: columns.low}
 

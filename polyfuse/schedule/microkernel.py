@@ -27,7 +27,7 @@ from polyfuse.ir.precision import MATHS, ROWS_OF_ONE, STEPS, STORED, Math
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import computed_in
-from polyfuse.ir.tree import Leaf, Loop, Tree, loops_around, replace_node
+from polyfuse.ir.tree import Leaf, Loop, Tree, loops, loops_around, replace_node, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.chains import chain_from, loop_named
 from polyfuse.sets import OUT, SET, points
@@ -112,6 +112,39 @@ def _check_reads(nest: Nest, tree: Tree, statement: str, top: Loop) -> None:
                 f"microkernel: {statement} reads sums that its own tile has changed, at loop {top.name}: keep these "
                 "loops, or read a copy"
             )
+
+
+def check_kept(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_before: Tree) -> None:
+    """Raises InvalidSchedule where a verb has made loops of a product in registers that are no product's any more.
+
+    microkernel over k around r, c  ->  interchange(k, c): refused, since code for a tile has its steps outside
+    """
+    for top in loops(tree):
+        if top.bind == "microkernel":
+            statement = statements(top)[-1]
+            before = _loops_of(nest_before, tree_before, statement)
+            if before is None or before == _loops_of(nest, tree, statement):
+                continue
+            free = replace(top, bind=None)
+            try:
+                roles_of(nest, replace_node(tree, top, free), statement, free, top.math)
+                _check_reads(nest, tree, statement, top)
+            except InvalidSchedule as error:
+                raise InvalidSchedule(
+                    f"{verb}: loop {top.name} around {statement} is a microkernel's, which this would not leave one; "
+                    f"call {verb} before microkernel. {error}"
+                ) from None
+
+
+def _loops_of(nest: Nest, tree: Tree, statement: str) -> tuple[object, ...] | None:
+    """What a product is for its microkernel: its accesses, its loops, and what is in them; None if it has none yet."""
+    around = loops_around(tree, statement) if statement in tree.members else ()
+    top = next((at for at, loop in enumerate(around) if loop.bind == "microkernel"), None)
+    if top is None:
+        return None
+    inside = around[top:]
+    dates = (id(loop.date(statement)) for loop in around)
+    return id(nest.statement(statement)), inside[0].members, *(loop.bind for loop in inside), *dates
 
 
 def check_math(what: str, math: str, formats: tuple[str, ...] = MATHS) -> None:

@@ -114,6 +114,64 @@ def test_any_rest_in_rows_columns_and_steps(
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
 
 
+@pytest.mark.parametrize(
+    "later",
+    [
+        lambda s: s.interchange("mac", "k", "j_in"),
+        lambda s: s.split("mac", "i_in", 2),
+        lambda s: s.reverse("mac", "j_in"),
+        lambda s: s.bind("mac", i_in="cores"),
+        lambda s: s.vectorize("mac", "j_in"),
+        lambda s: s.promote("A", "mac", at="k", memory="local"),
+    ],
+)
+def test_what_would_leave_no_product_of_its_loops_is_refused(
+    later: Callable[[pf.Schedule], pf.Schedule],
+) -> None:
+    """Code for a tile has its steps outside, whatever a verb has made of the loops since."""
+    s = in_place(product(16, 64, 20, "float32"), 8, 32).microkernel("mac", "k")
+    with pytest.raises(InvalidSchedule, match="is a microkernel's, which this would not leave one"):
+        later(s)
+
+
+@pytest.mark.parametrize(
+    ("later", "tiles"),
+    [
+        (lambda s: s.interchange("mac", "i", "j").bind("mac", j="cores"), True),
+        (lambda s: s.interchange("mac", "i_in", "k"), True),
+        (lambda s: s.reverse("mac", "k"), False),
+        (lambda s: s.shift("mac", "i_in", 3), True),
+    ],
+)
+def test_what_leaves_its_loops_a_product_is_not_refused(
+    later: Callable[[pf.Schedule], pf.Schedule], tiles: bool
+) -> None:
+    """Steps that run backward have no operation, and stay loops."""
+    nest = product(16, 64, 20, "float32")
+    inputs = draw(nest)
+    net = pf.compile(nest, target="cpu", schedule=later(in_place(nest, 8, 32).microkernel("mac", "k")))
+    assert ("_mac(" in net.source) == tiles
+    np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_steps_that_another_loop_of_steps_cuts_short_are_loops(dtype: str) -> None:
+    """for s: for k // 4: for k % 4: for i: the loop before the last one is no loop of rows."""
+    tensors = [
+        Tensor("a", (10, 2), dtype, "input"),
+        Tensor("b", (16,), dtype, "input"),
+        Tensor("out", (16,), dtype, "inout"),
+    ]
+    box = "0 <= i < 16 and 0 <= k < 10 and 0 <= s < 2"
+    nest = Nest.of(tensors, [statement(f"{{ mac[i, k, s] : {box} }}", "out[i] += a[k, s] * b[i]")])
+    s = pf.Schedule(nest).split("mac", "k", 4).reorder("mac", "s", "k", "k_in", "i").microkernel("mac", "s")
+    inputs = {**draw(nest), "out": np.zeros(16, dtype)}
+    net = pf.compile(nest, target="cpu", schedule=s)
+    expected = pf.interpret(nest, {name: value.copy() for name, value in inputs.items()})["out"]
+    net(**inputs)
+    np.testing.assert_array_equal(inputs["out"], expected)
+
+
 def in_place(nest: Nest, rows: int, columns: int) -> pf.Schedule:
     """The product alone in tiles, its sums where they are."""
     return pf.Schedule(nest).tile("mac", i=rows, j=columns).reorder("mac", "i", "j", "k", "i_in", "j_in")
