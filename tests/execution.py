@@ -64,7 +64,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         return rng.sample(values, len(values))
 
     def full_of_nan(shape: tuple[int, ...], dtype: type) -> Array:
-        return np.full(shape, np.nan, dtype)
+        return np.full(shape, 77 if np.dtype(dtype).kind in "iub" else np.nan, dtype)
 
     def unsigned(index: int) -> int:
         assert index >= 0, "an index counted from the end"
@@ -90,8 +90,9 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac_windows": plain_windows,
         "tile_zero": plain_zeros,
         "tile_first": plain_first_values,
-        "tile_like": lambda array, rows, columns: np.full((rows, columns), np.nan, array.dtype),
+        "tile_like": lambda array, rows, columns: full_of_nan((rows, columns), array.dtype),
         "store_transposed": plain_transposed,
+        "load_transposed": plain_transposed_load,
         "address": lambda array, index: (array, index),
         "short_row": plain_short_row,
         "on_heap": full_of_nan,
@@ -269,6 +270,15 @@ def plain_transposed(
     for r, c in np.ndindex(rows, columns):
         at = [index + (c if axis == y_column else 0) for axis, index in enumerate(y_at)]
         y[(*at[:-1], at[-1] + r)] = tile[r, c]
+
+
+def plain_transposed_load(
+    rows: int, columns: int, tile: Array, x: Array, x_at: tuple[int, ...], x_column: int
+) -> None:
+    """A tile from rows along the last axis of x, element by element."""
+    for r, c in np.ndindex(rows, columns):
+        at = [index + (c if axis == x_column else 0) for axis, index in enumerate(x_at)]
+        tile[r, c] = x[(*at[:-1], at[-1] + r)]
 
 
 def plain_cut_tile(

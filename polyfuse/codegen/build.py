@@ -50,6 +50,7 @@ from polyfuse.codegen.per_core import per_core
 from polyfuse.codegen.register_tiles import device_operations, in_one_piece
 from polyfuse.codegen.roles import by_roles
 from polyfuse.codegen.sections import over_sections, section, sections, with_sections
+from polyfuse.codegen.whole_values import with_whole_values
 from polyfuse.ir.access import Access
 from polyfuse.ir.gather import parts_of
 from polyfuse.ir.nest import Nest
@@ -118,6 +119,9 @@ class _Builder:
         )
         self.barriers = Barriers()
         self.copies = Copies()
+        self.ends: dict[
+            str, isl.Set
+        ] = {}  # statements at the ends of a core's values, for which nothing is printed
         self.leaves: dict[str, _Leaf] = {}
         self.loops: dict[str, Loop] = {}
         self.turns: set[int] = set()  # the loops directly inside one that runs as a pipeline
@@ -152,8 +156,14 @@ class _Builder:
         domains = {**domains, **self.barriers.domains}
         tree = in_one_piece(tree, frozenset(self.operations))
         tree, self.copies = with_full_tiles(tree, domains, self.barriers.domains)
+        domains |= self.copies.domains
+        before = loops(tree)
+        tree, self.ends = with_whole_values(tree, domains)
+        for old, new in zip(before, loops(tree), strict=True):
+            if id(old) in self.copies.elsewhere:
+                self.copies.elsewhere[id(new)] = self.copies.elsewhere[id(old)]
         full = full_steps(tree, domains, self.operations)
-        schedule = to_isl(tree, {**domains, **self.copies.domains}, self._marks(tree), full)
+        schedule = to_isl(tree, domains | self.ends, self._marks(tree), full)
         build, at_domain = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
         build, after_mark = build.set_after_each_mark(self._after_mark)
         # a loop on an axis runs where its date says, in all of its statements: isl must not count its steps instead;
@@ -197,7 +207,7 @@ class _Builder:
     def _at_domain(self, node: isl.AstNode, build: isl.AstBuild) -> isl.AstNode:
         """Called by isl at each statement: note its subscripts in terms of the loops generated so far."""
         name = node.user_get_expr().get_op_arg(0).get_id().get_name()
-        if name in self.barriers.domains:
+        if name in self.barriers.domains or name in self.ends:
             return node.set_annotation(isl.Id(name))
         name = self.copies.originals.get(name, name)
         s = self.nest.statement(name)
@@ -280,7 +290,8 @@ class _Builder:
     def _if(self, node: isl.AstNode, here: _Here) -> Node:
         condition = to_python(node.if_get_cond(), here.names)
         otherwise = self._node(node.if_get_else(), here) if node.if_has_else() else None
-        return Guard(condition, self._node(node.if_get_then(), here), otherwise)
+        inside = self._node(node.if_get_then(), here)
+        return inside if inside == Block(()) and otherwise is None else Guard(condition, inside, otherwise)
 
     def _for(self, node: isl.AstNode, here: _Here) -> Node:
         loop = here.loop
@@ -365,6 +376,8 @@ class _Builder:
         key = node.get_annotation().get_name()
         if key in self.barriers.domains:
             return self._barrier(key)
+        if key in self.ends:
+            return Block(())
         leaf = self.leaves[key]
         s = leaf.statement
 

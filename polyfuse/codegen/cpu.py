@@ -57,6 +57,7 @@ from polyfuse.codegen.steps_apart import steps_apart
 from polyfuse.codegen.streamed import in_lines, streamed, streams_inside
 from polyfuse.codegen.tile_rows import tile_row
 from polyfuse.codegen.tiles import LINE
+from polyfuse.codegen.transposed_reads import transposed_reads
 from polyfuse.codegen.transposed_stores import transposed_store
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
@@ -157,9 +158,13 @@ class CpuEmitter(InRegions):
         begun = first_values(node) if self.has_tiles and node.bind not in SHARED else None
         if begun is not None:
             return [ast.unparse(begun)]
-        across = transposed_store(node, self._unused) if self.has_tiles else None
+        copies = transposed_reads(node, self._unused)
+        if copies is not None:
+            return [*copies.before, *self._in_rows(copies.loops)]
+        across = transposed_store(node, self._unused)
         if across is not None:
-            return [across.before, *self.loop(across.loops), across.after]
+            lines = self.loop(across.exchanged) if self.has_tiles else self._in_rows(across.loops)
+            return [across.before, *lines, across.after]
         held = gathered(node) if node.bind == "vector" else None
         if held is not None:
             return self._gathered(node, held)
@@ -190,6 +195,14 @@ class CpuEmitter(InRegions):
             rows = None if streams_inside(node) else two_rows(node, self.place, self._unused)
             return rows or self._in_pieces(node)
         return self.shared_out(node)
+
+    def _in_rows(self, node: For) -> list[str]:
+        """Two loops over a tile of which short rows are whole vectors, as they are behind a product."""
+        outside, self.has_tiles = self.has_tiles, True
+        try:
+            return self.loop(node)
+        finally:
+            self.has_tiles = outside
 
     def _dynamic(self, node: For) -> list[str]:
         """for i: S  ->  on each core, while there are values: take an i; S. A core's buffers are for all it takes."""

@@ -6,7 +6,8 @@ from polyfuse.codegen.halves import HALF_OPERATIONS
 from polyfuse.codegen.shared_out import SHARED_OUT
 from polyfuse.codegen.stencil_rows import ROW_OPERATIONS
 from polyfuse.codegen.sums import IN_ANY_ORDER, OPAQUE
-from polyfuse.codegen.transposed_stores import TRANSPOSING
+from polyfuse.codegen.transposed_reads import LOAD_TRANSPOSED
+from polyfuse.codegen.transposed_stores import STORE_TRANSPOSED, TILE_LIKE
 from polyfuse.codegen.turns import TURN_OPERATIONS
 from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 
@@ -35,7 +36,7 @@ OPERATIONS = {
     FETCH: "polyfuse.codegen.fetching",
     FETCH_TO_WRITE: "polyfuse.codegen.fetching",
     **dict.fromkeys((LINE_OF, PAST_LINE, STORE_PAST, DONE), "polyfuse.codegen.streaming"),
-    **dict.fromkeys(TRANSPOSING, "polyfuse.codegen.transposing"),
+    **dict.fromkeys((TILE_LIKE, STORE_TRANSPOSED, LOAD_TRANSPOSED), "polyfuse.codegen.transposing"),
     **dict.fromkeys(TURN_OPERATIONS, "polyfuse.codegen.turns"),
     **dict.fromkeys(SHARED_OUT, "polyfuse.codegen.shared_out"),
     **dict.fromkeys(("Part", "run", "on_cores", "get_num_threads"), "polyfuse.codegen.parts"),

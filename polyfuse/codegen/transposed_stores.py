@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from polyfuse.codegen.index import binary, mentions
-from polyfuse.codegen.looptree import Block, Element, For, Store
+from polyfuse.codegen.looptree import Block, Element, For, Node, Store
 from polyfuse.codegen.product_loops import axis, corner
 from polyfuse.codegen.tiles import VECTOR_BYTES
 from polyfuse.ir.tensor import ITEMSIZE
 
 TILE_LIKE, STORE_TRANSPOSED = "tile_like", "store_transposed"
-TRANSPOSING = (TILE_LIKE, STORE_TRANSPOSED)
 
 LEAST = 4
 """Rows and columns of a tile: vectors of fewer numbers than these are no gain."""
@@ -39,36 +38,35 @@ class Transposed:
     loops: For
     after: str
 
+    @property
+    def exchanged(self) -> For:
+        """The inner loop outside: LLVM writes the other one out, and takes this one on lanes."""
+        columns = self.loops.body
+        assert isinstance(columns, For), "there are two loops"
+        return replace(columns, bind=None, body=replace(self.loops, body=columns.body))
+
 
 def transposed_store(rows: For, unused: Callable[[str], str]) -> Transposed | None:
-    """The loops and lines for two loops, the inner one on vector lanes, whose store goes along memory with the outer.
-
-    They change places: LLVM writes the inner loop out, and takes the outer one on lanes.
-    """
-    columns = rows.body
-    if rows.bind is not None or not isinstance(columns, For) or columns.bind != "vector":
+    """The loops and lines for two loops, the inner one on vector lanes, whose store is along memory with the outer."""
+    found = loops_of(rows)
+    if found is None:
         return None
-    if any(loop.step != 1 or loop.ahead or loop.streams for loop in (rows, columns)):
-        return None
+    columns, _ = found
     stores = _independent(rows, columns)
-    across = [store for store in stores if _lies_across(store, rows, columns)]
-    high, wide = _count(rows), _count(columns)
-    if len(across) != 1 or high is None or wide is None:
+    across = [store for store in stores if lies_across(store.target, rows, columns)]
+    size = width_of(rows, columns, across[0].target.dtype) if len(across) == 1 else None
+    if size is None:
         return None
-    target = across[0].target
-    lanes = VECTOR_BYTES // ITEMSIZE[target.dtype]
-    width = ceil(wide / lanes) * lanes
-    if min(high, wide) < LEAST or high * width > MOST * lanes:
-        return None
+    target, (high, wide, width) = across[0].target, size
     name = unused(f"{target.array}_tile")
     here = tuple(binary(ast.Sub(), ast.Name(loop.variable), loop.low) for loop in (rows, columns))
     kept = replace(across[0], target=Element(name, here, target.dtype))
     first = {loop.variable: loop.low for loop in (rows, columns)}
     place = f"{target.array}, {ast.unparse(corner(target, first))}, {axis(target, columns)}"
-    inner = replace(rows, body=Block(tuple(kept if one is across[0] else one for one in stores)))
+    inner = replace(columns, body=Block(tuple(kept if one is across[0] else one for one in stores)))
     return Transposed(
         f"{name} = {TILE_LIKE}({target.array}, {high}, {width})",
-        replace(columns, bind=None, body=inner),
+        replace(rows, body=inner),
         f"{STORE_TRANSPOSED}({high}, {wide}, {name}, {place})",
     )
 
@@ -108,11 +106,32 @@ def _one_each(element: Element, rows: For, columns: For) -> bool:
     return None not in moved and moved[0] != moved[1]
 
 
-def _lies_across(store: Store, rows: For, columns: For) -> bool:
-    last = len(store.target.subscripts) - 1
-    if last < 1 or store.target.dtype not in ("float32", "float64"):
+def loops_of(rows: For) -> tuple[For, tuple[Node, ...]] | None:
+    """The loop on vector lanes inside one that is bound to nothing, and what it holds; None for others."""
+    columns = rows.body
+    if rows.bind is not None or not isinstance(columns, For) or columns.bind != "vector":
+        return None
+    if any(loop.step != 1 or loop.ahead or loop.streams for loop in (rows, columns)):
+        return None
+    return columns, columns.body.parts if isinstance(columns.body, Block) else (columns.body,)
+
+
+def lies_across(element: Element, rows: For, columns: For) -> bool:
+    """Whether an element goes along memory with the rows, and along another axis with the columns."""
+    last = len(element.subscripts) - 1
+    if last < 1 or element.dtype not in ("float32", "float64", "int32", "int64"):
         return False
-    return _one_each(store.target, rows, columns) and axis(store.target, rows) == last
+    return _one_each(element, rows, columns) and axis(element, rows) == last
+
+
+def width_of(rows: For, columns: For, dtype: str) -> tuple[int, int, int] | None:
+    """A tile's rows and columns, and as many of these as whole vectors have; None for no tile of a few vectors."""
+    high, wide = _count(rows), _count(columns)
+    if high is None or wide is None:
+        return None
+    lanes = VECTOR_BYTES // ITEMSIZE[dtype]
+    width = ceil(wide / lanes) * lanes
+    return None if min(high, wide) < LEAST or high * width > MOST * lanes else (high, wide, width)
 
 
 def _count(loop: For) -> int | None:

@@ -1,9 +1,11 @@
-"""Two operations for numba source: a tile of results that lies as it is computed, stored as columns by whole vectors.
+"""Operations for numba source: a tile of results that lies as it is computed, stored as columns by whole vectors.
 
     out_tile = tile_like(out, 14, 32)                                14 rows of 32 on the stack
     for c in range(32): for r in range(14): out_tile[r, c] = …       vectors along c
     store_transposed(14, 32, out_tile, out, (i, 0, k, 14 * l), 1)
     ->  out[i, c, k, 14 * l + r] = out_tile[r, c]                    vectors along r
+
+and one that is loaded so: load_transposed(14, 32, x_tile, …) for x_tile[r, c] = x[i, c, k, 14 * l + r].
 
 Squares of as many rows as a vector has lanes are transposed in registers, one instruction for each vector and power of
 two: with squares of 4, rows two apart exchange halves, then neighbours exchange every second number.
@@ -61,7 +63,7 @@ def store_transposed(
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         kinds = signature.args
-        stored = Tile(builder, kinds[3].dtype, columns.literal_value, rows.literal_value)
+        stored = _tile(builder, kinds[3].dtype, columns.literal_value, rows.literal_value)
         held, target = (Operand(context, builder, kinds[p], args[p]) for p in (2, 3))
         places = stored.addresses(target.at(kinds[4], args[4]), target.strides[y_column_axis.literal_value])
         _store(stored, held, places, rows.literal_value)
@@ -84,6 +86,50 @@ def _store(stored: Tile, held: Operand, places: list[Any], rows: int) -> None:
                 square[r - vector * lanes] = builder.load(place, align=stored.itemsize)
             for c, value in enumerate(transposed(builder, square)[: stored.rows - first], first):
                 stored.store(value, places[c * stored.vectors + vector], vector)
+
+
+@intrinsic(prefer_literal=True)
+def load_transposed(
+    typingctx: Any,
+    rows: Any,
+    columns: Any,
+    tile: Any,
+    x: Any,
+    x_index: Any,
+    x_column_axis: Any,
+) -> Any:
+    """Load the first `rows` and `columns` of a tile from x, whose axes are those of `store_transposed`'s y."""
+    if not are_literals(rows, columns, x_column_axis):
+        return None
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        loaded = _tile(builder, kinds[3].dtype, columns.literal_value, rows.literal_value)
+        held, source = (Operand(context, builder, kinds[p], args[p]) for p in (2, 3))
+        places = loaded.addresses(source.at(kinds[4], args[4]), source.strides[x_column_axis.literal_value])
+        _load(loaded, held, places, rows.literal_value)
+        return context.get_dummy_value()
+
+    return types.void(rows, columns, tile, x, x_index, x_column_axis), code
+
+
+def _load(loaded: Tile, held: Operand, places: list[Any], rows: int) -> None:
+    """Square after square: loaded by columns, transposed, stored as whole vectors of rows."""
+    builder, lanes = loaded.builder, loaded.lanes
+    for first in range(0, loaded.rows, lanes):
+        for vector in range(loaded.vectors):
+            square = [ir.Constant(loaded.vector, ir.Undefined)] * lanes
+            for c in range(first, min(loaded.rows, first + lanes)):
+                square[c - first] = loaded.load(places[c * loaded.vectors + vector], vector)
+            lines = transposed(builder, square)[: rows - vector * lanes]
+            for r, value in enumerate(lines, vector * lanes):
+                line = builder.add(held.data, builder.mul(held.strides[0], ir.Constant(ir.IntType(64), r)))
+                loaded.store_where(value, plus(builder, line, first * loaded.itemsize), None)
+
+
+def _tile(builder: ir.IRBuilder, dtype: Any, rows: int, columns: int) -> Tile:
+    """A tile of numbers that are only moved: integers as floats of their size."""
+    return Tile(builder, types.float32 if dtype.bitwidth == 32 else types.float64, rows, columns)
 
 
 def transposed(builder: Any, square: list[Any]) -> list[Any]:

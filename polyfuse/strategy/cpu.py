@@ -23,6 +23,7 @@ from polyfuse.sets import SET
 from polyfuse.strategy.contraction import is_product, products_of
 from polyfuse.strategy.cost import Tiling
 from polyfuse.strategy.counts import Counts, dims_of, stride
+from polyfuse.strategy.crossed import across_lines
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.moves import (
     constant_extent,
@@ -53,6 +54,9 @@ SMALL = 4
 def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, machine: Machine) -> Schedule:
     """One group, tiled, ordered, vectorized, bound to the cores, its temporaries in buffers of their own."""
     names = kernel.names
+    lines = across_lines(schedule, counts, names)
+    if lines is not None:
+        return _finished(_on_cores(lines, kernel, tiling, machine), kernel, machine)
     tiled = cut(schedule, kernel, tiling)
     schedule, keep = tiled.schedule, len(tiled.tiles)
     if keep:
@@ -63,8 +67,22 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
             schedule = _unit(schedule, counts, unit, keep, tiled.points, machine)
     if tiling.parallel is not None:
         schedule = schedule.bind(names[0], **{kernel.band[tiling.parallel].name: "cores"})
+    return _finished(schedule, kernel, machine)
+
+
+def _on_cores(schedule: Schedule, kernel: Kernel, tiling: Tiling, machine: Machine) -> Schedule:
+    """Tiles of lines on the cores, where a tiling has any loop there: the outermost one with a value for each."""
+    if tiling.parallel is None:
+        return schedule
+    sizes = ((loop.name, constant_extent(schedule, loop)) for loop in schedule.loops(kernel.names[0]))
+    enough = next((name for name, size in sizes if size is None or size >= machine.units), None)
+    return schedule if enough is None else schedule.bind(kernel.names[0], **{enough: "cores"})
+
+
+def _finished(schedule: Schedule, kernel: Kernel, machine: Machine) -> Schedule:
+    """Temporaries of this kernel alone in variables and buffers."""
     for tensor in internal(kernel):
-        schedule = contracted(schedule, tensor, users_in(schedule, names, tensor), machine)
+        schedule = contracted(schedule, tensor, users_in(schedule, kernel.names, tensor), machine)
     return schedule
 
 

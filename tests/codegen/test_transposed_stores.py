@@ -69,11 +69,11 @@ def moved(x, y):
 """
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("shape", [(4, 4), (5, 33), (8, 7), (14, 32), (16, 16), (19, 20)])
 def test_the_operation_and_its_plain_form_are_the_transpose(shape: tuple[int, int], dtype: str) -> None:
     rows, columns = shape
-    x = np.random.default_rng(3).standard_normal(shape).astype(dtype)
+    x = (100 * np.random.default_rng(3).standard_normal(shape)).astype(dtype)
     text = SOURCE.format(rows=rows, columns=columns, width=-(-columns // 16) * 16)
     expected = np.full((3, columns + 1, rows + 5), 7, dtype)
     expected[1, :columns, 2 : 2 + rows] = x.T

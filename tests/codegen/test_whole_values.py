@@ -1,0 +1,46 @@
+"""A core's value of a loop is run in one piece, with the buffers that the core has for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.ir import Nest, Tensor, statement
+from tests.execution import memory, run_plain
+
+
+def chain(size: int) -> Nest:
+    """t = 2 a, then o = t + 1."""
+    roles = {"a": "input", "t": "temporary", "o": "output"}
+    tensors = [Tensor(name, (size,), "float64", role) for name, role in roles.items()]  # type: ignore[arg-type]
+    box = f"0 <= i < {size}"
+    first = statement(f"{{ S[i] : {box} }}", "t[i] = 2 * a[i]")
+    return Nest.of(tensors, [first, statement(f"{{ R[i] : {box} }}", "o[i] = t[i] + 1")])
+
+
+def on_cores(nest: Nest, apart: tuple[str, ...], place: str = "cores") -> pf.Schedule:
+    """Tiles of four on the cores, t in a buffer of each, full tiles of some statements apart."""
+    s = pf.Schedule(nest).split("S", "i", 4).split("R", "i", 4).fuse("S", "R", at="i")
+    for name in apart:
+        s = s.separate(name, "i_in")
+    return s.bind("S", i=place).promote("t", "S", at="i", memory="local")
+
+
+@pytest.mark.parametrize("place", ["cores", "dynamic"])
+@pytest.mark.parametrize("apart", [(), ("S",), ("R",), ("S", "R")])
+@pytest.mark.parametrize("size", [3, 4, 5, 7, 8, 9, 11, 13])
+def test_buffers_hold_what_a_value_put_there(size: int, apart: tuple[str, ...], place: str) -> None:
+    """The first value's full tile is over before all else begins: isl would run it before the loop over cores."""
+    nest = chain(size)
+    try:
+        s = on_cores(nest, apart, place)
+    except pf.InvalidSchedule:  # all tiles are full, or none
+        assert size % 4 == 0 or size < 4
+        return
+    inputs = {"a": np.arange(size, dtype=np.float64)}
+    arrays = memory(nest, s.nest, s.tree, inputs, {})
+    run_plain(s.nest, s.tree, arrays, {}, 0)
+    np.testing.assert_array_equal(arrays["o"], 2 * inputs["a"] + 1)
+    net = pf.compile(nest, target="cpu", schedule=s)
+    np.testing.assert_array_equal(net(inputs["a"]), 2 * inputs["a"] + 1)
