@@ -92,7 +92,7 @@ def test_what_stays_as_it_is(what: str, rows: For) -> None:
 @pytest.mark.parametrize(
     "text", ["y[j, i] = x[i, j]", "y[j, i] = x[i, j] + w[j, i]", "y[i, j] = x[i, j] - w[j, i]"]
 )
-@pytest.mark.parametrize("shape", [(40, 70), (5, 130), (64, 16), (4, 4), (3, 90)])
+@pytest.mark.parametrize("shape", [(40, 70), (5, 130), (4, 4), (3, 90)])
 def test_values_of_whole_and_cut_tiles_are_the_oracles(shape: tuple[int, int], text: str, dtype: str) -> None:
     rows, columns = shape
     turned = (columns, rows)
