@@ -121,7 +121,7 @@ class _Builder:
         self.copies = Copies()
         self.ends: dict[
             str, isl.Set
-        ] = {}  # statements at the ends of a core's values, for which nothing is printed
+        ] = {}  # statements that keep a core's values whole: nothing is printed for them
         self.leaves: dict[str, _Leaf] = {}
         self.loops: dict[str, Loop] = {}
         self.turns: set[int] = set()  # the loops directly inside one that runs as a pipeline

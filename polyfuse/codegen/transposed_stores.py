@@ -51,8 +51,8 @@ def transposed_store(rows: For, unused: Callable[[str], str]) -> Transposed | No
     found = loops_of(rows)
     if found is None:
         return None
-    columns, _ = found
-    stores = _independent(rows, columns)
+    columns, parts = found
+    stores = _independent(rows, columns, parts)
     across = [store for store in stores if lies_across(store.target, rows, columns)]
     size = width_of(rows, columns, across[0].target.dtype) if len(across) == 1 else None
     if size is None:
@@ -71,12 +71,11 @@ def transposed_store(rows: For, unused: Callable[[str], str]) -> Transposed | No
     )
 
 
-def _independent(rows: For, columns: For) -> tuple[Store, ...]:
+def _independent(rows: For, columns: For, parts: tuple[Node, ...]) -> tuple[Store, ...]:
     """The stores of a body whose iterations have nothing to do with each other; none where that is not seen.
 
     What is written is an element of its own in each, read nowhere else; or a variable, written before it is read.
     """
-    parts = columns.body.parts if isinstance(columns.body, Block) else (columns.body,)
     stores = tuple(part for part in parts if isinstance(part, Store) and part.op == "=")
     written = {store.target.array: store.target for store in stores}
     if len(stores) < len(parts) or len(written) < len(stores):

@@ -18,6 +18,7 @@ two: with squares of 4, rows two apart exchange halves, then neighbours exchange
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -26,6 +27,9 @@ from numba.extending import intrinsic
 
 from polyfuse.codegen.stack import array_on_stack
 from polyfuse.codegen.tiles import Operand, Tile, are_literals, plus
+
+Move = Callable[[Tile, Operand, list[Any], int], None]
+"""What puts a tile's numbers elsewhere, or the other way: its shape, itself, the places there, its rows."""
 
 
 @intrinsic(prefer_literal=True)
@@ -58,18 +62,7 @@ def store_transposed(
 
     Columns lie along `y_column_axis`, rows along y's last axis. `rows`, `columns` and the axis are literals.
     """
-    if not are_literals(rows, columns, y_column_axis):
-        return None
-
-    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        kinds = signature.args
-        stored = _tile(builder, kinds[3].dtype, columns.literal_value, rows.literal_value)
-        held, target = (Operand(context, builder, kinds[p], args[p]) for p in (2, 3))
-        places = stored.addresses(target.at(kinds[4], args[4]), target.strides[y_column_axis.literal_value])
-        _store(stored, held, places, rows.literal_value)
-        return context.get_dummy_value()
-
-    return types.void(rows, columns, tile, y, y_index, y_column_axis), code
+    return _moved(_store, rows, columns, tile, y, y_index, y_column_axis)
 
 
 def _store(stored: Tile, held: Operand, places: list[Any], rows: int) -> None:
@@ -99,18 +92,23 @@ def load_transposed(
     x_column_axis: Any,
 ) -> Any:
     """Load the first `rows` and `columns` of a tile from x, whose axes are those of `store_transposed`'s y."""
-    if not are_literals(rows, columns, x_column_axis):
+    return _moved(_load, rows, columns, tile, x, x_index, x_column_axis)
+
+
+def _moved(move: Move, rows: Any, columns: Any, tile: Any, other: Any, index: Any, axis: Any) -> Any:
+    """The operation that moves a tile to or from another array, with columns along one of its axes."""
+    if not are_literals(rows, columns, axis):
         return None
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         kinds = signature.args
-        loaded = _tile(builder, kinds[3].dtype, columns.literal_value, rows.literal_value)
-        held, source = (Operand(context, builder, kinds[p], args[p]) for p in (2, 3))
-        places = loaded.addresses(source.at(kinds[4], args[4]), source.strides[x_column_axis.literal_value])
-        _load(loaded, held, places, rows.literal_value)
+        shape = _tile(builder, kinds[3].dtype, columns.literal_value, rows.literal_value)
+        held, far = (Operand(context, builder, kinds[p], args[p]) for p in (2, 3))
+        places = shape.addresses(far.at(kinds[4], args[4]), far.strides[axis.literal_value])
+        move(shape, held, places, rows.literal_value)
         return context.get_dummy_value()
 
-    return types.void(rows, columns, tile, x, x_index, x_column_axis), code
+    return types.void(rows, columns, tile, other, index, axis), code
 
 
 def _load(loaded: Tile, held: Operand, places: list[Any], rows: int) -> None:

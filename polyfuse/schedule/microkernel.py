@@ -119,21 +119,20 @@ def check_kept(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_before
 
     microkernel over k around r, c  ->  interchange(k, c): refused, since code for a tile has its steps outside
     """
-    for top in loops(tree):
-        if top.bind == "microkernel":
-            statement = statements(top)[-1]
-            before = _loops_of(nest_before, tree_before, statement)
-            if before is None or before == _loops_of(nest, tree, statement):
-                continue
-            free = replace(top, bind=None)
-            try:
-                roles_of(nest, replace_node(tree, top, free), statement, free, top.math)
-                _check_reads(nest, tree, statement, top)
-            except InvalidSchedule as error:
-                raise InvalidSchedule(
-                    f"{verb}: loop {top.name} around {statement} is a microkernel's, which this would not leave one; "
-                    f"call {verb} before microkernel. {error}"
-                ) from None
+    kernels = ((top, name) for top in loops(tree) if top.bind == "microkernel" for name in statements(top))
+    for top, statement in kernels:
+        before = _loops_of(nest_before, tree_before, statement)
+        if before is None or before == _loops_of(nest, tree, statement):
+            continue
+        free = replace(top, bind=None)
+        try:
+            roles_of(nest, replace_node(tree, top, free), statement, free, top.math)
+            _check_reads(nest, tree, statement, top)
+        except InvalidSchedule as error:
+            raise InvalidSchedule(
+                f"{verb}: loop {top.name} around {statement} is a microkernel's, which this would not leave one; "
+                f"call {verb} before microkernel. {error}"
+            ) from None
 
 
 def _loops_of(nest: Nest, tree: Tree, statement: str) -> tuple[object, ...] | None:

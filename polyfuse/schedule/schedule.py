@@ -422,8 +422,7 @@ class Schedule:
         step, broken = Step(verb, args, tuple(options.items())), self._proof(nest, tree, known)
         if broken is not None:
             raise IllegalSchedule(violation_of(step, broken))
-        check_places(verb, nest, tree)
-        microkernel.check_kept(verb, nest, tree, self.nest, self.tree)
+        check_places(verb, nest, tree, self.nest, self.tree)
         return self.followed_by((step,), nest, tree)
 
     def _first_legal(self, step: Step, trees: Iterator[Tree]) -> Schedule:
@@ -432,8 +431,7 @@ class Schedule:
         for tree in trees:
             found = self._proof(self.nest, tree, self.tree)
             if found is None:
-                check_places(step.verb, self.nest, tree)
-                microkernel.check_kept(step.verb, self.nest, tree, self.nest, self.tree)
+                check_places(step.verb, self.nest, tree, self.nest, self.tree)
                 return self.followed_by((step,), self.nest, tree)
             refused = refused or found
         assert refused is not None, "there is a tree, or the verb raises"

@@ -14,6 +14,7 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree
 from polyfuse.ir.violation import Instance, Violation
+from polyfuse.schedule.microkernel import check_kept
 from polyfuse.sets import first_pair, tuple_names
 
 VERBS = (
@@ -85,8 +86,9 @@ def violation_of(step: Step, broken: Broken) -> Violation:
     )
 
 
-def check_places(verb: str, nest: Nest, tree: Tree) -> None:
-    """Raises InvalidSchedule where a verb has made a tree that cannot be mapped to hardware."""
+def check_places(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_before: Tree) -> None:
+    """Raises InvalidSchedule where a verb has made a tree that no hardware has, or left a microkernel none."""
     fault = misplaced(tree) or unfit_lanes(nest, tree) or unfit_clusters(nest, tree)
     if fault is not None:
         raise InvalidSchedule(f"{verb}: {fault}")
+    check_kept(verb, nest, tree, nest_before, tree_before)
