@@ -37,6 +37,7 @@ from polyfuse.codegen.lockstep_subset import (
 from polyfuse.codegen.lockstep_threads import Asked, Begun, Bulk
 from polyfuse.codegen.lockstep_values import Value
 from polyfuse.codegen.tensor_maps import MappedArray
+from polyfuse.codegen.values import PRELUDE
 
 TOP_BIT = 1 << 31
 """What changes in a counter of blocks when all have come."""
@@ -175,7 +176,7 @@ class Machine:
 
     def _assign(self, name: str, value: Value, node: ast.stmt) -> None:
         self.statements += self.active.count
-        old = self.scalars.get(name)
+        old = None if PRELUDE.fullmatch(name) else self.scalars.get(name)
         if old is not None and old.dtype != value.dtype:
             raise TypeError(f"{name!r} changes type from {old.dtype} to {value.dtype}")
         if self.active.mask is not None:

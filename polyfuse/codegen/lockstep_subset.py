@@ -82,7 +82,7 @@ ARRAYS_OF = {
 
 WAITS = ("await_copies", "await_bulk", "await_free", "await_full")
 
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd)
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd, ast.Pow)
 _AUGMENTED = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 

@@ -29,7 +29,9 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mod: np.remainder,
     ast.RShift: np.right_shift,
     ast.BitAnd: np.bitwise_and,
+    ast.Pow: np.power,
 }
+_OF_INTEGERS = (ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd, ast.Pow)
 COMPARISON: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
@@ -44,12 +46,12 @@ _NUMPY = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan}
 
 
 def arithmetic(operator: ast.operator, left: Value, right: Value) -> Value:
-    """`left <operator> right`; raises TypeError on truth values and on // % >> & of anything but integers."""
+    """`left <operator> right`; raises TypeError on truth values and on // % >> & ** of anything but integers."""
     kinds = {left.dtype.kind, right.dtype.kind}
     if "b" in kinds:
         raise TypeError("arithmetic on truth values")
-    if isinstance(operator, ast.FloorDiv | ast.Mod | ast.RShift | ast.BitAnd) and kinds != {"i"}:
-        raise TypeError("//, %, >> or & of floating-point values")
+    if isinstance(operator, _OF_INTEGERS) and kinds != {"i"}:
+        raise TypeError("//, %, >>, & or ** of floating-point values")
     result: Value = ARITHMETIC[type(operator)](_widened(left), _widened(right))
     return result
 

@@ -26,6 +26,7 @@ from polyfuse.codegen.leading import distance, without_constant
 from polyfuse.codegen.looptree import Block, Element, For, Store, below
 from polyfuse.codegen.product_loops import most_of, movement
 from polyfuse.ir.expression import Dialect, call, to_ast
+from polyfuse.ir.number_types import Type
 from polyfuse.ir.scalar import Read
 
 ROW_OPERATIONS = ("row_of_lanes", "row_of_lanes_ahead", "address", "beside")
@@ -258,13 +259,13 @@ def _is_along(element: Element, loop: For) -> bool:
     return last == 1 and not any(outer)
 
 
-def _number(value: float) -> ast.expr:
+def _number(value: float, _: Type) -> ast.expr:
     if not abs(value) < float("inf"):
         raise _NotOnLanes
     return ast.Constant(float(value))
 
 
-def _function(name: str, args: list[ast.expr]) -> ast.expr:
+def _function(name: str, args: list[ast.expr], _: Type) -> ast.expr:
     match name, args:
         case "sqrt", _:
             return call("sqrt", args)

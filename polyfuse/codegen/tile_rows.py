@@ -16,7 +16,6 @@ The values of a vector loop do not depend on each other, so that a vector of one
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable
 
 from polyfuse.codegen.index import binary
@@ -24,7 +23,7 @@ from polyfuse.codegen.looptree import Block, Element, For, Node, Store, stores_i
 from polyfuse.codegen.product_loops import corner, movement, moves
 from polyfuse.codegen.short_rows import is_known
 from polyfuse.codegen.tiles import VECTOR_BYTES
-from polyfuse.codegen.values import Values
+from polyfuse.codegen.values import PRELUDE, Values
 from polyfuse.ir.expression import call
 from polyfuse.ir.names import fresh
 from polyfuse.ir.tensor import ITEMSIZE
@@ -34,9 +33,6 @@ LEAST = 4
 
 MOST = 8
 """Vectors of a row, one written behind the other: beside longer rows the checks of LLVM's own loops are little."""
-
-PRELUDE = re.compile(r"value\d+")
-"""What `Values` calls parts of a body that are used twice."""
 
 
 def tile_row(loop: For, kernel: Node, place: Callable[[Element], ast.expr]) -> ast.expr | None:

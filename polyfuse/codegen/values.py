@@ -1,9 +1,10 @@
-"""Bodies as Python source for numba: typed literals, NaN-keeping max and min, shared subexpressions named once."""
+"""Bodies as Python source for numba: NumPy's types, NaN-keeping max and min, shared subexpressions named once."""
 
 from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Mapping
 
 import sympy
@@ -12,8 +13,15 @@ from polyfuse.codegen.halves import FROM, ROUND_TF32, TO
 from polyfuse.codegen.looptree import Element, Store
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.ir.expression import Dialect, call, to_ast
+from polyfuse.ir.number_types import Type, is_number, joined, type_of
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tensor import computed_in
+
+IN_PLACE: Mapping[str, ast.operator] = {"+=": ast.Add(), "*=": ast.Mult()}
+"""The operation that an assignment in place stands for."""
+
+PRELUDE = re.compile(r"value\d+")
+"""What `Values` calls parts of a body that are used twice: each statement its own, of whatever types they are."""
 
 Place = Callable[[Element], ast.expr]
 """How a target writes an element of an array."""
@@ -28,6 +36,7 @@ class Values:
     def __init__(self, store: Store, place: Place, functions: Mapping[str, str] | None = None) -> None:
         self.store, self.place, self.functions = store, place, functions or {}
         self.dtype = computed_in(store.target.dtype)
+        self.types: dict[sympy.Basic, Type] = {}
         self.prelude: list[str] = []
 
     def lines(self) -> list[str]:
@@ -36,11 +45,23 @@ class Values:
         if bits is not None:
             return [f"{ast.unparse(self.place(self.store.target))} = {ast.unparse(bits)}"]
         target, value, op = self.place(self.store.target), self._value(), self.store.op
+        if op in ("max=", "min="):
+            value, op = self._call(op.removesuffix("="), [target, value], self.dtype), "="
         if self.store.target.dtype in TO:
             value = call(TO[self.store.target.dtype], [value])
-        if op in ("max=", "min="):
-            value, op = self._call(op.removesuffix("="), [target, value]), "="
+        elif not self.store.target.subscripts:
+            op, value = self._for_variable(target, op, value)
         return [*self.prelude, f"{ast.unparse(target)} {op} {ast.unparse(value)}"]
+
+    def _for_variable(self, target: ast.expr, op: str, value: ast.expr) -> tuple[str, ast.expr]:
+        """An assignment to a name, which takes whatever type it is given where an array keeps its own."""
+        dtype = self._type_of(self.store.body)
+        if op in IN_PLACE:
+            changed = self.dtype == "int32" or joined([self.dtype, dtype]) != self.dtype
+            return (
+                ("=", call(self.dtype, [ast.BinOp(target, IN_PLACE[op], value)])) if changed else (op, value)
+            )
+        return op, _converted(value, dtype, self.dtype)
 
     def _bits(self) -> ast.expr | None:
         """The element that is copied to another half of its type, bit for bit; None where a number is computed."""
@@ -59,7 +80,18 @@ class Values:
         return [*self.prelude, f"{ast.unparse(target)} = {ast.unparse(combined)}"]
 
     def _value(self) -> ast.expr:
-        return to_ast(self.store.body, Dialect(self._leaf, self._number, self._call))
+        dialect = Dialect(self._leaf, self._number, self._call, self._type_of, _kept, _converted)
+        return to_ast(self.store.body, dialect, self.dtype)
+
+    def _type_of(self, body: sympy.Basic) -> Type:
+        if body not in self.types:
+            self.types[body] = type_of(body, self._leaf_type)
+        return self.types[body]
+
+    def _leaf_type(self, symbol: sympy.Symbol) -> Type:
+        if isinstance(symbol, Read):
+            return computed_in(self.store.reads[symbol.position].dtype)
+        return self.dtype if self.dtype.startswith("float") else "int64"
 
     def _leaf(self, symbol: sympy.Symbol) -> ast.expr:
         if isinstance(symbol, Read):
@@ -69,16 +101,19 @@ class Values:
         index = self.store.indices.get(symbol.name, ast.Name(symbol.name))
         return call(self.dtype, [index]) if self.dtype.startswith("float") else index
 
-    def _number(self, value: float) -> ast.expr:
-        if not self.dtype.startswith("float"):
+    def _number(self, value: float, dtype: Type) -> ast.expr:
+        if dtype == "int64" or is_number(dtype):
             return ast.Constant(value)
+        if dtype == "int32":
+            return call("int32", [ast.Constant(value)])
         literal: ast.expr = ast.Constant(float(value))
         if math.isinf(value):
             inf = ast.Attribute(ast.Name("math"), "inf")
             literal = inf if value > 0 else ast.UnaryOp(ast.USub(), inf)
-        return call(self.dtype, [literal])
+        return call(dtype, [literal])
 
-    def _call(self, name: str, args: list[ast.expr]) -> ast.expr:
+    def _call(self, name: str, args: list[ast.expr], dtype: Type) -> ast.expr:
+        is_float = dtype.startswith("float")
         match name:
             case "max" | "min":
                 return self._extremum(name, *(self._simple(arg) for arg in args))
@@ -87,10 +122,12 @@ class Values:
             case "tf32":
                 return call(ROUND_TF32, args)
             case "abs":
-                return call("abs" if not self.dtype.startswith("float") else "math.fabs", args)
+                return call("math.fabs" if is_float else "abs", args)
             case "pow" if _literal(args[1]) == 2:
                 base = self._simple(args[0])
                 return ast.BinOp(base, ast.Mult(), base)
+            case "pow" if not is_float:
+                return ast.BinOp(args[0], ast.Pow(), args[1])
         return call(self.functions.get(name, f"math.{name}"), args)
 
     def _extremum(self, name: str, a: ast.expr, b: ast.expr) -> ast.expr:
@@ -110,6 +147,15 @@ class Values:
         name = f"value{len(self.prelude)}"
         self.prelude.append(f"{name} = {ast.unparse(node)}")
         return ast.Name(name)
+
+
+def _kept(computed: ast.expr, dtype: Type) -> ast.expr:
+    """What was computed, as its type: numba has 64 bits for what is computed of integers."""
+    return computed if dtype != "int32" or isinstance(computed, ast.IfExp) else call("int32", [computed])
+
+
+def _converted(value: ast.expr, dtype: Type, wanted: Type) -> ast.expr:
+    return value if dtype == wanted or is_number(dtype) else call(wanted, [value])
 
 
 def _literal(node: ast.expr) -> float | None:

@@ -57,11 +57,33 @@ def function_of(body: sympy.Basic, positions: Mapping[str, int]) -> Function:
         return operator.itemgetter(positions[body.name])
     if not body.args:
         return _literal(_number(body))
-    made = _operation(body, positions)
+    chosen = _chosen_number(body)
+    made = function_of(chosen, positions) if chosen is not None else _operation(body, positions)
     if body.free_symbols:
         return made
     value = made(())
     return _literal(value.item() if isinstance(value, np.generic | np.ndarray) else value)
+
+
+def _chosen_number(body: sympy.Basic) -> Select | None:
+    """What is chosen between numbers meets other values as the number that it is, and is chosen afterwards.
+
+    x * (2 if c else 3)   ->   x * 2 if c else x * 3
+    """
+    for n, part in enumerate(() if _is_number(body) else body.args):
+        if isinstance(part, Select) and _is_number(part):
+            test, *values = part.args
+            return Select(test, *(_with(body, n, value) for value in values))
+    return None
+
+
+def _is_number(body: sympy.Basic) -> bool:
+    chosen = isinstance(body, Select) and all(map(_is_number, body.args[1:]))
+    return chosen or not body.free_symbols
+
+
+def _with(body: sympy.Basic, n: int, part: sympy.Basic) -> sympy.Basic:
+    return body.func(*body.args[:n], part, *body.args[n + 1 :], evaluate=False)
 
 
 def _literal(value: Any) -> Function:

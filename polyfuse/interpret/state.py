@@ -114,4 +114,4 @@ class Run:
             d.astype(dtype) if name in used else d
             for name, d in zip(self.statement.dims, at.dims, strict=True)
         ]
-        return [*dims, *self.state.sizes.values()]
+        return [*dims, *(dtype.type(size) for size in self.state.sizes.values())]

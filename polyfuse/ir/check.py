@@ -3,7 +3,7 @@
 - every subscript lies inside its tensor:        access(domain) is a subset of the tensor's elements
 - a temporary is written before it is read:      every read has an earlier write of the same element
 - only outputs, inouts and temporaries are written
-- no half (float16, bfloat16) is reduced into: every step would round
+- no half (float16, bfloat16) is reduced into: every step would round; and no fractions are added up in integers
 - a gathered tensor is rows of an input or a constant, chosen by an input of integers (polyfuse.ir.gather)
 - no factor of an index or a size is beyond 2**20, no number beyond 2**40, so that index arithmetic fits 64 bits
 
@@ -19,12 +19,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import islpy as isl
+import sympy
 
 from polyfuse.errors import InvalidNest
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
+from polyfuse.ir.number_types import Type, type_of
+from polyfuse.ir.scalar import Read
 from polyfuse.ir.statement import Statement
+from polyfuse.ir.tensor import Tensor, computed_in
 from polyfuse.ir.tree import statements
 from polyfuse.sets import maps_of, param_names, point_of, tuple_names, union_map
 
@@ -72,6 +76,26 @@ def _written(nest: Nest, statement: Statement) -> None:
         raise InvalidNest(
             f"statement {statement.name}: {statement.op} into {target.name} would round to {target.dtype} at every "
             f"step: combine into a float32 temporary, and store that to {target.name} at the end"
+        )
+
+    if target.dtype.startswith("int") and statement.op in ("+=", "*="):
+        _is_of_integers(nest, statement, target)
+
+
+def _is_of_integers(nest: Nest, statement: Statement, target: Tensor) -> None:
+    """A sum of fractions in an integer would be cut off at every step, and depend on their order."""
+
+    def leaf(symbol: sympy.Symbol) -> Type:
+        if not isinstance(symbol, Read):
+            return "int64"
+        return computed_in(nest.tensor(statement.reads[symbol.position].tensor).dtype)
+
+    dtype = type_of(statement.body, leaf)
+    if not dtype.startswith("int"):
+        what = "fractions" if dtype == "fraction" else f"{dtype} numbers"
+        raise InvalidNest(
+            f"statement {statement.name}: {statement.op} of {what} into {target.name} would cut off to {target.dtype} "
+            f"at every step: combine into a float64 temporary, and store that to {target.name} at the end"
         )
 
 

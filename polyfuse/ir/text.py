@@ -12,6 +12,7 @@ from polyfuse.errors import InvalidNest
 from polyfuse.ir import scalar
 from polyfuse.ir.access import Access
 from polyfuse.ir.expression import Dialect, call, to_ast
+from polyfuse.ir.number_types import Type
 from polyfuse.ir.statement import Statement
 from polyfuse.sets import dim_names, param_names
 
@@ -49,10 +50,10 @@ def value_text(statement: Statement, value: sympy.Basic) -> str:
         text = str(statement.reads[symbol.position]) if isinstance(symbol, scalar.Read) else symbol.name
         return ast.Name(text)
 
-    return ast.unparse(to_ast(value, Dialect(leaf, _number, call)))
+    return ast.unparse(to_ast(value, Dialect(leaf, _number, lambda name, args, _: call(name, args))))
 
 
-def _number(value: float) -> ast.expr:
+def _number(value: float, _: Type) -> ast.expr:
     return ast.Name("inf") if value == float("inf") else ast.Constant(value)
 
 
