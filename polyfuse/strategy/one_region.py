@@ -100,14 +100,19 @@ def _at_work(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machine) -
 
 
 def _early_first(plan: Plan) -> Plan:
-    """The kernels that run once for all calls before all others."""
+    """The kernels that run once for all calls before all others.
+
+    A, early, B, early  ->  early, early, A, B: first B goes behind the last of them, and then A, so that neither passes
+    the other.
+    """
     order = sorted(range(len(plan.groups)), key=lambda place: not plan.once[place])
     if order == sorted(order):
         return plan
-    schedule = plan.schedule
-    firsts = [statements(parts(schedule.tree)[place])[0] for place in order]
-    for before, name in pairwise(firsts):
-        schedule = schedule.move(name, behind=before)
+    schedule, last = plan.schedule, max(place for place, early in enumerate(plan.once) if early)
+    first_of = [statements(part)[0] for part in parts(schedule.tree)]
+    for place in reversed(range(last)):
+        if not plan.once[place]:
+            schedule = schedule.move(first_of[place], behind=first_of[last])
     return replace(plan, schedule=schedule, groups=tuple(plan.groups[place] for place in order))
 
 

@@ -1,6 +1,6 @@
 """Small networks on several cores: kernels in one parallel region, whose cores wait in between."""
 
-# ruff: noqa: F821  (sizes are names in annotations)
+# ruff: noqa: F821, UP037  (sizes are names in annotations)
 
 from __future__ import annotations
 
@@ -128,3 +128,40 @@ def test_only_a_loop_of_one_value_around_several_on_cores_is_joined() -> None:
     assert all(joined_kernels(nest, part) == () for part in parts(schedule.tree))
     one = schedule.bind("S0", i="cores").join("S0", "S1", loop="both")
     assert joined_kernels(nest, one.tree) == ()
+
+
+def test_what_runs_once_comes_first_from_behind_kernels_that_stay_in_order() -> None:
+    @pf.nest
+    def program(  # type: ignore[no-untyped-def]
+        y: "i32[64, 32]", a: "i32[129, 32, 64]", b: "i32[129, 32]", s: "i32[32]", z: "i32[64, 129]", t: "i32[129]",
+        c: "i32[48, 64]", d: "i32[129, 48]",
+    ):  # fmt: skip
+        steps = np.zeros((32,), np.int32)
+        product = np.zeros((64, 129), np.int32)
+        for i in range(64):
+            for j in range(32):
+                y[i, j] = 0
+                for k in range(i + 1):
+                    y[i, j] += a[k, j, i] * b[k, j]
+        for i in range(64):
+            for j in range(32):
+                y[i, j] = max(min(y[i, j], 9), -9)
+        for j in range(1, 32):
+            steps[j] = max(min(steps[j - 1] - s[j], 9), -9)
+        for i in range(1, 63):
+            for k in range(1, 128):
+                z[i, k] = max(min(t[k - 1], 9), -9)
+        for i in range(64):
+            for k in range(129):
+                product[i, k] = 0
+        for k in range(129):
+            for r in range(48):
+                for i in range(64):
+                    product[i, k] += c[r, i] * d[k, r]
+
+    net = pf.compile(program, target="cpu", machine=replace(TWO, units=4))
+    plan = net.compiled.plan
+    assert plan is not None
+    assert plan.once[0]
+    assert not any(plan.once[1:])
+    assert regions_said(plan)
