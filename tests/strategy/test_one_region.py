@@ -76,7 +76,7 @@ def test_the_plan_expects_what_its_schedule_costs() -> None:
 
 def test_one_core_large_layers_and_unfused_plans_stay_as_they_are() -> None:
     deep = cases.dense(*[512] * 5, batch=2)
-    assert not regions_said(plan_for(deep, replace(TWO, units=4)))
+    assert not regions_said(plan_for(deep, replace(TWO, units=1)))
     assert not regions_said(plan_for(deep, TWO, fuse=False))
     large = plan_for(cases.dense(*[1024] * 3, batch=64), TWO)
     assert at_best(large) > (1 - LEAST) * large.seconds
