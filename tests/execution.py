@@ -33,6 +33,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"vector_{name}": getattr(np, name) for name in ("exp", "log", "tanh", "sin", "cos")},
     "vector_erf": math.erf,
     "vector_pow": np.power,
+    "larger": np.maximum,
+    "smaller": np.minimum,
 }
 """The functions of CPU kernels in plain Python."""
 

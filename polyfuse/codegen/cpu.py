@@ -39,6 +39,7 @@ from polyfuse.codegen.operations import (
     DONE,
     FETCH,
     FETCH_TO_WRITE,
+    FUNCTIONS,
     LINE_OF,
     ON_HEAP,
     ON_STACK,
@@ -60,7 +61,6 @@ from polyfuse.codegen.tiles import LINE
 from polyfuse.codegen.transposed_reads import transposed_reads
 from polyfuse.codegen.transposed_stores import transposed_store
 from polyfuse.codegen.values import Values
-from polyfuse.codegen.vector_math import VECTOR_FUNCTIONS
 from polyfuse.codegen.window_steps import values_of
 from polyfuse.codegen.written_out import not_written_out
 from polyfuse.ir.names import fresh
@@ -355,7 +355,7 @@ class CpuEmitter(InRegions):
 
     def store(self, node: Store) -> list[str]:
         """The lines of one store; a sum on vector lanes is added up in any order."""
-        values = Values(node, self.place, VECTOR_FUNCTIONS)
+        values = Values(node, self.place, FUNCTIONS)
         return values.in_any_order() if node.target.array in self.totals else values.lines()
 
     def allocation(self, node: Allocate) -> str:

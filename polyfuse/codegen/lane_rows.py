@@ -30,6 +30,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from polyfuse.codegen.extrema import extremum
 from polyfuse.codegen.lanes import in_whole_registers
 from polyfuse.codegen.tiles import NEAREST_CACHE, READ, VECTOR_BYTES, WRITE, Operand, ask_for
 
@@ -77,8 +78,8 @@ def row_of_lanes(
 
     kind: float32 or float64, of all elements and numbers.
     whole: the element that goes with the first result of those whose lines of cache the vectors are not to straddle.
-    value: literal expressions in r0, r1, … and n0, n1, …, with a comma between them: numbers, + - * / and sqrt. r0[-1]
-    and r0[1] are the elements before and behind r0.
+    value: literal expressions in r0, r1, … and n0, n1, …, with a comma between them: numbers, + - * /, sqrt, abs,
+    larger and smaller. r0[-1] and r0[1] are the elements before and behind r0.
     rows: the addresses of the elements r0, r1, … that go with the first result; the next ones go with the next ones.
     numbers: n0, n1, …, the same for all of the row.
     """
@@ -206,9 +207,9 @@ class _Lanes:
         """a * b + c, rounded once where the processor can."""
         return self._call("fmuladd", self.kind, [a, b, c])
 
-    def sqrt(self, value: Any) -> Any:
-        """The square roots."""
-        return self._call("sqrt", self.kind, [value])
+    def function(self, name: str, value: Any) -> Any:
+        """An LLVM function of each number: sqrt, fabs."""
+        return self._call(name, self.kind, [value])
 
     def _call(self, name: str, result: ir.Type, args: Sequence[Any], places: str = "") -> Any:
         full = f"llvm.{name}.v{self.count}f{8 * self.itemsize}{places}"
@@ -356,5 +357,9 @@ class _Row:
             case ast.BinOp(left, op, right):
                 return combined(builder, op, self._evaluated(left, names), self._evaluated(right, names))
             case ast.Call(ast.Name(id="sqrt"), [operand]):
-                return self.lanes.sqrt(self._evaluated(operand, names))
+                return self.lanes.function("sqrt", self._evaluated(operand, names))
+            case ast.Call(ast.Name(id="abs"), [operand]):
+                return self.lanes.function("fabs", self._evaluated(operand, names))
+            case ast.Call(ast.Name(id="larger" | "smaller" as name), [a, b]):
+                return extremum(builder, name, self._evaluated(a, names), self._evaluated(b, names))
         raise AssertionError(f"{ast.unparse(node)} on lanes")

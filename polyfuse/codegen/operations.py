@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polyfuse.codegen.extrema import EXTREMA
 from polyfuse.codegen.halves import HALF_OPERATIONS
 from polyfuse.codegen.shared_out import SHARED_OUT
 from polyfuse.codegen.stencil_rows import ROW_OPERATIONS
@@ -27,6 +28,7 @@ LINE_OF, PAST_LINE, STORE_PAST, DONE = "line_of", "past_line", "store_past", "st
 OPERATIONS = {
     **dict.fromkeys((*IN_ANY_ORDER.values(), OPAQUE), "polyfuse.codegen.sums"),
     **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math"),
+    **dict.fromkeys(EXTREMA.values(), "polyfuse.codegen.extrema"),
     **dict.fromkeys(ROW_OPERATIONS, "polyfuse.codegen.lane_rows"),
     **dict.fromkeys(HALF_OPERATIONS, "polyfuse.codegen.half_operations"),
     ON_STACK: "polyfuse.codegen.stack",
@@ -50,6 +52,9 @@ OPERATIONS = {
     **dict.fromkeys(("tile_zero", "tile_first"), "polyfuse.codegen.first_values"),
     "short_row": "polyfuse.codegen.short_rows",
 }
+
+FUNCTIONS = {**VECTOR_FUNCTIONS, **EXTREMA}
+"""What a body's functions of floating-point numbers are called."""
 
 CALLED = frozenset(
     ("math", "np", "float32", "float64", "int32", "int64", "uint64", "range", "min", "max", *OPERATIONS)

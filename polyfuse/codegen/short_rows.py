@@ -1,7 +1,7 @@
 """A short row of numbers as one operation: a whole vector of each assignment, before the next one's.
 
     for c in range(0, 32): { z = y[r, c] + b[32*j + c]; out[i, 32*j + c] = max(z, 0) }
-    ->  short_row(float32, 32, 'z = y + b; out = float32(0.0) if z <= float32(0.0) else z', 'y b out',
+    ->  short_row(float32, 32, 'z = y + b; out = larger(z, float32(0.0))', 'y b out',
                   (address(y, (r, 0)), address(b, (32 * j,)), address(out, (i, 32 * j))), ())
 
 polyfuse/codegen/tile_rows.py says which loops become one, and why.
@@ -18,6 +18,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from polyfuse.codegen.extrema import extremum
 from polyfuse.codegen.lane_rows import combined
 from polyfuse.codegen.tiles import Tile, are_literals, plus
 
@@ -39,7 +40,8 @@ def short_row(typingctx: Any, kind: Any, count: Any, body: Any, names: Any, plac
     """Run assignments for `count` elements that lie side by side, each for a whole vector before the next one.
 
     kind: float32 or float64, of all elements and numbers.
-    body: a literal, with "; " between assignments: numbers, + - * /, comparisons, conditions, math.fabs and math.sqrt.
+    body: a literal, with "; " between assignments: numbers, + - * /, comparisons, conditions,
+    math.fabs, math.sqrt, larger and smaller.
     names: a literal, what the body calls the elements at the addresses `places`, of which a vector is loaded where it
     is read and stored where it is assigned, and then `numbers`, the same for all of the row. Other names are variables.
     """
@@ -100,6 +102,8 @@ class _Vector:
                 return self.of(operand)
             case ast.Call(ast.Attribute(ast.Name("math"), name), [operand]):
                 return self.tile.function(name, self.of(operand))
+            case ast.Call(ast.Name("larger" | "smaller" as name), [a, b]):
+                return extremum(builder, name, self.of(a), self.of(b))
             case ast.BinOp(left, op, right):
                 return combined(builder, op, self.of(left), self.of(right))
             case ast.UnaryOp(ast.USub(), operand):
@@ -134,6 +138,8 @@ def is_known(node: ast.AST) -> bool:
             return not isinstance(number, ast.Name) and is_known(number)
         case ast.Call(ast.Attribute(ast.Name("math"), name), [operand]):
             return name in FUNCTIONS and is_known(operand)
+        case ast.Call(ast.Name("larger" | "smaller"), [a, b]):
+            return is_known(a) and is_known(b)
         case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right):
             return is_known(left) and is_known(right)
         case ast.UnaryOp(ast.USub() | ast.Not(), operand):

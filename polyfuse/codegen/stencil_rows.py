@@ -21,6 +21,7 @@ from functools import partial
 
 import sympy
 
+from polyfuse.codegen.extrema import EXTREMA
 from polyfuse.codegen.index import binary, mentions
 from polyfuse.codegen.leading import distance, without_constant
 from polyfuse.codegen.looptree import Block, Element, For, Store, below
@@ -267,8 +268,10 @@ def _number(value: float, _: Type) -> ast.expr:
 
 def _function(name: str, args: list[ast.expr], _: Type) -> ast.expr:
     match name, args:
-        case "sqrt", _:
-            return call("sqrt", args)
+        case "sqrt" | "abs", _:
+            return call(name, args)
+        case "max" | "min", _:
+            return call(EXTREMA[name], args)
         case "pow", [ast.Name() as base, ast.Constant(value=2.0)]:
             return ast.BinOp(base, ast.Mult(), base)
     raise _NotOnLanes

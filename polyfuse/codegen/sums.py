@@ -13,6 +13,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from polyfuse.codegen.extrema import extremum
 from polyfuse.codegen.lanes import in_whole_registers
 
 IN_ANY_ORDER = {
@@ -66,19 +67,10 @@ def multiply_any_order(typingctx: Any, total: Any, value: Any) -> Any:
 @intrinsic
 def max_any_order(typingctx: Any, total: Any, value: Any) -> Any:
     """The larger one, NaN if either is; of two zeros any, as in NumPy."""
-    return _typed(total, value, lambda builder, args: _extremum(builder, "llvm.maximum", args))
+    return _typed(total, value, lambda builder, args: extremum(builder, "larger", *args))
 
 
 @intrinsic
 def min_any_order(typingctx: Any, total: Any, value: Any) -> Any:
     """The smaller one, NaN if either is; of two zeros any, as in NumPy."""
-    return _typed(total, value, lambda builder, args: _extremum(builder, "llvm.minimum", args))
-
-
-def _extremum(builder: ir.IRBuilder, name: str, args: Any) -> Any:
-    """The value first: x86 tests the first operand for NaN, and a test of the total would wait for the one before."""
-    total, value = args
-    function = builder.module.declare_intrinsic(
-        name, [total.type], ir.FunctionType(total.type, [total.type] * 2)
-    )
-    return builder.call(function, [value, total], fastmath=("nsz",))
+    return _typed(total, value, lambda builder, args: extremum(builder, "smaller", *args))

@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from polyfuse.codegen.extrema import EXTREMA
 from polyfuse.codegen.index import binary
 from polyfuse.codegen.looptree import Block, Element, For, Node, Store, stores_in
 from polyfuse.codegen.product_loops import corner, movement, moves
@@ -64,7 +65,9 @@ def tile_row(loop: For, kernel: Node, place: Callable[[Element], ast.expr]) -> a
         name = f"{one.array}_row" if PRELUDE.fullmatch(one.array) else one.array
         names[text] = fresh(name, set(names.values()))
     body = "; ".join(
-        line for store in stores for line in Values(store, lambda one: ast.Name(names[_text(one)])).lines()
+        line
+        for store in stores
+        for line in Values(store, lambda one: ast.Name(names[_text(one)]), EXTREMA).lines()
     )
     if not all(map(is_known, ast.parse(body).body)):
         return None

@@ -30,7 +30,8 @@ Place = Callable[[Element], ast.expr]
 class Values:
     """The lines of source for one store. `prelude` collects `value0 = …` lines that must come before it.
 
-    `functions` says what a body's functions are called; those it does not name are Python's `math`.
+    `functions` says what a body's functions of floating-point numbers are called; those it does not name are Python's
+    `math`, and comparisons are a maximum.
     """
 
     def __init__(self, store: Store, place: Place, functions: Mapping[str, str] | None = None) -> None:
@@ -115,6 +116,8 @@ class Values:
     def _call(self, name: str, args: list[ast.expr], dtype: Type) -> ast.expr:
         is_float = dtype.startswith("float")
         match name:
+            case "max" | "min" if is_float and name in self.functions:
+                return call(self.functions[name], args)
             case "max" | "min":
                 return self._extremum(name, *(self._simple(arg) for arg in args))
             case "where":

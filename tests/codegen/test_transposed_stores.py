@@ -39,7 +39,7 @@ def test_a_tile_is_stored_along_memory() -> None:
         "for j_in in range(0, 32):",
         "for l_in in range(0, 14):",
         "z = y[l_in, j_in] + b[j_in]",
-        "out_tile[l_in, j_in] = float32(0.0) if z <= float32(0.0) else z",
+        "out_tile[l_in, j_in] = larger(z, float32(0.0))",
         "store_transposed(14, 32, out_tile, out, (i, 0, k, 14 * l), 1)",
     ]
 
