@@ -355,7 +355,7 @@ class CpuEmitter(InRegions):
 
     def store(self, node: Store) -> list[str]:
         """The lines of one store; a sum on vector lanes is added up in any order."""
-        values = Values(node, self.place, FUNCTIONS)
+        values = Values(node, self.place, FUNCTIONS, bool(self.around) and self.around[-1].bind == "vector")
         return values.in_any_order() if node.target.array in self.totals else values.lines()
 
     def allocation(self, node: Allocate) -> str:
