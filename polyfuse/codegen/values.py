@@ -30,7 +30,7 @@ Place = Callable[[Element], ast.expr]
 class Values:
     """The lines of source for one store. `prelude` collects `value0 = …` lines that must come before it.
 
-    Elements that a choice is between are read before it where several are stored `at_once`: on vector lanes there are no
+    Elements that a choice is between are read before it where many are stored `at_once`: on vector lanes there are no
     branches, and for one with a load in it LLVM has a mask at best. a[i] if x[i] > 0 else b[i] of 160,000 numbers took
     56 µs and takes 21, a longest common subsequence on diagonals 450 and 191 (one Zen 5 core).
 
