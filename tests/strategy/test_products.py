@@ -73,7 +73,7 @@ def agrees(nest: Nest, machine: Machine) -> pf.Executable:
     return net
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     sides=st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 150)),
     left=st.sampled_from(["ik", "ki"]),
@@ -91,7 +91,7 @@ LEFT = ("c * a[i, k]", "max(a[i, k], 0.0)", "u[i] * a[i, k] + v[k]", "a[k, i] * 
 RIGHT = ("w[k, j]", "w[k, j] - c", "abs(w[j, k])", "v[k] * w[k, j]", "a[j, k]")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     sides=st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 70)),
     left=st.sampled_from(LEFT),
