@@ -49,6 +49,8 @@ def follower(
     rows, columns = tile
     if len(product.band) != 2 or len(part.band) != 2 or nest.params:
         return None
+    if any(not set(part.names) <= set(loop.names) for loop in product.around):
+        return None  # it runs behind all steps, or before
     pairs = [
         pair for pair in nest.dependences().pairs if pair.source in product.names and pair.sink in part.names
     ]

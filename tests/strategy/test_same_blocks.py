@@ -121,3 +121,35 @@ def test_groups_of_neighbours_have_cells_of_their_own(apart: int, groups: int) -
     assert not left_out(element, digits).intersect(isl.Set("{ [8] }")).is_empty()
     cells = [number for (number,) in points(held.apply(isl.Map.from_pw_aff(cell)))]
     assert cells == list(range(8 * groups))
+
+
+def test_what_runs_behind_all_steps_is_no_part_of_one() -> None:
+    @pf.nest
+    def program(  # type: ignore[no-untyped-def]
+        x: "i32[7]", a: "i32[3, 32]", b: "i32[7, 3]", y: "i32[7]", u: "i32[7]", v: "i32[7]"
+    ):
+        bound = np.zeros((32, 7), np.int32)
+        product = np.zeros((32, 7), np.int32)
+        for _t in range(3):
+            for i in range(1, 31):
+                for j in range(1, 6):
+                    bound[i, j] = min(1, x[j])
+            for i in range(32):
+                for j in range(7):
+                    product[i, j] = 0
+            for k in range(3):
+                for i in range(32):
+                    for j in range(7):
+                        product[i, j] += a[k, i] * b[j, k]
+            for i in range(32):
+                for j in range(7):
+                    product[i, j] = max(min(product[i, j], 9), -9)
+            for k in range(1, 7):
+                y[k] = max(min(y[k - 1] + (u[k] + v[k]), 9), -9)
+
+    rng = np.random.default_rng(0)
+    given = [rng.integers(-3, 4, shape).astype(np.int32) for shape in (7, (3, 32), (7, 3), 7, 7, 7)]
+    expected = [array.copy() for array in given]
+    program.python(*expected)
+    pf.compile(program, target="cuda", machine="h200", device="lockstep")(*given)
+    np.testing.assert_array_equal(given[3], expected[3])

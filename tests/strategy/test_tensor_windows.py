@@ -94,7 +94,6 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         {"image": (1, 33, 5, 35), "filters": 33, "padding": 1, "residual": True},
     ),
 }
-every_case = pytest.mark.parametrize("name", CASES)
 every_math = pytest.mark.parametrize("math", MATHS)
 
 
