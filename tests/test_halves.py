@@ -198,3 +198,21 @@ def test_the_operations_in_numpy_are_those_of_the_formats(half: str) -> None:
     with np.errstate(all="ignore"):
         assert same(EDGES.astype(half), bits.view(half))
         np.testing.assert_array_equal(converted(f"from_{half}", bits), EDGES.astype(half).astype(np.float32))
+
+
+def test_a_half_that_is_widened_beside_its_product_lies_in_panels_itself() -> None:
+    @pf.nest
+    def product(a: "f32[33, 33]", b: "f16[7, 33]", y: "f32[33, 7]"):  # type: ignore[no-untyped-def]  # noqa: UP037
+        for i in range(7):
+            for j in range(33):
+                for k in range(33):
+                    y[j, i] += a[k, j] * b[i, k]
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape) for shape in ((33, 33), (7, 33)))
+    y = np.ones((33, 7), np.float32)
+    net = pf.compile(product, target="cpu", machine="zen5")
+    net(a.astype(np.float32), b.astype(np.float16), y)
+    np.testing.assert_array_equal(y, a.T @ b.T + 1)
+    assert "[b_wide in local, panels of 8 along axis 0]" in str(net.schedule)
+    assert [s.name for s in net.schedule.nest.statements] == ["wide_b", "S0"], "no copy of the copy"

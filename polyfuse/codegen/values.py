@@ -52,23 +52,28 @@ class Values:
         if bits is not None:
             return [f"{ast.unparse(self.place(self.store.target))} = {ast.unparse(bits)}"]
         target, value, op = self.place(self.store.target), self._value(), self.store.op
+        dtype = self._type_of(self.store.body)
         if op in ("max=", "min="):
-            value, op = self._call(op.removesuffix("="), [target, value], self.dtype), "="
+            both = joined([self.dtype, dtype])
+            operands = [_converted(target, self.dtype, both), _converted(value, dtype, both)]
+            value, op, dtype = self._call(op.removesuffix("="), operands, both), "=", both
         if self.store.target.dtype in TO:
             value = call(TO[self.store.target.dtype], [value])
         elif not self.store.target.subscripts:
-            op, value = self._for_variable(target, op, value)
+            op, value = self._for_variable(target, op, value, dtype)
         return [*self._before(), f"{ast.unparse(target)} {op} {ast.unparse(value)}"]
 
-    def _for_variable(self, target: ast.expr, op: str, value: ast.expr) -> tuple[str, ast.expr]:
+    def _for_variable(self, target: ast.expr, op: str, value: ast.expr, dtype: Type) -> tuple[str, ast.expr]:
         """An assignment to a name, which takes whatever type it is given where an array keeps its own."""
-        dtype = self._type_of(self.store.body)
         if op in IN_PLACE:
             changed = self.dtype == "int32" or joined([self.dtype, dtype]) != self.dtype
             return (
                 ("=", call(self.dtype, [ast.BinOp(target, IN_PLACE[op], value)])) if changed else (op, value)
             )
         return op, _converted(value, dtype, self.dtype)
+
+    def _before(self) -> list[str]:
+        return [f"{name} = {text}" for text, name in self.prelude.items()]
 
     def _bits(self) -> ast.expr | None:
         """The element that is copied to another half of its type, bit for bit; None where a number is computed."""
@@ -85,9 +90,6 @@ class Values:
         target = self.place(self.store.target)
         combined = call(IN_ANY_ORDER[self.store.op], [target, self._value()])
         return [*self._before(), f"{ast.unparse(target)} = {ast.unparse(combined)}"]
-
-    def _before(self) -> list[str]:
-        return [f"{name} = {text}" for text, name in self.prelude.items()]
 
     def _value(self) -> ast.expr:
         dialect = Dialect(self._leaf, self._number, self._call, self._type_of, _kept, _converted)
