@@ -22,11 +22,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeGuard
 
 import sympy
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.emit import INDENT
+from polyfuse.codegen.index import mentions
 from polyfuse.codegen.looptree import (
     Block,
     Element,
@@ -56,7 +58,25 @@ def over_lanes(body: Node, partial: Element, lane: str, threads: int) -> Lanes:
     used = {n.id for index in target.subscripts for n in ast.walk(index) if isinstance(n, ast.Name)}
     assert not inside & used, f"{target.array} is one element for all lanes"
     total = Store(found[0].statement, target, found[0].op, READ, (partial,))
-    return Lanes(partial, _redirected(body, partial), total, threads)
+    when = (c for c in _conditions(body) if not any(mentions(c, name) for name in inside))
+    return Lanes(partial, _redirected(body, partial), total, threads, tuple(when))
+
+
+def _conditions(node: Node) -> tuple[ast.expr, ...]:
+    """What holds wherever a store inside a node runs: of threads without a row, lane 0 has no sum to give.
+
+    Another part of the launch may have more of them: if ty == 0: partial += …  ->  if tx == 0 and ty == 0: s += partial
+    """
+    if isinstance(node, Guard) and node.otherwise is None:
+        own = node.condition.values if _is_all_of(node.condition) else [node.condition]
+        return (*own, *_conditions(node.body))
+    first, *others = [_conditions(part) for part in below(node) if any(stores_in(part))] or [()]
+    every = [set(map(ast.dump, other)) for other in others]
+    return tuple(condition for condition in first if all(ast.dump(condition) in other for other in every))
+
+
+def _is_all_of(condition: ast.expr) -> TypeGuard[ast.BoolOp]:
+    return isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And)
 
 
 def _as_tuple(store: Store) -> ast.expr:

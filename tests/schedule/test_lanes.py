@@ -241,3 +241,26 @@ def test_in_lock_step_all_lanes_of_a_warp_have_to_come() -> None:
         run(SHUFFLE.format(most=20), "k", 1, 64, [x, out])
     with pytest.raises(BarrierError, match="the block's last warp is not whole"):
         run(SHUFFLE.format(most=48), "k", 1, 48, [x, out])
+
+
+def test_where_another_part_has_more_threads_those_without_a_row_give_no_sum() -> None:
+    tensors = [
+        pf.Tensor("a", (8, 8), "float32", "input"),
+        pf.Tensor("b", (8, 8), "float32", "inout"),
+        pf.Tensor("x", (4, 256), "float32", "input"),
+        pf.Tensor("s", (4,), "float32", "inout"),
+    ]
+    each = pf.statement("{ E[i, j] : 0 <= i < 8 and 0 <= j < 8 }", "b[i, j] = a[i, j] + 1")
+    rows = pf.statement("{ R[i, j] : 0 <= i < 4 and 0 <= j < 256 }", "s[i] += x[i, j]")
+    made = pf.Schedule(pf.Nest.of(tensors, [each, rows])).split("R", "j", 32).reorder("R", "j_in", "j")
+    made = made.bind("R", j_in="lane").bind("R", i="block.x").split("E", "i", 4)
+    made = (
+        made.bind("E", i="block.x", i_in="thread.y", j="thread.x").join("E", "R", loop="both").synchronised()
+    )
+    net = pf.compile(made.source, schedule=made, target="cuda", machine="h200", device="lockstep")
+    assert "    if tx == 0 and ty == 0:\n        s[bx] += partial" in net.source
+    rng = np.random.default_rng(0)
+    a, b, x, s = (rng.integers(-3, 4, t.shape).astype(np.float32) for t in tensors)
+    expected = s + x.sum(axis=1)
+    net(a, b, x, s)
+    np.testing.assert_array_equal(s, expected)
