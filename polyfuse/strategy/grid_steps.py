@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise, takewhile
+from math import prod
 
 from polyfuse.analysis.bands import facts
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
@@ -30,6 +31,8 @@ from polyfuse.strategy.fusion import aligned, part_with, shared_loops
 from polyfuse.strategy.kernel import Kernel, kernel_of
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import separated
+from polyfuse.strategy.occupancy import occupancy
+from polyfuse.strategy.one_launch import needs_of
 from polyfuse.strategy.resident import grid_meetings, together
 from polyfuse.strategy.step_choices import decided
 from polyfuse.strategy.step_parts import Part, mapped, part_of
@@ -107,8 +110,27 @@ def _made(
         met = schedule.synchronised()
     except (IllegalSchedule, InvalidSchedule) as refused:
         return str(refused)
+    crowded = _crowded(met, name, every, machine)
+    if crowded is not None:
+        return crowded
     meetings = grid_meetings(Counts(met.nest), part_with(met, name))
     return _priced(Planned(schedule, tuple(notes)), step.name, meetings, costs, machine)
+
+
+def _crowded(schedule: Schedule, name: str, every: tuple[Part, ...], machine: Machine) -> str | None:
+    """Why no SM holds a block of the launch, which has the most threads of any part along each axis."""
+    assert machine.gpu is not None, "blocks are a GPU's"
+    needs = needs_of(Counts(schedule.nest), part_with(schedule, name))
+    registers = max((part.shape.registers for part in every if part.shape is not None), default=None)
+    threads = prod(needs.threads)
+    if (
+        threads <= machine.gpu.max_threads_per_block
+        and occupancy(machine.gpu, threads, registers, needs.shared).blocks
+    ):
+        return None
+    shape = " × ".join(map(str, needs.threads))
+    planned = "" if registers is None else f", of {registers} registers each"
+    return f"its parts together need blocks of {shape} threads{planned}, which an SM of {machine.name} cannot hold"
 
 
 Free = Mapping[int, Loop]
