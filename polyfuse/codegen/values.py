@@ -43,6 +43,8 @@ class Values:
     ) -> None:
         self.store, self.place, self.functions, self.at_once = store, place, functions or {}, at_once
         self.dtype = computed_in(store.target.dtype)
+        kinds = {self.dtype, *(computed_in(read.dtype) for read in store.reads)}
+        self.alike = kinds in ({"float32"}, {"float64"})
         self.types: dict[sympy.Basic, Type] = {}
         self.prelude: dict[str, str] = {}
 
@@ -96,6 +98,8 @@ class Values:
         return to_ast(self.store.body, dialect, self.dtype)
 
     def _type_of(self, body: sympy.Basic) -> Type:
+        if self.alike:
+            return self.dtype
         if body not in self.types:
             self.types[body] = type_of(body, self._leaf_type)
         return self.types[body]
