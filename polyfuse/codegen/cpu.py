@@ -59,7 +59,7 @@ from polyfuse.codegen.streamed import in_lines, streamed, streams_inside
 from polyfuse.codegen.tile_rows import tile_row
 from polyfuse.codegen.tiles import LINE
 from polyfuse.codegen.transposed_reads import transposed_reads
-from polyfuse.codegen.transposed_stores import transposed_store
+from polyfuse.codegen.transposed_stores import transposed_store, whole_tile
 from polyfuse.codegen.values import Values
 from polyfuse.codegen.window_steps import values_of
 from polyfuse.codegen.written_out import not_written_out
@@ -161,6 +161,9 @@ class CpuEmitter(InRegions):
         copies = transposed_reads(node, self._unused)
         if copies is not None:
             return [*copies.before, *self._in_rows(copies.loops)]
+        either = whole_tile(node, self._unused) if self.has_tiles else None
+        if either is not None:
+            return self.lines(either)
         across = transposed_store(node, self._unused)
         if across is not None:
             lines = self.loop(across.exchanged) if self.has_tiles else self._in_rows(across.loops)

@@ -44,8 +44,29 @@ def test_a_tile_is_stored_along_memory() -> None:
     ]
 
 
+def test_tiles_that_have_all_rows_are_stored_so_beside_one_that_is_cut_short() -> None:
+    net = pf.compile(convolution(32, 32), target="cpu", machine="zen5")
+    lines = [line.strip() for line in net.source.splitlines()]
+    assert lines[lines.index("out_tile = tile_like(out, 14, 32)") - 1 :] == [
+        "if 14 <= -14 * l + 32:",
+        "out_tile = tile_like(out, 14, 32)",
+        "for j_in in range(0, 32):",
+        "for l_in in range(0, 14):",
+        "z = y[l_in, j_in] + b[j_in]",
+        "out_tile[l_in, j_in] = larger(z, float32(0.0))",
+        "store_transposed(14, 32, out_tile, out, (i, 0, k, 14 * l), 1)",
+        "else:",
+        "for l_in in range(0, -14 * l + 32):",
+        "for j_in in range(0, 32):",
+        "z = y[l_in, j_in] + b[j_in]",
+        "out[i, j_in, k, 14 * l + l_in] = larger(z, float32(0.0))",
+    ]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("filters", "width"), [(32, 28), (7, 9), (16, 4), (5, 6), (48, 20), (32, 5)])
+@pytest.mark.parametrize(
+    ("filters", "width"), [(32, 28), (32, 32), (33, 37), (7, 9), (16, 4), (5, 6), (48, 20), (32, 5)]
+)
 def test_values_are_the_oracles_and_nothing_else_is_written(filters: int, width: int, dtype: str) -> None:
     nest = convolution(filters, width, dtype)
     net, inputs = pf.compile(nest, target="cpu", machine="zen5"), drawn(convolution(filters, width, dtype))
