@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Two workers, each with a run of neighbours, so that what tests of one file share is made once; who is done first takes
 # over half of what the other has left.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
-# Python compiles a module to bytecode when it is first imported; to do so for all of them would take a third of the time.
+# Python compiles a module to bytecode when it is first imported; to do so for all of them takes a quarter of the time.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Where there is a GPU, the demo runs on it too.
 DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])

@@ -26,7 +26,7 @@ FORMS = (
         "max({a}, {b})",
         "min({a}, {b})",
     ),
-    *("where({a} < {b}, {c}, {d})", "where({a} >= {b}, 2, 5)"),
+    *("where({a} < {b}, {c}, {d})", "where({a} >= {b}, 2, 5)", "({a}) / where({a} < {b}, 2, 4)"),
 )
 
 
@@ -96,6 +96,16 @@ def test_an_int32_wraps_before_it_is_compared_widened_or_kept_in_a_variable(targ
     assert larger.tolist() == [9, 5, squares[2]]
     assert wide.tolist() == [square + 1 for square in squares]
     assert total.tolist() == [(sum(squares) + 2**31) % 2**32 - 2**31]
+
+
+def test_what_is_chosen_between_numbers_takes_the_type_of_what_it_meets() -> None:
+    domain = "{ S[i] : 0 <= i < 3 }"
+    tensors = [Tensor("x", (3,), "int32", "input"), Tensor("wide", (3,), "int64", "output")]
+    nest = Nest.of(tensors, [statement(domain, "wide[i] = x[i] * (1 + where(x[i] > 0, 2, 3))")])
+    x = np.array([2**30, -(2**30), 7], np.int32)
+    expected = [3 * 2**30 - 2**32, 0, 21]
+    assert pf.interpret(nest, [x])["wide"].tolist() == expected
+    assert pf.compile(nest, target="cpu")(x).tolist() == expected
 
 
 @pytest.mark.parametrize("added", ["x[i]", "x[i] / 2", "0.5"])

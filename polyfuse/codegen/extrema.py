@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 EXTREMA: Mapping[str, str] = {"max": "larger", "min": "smaller"}
@@ -29,8 +29,7 @@ def extremum(builder: ir.IRBuilder, name: str, a: Any, b: Any) -> Any:
     lanes, kind = (a.type.count, a.type.element) if isinstance(a.type, ir.VectorType) else (None, a.type)
     number = "f64" if isinstance(kind, ir.DoubleType) else "f32"
     full = f"llvm.{_OF_LLVM[name]}.{number if lanes is None else f'v{lanes}{number}'}"
-    known = builder.module.globals.get(full)
-    function = known or ir.Function(builder.module, ir.FunctionType(a.type, [a.type] * 2), full)
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(a.type, [a.type] * 2), full)
     return builder.call(function, [b, a], fastmath=("nsz",))
 
 

@@ -13,7 +13,7 @@ from polyfuse.codegen.halves import FROM, ROUND_TF32, TO
 from polyfuse.codegen.looptree import Element, Store
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.ir.expression import Dialect, call, to_ast
-from polyfuse.ir.number_types import Type, is_number, joined, type_of
+from polyfuse.ir.number_types import Type, is_number, joined, leaf_types, type_of
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tensor import computed_in
 
@@ -43,8 +43,9 @@ class Values:
     ) -> None:
         self.store, self.place, self.functions, self.at_once = store, place, functions or {}, at_once
         self.dtype = computed_in(store.target.dtype)
-        kinds = {self.dtype, *(computed_in(read.dtype) for read in store.reads)}
-        self.alike = kinds in ({"float32"}, {"float64"})
+        reads = [read.dtype for read in store.reads]
+        self.alike = {self.dtype, *map(computed_in, reads)} in ({"float32"}, {"float64"})
+        self.leaf_type = leaf_types(store.target.dtype, reads)
         self.types: dict[sympy.Basic, Type] = {}
         self.prelude: dict[str, str] = {}
 
@@ -101,13 +102,8 @@ class Values:
         if self.alike:
             return self.dtype
         if body not in self.types:
-            self.types[body] = type_of(body, self._leaf_type)
+            self.types[body] = type_of(body, self.leaf_type)
         return self.types[body]
-
-    def _leaf_type(self, symbol: sympy.Symbol) -> Type:
-        if isinstance(symbol, Read):
-            return computed_in(self.store.reads[symbol.position].dtype)
-        return self.dtype if self.dtype.startswith("float") else "int64"
 
     def _leaf(self, symbol: sympy.Symbol) -> ast.expr:
         if isinstance(symbol, Read):

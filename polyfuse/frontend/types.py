@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from polyfuse.frontend.assignment import Assigned
 from polyfuse.ir import DType
+from polyfuse.ir.number_types import joined
 from polyfuse.ir.tensor import computed_in
 
 
@@ -31,11 +32,8 @@ def _joined(every: Sequence[Assigned], known: Mapping[str, DType]) -> DType:
     declared = next((made.declared for made in every if made.declared is not None), None)
     if declared is not None:
         return declared
-    types = {computed_in(known[leaf]) for made in every for leaf in made.leaves if leaf in known}
-    floats = {dtype for dtype in types if dtype.startswith("float")}
-    if floats:
-        # NumPy's rule: float32 with integers makes float64
-        return "float32" if types == {"float32"} else "float64"
-    if any(made.fractional for made in every):
-        return "float64"
-    return "int32" if types == {"int32"} else "int64"
+    types = [computed_in(known[leaf]) for made in every for leaf in made.leaves if leaf in known]
+    found = joined([*types, "fraction" if any(made.fractional for made in every) else "integer"])
+    if found == "integer":
+        return "int64"
+    return "float64" if found == "fraction" else found

@@ -68,11 +68,14 @@ def function_of(body: sympy.Basic, positions: Mapping[str, int]) -> Function:
 def _chosen_number(body: sympy.Basic) -> Select | None:
     """What is chosen between numbers meets other values as the number that it is, and is chosen afterwards.
 
-    x * (2 if c else 3)   ->   x * 2 if c else x * 3
+    x * (2 if c else 3)   ->   x * 2 if c else x * 3          x / (2 if c else 3)   ->   x / 2 if c else x / 3
     """
-    for n, part in enumerate(() if _is_number(body) else body.args):
-        if isinstance(part, Select) and _is_number(part):
-            test, *values = part.args
+    if _is_number(body) or not body.has(Select):
+        return None
+    for n, part in enumerate(body.args):
+        number = part if isinstance(part, Select) else _chosen_number(part)
+        if number is not None and _is_number(number):
+            test, *values = number.args
             return Select(test, *(_with(body, n, value) for value in values))
     return None
 

@@ -19,16 +19,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import islpy as isl
-import sympy
 
 from polyfuse.errors import InvalidNest
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
-from polyfuse.ir.number_types import Type, type_of
-from polyfuse.ir.scalar import Read
+from polyfuse.ir.number_types import leaf_types, type_of
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import Tensor, computed_in
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import statements
 from polyfuse.sets import maps_of, param_names, point_of, tuple_names, union_map
 
@@ -77,20 +75,14 @@ def _written(nest: Nest, statement: Statement) -> None:
             f"statement {statement.name}: {statement.op} into {target.name} would round to {target.dtype} at every "
             f"step: combine into a float32 temporary, and store that to {target.name} at the end"
         )
-
     if target.dtype.startswith("int") and statement.op in ("+=", "*="):
         _is_of_integers(nest, statement, target)
 
 
 def _is_of_integers(nest: Nest, statement: Statement, target: Tensor) -> None:
     """A sum of fractions in an integer would be cut off at every step, and depend on their order."""
-
-    def leaf(symbol: sympy.Symbol) -> Type:
-        if not isinstance(symbol, Read):
-            return "int64"
-        return computed_in(nest.tensor(statement.reads[symbol.position].tensor).dtype)
-
-    dtype = type_of(statement.body, leaf)
+    reads = [nest.tensor(access.tensor).dtype for access in statement.reads]
+    dtype = type_of(statement.body, leaf_types(target.dtype, reads))
     if not dtype.startswith("int"):
         what = "fractions" if dtype == "fraction" else f"{dtype} numbers"
         raise InvalidNest(

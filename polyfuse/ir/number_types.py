@@ -10,15 +10,15 @@ float.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from polyfuse.ir.scalar import Maximum, Minimum, Select
-from polyfuse.ir.tensor import DType
+from polyfuse.ir.scalar import Maximum, Minimum, Read, Select
+from polyfuse.ir.tensor import DType, computed_in
 
 Number = Literal["integer", "fraction"]
 """What has no type of its own: 3, and 0.5."""
@@ -50,6 +50,13 @@ def joined(types: Iterable[Type]) -> Type:
 def no_integer(dtype: Type) -> Type:
     """The type of a quotient of such values, and of their functions: integers give float64."""
     return "fraction" if dtype == "integer" else "float64" if dtype.startswith("int") else dtype
+
+
+def leaf_types(target: DType, reads: Sequence[DType]) -> Callable[[sympy.Symbol], Type]:
+    """The types of a statement's leaves, by those of what it writes and reads."""
+    elements = [computed_in(dtype) for dtype in reads]
+    index: DType = computed_in(target) if computed_in(target).startswith("float") else "int64"
+    return lambda symbol: elements[symbol.position] if isinstance(symbol, Read) else index
 
 
 def type_of(body: sympy.Basic, leaf: Callable[[sympy.Symbol], Type]) -> Type:

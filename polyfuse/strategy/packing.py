@@ -27,9 +27,10 @@ def apart(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
 def packed(schedule: Schedule, what: str, statement: str, at: str, panel: tuple[int, int] | None) -> Schedule:
     """A copy of what one iteration of a loop reads, or a value of it, in panels or as it is; on vector lanes."""
     done = schedule.promote(what, statement, at=at, panel=panel)
-    if not added(schedule, done):
+    copies = added(schedule, done)
+    if not copies:
         return done  # a temporary that is computed there lies in panels itself
-    (copy,) = added(schedule, done)
+    (copy,) = copies
     own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1]
     return done.vectorize(copy, own[-1]) if panel is None else _row_by_row(done, copy, own, panel)
 

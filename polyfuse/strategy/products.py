@@ -269,7 +269,8 @@ class _Blocks:
         elif b.pack_right and block is not None:
             before, schedule = schedule, packed(schedule, p.right.name, name, block, right)
             if self._comes_in_parts_of_rows():
-                schedule = rows_asked_for(schedule, p.right.access.tensor, *added(before, schedule))
+                for copy in added(before, schedule):
+                    schedule = rows_asked_for(schedule, p.right.access.tensor, copy)
         if b.pack_left and task.left.fixed:
             return packed_once(schedule, p.left.name, name, left)
         panel = None if task.left.contiguous else left

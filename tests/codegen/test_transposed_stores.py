@@ -31,30 +31,28 @@ def drawn(nest: pf.Nest) -> dict[str, Any]:
     return {t.name: rng.standard_normal(t.shape).astype(t.dtype) for t in nest.inputs}
 
 
+STORED = [
+    "out_tile = tile_like(out, 14, 32)",
+    "for j_in in range(0, 32):",
+    "for l_in in range(0, 14):",
+    "z = y[l_in, j_in] + b[j_in]",
+    "out_tile[l_in, j_in] = larger(z, float32(0.0))",
+    "store_transposed(14, 32, out_tile, out, (i, 0, k, 14 * l), 1)",
+]
+
+
 def test_a_tile_is_stored_along_memory() -> None:
     net = pf.compile(convolution(32, 28), target="cpu", machine="zen5")
     lines = [line.strip() for line in net.source.splitlines()]
-    assert lines[lines.index("out_tile = tile_like(out, 14, 32)") :] == [
-        "out_tile = tile_like(out, 14, 32)",
-        "for j_in in range(0, 32):",
-        "for l_in in range(0, 14):",
-        "z = y[l_in, j_in] + b[j_in]",
-        "out_tile[l_in, j_in] = larger(z, float32(0.0))",
-        "store_transposed(14, 32, out_tile, out, (i, 0, k, 14 * l), 1)",
-    ]
+    assert lines[lines.index(STORED[0]) :] == STORED
 
 
 def test_tiles_that_have_all_rows_are_stored_so_beside_one_that_is_cut_short() -> None:
     net = pf.compile(convolution(32, 32), target="cpu", machine="zen5")
     lines = [line.strip() for line in net.source.splitlines()]
-    assert lines[lines.index("out_tile = tile_like(out, 14, 32)") - 1 :] == [
+    assert lines[lines.index(STORED[0]) - 1 :] == [
         "if 14 <= -14 * l + 32:",
-        "out_tile = tile_like(out, 14, 32)",
-        "for j_in in range(0, 32):",
-        "for l_in in range(0, 14):",
-        "z = y[l_in, j_in] + b[j_in]",
-        "out_tile[l_in, j_in] = larger(z, float32(0.0))",
-        "store_transposed(14, 32, out_tile, out, (i, 0, k, 14 * l), 1)",
+        *STORED,
         "else:",
         "for l_in in range(0, -14 * l + 32):",
         "for j_in in range(0, 32):",
