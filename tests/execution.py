@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.analysis.once import once
+from polyfuse.codegen.abreast_rows import ALONG, LINE, NUMBER, STILL, TARGET, Abreast
 from polyfuse.codegen.cpu import CpuEmitter
 from polyfuse.codegen.kernels import kernels
 from polyfuse.codegen.looptree import Block, For, Guard, Node
@@ -97,6 +98,8 @@ def plain_names(seed: int) -> dict[str, Any]:
         "load_transposed": plain_transposed_load,
         "address": lambda array, index: (array, index),
         "short_row": plain_short_row,
+        "beside": lambda place, array, by: by,
+        "rows_abreast": plain_rows_abreast,
         "on_heap": full_of_nan,
         "on_stack": full_of_nan,
         "line_of": lambda array, count: np.full(count, np.nan, array.dtype),
@@ -122,6 +125,61 @@ def plain_names(seed: int) -> dict[str, Any]:
         "float64": float,
         "float32": np.float32,
     }
+
+
+def plain_rows_abreast(
+    kind: Callable[[float], Any],
+    rows: int,
+    body: str,
+    elements: str,
+    steps: int,
+    places: tuple[tuple[Array, tuple[int, ...]], ...],
+    apart: tuple[tuple[int, ...], ...],
+    numbers: tuple[Any, ...],
+) -> None:
+    """Square after square: all that is loaded, then each step of all rows, then all that is stored."""
+    found = [Abreast.parsed(text) for text in elements.split()]
+    in_memory = [one for one in found if one.form != NUMBER]
+    single = [one.name for one in found if one.form == NUMBER]
+    lanes = 64 // places[0][0].itemsize
+    for first in range(0, steps // lanes * lanes, lanes):
+
+        def at(place: tuple[Array, tuple[int, ...]], by: tuple[int, ...], row: int, step: int) -> Any:
+            array, index = place
+            *outer, last = (i + row * b for i, b in zip(index, by, strict=True))
+            here = (*outer, last + step)
+            assert all(0 <= i < n for i, n in zip(here, array.shape, strict=True)), "outside of an array"
+            return array, here
+
+        loaded, computed, stores = {}, {}, []
+        for one, place, by in zip(in_memory, places, apart, strict=True):
+            for row in range(rows):
+                for step in range(first, first + lanes):
+                    outside = not 0 <= row - one.rows < rows
+                    if one.form in (ALONG, LINE) or (one.steps and (step - one.steps < first or outside)):
+                        array, here = at(place, by, row, step)
+                        loaded[one.name, row, step] = array[here]
+                    elif one.form == STILL:
+                        array, here = at(place, by, row, 0)
+                        loaded[one.name, row, step] = array[here]
+        for step in range(first, first + lanes):
+            for row in range(rows):
+                space = {"math": math, "larger": np.maximum, "smaller": np.minimum, "float32": np.float32}
+                space |= {"float64": float, "int32": np.int32, **dict(zip(single, numbers, strict=True))}
+                for one in found:
+                    if (one.name, row, step) in loaded:
+                        space[one.name] = loaded[one.name, row, step]
+                    elif one.steps:
+                        space[one.name] = computed[one.form, row - one.rows, step - one.steps]
+                for assignment in body.split("; "):
+                    name, value = assignment.split(" = ", 1)
+                    space[name] = eval(value, space)
+                for one, place, by in zip(in_memory, places, apart, strict=True):
+                    if one.form == TARGET:
+                        computed[one.name, row, step] = space[one.name]
+                        stores.append((*at(place, by, row, step), space[one.name]))
+        for array, here, value in stores:
+            array[here] = value
 
 
 def plain_store(array: Array, index: tuple[int, ...], line: Array, first: int, count: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+from polyfuse.codegen.abreast import rows_abreast
 from polyfuse.codegen.cases import Facts
 from polyfuse.codegen.chosen_rows import rows_named
 from polyfuse.codegen.dynamic import apart_from_buffers, in_turns
@@ -158,6 +159,10 @@ class CpuEmitter(InRegions):
         begun = first_values(node) if self.has_tiles and node.bind not in SHARED else None
         if begun is not None:
             return [ast.unparse(begun)]
+        abreast = rows_abreast(node, self.place, self._unused)
+        if abreast is not None:
+            first = [] if abreast.before is None else super().loop(abreast.before)
+            return [*abreast.bounds, *first, abreast.line, *super().loop(abreast.after)]
         copies = transposed_reads(node, self._unused)
         if copies is not None:
             return [*copies.before, *self._in_rows(copies.loops)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polyfuse.codegen.abreast import ROWS_ABREAST
 from polyfuse.codegen.extrema import EXTREMA
 from polyfuse.codegen.halves import HALF_OPERATIONS
 from polyfuse.codegen.shared_out import SHARED_OUT
@@ -50,6 +51,7 @@ OPERATIONS = {
     "tile_mac_slanted": "polyfuse.codegen.slanted_tiles",
     "tile_mac_windows": "polyfuse.codegen.window_tiles",
     **dict.fromkeys(("tile_zero", "tile_first"), "polyfuse.codegen.first_values"),
+    ROWS_ABREAST: "polyfuse.codegen.abreast_rows",
     "short_row": "polyfuse.codegen.short_rows",
 }
 

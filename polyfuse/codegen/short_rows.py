@@ -11,28 +11,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from typing import Any
 
-from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from polyfuse.codegen.extrema import extremum
-from polyfuse.codegen.lane_rows import combined
+from polyfuse.codegen.on_vectors import OnVectors
 from polyfuse.codegen.tiles import Tile, are_literals, plus
-
-FUNCTIONS = ("fabs", "sqrt")
-"""Functions of Python's `math` that are one operation of LLVM on vectors."""
-
-ORDERS: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-}
-"""Comparisons that do not hold where one side is no number; != does."""
 
 
 @intrinsic(prefer_literal=True)
@@ -48,7 +33,7 @@ def short_row(typingctx: Any, kind: Any, count: Any, body: Any, names: Any, plac
     if not are_literals(count) or not isinstance(body, types.Literal) or not isinstance(names, types.Literal):
         return None
 
-    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         tile = Tile(builder, kind.dtype, 1, count.literal_value)
         called = names.literal_value.split()
         first = {name: builder.extract_value(args[4], p) for p, name in enumerate(called[: len(places)])}
@@ -69,85 +54,22 @@ class _Vector:
 
     def __init__(self, tile: Tile, number: int, places: Mapping[str, Any], values: dict[str, Any]) -> None:
         self.tile, self.number, self.places, self.values = tile, number, places, values
-        self.builder = tile.builder
+        self.on_vectors = OnVectors(tile.builder, tile.lanes)
 
     def run(self, statements: Iterable[ast.stmt]) -> None:
         """The assignments, one after the other."""
         for statement in statements:
             match statement:
                 case ast.Assign([ast.Name(name)], value):
-                    found = self.of(value)
+                    loaded = {
+                        part.id: self.tile.load(self.places[part.id], self.number)
+                        for part in ast.walk(value)
+                        if isinstance(part, ast.Name) and part.id in self.places
+                    }
+                    found = self.on_vectors.of(value, self.values | loaded)
                     if name in self.places:
                         self.tile.store(found, self.places[name], self.number)
                     else:
                         self.values[name] = found
                 case _:
                     raise AssertionError(f"{ast.unparse(statement)} in a short row")
-
-    def of(self, node: ast.expr) -> Any:
-        """The value of an expression: a vector of numbers, or of flags."""
-        builder = self.builder
-        match node:
-            case ast.Name(name):
-                return (
-                    self.tile.load(self.places[name], self.number)
-                    if name in self.places
-                    else self.values[name]
-                )
-            case ast.Constant(value=float(number)):
-                return self._constant(number)
-            case ast.Attribute(ast.Name("math"), "inf"):
-                return self._constant(float("inf"))
-            case ast.Call(ast.Name("float32" | "float64"), [operand]):
-                return self.of(operand)
-            case ast.Call(ast.Attribute(ast.Name("math"), name), [operand]):
-                return self.tile.function(name, self.of(operand))
-            case ast.Call(ast.Name("larger" | "smaller" as name), [a, b]):
-                return extremum(builder, name, self.of(a), self.of(b))
-            case ast.BinOp(left, op, right):
-                return combined(builder, op, self.of(left), self.of(right))
-            case ast.UnaryOp(ast.USub(), operand):
-                return builder.fneg(self.of(operand))
-            case ast.UnaryOp(ast.Not(), operand):
-                return builder.not_(self.of(operand))
-            case ast.Compare(left, [ast.NotEq()], [right]):
-                return builder.fcmp_unordered("!=", self.of(left), self.of(right))
-            case ast.Compare(left, [op], [right]):
-                return builder.fcmp_ordered(ORDERS[type(op)], self.of(left), self.of(right))
-            case ast.BoolOp(op, parts):
-                join = builder.and_ if isinstance(op, ast.And) else builder.or_
-                return reduce(join, map(self.of, parts))
-            case ast.IfExp(test, yes, no):
-                return builder.select(self.of(test), self.of(yes), self.of(no))
-        raise AssertionError(f"{ast.unparse(node)} in a short row")
-
-    def _constant(self, number: float) -> Any:
-        return ir.Constant(self.tile.vector, [number] * self.tile.lanes)
-
-
-def is_known(node: ast.AST) -> bool:
-    """Whether `short_row` has all operations of a statement or an expression."""
-    match node:
-        case ast.Assign([ast.Name()], value):
-            return is_known(value)
-        case ast.Name() | ast.Constant(value=float()):
-            return True
-        case ast.Attribute(ast.Name("math"), "inf"):
-            return True
-        case ast.Call(ast.Name("float32" | "float64"), [number]):
-            return not isinstance(number, ast.Name) and is_known(number)
-        case ast.Call(ast.Attribute(ast.Name("math"), name), [operand]):
-            return name in FUNCTIONS and is_known(operand)
-        case ast.Call(ast.Name("larger" | "smaller"), [a, b]):
-            return is_known(a) and is_known(b)
-        case ast.BinOp(left, ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right):
-            return is_known(left) and is_known(right)
-        case ast.UnaryOp(ast.USub() | ast.Not(), operand):
-            return is_known(operand)
-        case ast.Compare(left, [_], [right]):
-            return is_known(left) and is_known(right)
-        case ast.BoolOp(_, parts):
-            return all(map(is_known, parts))
-        case ast.IfExp(test, yes, no):
-            return is_known(test) and is_known(yes) and is_known(no)
-    return False

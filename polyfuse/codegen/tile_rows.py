@@ -21,8 +21,8 @@ from collections.abc import Callable
 from polyfuse.codegen.extrema import EXTREMA
 from polyfuse.codegen.index import binary
 from polyfuse.codegen.looptree import Block, Element, For, Node, Store, stores_in
+from polyfuse.codegen.on_vectors import are_on_vectors
 from polyfuse.codegen.product_loops import corner, movement, moves
-from polyfuse.codegen.short_rows import is_known
 from polyfuse.codegen.tiles import VECTOR_BYTES
 from polyfuse.codegen.values import PRELUDE, Values
 from polyfuse.ir.expression import call
@@ -69,7 +69,7 @@ def tile_row(loop: For, kernel: Node, place: Callable[[Element], ast.expr]) -> a
         for store in stores
         for line in Values(store, lambda one: ast.Name(names[_text(one)]), EXTREMA).lines()
     )
-    if not all(map(is_known, ast.parse(body).body)):
+    if not are_on_vectors(ast.parse(body).body, dict.fromkeys(names.values(), dtype)):
         return None
     first = {loop.variable: loop.low}
     return call(

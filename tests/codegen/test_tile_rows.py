@@ -15,7 +15,8 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen.lane_rows import address
 from polyfuse.codegen.looptree import Block, Element, For, Store
-from polyfuse.codegen.short_rows import is_known, short_row
+from polyfuse.codegen.on_vectors import are_on_vectors
+from polyfuse.codegen.short_rows import short_row
 from polyfuse.codegen.tile_rows import MOST, tile_row
 from polyfuse.ir.scalar import Maximum, read
 from tests.execution import plain_names
@@ -74,7 +75,7 @@ BODIES = [
     "z = y + b; out = {k}(0.0) if z <= {k}(0.0) else z",
     "kept = y * scale + b; out = kept / scale - y",
     "value0 = math.sqrt(math.fabs(y)); out = b if y >= b or b != b else value0; kept = -b",
-    "out = y if y > b and (not y == scale) else math.inf if y < b else {k}(0.5)",
+    "out = y if y > b and (not y == scale) else {k}(math.inf) if y < b else {k}(0.5)",
 ]
 
 
@@ -83,7 +84,7 @@ BODIES = [
 @pytest.mark.parametrize("body", BODIES)
 def test_the_operation_and_its_plain_form_are_the_loop(kind: str, count: int, body: str) -> None:
     body = body.format(k=kind)
-    assert all(map(is_known, ast.parse(body).body))
+    assert are_on_vectors(ast.parse(body).body, dict.fromkeys(("y", "b", "kept", "out", "scale"), kind))
     draw = np.random.default_rng(2)
     y, b = draw.standard_normal((3, count)).astype(kind), draw.standard_normal(count + 2).astype(kind)
     y[0, 0], b[3] = np.nan, np.nan

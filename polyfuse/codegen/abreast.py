@@ -1,0 +1,276 @@
+"""Which loops are steps along rows that run side by side, and the lines for them.
+
+    for j in range(1, 400):                                     rows lie along memory, and each step needs the last
+        for r in range(0, 16):  on vector lanes
+            t[16*i + r, j] = x[16*i + r, j] + 0.5 * t[16*i + r, j - 1]
+    ->  rows_abreast(…)                                          polyfuse/codegen/abreast_rows.py: whole squares
+        for j in range(385, 400): for r: …                       what is left of them
+
+    for w in range(max(0, …), min(…)):                          a diagonal at a time, not all rows in the first ones
+        for r in range(max(0, w - 399), min(16, w + 1)):
+            t[r + 1, w - r + 1] = max(t[r, w - r + 1], t[r + 1, w - r]) + s[r, w - r]
+
+As LLVM has it each vector is gathered from as many rows, and scattered over them. Of 400 x 400 float32 numbers an edit
+distance took 167 µs so, a filter of two steps 58 (one Zen 5 core).
+
+Loads of a square come before its stores: what a step reads was computed by an earlier step of the same rows, which is
+known by its distance, or lies where nothing is stored before it in the loops' own order.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from polyfuse.codegen.abreast_rows import ALONG, LINE, NUMBER, STILL, TARGET, Abreast
+from polyfuse.codegen.chosen_rows import is_chosen
+from polyfuse.codegen.extrema import EXTREMA
+from polyfuse.codegen.index import binary, mentions
+from polyfuse.codegen.leading import distance
+from polyfuse.codegen.looptree import Block, Element, For, Store
+from polyfuse.codegen.on_vectors import ELEMENTS, are_on_vectors
+from polyfuse.codegen.product_loops import corner, movement, numbers_in, parts_of
+from polyfuse.codegen.tiles import VECTOR_BYTES
+from polyfuse.codegen.values import IN_PLACE, PRELUDE, Values
+from polyfuse.ir.expression import call
+from polyfuse.ir.names import fresh
+from polyfuse.ir.tensor import ITEMSIZE
+
+ROWS_ABREAST = "rows_abreast"
+
+MOST = 4
+"""Vectors of rows side by side: more of them do not hide more of what a step waits for the last one."""
+
+
+@dataclass(frozen=True)
+class RowsAbreast:
+    """What says where whole squares begin and end, the steps before them, their line, and the steps behind them."""
+
+    bounds: tuple[str, ...]
+    before: For | None
+    line: str
+    after: For
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The loops: steps, and rows on vector lanes around stores; how many of them, of how many vectors' lanes."""
+
+    steps: For
+    rows: For
+    stores: tuple[Store, ...]
+    first: int
+    count: int
+
+    @property
+    def lanes(self) -> int:
+        """Rows in a vector, and steps in a square."""
+        return VECTOR_BYTES // ITEMSIZE[self.stores[0].target.dtype]
+
+
+def rows_abreast(
+    steps: For, place: Callable[[Element], ast.expr], unused: Callable[[str], str]
+) -> RowsAbreast | None:
+    """The pieces of a loop over steps that wait for each other, around rows on lanes that lie along memory.
+
+    `place` writes an element, `unused` makes a name that stands for nothing else.
+    """
+    found = _loops(steps)
+    named = None if found is None else _named(found)
+    if found is None or named is None:
+        return None
+    elements, names = named
+    body = "; ".join(line for store in found.stores for line in _lines(store, names))
+    known = {one.name: one.dtype for one, _ in elements}
+    if not are_on_vectors(ast.parse(body).body, known) or not any(one.steps for one, _ in elements):
+        return None
+    whole = _whole(found)
+    if whole is None:
+        return None
+    start, stop = whole
+    begin, done = (unused(f"{steps.variable}_{what}") for what in ("first", "done"))
+    first = {steps.variable: ast.Name(begin), found.rows.variable: ast.Constant(found.first)}
+    places = [element for one, element in elements if one.form != NUMBER]
+    operation = call(
+        ROWS_ABREAST,
+        [
+            *(ast.Name(found.stores[0].target.dtype), ast.Constant(found.count), ast.Constant(body)),
+            ast.Constant(" ".join(str(one) for one, _ in elements)),
+            binary(ast.Sub(), ast.Name(done), ast.Name(begin)),
+            ast.Tuple([call("address", [ast.Name(e.array), corner(e, first)]) for e in places]),
+            ast.Tuple([_apart(e, found.rows) for e in places]),
+            ast.Tuple([place(e) for one, e in elements if one.form == NUMBER]),
+        ],
+    )
+    bounds = (
+        f"{begin} = {ast.unparse(start)}",
+        f"{done} = {begin} + max(0, {ast.unparse(stop)} - {begin}) // {found.lanes} * {found.lanes}",
+    )
+    before = replace(steps, high=call("min", [ast.Name(begin), steps.high]))
+    return RowsAbreast(
+        bounds,
+        None if start is steps.low else before,
+        ast.unparse(operation),
+        replace(steps, low=ast.Name(done)),
+    )
+
+
+def _loops(steps: For) -> _Steps | None:
+    """The loops, if rows are a number of whole vectors and stores assign numbers of one size."""
+    rows = steps.body
+    if steps.bind is not None or not isinstance(rows, For) or rows.bind != "vector":
+        return None
+    if any(loop.step != 1 or loop.ahead or loop.streams for loop in (steps, rows)):
+        return None
+    stores = rows.body.parts if isinstance(rows.body, Block) else (rows.body,)
+    assigned = tuple(one for one in stores if isinstance(one, Store) and one.op in ("=", *IN_PLACE))
+    low, high = numbers_in(rows.low, "max"), numbers_in(rows.high, "min")
+    if not low or not high or len(assigned) < len(stores):
+        return None
+    dtypes = {e.dtype for store in assigned for e in (store.target, *store.reads)}
+    if not dtypes <= set(ELEMENTS) or len({ITEMSIZE[dtype] for dtype in dtypes}) > 1:
+        return None
+    found = _Steps(steps, rows, assigned, max(low), min(high) - max(low))
+    indices = any(store.indices for store in assigned)
+    fits = found.count > 0 and found.count % found.lanes == 0 and found.count // found.lanes <= MOST
+    return found if fits and not indices else None
+
+
+def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]] | None:
+    """Each element that is loaded or stored and how it goes, and what each is called by its text; None for others."""
+    targets = {store.target.array: store.target for store in found.stores}
+    if len(targets) < len(found.stores) or not all(_goes_along(target, found) for target in targets.values()):
+        return None
+    names: dict[str, str] = {}
+    elements: list[tuple[Abreast, Element]] = []
+
+    def add(element: Element, form: Abreast) -> None:
+        if _text(element) not in names:
+            name = f"{element.array}_row" if PRELUDE.fullmatch(element.array) else element.array
+            names[_text(element)] = fresh(name, set(names.values()))
+        named = replace(form, name=names[_text(element)])
+        if all(named != one for one, _ in elements):
+            elements.append((named, element))
+
+    for target in targets.values():
+        add(target, Abreast("", target.dtype, TARGET))
+    stored: set[str] = set()
+    for store in found.stores:
+        for read in store.reads if store.op == "=" else (store.target, *store.reads):
+            own = targets.get(read.array)
+            if own is not None and _text(read) == _text(own) and read.array in stored:
+                continue
+            form = _still_form(read, found) if own is None else _form(read, own, names, found)
+            if form is None:
+                return None
+            add(read, form)
+        stored.add(store.target.array)
+    return elements, names
+
+
+def _form(read: Element, target: Element, names: dict[str, str], found: _Steps) -> Abreast | None:
+    """How an element of a stored array is read: as an earlier step computed it, or as it was before."""
+    by = [distance(a, b) for a, b in zip(read.subscripts, target.subscripts, strict=True)]
+    rows, last = movement(target, found.rows), len(by) - 1
+    if rows is None or None in by or movement(read, found.steps) != movement(target, found.steps):
+        return None
+    apart = [number for number in by if number is not None]
+    axis = next(k for k in range(last) if rows[k])
+    over = -apart[axis] // rows[axis]
+    if any(apart[k] != -over * rows[k] for k in range(last)):
+        return None
+    ago = -apart[last] - over * rows[last]
+    if ago < 0 or _text(read) == _text(target):
+        return Abreast("", read.dtype, ALONG)
+    near = 0 < ago < found.lanes and abs(over) < found.lanes
+    return Abreast("", read.dtype, names[_text(target)], ago, over) if near else None
+
+
+def _still_form(read: Element, found: _Steps) -> Abreast | None:
+    """How an element of an array that is not stored goes with steps and rows."""
+    step, row = movement(read, found.steps), movement(read, found.rows)
+    if step is None or row is None or is_chosen(read):
+        return None
+    along = bool(step) and step[-1] == 1 and not any(step[:-1])
+    if along:
+        return Abreast("", read.dtype, ALONG if any(row) else LINE)
+    return None if any(step) else Abreast("", read.dtype, STILL if any(row) else NUMBER)
+
+
+def _goes_along(target: Element, found: _Steps) -> bool:
+    """Whether steps go along memory, and each row is another line of it."""
+    step, row = movement(target, found.steps), movement(target, found.rows)
+    if step is None or row is None or is_chosen(target):
+        return False
+    return bool(step) and step[-1] == 1 and not any(step[:-1]) and any(row[:-1])
+
+
+def _lines(store: Store, names: dict[str, str]) -> list[str]:
+    """A store's assignments to names."""
+    lines = Values(store, lambda one: ast.Name(names[_text(one)]), EXTREMA, at_once=True).lines()
+    *first, last = ast.parse("; ".join(lines)).body
+    if isinstance(last, ast.AugAssign):
+        last = ast.Assign([last.target], ast.BinOp(ast.Name(ast.unparse(last.target)), last.op, last.value))
+    return [ast.unparse(ast.fix_missing_locations(statement)) for statement in (*first, last)]
+
+
+def _whole(found: _Steps) -> tuple[ast.expr, ast.expr] | None:
+    """From where to where all rows take part in a step; None where that is no interval that is seen."""
+    first, end = [found.steps.low], [found.steps.high]
+    variable = found.steps.variable
+    box = {"max": found.first, "min": found.first + found.count}
+    for bound, of in ((found.rows.low, "max"), (found.rows.high, "min")):
+        for part in (one for one in parts_of(bound, of) if not isinstance(one, ast.Constant)):
+            if not mentions(part, variable):
+                order = ast.LtE() if of == "max" else ast.GtE()
+                holds = ast.Compare(part, [order], [ast.Constant(box[of])])
+                end.append(ast.IfExp(holds, found.steps.high, found.steps.low))
+                continue
+            solved = _solved(part, variable, of == "max", ast.Constant(box[of]))
+            if solved is None:
+                return None
+            most, value = solved
+            if most:
+                end.append(binary(ast.Add(), value, ast.Constant(1)))
+            else:
+                first.append(value)
+    start = first[0] if len(first) == 1 else call("max", first)
+    return start, end[0] if len(end) == 1 else call("min", end)
+
+
+def _solved(part: ast.expr, variable: str, most: bool, value: ast.expr) -> tuple[bool, ast.expr] | None:
+    """For which values of a variable a bound is `value` at most, or at least: whether up to or from one on, and which.
+
+    8*i + (k + j) // 2 <= 0   ->   j <= (0 - 8*i) * 2 + 1 - k          3 - j >= 1   ->   j <= 3 - 1
+    """
+    match part:
+        case ast.Name():
+            return most, value
+        case ast.UnaryOp(ast.USub(), operand):
+            return _solved(operand, variable, not most, binary(ast.Sub(), ast.Constant(0), value))
+        case ast.BinOp(left, ast.Add() | ast.Sub() as op, right) if not mentions(right, variable):
+            back = ast.Sub() if isinstance(op, ast.Add) else ast.Add()
+            return _solved(left, variable, most, binary(back, value, right))
+        case ast.BinOp(left, ast.Add(), right) if not mentions(left, variable):
+            return _solved(right, variable, most, binary(ast.Sub(), value, left))
+        case ast.BinOp(left, ast.Sub(), right) if not mentions(left, variable):
+            return _solved(right, variable, not most, binary(ast.Sub(), left, value))
+        case ast.BinOp(left, ast.FloorDiv(), ast.Constant(int(by))) if by > 0:
+            times = binary(ast.Mult(), value, ast.Constant(by))
+            return _solved(
+                left, variable, most, binary(ast.Add(), times, ast.Constant(by - 1 if most else 0))
+            )
+    return None
+
+
+def _apart(element: Element, rows: For) -> ast.expr:
+    """The bytes from an element to the next row's."""
+    by = movement(element, rows) or ()
+    return call(
+        "beside", [ast.Constant(0), ast.Name(element.array), ast.Tuple([ast.Constant(n) for n in by])]
+    )
+
+
+def _text(element: Element) -> str:
+    return f"{element.array}[{', '.join(map(ast.unparse, element.subscripts))}]"
