@@ -134,7 +134,8 @@ class _Entry:
             place = self._scalar(value, tensor) if scalar else self._checked(value, tensor)
             self.places[tensor.name] = place
             if scalar and tensor.name in self.interface.sizes:
-                self._need(self._same(self._integer(place, tensor), self._extent(tensor.name)))
+                value = self._number(self.interface.sizes.index(tensor.name))
+                self._need(self._same(self._integer(place, tensor), value))
         first = Held.FIRST_RESULT + len(self.interface.results)
         for position, tensor in enumerate(self.interface.constants):
             self.places[tensor.name] = self._place(tensor, self._held(first + position))
@@ -212,8 +213,9 @@ class _Entry:
         builder.position_at_end(found)
         arena = self._joined([(spare, start), (new, last)])
         data = self.objects.field(arena, "data")
+        behind = len(self.interface.sizes) + len(self.interface.extents)
         for position, tensor in enumerate(self.interface.temporaries):
-            offset = self._number(len(self.interface.expressions) + position)
+            offset = self._number(behind + position)
             self.places[tensor.name] = self._at(tensor, builder.gep(data, [offset]))
         return arena
 
@@ -293,7 +295,9 @@ class _Entry:
         return _Place(data, shape, nbytes)
 
     def _extent(self, size: int | str) -> Any:
-        return LONG(size) if isinstance(size, int) else self._number(self.interface.expressions.index(size))
+        if isinstance(size, int):
+            return LONG(size)
+        return self._number(len(self.interface.sizes) + self.interface.extents.index(size))
 
     def _need_apart(self, names: Sequence[str]) -> None:
         """Refuse arrays of which one has a byte in common with any other; one without elements has none.

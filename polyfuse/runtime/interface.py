@@ -39,17 +39,15 @@ class Interface:
         return tuple(tensor.name for tensor in every)
 
     @cached_property
-    def expressions(self) -> tuple[str, ...]:
-        """The sizes, and every other text in a shape: what has a value only for given sizes."""
+    def extents(self) -> tuple[str, ...]:
+        """Every text in a shape: what has a value only for given sizes."""
         tensors = (*self.inputs, *self.results, *self.constants, *self.temporaries)
         shapes = (*(t.shape for t in tensors), tuple(rows for _, rows in self.indices))
-        return tuple(
-            dict.fromkeys([*self.sizes, *(s for shape in shapes for s in shape if isinstance(s, str))])
-        )
+        return tuple(dict.fromkeys(s for shape in shapes for s in shape if isinstance(s, str)))
 
     def numbers(self, sizes: Mapping[str, int], plan: MemoryPlan) -> Sequence[int]:
-        """What native code looks up: the expressions' values, then the temporaries' offsets in the arena."""
-        values = [extent(text, sizes) for text in self.expressions]
+        """What native code looks up: sizes, which may be negative, then extents, then where temporaries lie."""
+        values = *(sizes[name] for name in self.sizes), *(extent(text, sizes) for text in self.extents)
         return [*values, *(plan.spans[tensor.name][0] for tensor in self.temporaries)]
 
 

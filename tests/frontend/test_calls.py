@@ -191,6 +191,24 @@ def test_an_integer_of_32_bits_is_a_size_of_64() -> None:
     assert y[0] == 30000
 
 
+@pytest.mark.parametrize("kind", ["i32", "i64"])
+@pytest.mark.parametrize("k", [-3, -1, 2])
+def test_an_integer_in_a_subscript_may_be_negative(kind: str, k: int) -> None:
+    nest = defined(
+        f"""
+@pf.nest
+def moved(k: "{kind}", x: "f64[N]", y: "f64[N]"):
+    for i in range(N):
+        if 0 <= i + k < N:
+            y[i] = x[i + k]
+"""
+    )
+    net, x, y = pf.compile(nest, target="cpu", schedule=pf.Schedule(nest)), np.arange(1.0, 6), np.zeros(5)
+    for given in (k, np.dtype(nest.tensor("k").dtype).type(k)):
+        net(given, x, y)
+        assert y.tolist() == [x[i + k] if 0 <= i + k < 5 else 0 for i in range(5)]
+
+
 @pf.nest
 def beyond(k: i64, x: f32[N], y: f32[1]):
     for i in range(2):
