@@ -10,13 +10,14 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.nn.emit import Array
-from polyfuse.nn.graph import Operand, Value, apply, as_value, dtype_of, pointwise, product
+from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value, dtype_of, pointwise, product
 from polyfuse.nn.normalize import LayerNorm as LayerNormOperation
 from polyfuse.nn.normalize import LogSoftmax as LogSoftmaxOperation
 from polyfuse.nn.normalize import RMSNorm as RMSNormOperation
 from polyfuse.nn.normalize import Softmax as SoftmaxOperation
 from polyfuse.nn.operations import Cast, Reduce
 from polyfuse.nn.operations import Linear as LinearOperation
+from polyfuse.nn.whole import all_whole, whole
 
 if TYPE_CHECKING:
     from polyfuse.nn.layers import Linear
@@ -158,7 +159,7 @@ def layer_norm(
 
     Tensors s, mu, q, r, h and, where affine, gamma, beta, o.
     """
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = all_whole("layer_norm: normalized shape", normalized_shape)
     if (gamma is None) != (beta is None):
         raise BadArgument("layer_norm: gamma and beta come together; give both or neither")
     parameters = [as_value(array, x.dtype) for array in (gamma, beta) if array is not None]
@@ -172,7 +173,7 @@ def rms_norm(
 
     Tensors q, r and h; with gamma o too.
     """
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = all_whole("rms_norm: normalized shape", normalized_shape)
     parameters = [] if gamma is None else [as_value(gamma, x.dtype)]
     return apply(RMSNormOperation(shape, eps, bool(parameters)), [x, *parameters])
 
@@ -198,17 +199,20 @@ def min(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
 
 
 def axis_of(operation: str, x: Value, axis: int) -> int:
-    """An axis counted from the left; BadArgument if x has no such axis."""
-    if not -x.rank <= axis < x.rank:
-        raise BadArgument(f"{operation}: axis {axis} of {x!r}, which has {x.rank} axes")
-    return axis % x.rank
+    """An axis counted from the left; BadArgument if x has no such axis, or is no value."""
+    check_value(operation, x)
+    at = whole(f"{operation}: axis", axis)
+    if not -x.rank <= at < x.rank:
+        raise BadArgument(f"{operation}: axis {at} of {x!r}, which has {x.rank} axes")
+    return at % x.rank
 
 
 def axes_of(operation: str, x: Value, axis: Axes) -> tuple[int, ...]:
     """Axes counted from the left, sorted; BadArgument if x has no such axis or one is named twice."""
+    check_value(operation, x)
     if axis is None:
         return tuple(range(x.rank))
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = all_whole(f"{operation}: axis", axis)
     found = tuple(sorted(axis_of(operation, x, a) for a in given))
     if len(set(found)) < len(found):
         raise BadArgument(f"{operation}: axes {given} of {x!r} name an axis twice")

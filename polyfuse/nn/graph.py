@@ -19,6 +19,7 @@ from polyfuse.ir import DType
 from polyfuse.nn.emit import Array, Shape
 from polyfuse.nn.operations import Linear, Matmul, Operation, Pointwise
 from polyfuse.nn.views import View, sliced
+from polyfuse.nn.whole import all_whole
 
 FLOATS: dict[str, DType] = {
     "float32": "float32",
@@ -100,6 +101,9 @@ class Value:
     def __matmul__(self, other: Value | Array) -> Value:
         return product(self, as_value(other, self.dtype))
 
+    def __rmatmul__(self, other: Array) -> Value:
+        return product(as_value(other, self.dtype), self)
+
     def __getitem__(self, key: object) -> Value:
         return apply(sliced(self.shape, key), (self,))
 
@@ -126,10 +130,17 @@ Operand = Value | Array | float
 
 def dtype_of(dtype: object) -> DType:
     """The name of a floating-point type; BadArgument for any other."""
-    name = np.dtype(dtype).name  # type: ignore[call-overload]  # any spelling NumPy reads
+    try:
+        name = np.dtype(dtype).name  # type: ignore[call-overload]  # any spelling NumPy reads
+    except TypeError:
+        name = repr(dtype)
     if name not in FLOATS:
         raise BadArgument(f"layers compute in {' or '.join(FLOATS)}, not in {name}")
     return FLOATS[name]
+
+
+RESERVED = (*keyword.kwlist, "inf")
+"""What is no name in a statement."""
 
 
 def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
@@ -138,22 +149,37 @@ def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
     `dtype` is a floating-point type, or int32 or int64 for the numbers of an embedding's rows. BadArgument if the name
     cannot stand in a statement (it is no identifier, or has a meaning there), or a size is negative.
     """
-    sizes = tuple(int(size) for size in shape)
+    sizes = all_whole(f"input {name}: shape", shape)
     if any(size < 0 for size in sizes):
         raise BadArgument(f"input {name}: shape {sizes} has a negative size")
-    if not name.isidentifier() or keyword.iskeyword(name) or name == "inf":
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()) or name in RESERVED:
         raise BadArgument(f"input name {name!r} is not a free identifier; 'x' or 'input_0' would do")
     kind = next((integer for integer in INTEGERS if dtype == integer), None)
     return Value(Input(name), (), sizes, kind or dtype_of(dtype))
 
 
 def constant(array: Array) -> Value:
-    """A known array as a value; the nest will refer to this very array."""
+    """A known array as a value; the nest will refer to this very array. BadArgument for what is no array."""
+    if not isinstance(array, np.ndarray | np.generic):
+        raise BadArgument(
+            f"constant: {array!r} is no array, which numpy.array(…, 'float32') makes of numbers"
+        )
     return Value(Constant(array), (), tuple(array.shape), dtype_of(array.dtype))
+
+
+def check_value(operation: str, given: object) -> None:
+    """BadArgument for an array, a layer or anything else that is no value."""
+    if not isinstance(given, Value):
+        raise BadArgument(
+            f"{operation}: {type(given).__name__} is no value; nn.input('x', (64, 512)) is one that a call passes, "
+            "nn.constant(array) one that is known"
+        )
 
 
 def apply(operation: Operation, operands: Sequence[Value]) -> Value:
     """The value of an operation; BadArgument if shapes or element types do not go together."""
+    for value in operands:
+        check_value(type(operation).__name__.lower(), value)
     types = list(dict.fromkeys(value.dtype for value in operands))
     if set(types) & set(INTEGERS):
         given = ", ".join(repr(value) for value in operands)

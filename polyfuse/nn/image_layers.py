@@ -14,6 +14,7 @@ from polyfuse.nn.emit import Array
 from polyfuse.nn.graph import Value, dtype_of
 from polyfuse.nn.images import Sizes
 from polyfuse.nn.layers import Module
+from polyfuse.nn.whole import all_whole
 from polyfuse.nn.windows import LAYOUTS, Padding, layout_named, per_axis, windows_of
 
 
@@ -40,6 +41,7 @@ class Convolution(Module):
         seed: int | np.random.Generator = 0,
     ) -> None:
         name = type(self).__name__
+        all_whole(f"{name}: channels and groups", (in_channels, out_channels, groups))
         if min(in_channels, out_channels, groups) < 1 or in_channels % groups or out_channels % groups:
             raise BadArgument(
                 f"{name}({in_channels}, {out_channels}, groups={groups}): all at least 1, and the groups divide both "

@@ -17,6 +17,7 @@ from polyfuse.nn import functional
 from polyfuse.nn.embedding import embedding
 from polyfuse.nn.emit import Array, Shape
 from polyfuse.nn.graph import Value, dtype_of
+from polyfuse.nn.whole import all_whole
 
 
 class Module:
@@ -71,10 +72,9 @@ class Linear(Module):
         dtype: str = "float32",
         seed: int | np.random.Generator = 0,
     ) -> None:
-        if in_features < 1 or out_features < 1:
+        element, sizes = dtype_of(dtype), all_whole("Linear", (in_features, out_features))
+        if min(sizes) < 1:
             raise BadArgument(f"Linear({in_features}, {out_features}): both sizes must be at least 1")
-        element = dtype_of(dtype)
-        sizes = (in_features, out_features)
         draw = seed if isinstance(seed, np.random.Generator) else np.random.default_rng((seed, *sizes))
         bound = 1 / np.sqrt(in_features)
         self.weight: Array = draw.uniform(-bound, bound, sizes).astype(element)
@@ -114,7 +114,7 @@ class Embedding(Module):
         dtype: str = "float32",
         seed: int | np.random.Generator = 0,
     ) -> None:
-        if num < 1 or dim < 1:
+        if min(all_whole("Embedding", (num, dim))) < 1:
             raise BadArgument(f"Embedding({num}, {dim}): both sizes must be at least 1")
         if padding_idx is not None and not 0 <= padding_idx < num:
             raise BadArgument(
@@ -156,13 +156,10 @@ class OverLastAxes(Module):
         affine: bool = True,
         dtype: str = "float32",
     ) -> None:
-        self.normalized_shape = (
-            (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        )
+        name = type(self).__name__
+        self.normalized_shape = all_whole(f"{name}: normalized shape", normalized_shape)
         if not self.normalized_shape or any(size < 1 for size in self.normalized_shape):
-            raise BadArgument(
-                f"{type(self).__name__}({normalized_shape}): at least one size, and all at least 1"
-            )
+            raise BadArgument(f"{name}({normalized_shape}): at least one size, and all at least 1")
         self.eps = eps
         self.gamma: Array | None = np.ones(self.normalized_shape, dtype_of(dtype)) if affine else None
         shifts = affine and self.shifted
@@ -201,10 +198,20 @@ class RMSNorm(OverLastAxes):
         return functional.rms_norm(x, self.normalized_shape, self.gamma, self.eps)
 
 
+def check_module(name: str, given: object) -> None:
+    """BadArgument for what is no layer: a class, a function, a list of layers."""
+    if not isinstance(given, Module):
+        raise BadArgument(
+            f"{name}: {given!r} is no layer; expected layers, one an argument, as in Sequential(Linear(8, 4), ReLU())"
+        )
+
+
 class Sequential(Module):
     """Layers one after the other: Sequential(a, b)(x) is b(a(x))."""
 
     def __init__(self, *layers: Module) -> None:
+        for layer in layers:
+            check_module("Sequential", layer)
         self.layers = layers
 
     def forward(self, x: Value) -> Value:
@@ -226,6 +233,9 @@ class Residual(Module):
     """inner(x) + x."""
 
     inner: Module
+
+    def __post_init__(self) -> None:
+        check_module("Residual", self.inner)
 
     def forward(self, x: Value) -> Value:
         """inner(x) + x."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest, Tensor
@@ -11,6 +11,7 @@ from polyfuse.nn.emit import Array, Emitter
 from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
 from polyfuse.nn.layers import Module
 from polyfuse.nn.operations import Operation, Pointwise
+from polyfuse.nn.whole import all_whole
 
 COPY = Pointwise("copy", "{0}")
 """What makes an output out of a value that already has a tensor: an input, a constant, another output."""
@@ -43,19 +44,21 @@ def lower(
         raise BadArgument(
             "batch, features and dtype are for models; the inputs of a graph of values have their shapes"
         )
-    values = (model,) if isinstance(model, Value) else tuple(model)
+    values = (model,) if isinstance(model, Value) else tuple(model) if isinstance(model, Iterable) else ()
     if not values or not all(isinstance(value, Value) for value in values):
         raise BadArgument(f"lower takes a model, a value, or a tuple of values; given {model!r}")
     return lower_values(values, name or "graph")
 
 
-def named_constants(model: Module) -> dict[str, Array]:
+def named_constants(
+    model: Module, batch: int | Sequence[int] = 1, features: int | Sequence[int] | None = None
+) -> dict[str, Array]:
     """The model's arrays by the name they have in its nest: w0, b0, w1, … (the arrays themselves, not copies).
 
-    Change them in place, or give a compiled net others of the same shapes, by these names. A model that does not say
-    the shape of its input is asked by lower(model, …).constants instead; BadArgument says so.
+    Change them in place, or give a compiled net others of the same shapes, by these names. `batch` and `features` are
+    those of `lower`: a sequence takes batch=(1, 1), and layers that do not know the shape of their input need it.
     """
-    return dict(lower(model, batch=1).constants)
+    return dict(lower(model, batch, features).constants)
 
 
 def model_input(
@@ -77,9 +80,8 @@ def model_input(
             f"no layer of {type(model).__name__} says the shape of its input: "
             "give it, as in lower(model, batch=64, features=(512,))"
         )
-    leading = (batch,) if isinstance(batch, int) else tuple(batch)
-    trailing = (shape,) if isinstance(shape, int) else tuple(shape)
-    return input("x", (*leading, *trailing), dtype or model.dtype or "float32")
+    sizes = *all_whole("lower: batch", batch), *all_whole("lower: features", shape)
+    return input("x", sizes, dtype or model.dtype or "float32")
 
 
 def lower_values(outputs: Sequence[Value], name: str) -> Nest:

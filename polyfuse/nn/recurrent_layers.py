@@ -14,6 +14,7 @@ from polyfuse.nn.graph import Value, constant, dtype_of
 from polyfuse.nn.layers import Module
 from polyfuse.nn.recurrent import Nonlinearity
 from polyfuse.nn.shaping import select, stack
+from polyfuse.nn.whole import all_whole
 
 
 class Recurrent(Module):
@@ -34,7 +35,7 @@ class Recurrent(Module):
         dtype: str = "float32",
         seed: int | np.random.Generator = 0,
     ) -> None:
-        if min(features, hidden, layers) < 1:
+        if min(all_whole(type(self).__name__, (features, hidden, layers))) < 1:
             raise BadArgument(
                 f"{type(self).__name__}({features}, {hidden}, layers={layers}): all must be at least 1"
             )

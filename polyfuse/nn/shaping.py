@@ -6,18 +6,21 @@ which `compile` calls. Axes count from the left, or from the right if negative; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from polyfuse.errors import BadArgument
 from polyfuse.nn.emit import Shape
-from polyfuse.nn.graph import Value, apply
+from polyfuse.nn.functional import axes_of, axis_of
+from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value
 from polyfuse.nn.views import Join, Pad, View, reshaped, stepped
+from polyfuse.nn.whole import all_whole, is_whole, whole
 
 
 def narrow(x: Value, axis: int, start: int, length: int) -> Value:
     """`length` elements along an axis from `start` on: (…, N, …) -> (…, length, …)."""
-    axis = _axis("narrow", x, axis)
+    axis = axis_of("narrow", x, axis)
+    start, length = all_whole("narrow: (start, length)", (start, length))
     if not 0 <= start <= start + length <= x.shape[axis]:
         raise BadArgument(
             f"narrow: {length} elements from {start} on along axis {axis} of {x!r}, which has {x.shape[axis]}"
@@ -27,8 +30,8 @@ def narrow(x: Value, axis: int, start: int, length: int) -> Value:
 
 def select(x: Value, axis: int, index: int) -> Value:
     """One element along an axis, which is gone: (…, N, …) -> (…, …)."""
-    axis = _axis("select", x, axis)
-    size = x.shape[axis]
+    axis = axis_of("select", x, axis)
+    size, index = x.shape[axis], whole("select: index", index)
     if not -size <= index < size:
         raise BadArgument(f"select: index {index} along axis {axis} of {x!r}, which has {size}")
     dims = iter(range(x.rank - 1))
@@ -38,46 +41,45 @@ def select(x: Value, axis: int, index: int) -> Value:
 
 def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
     """Pieces of these sizes along an axis, or of one size each (the last may be smaller)."""
-    axis = _axis("split", x, axis)
+    axis = axis_of("split", x, axis)
     total = x.shape[axis]
-    if isinstance(sizes, int):
-        if sizes < 1:
+    pieces = all_whole("split: sizes", sizes)
+    if is_whole(sizes):
+        if pieces[0] < 1:
             raise BadArgument(f"split: pieces of {sizes} elements; expected 1 at least")
-        sizes = [min(sizes, total - start) for start in range(0, total, sizes)]
-    if any(size < 0 for size in sizes) or sum(sizes) != total:
-        raise BadArgument(
-            f"split: sizes {tuple(sizes)} do not add up to {total}, the size of axis {axis} of {x!r}"
-        )
-    starts = [sum(sizes[:k]) for k in range(len(sizes))]
-    return tuple(narrow(x, axis, start, size) for start, size in zip(starts, sizes, strict=True))
+        pieces = tuple(min(pieces[0], total - start) for start in range(0, total, pieces[0]))
+    if any(size < 0 for size in pieces) or sum(pieces) != total:
+        raise BadArgument(f"split: sizes {pieces} do not add up to {total}, the size of axis {axis} of {x!r}")
+    starts = [sum(pieces[:k]) for k in range(len(pieces))]
+    return tuple(narrow(x, axis, start, size) for start, size in zip(starts, pieces, strict=True))
 
 
 def chunk(x: Value, chunks: int, axis: int = 0) -> tuple[Value, ...]:
     """At most `chunks` pieces along an axis, equal but for the last."""
-    axis = _axis("chunk", x, axis)
+    axis, chunks = axis_of("chunk", x, axis), whole("chunk: number of chunks", chunks)
     if chunks < 1:
         raise BadArgument(f"chunk: {chunks} chunks; expected 1 at least")
     return split(x, max(1, -(-x.shape[axis] // chunks)), axis)
 
 
-def concat(values: Sequence[Value], axis: int = 0) -> Value:
-    """The values one after the other along an axis; their other sizes are equal."""
+def concat(values: Sequence[Operand], axis: int = 0) -> Value:
+    """The values, and arrays, one after the other along an axis; their other sizes are equal."""
     parts = _several("concat", values)
-    return apply(Join("concat", _axis("concat", parts[0], axis), len(parts)), parts)
+    return apply(Join("concat", axis_of("concat", parts[0], axis), len(parts)), parts)
 
 
-def stack(values: Sequence[Value], axis: int = 0) -> Value:
-    """The values, of one shape, along a new axis."""
+def stack(values: Sequence[Operand], axis: int = 0) -> Value:
+    """The values, and arrays, of one shape, along a new axis."""
     parts = _several("stack", values)
-    rank = parts[0].rank + 1
-    if not -rank <= axis < rank:
-        raise BadArgument(f"stack: axis {axis} of a result with {rank} axes")
-    return apply(Join("stack", axis % rank, len(parts)), parts)
+    rank, at = parts[0].rank + 1, whole("stack: axis", axis)
+    if not -rank <= at < rank:
+        raise BadArgument(f"stack: axis {at} of a result with {rank} axes")
+    return apply(Join("stack", at % rank, len(parts)), parts)
 
 
 def permute(x: Value, axes: Sequence[int]) -> Value:
     """The axes in another order: the result's axis k is axes[k] of x, as in NumPy's transpose."""
-    order = tuple(_axis("permute", x, axis) for axis in axes)
+    order = tuple(axis_of("permute", x, axis) for axis in all_whole("permute: axes", axes))
     if sorted(order) != list(range(x.rank)):
         raise BadArgument(f"permute: axes {tuple(axes)} do not name each axis of {x!r} once")
     subscripts = tuple(f"{{{order.index(axis)}}}" for axis in range(x.rank))
@@ -86,7 +88,7 @@ def permute(x: Value, axes: Sequence[int]) -> Value:
 
 def transpose(x: Value, first: int = -2, second: int = -1) -> Value:
     """Two axes exchanged."""
-    a, b = _axis("transpose", x, first), _axis("transpose", x, second)
+    a, b = axis_of("transpose", x, first), axis_of("transpose", x, second)
     order = list(range(x.rank))
     order[a], order[b] = b, a
     return permute(x, order)
@@ -94,22 +96,22 @@ def transpose(x: Value, first: int = -2, second: int = -1) -> Value:
 
 def reshape(x: Value, shape: Sequence[int]) -> Value:
     """The same elements in row-major order in another shape; one size may be -1, which is what is left."""
-    sizes = tuple(int(size) for size in shape)
+    check_value("reshape", x)
+    sizes = all_whole("reshape: shape", shape)
     if -1 in sizes:
         known = prod(size for size in sizes if size != -1)
         if sizes.count(-1) > 1 or known == 0 or prod(x.shape) % known:
             raise BadArgument(f"reshape: no size in place of -1 in {sizes} fits {x!r}")
         sizes = tuple(prod(x.shape) // known if size == -1 else size for size in sizes)
     if any(size < 0 for size in sizes) or prod(sizes) != prod(x.shape):
-        raise BadArgument(
-            f"reshape: {x!r} has {prod(x.shape)} elements, the shape {tuple(shape)} {prod(sizes)}"
-        )
+        raise BadArgument(f"reshape: {x!r} has {prod(x.shape)} elements, the shape {sizes} {prod(sizes)}")
     return _view(x, "reshape", sizes, reshaped(x.shape, sizes))
 
 
 def expand(x: Value, shape: Sequence[int]) -> Value:
     """x repeated along new axes on the left and along axes of size 1, as NumPy's broadcast_to."""
-    sizes = tuple(int(size) for size in shape)
+    check_value("expand", x)
+    sizes = all_whole("expand: shape", shape)
     new = len(sizes) - x.rank
     if new < 0 or any(a not in (1, b) for a, b in zip(x.shape, sizes[max(new, 0) :], strict=True)):
         raise BadArgument(f"expand: {x!r} does not broadcast to {sizes}: sizes must be equal, or 1 in x")
@@ -119,7 +121,7 @@ def expand(x: Value, shape: Sequence[int]) -> Value:
 
 def flip(x: Value, axes: int | Sequence[int]) -> Value:
     """The elements along some axes in reverse order."""
-    given = {_axis("flip", x, axis) for axis in ((axes,) if isinstance(axes, int) else axes)}
+    given = axes_of("flip", x, axes)
     subscripts = tuple(
         stepped(d, size - 1, -1) if d in given else f"{{{d}}}" for d, size in enumerate(x.shape)
     )
@@ -128,11 +130,13 @@ def flip(x: Value, axes: int | Sequence[int]) -> Value:
 
 def pad(x: Value, widths: Sequence[int | tuple[int, int]], value: float = 0.0) -> Value:
     """A number before and behind x: for each axis one width for both sides, or (before, behind)."""
-    pairs = tuple((width, width) if isinstance(width, int) else (width[0], width[1]) for width in widths)
-    if len(pairs) != x.rank or any(width < 0 for pair in pairs for width in pair):
+    check_value("pad", x)
+    every = [all_whole("pad: width", width) for width in (() if is_whole(widths) else widths)]
+    if len(every) != x.rank or any(len(sides) > 2 or min(sides, default=-1) < 0 for sides in every):
         raise BadArgument(
-            f"pad: widths {tuple(widths)} of {x!r}; expected a number that is not negative, or two, for each axis"
+            f"pad: widths {widths} of {x!r}; expected a number that is not negative, or two, for each axis"
         )
+    pairs = tuple((sides[0], sides[-1]) for sides in every)
     return apply(Pad(pairs, float(value)), [x]) if any(map(any, pairs)) else x
 
 
@@ -141,7 +145,8 @@ def unfold(x: Value, axis: int, size: int, step: int = 1, dilation: int = 1) -> 
 
     A convolution is a product with windows; composed away, none of them is ever copied (no im2col).
     """
-    axis = _axis("unfold", x, axis)
+    axis = axis_of("unfold", x, axis)
+    size, step, dilation = all_whole("unfold: (size, step, dilation)", (size, step, dilation))
     span = dilation * (size - 1) + 1
     if size < 1 or step < 1 or dilation < 1 or span > x.shape[axis]:
         raise BadArgument(
@@ -166,14 +171,10 @@ def _view(x: Value, kind: str, shape: Shape, subscripts: tuple[str, ...]) -> Val
     return apply(View(kind, shape, subscripts), [x])
 
 
-def _axis(operation: str, x: Value, axis: int) -> int:
-    if not -x.rank <= axis < x.rank:
-        raise BadArgument(f"{operation}: axis {axis} of {x!r}, which has {x.rank} axes")
-    return axis % x.rank
-
-
-def _several(operation: str, values: Sequence[Value]) -> tuple[Value, ...]:
-    parts = tuple(values)
-    if not parts:
-        raise BadArgument(f"{operation}: no values; expected one at least")
-    return parts
+def _several(operation: str, values: object) -> tuple[Value, ...]:
+    """The values, and arrays beside them as constants; BadArgument without any value."""
+    parts = tuple(values) if isinstance(values, Iterable) else ()
+    first = next((part for part in parts if isinstance(part, Value)), None)
+    if first is None:
+        raise BadArgument(f"{operation}: no values; expected one at least, in a list")
+    return tuple(as_value(part, first.dtype) for part in parts)

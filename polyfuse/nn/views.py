@@ -18,6 +18,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
 from polyfuse.nn.emit import Emitter, Shape, element, extents
 from polyfuse.nn.operations import Operation
+from polyfuse.nn.whole import is_whole
 
 
 @dataclass(frozen=True)
@@ -165,18 +166,19 @@ def sliced(shape: Shape, key: object) -> View:
             sizes.append(1)
             continue
         axis, size = len(subscripts), shape[len(subscripts)]
-        if isinstance(part, slice):
+        if isinstance(part, slice) and part.step != 0:
             start, stop, step = part.indices(size)
             subscripts.append(stepped(len(sizes), start, step))
             sizes.append(len(range(start, stop, step)))
-        elif hasattr(part, "__index__") and not isinstance(part, bool):
-            at = int(part.__index__())
+        elif is_whole(part):
+            at = int(part)
             if not -size <= at < size:
                 raise BadArgument(f"index {at} along axis {axis} of a value of shape {shape}")
             subscripts.append(str(at % size))
         else:
             raise BadArgument(
-                f"index {part!r}: expected an integer, a slice, None or ...; an index that is data is no view"
+                f"index {part!r}: expected an integer, a slice whose step is not 0, None or ...; an index that is "
+                "data is no view"
             )
     return View("slice", tuple(sizes), tuple(subscripts))
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from polyfuse.errors import BadArgument
 from polyfuse.nn.emit import Shape
+from polyfuse.nn.whole import is_whole
 
 Pairs = tuple[tuple[int, int], ...]
 Padding = int | Sequence[int | tuple[int, int]] | Literal["same", "valid"]
@@ -168,12 +169,17 @@ def windows_of(
 
 def per_axis(operation: str, what: str, rank: int, given: int | Sequence[int]) -> Shape:
     """One number for each spatial axis, at least 1; BadArgument for others."""
-    numbers = (given,) * rank if isinstance(given, int) else tuple(given)
-    if len(numbers) != rank or any(not isinstance(n, int) or n < 1 for n in numbers):
+    numbers = _each(rank, given)
+    if len(numbers) != rank or any(not is_whole(n) or n < 1 for n in numbers):
         raise BadArgument(
             f"{operation}: {what} is {given!r}, expected {rank} whole numbers >= 1, or one for all"
         )
-    return numbers
+    return tuple(int(n) for n in numbers)
+
+
+def _each(count: int, given: Any) -> tuple[Any, ...]:
+    """What was given for each of several: itself, so often, if it is one thing."""
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,) * count
 
 
 def _padding(operation: str, rank: int, padding: Padding) -> Pairs | Literal["same"]:
@@ -181,12 +187,15 @@ def _padding(operation: str, rank: int, padding: Padding) -> Pairs | Literal["sa
         return "same"
     if padding == "valid":
         return ((0, 0),) * rank
-    each = (padding,) * rank if isinstance(padding, int) else tuple(padding)
-    pairs = [(one, one) if isinstance(one, int) else tuple(one) for one in each]
+    pairs = [_each(2, one) for one in _each(rank, padding)]
     sides = [side for pair in pairs for side in pair]
-    if len(pairs) != rank or len(sides) != 2 * rank or any(not isinstance(s, int) or s < 0 for s in sides):
+    if (
+        len(pairs) != rank
+        or any(len(pair) != 2 for pair in pairs)
+        or any(not is_whole(s) or s < 0 for s in sides)
+    ):
         raise BadArgument(
             f"{operation}: padding is {padding!r}, expected 'same', 'valid', a whole number >= 0, or for each of "
             f"{rank} spatial axes a number or (before, after)"
         )
-    return tuple((pair[0], pair[-1]) for pair in pairs)
+    return tuple((int(pair[0]), int(pair[1])) for pair in pairs)

@@ -259,3 +259,70 @@ def test_an_input_may_have_any_name(name: str) -> None:
     found = interpret(nest, {name: np.ones((2, 3), np.float32)})["out"]
     np.testing.assert_allclose(found[0], np.maximum(layer.weight.sum(0) + layer.bias, 0), rtol=1e-5)
     assert not {t.name for t in nest.tensors} & set(names(nest))
+
+
+@pytest.mark.parametrize(
+    ("made", "shape"),
+    [
+        (lambda v, n: nn.lower(nn.Linear(n, 2)(v)).outputs[0], (4, 2)),
+        (lambda v, n: nn.lower(nn.ReLU(), batch=n, features=n).inputs[0], (6, 6)),
+        (lambda v, n: nn.lower(nn.LayerNorm(n), batch=2).inputs[0], (2, 6)),
+        (lambda v, n: nn.sum(v, axis=n - 5), (4,)),
+        (lambda v, n: nn.reshape(v, [n, -1]), (6, 4)),
+        (lambda v, n: nn.narrow(v, n - 5, 0, n), (4, 6)),
+        (lambda v, n: nn.split(v, n // 3, axis=n - 5)[0], (4, 2)),
+        (lambda v, n: nn.pad(v, [n, (0, n)]), (16, 12)),
+        (lambda v, n: nn.Conv2d(n, n, n // 2, stride=n // 6)(nn.input("i", (1, 6, 5, 5))), (1, 6, 3, 3)),
+        (lambda v, n: nn.max_pool(nn.input("i", (1, 6, 8, 8)), n // 3), (1, 6, 4, 4)),
+        (lambda v, n: v[n - 3, :], (6,)),
+    ],
+)
+def test_sizes_and_axes_may_be_numpys(made: Any, shape: tuple[int, ...]) -> None:
+    v = nn.input("x", (4, 6))
+    assert tuple(made(v, np.int64(6)).shape) == tuple(made(v, 6).shape) == shape
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda v: nn.lower(nn.Linear(6, 2), batch=2.5), "lower: batch: expected a whole number, or several"),
+        (
+            lambda v: nn.lower(nn.Linear(6, 2), batch="2"),
+            "batch: expected a whole number, or several, given '2'",
+        ),
+        (lambda v: nn.lower(nn.ReLU(), batch=[4, 2.5], features=3), r"batch: .* given \[4, 2.5\]"),
+        (lambda v: nn.Linear(6, 2.0), r"Linear: expected a whole number, or several, given \(6, 2.0\)"),
+        (lambda v: nn.LSTM(6, 2.0), "LSTM: expected a whole number"),
+        (lambda v: nn.Conv2d(3, 4, 3.0), "Conv2d: window is 3.0"),
+        (lambda v: nn.Linear(6, 2, dtype="float8"), "not in 'float8'"),
+        (lambda v: nn.sum(v, axis=1.0), "sum: axis: expected a whole number"),
+        (lambda v: nn.softmax(v, axis=None), "softmax: axis: expected a whole number, given None"),
+        (lambda v: nn.narrow(v, 0, 1.0, 2), "narrow: .* given .1.0, 2."),
+        (lambda v: nn.pad(v, 1), "pad: widths 1 of"),
+        (lambda v: v[::0], "a slice whose step is not 0"),
+        (lambda v: v[np.array([0, 1])], "an index that is data is no view"),
+        (lambda v: nn.softmax(np.ones((3, 4))), "softmax: ndarray is no value"),
+        (lambda v: nn.lower(None), "lower takes a model, a value, or a tuple of values; given None"),
+        (lambda v: nn.constant([1, 2]), r"constant: \[1, 2\] is no array"),
+        (lambda v: nn.concat(v), "concat: no values"),
+        (lambda v: nn.input("é", (4,)), "'é' is not a free identifier"),
+        (lambda v: nn.Sequential([nn.ReLU()]), r"Sequential: \[ReLU\(\)\] is no layer"),
+        (lambda v: nn.Sequential(nn.ReLU), "Sequential: <class .* is no layer"),
+        (lambda v: nn.Residual(nn.relu), "Residual: <function relu at .* is no layer"),
+    ],
+)
+def test_what_is_no_size_no_value_and_no_layer_is_refused(make: Any, why: str) -> None:
+    with pytest.raises(BadArgument, match=why):
+        make(nn.input("x", (4, 6)))
+
+
+def test_arrays_are_constants_in_front_of_a_product_and_beside_values() -> None:
+    v, ones = x(), np.ones((2, 4))
+    (product, joined) = run(ones @ v, nn.concat([np.ones((1, 6)), v]))
+    assert np.allclose(product, ones @ X)
+    assert np.array_equal(joined, np.concatenate([np.ones((1, 6)), X]))
+
+
+def test_constants_by_name_of_layers_that_do_not_know_their_input() -> None:
+    assert list(nn.named_constants(nn.LSTM(3, 4), batch=(1, 1))) == ["w0", "u0", "b0", "bu0"]
+    assert list(nn.named_constants(nn.Conv2d(3, 4, 3), features=(3, 5, 5))) == ["w0", "b0"]
