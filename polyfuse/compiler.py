@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
+from numbers import Real
+from types import UnionType
 from typing import Literal
 
 from polyfuse.analysis.once import once
@@ -15,7 +17,15 @@ from polyfuse.bilinear import Algorithm
 from polyfuse.codegen.block_memory import check_shared
 from polyfuse.codegen.program import Target, program
 from polyfuse.codegen.residence import check_clusters, check_residence, with_room
-from polyfuse.errors import BudgetExceeded, InvalidMath, InvalidSchedule, InvalidTuning, TargetUnavailable
+from polyfuse.errors import (
+    BadArgument,
+    BudgetExceeded,
+    InvalidMath,
+    InvalidSchedule,
+    InvalidTuning,
+    TargetUnavailable,
+)
+from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
 from polyfuse.ir.tree import BULK, ON_CORES, loops
@@ -79,11 +89,19 @@ def compile(
     factors of float32 products to that format and sum up in float32 (polyfuse.ir.precision says how far results then
     lie off); a product of too few rows or columns for a warp keeps "ieee".
 
-    Raises TargetUnavailable if the target is not there, InvalidSchedule if the schedule is another nest's or binds
-    loops the target does not have, InvalidTuning for a search that cannot be made, InvalidAlgorithm for a name that no
-    algorithm has, InvalidMath for a `math` that the target or the nest cannot have, ValidationFailure if the compiler
-    made a mistake, BudgetExceeded if a schedule by hand is too much to prove.
+    Raises BadArgument for what is no nest, or is no value that an option takes, TargetUnavailable if the target is not
+    there, InvalidSchedule if the schedule is another nest's or binds loops the target does not have, InvalidTuning for
+    a search that cannot be made, InvalidAlgorithm for a name that no algorithm has, InvalidMath for a `math` that the
+    target or the nest cannot have, ValidationFailure if the compiler made a mistake, BudgetExceeded if a schedule by
+    hand is too much to prove.
     """
+    nest = nest_given("compile", nest)
+    _check_type("schedule", schedule, Schedule, "a pf.Schedule")
+    _check_type("sizes", sizes, Mapping, "numbers by name, such as {'N': 64}")
+    _check_type("machine", machine, Machine | str, "a pf.Machine, or the name of one such as 'h200'")
+    _check_type("tune", tune, Trials, "pf.Trials(…)")
+    _check_type("fast_matmul", fast_matmul, Algorithm | str, "an algorithm, or the name of one, or 'auto'")
+    _check_type("accuracy", accuracy, Real, "a number")
     goal, place, model = _placement(target, machine, device, schedule)
     model = _with_math(nest, model, schedule, math)
     nest = nest.with_sizes(sizes) if sizes else nest
@@ -105,6 +123,12 @@ def compile(
         stages = {"cache": time.perf_counter() - start}
         return Executable(nest, product, place, decide, stages, code, found.note, tuning)
     return Executable.of(decide(), lambda product, code: found.note + keep(key, nest, product, code), tuning)
+
+
+def _check_type(option: str, given: object, kind: type | UnionType, what: str) -> None:
+    """BadArgument for an option's value that is of another type than it takes; None is for all of them."""
+    if given is not None and not isinstance(given, kind):
+        raise BadArgument(f"compile: {option}={given!r}, expected {what}")
 
 
 def decided(

@@ -21,6 +21,7 @@ import islpy as isl
 
 from polyfuse.errors import InvalidNest
 from polyfuse.ir import Access, DType, Nest, Role, Statement, Tensor, statement
+from polyfuse.ir.text import set_of
 from polyfuse.ir.tree import Tree
 from polyfuse.sets import IN, OUT, SET
 
@@ -56,7 +57,7 @@ class NestBuilder:
         from instances to elements, "{ [i, j] -> C[i, j] }". `value` is a Python expression; a name in `reads` stands
         there for the element that an isl map gives. InvalidNest for what cannot be read.
         """
-        instances = _set(domain).set_tuple_name(name)
+        instances = set_of(domain).set_tuple_name(name)
         maps = dict(reads or {})
         written = target if isinstance(target, isl.Map) or "->" in target else None
         text = f"{target if written is None else _TARGET} {op} {value}"
@@ -72,21 +73,10 @@ class NestBuilder:
 
     def nest(self) -> Nest:
         """The nest. InvalidNest if one of its invariants does not hold, with an instance."""
-        return Nest.of(self.tensors, self.statements, self.order, _set(self.context), name=self.name)
+        return Nest.of(self.tensors, self.statements, self.order, set_of(self.context), name=self.name)
 
 
 _TARGET = "target_given_as_map"
-
-
-def _set(domain: str | isl.Set) -> isl.Set:
-    if not isinstance(domain, str | isl.Set):
-        raise InvalidNest(f"{domain!r} is neither an isl set nor the text of one")
-    try:
-        return isl.Set(domain) if isinstance(domain, str) else domain
-    except isl.Error as error:
-        raise InvalidNest(
-            f"{domain!r} is no isl set, such as '[N] -> {{ [i, j] : 0 <= i <= j < N }}'"
-        ) from error
 
 
 def _access(s: Statement, given: str | isl.Map) -> Access:

@@ -55,6 +55,14 @@ class PythonNest(Nest):
 
     python: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
+    def __copy__(self) -> PythonNest:
+        """Itself: nothing in it changes."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PythonNest:
+        """Itself, with its function, which a pickled nest leaves behind."""
+        return self
+
     def __call__(self, *args: Any, **named: Any) -> NoReturn:
         """Not compiled yet: a call that would silently run at Python's speed is refused."""
         raise BadArgument(

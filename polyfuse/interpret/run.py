@@ -12,6 +12,7 @@ from polyfuse.interpret.arguments import Array, memory_of, named_arrays, solve_s
 from polyfuse.interpret.interleaved import interleaved
 from polyfuse.interpret.state import CHUNK, UFUNCS, Run, State
 from polyfuse.ir import Nest
+from polyfuse.ir.given import nest_given
 from polyfuse.ir.tree import Sequence as Siblings
 from polyfuse.ir.tree import statements
 
@@ -30,7 +31,7 @@ def interpret(
 
     BadArgument if an array is missing or has the wrong shape or element type, or a size is unknown.
     """
-    arrays = named_arrays(nest, inputs)
+    arrays = named_arrays(nest_given("interpret", nest), inputs)
     found = solve_sizes(nest, arrays, sizes or {})
     state = State(nest, found, memory_of(nest, arrays, found))
     with np.errstate(all="ignore"):

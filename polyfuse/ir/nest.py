@@ -28,7 +28,7 @@ from polyfuse.ir.dependences import (
 from polyfuse.ir.sizes import with_sizes
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
-from polyfuse.ir.text import statement_text
+from polyfuse.ir.text import set_of, statement_text
 from polyfuse.ir.tree import Leaf, Loop, Tree, dates, restrict, sequence, statements
 from polyfuse.sets import dim_names, dimension, param_names
 
@@ -64,7 +64,7 @@ class Nest:
         Raises InvalidNest when `check` finds something wrong.
         """
         every = tuple(statements)
-        allowed = isl.Set(context) if isinstance(context, str) else context
+        allowed = set_of(context)
         order = order if order is not None else textual_order(every)
         nest = Nest(tuple(tensors), every, order, allowed, dict(constants or {}), name)
         nest.check()

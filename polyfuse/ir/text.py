@@ -65,6 +65,18 @@ def statement_text(statement: Statement) -> str:
     return "\n".join(lines)
 
 
+def set_of(given: str | isl.Set) -> isl.Set:
+    """A set, or what isl reads in its text; InvalidNest for anything else."""
+    if not isinstance(given, str | isl.Set):
+        raise InvalidNest(f"{given!r} is neither an isl set nor the text of one")
+    try:
+        return isl.Set(given) if isinstance(given, str) else given
+    except isl.Error as error:
+        raise InvalidNest(
+            f"{given!r} is no isl set, such as '[N] -> {{ [i, j] : 0 <= i <= j < N }}'"
+        ) from error
+
+
 def statement(domain: str | isl.Set, text: str) -> Statement:
     """Read a statement from its domain and its assignment.
 
@@ -75,9 +87,9 @@ def statement(domain: str | isl.Set, text: str) -> Statement:
     >>> s.op, [a.tensor for a in s.reads]
     ('+=', ['X', 'W'])
     """
-    set_ = isl.Set(domain) if isinstance(domain, str) else domain
+    set_ = set_of(domain)
     name = set_.get_tuple_name()
-    found = _ASSIGNMENT.match(text)
+    found = _ASSIGNMENT.match(text) if isinstance(text, str) else None
     if name is None or found is None:
         raise InvalidNest(
             f"cannot read {text!r} over {set_}: expected NAME[dims] and TARGET[subscripts] op VALUE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -146,10 +147,11 @@ def to_numpy(tensor: Tensor, value: Any) -> Array:
     """A NumPy view of an array of any kind that speaks DLPack; a plain number for a scalar tensor."""
     if isinstance(value, np.ndarray):
         return value
-    if isinstance(value, int | float | np.generic) and tensor.rank == 0:
+    if isinstance(value, int | float | np.integer | np.floating | np.bool_) and tensor.rank == 0:
         return scalar_array(tensor, value)
     if not hasattr(value, "__dlpack__"):
-        raise BadArgument(f"{tensor.name}: expected an array ({tensor}), given {type(value).__name__}")
+        what = "an array" if tensor.rank else "a number"
+        raise BadArgument(f"{tensor.name}: expected {what} ({tensor}), given {type(value).__name__}")
     kind, number = value.__dlpack_device__()
     if kind not in CPU_DEVICES:
         raise BadArgument(
@@ -170,7 +172,8 @@ def from_dlpack(tensor: Tensor, value: Any) -> Array:
 
 def scalar_array(tensor: Tensor, value: Any) -> Array:
     """A number as a tensor without dimensions; BadArgument if its element type does not hold it."""
-    if tensor.dtype.startswith("int") and int(value) != value:
+    is_whole = isinstance(value, int | np.integer) or (math.isfinite(value) and int(value) == value)
+    if tensor.dtype.startswith("int") and not is_whole:
         raise BadArgument(f"{tensor.name}: expected an integer ({tensor}), given {value!r}")
     try:
         return np.asarray(value, computed_in(tensor.dtype)).astype(tensor.dtype)

@@ -35,6 +35,12 @@ def only_loop(tree: Tree, name: str) -> Loop:
     )
 
 
+def check_new_name(verb: str, loop: object) -> None:
+    """InvalidSchedule for what cannot be the name of a loop: a number, "", "a b"."""
+    if not isinstance(loop, str) or not loop.isidentifier():
+        raise InvalidSchedule(f"{verb}: a loop is named by an identifier such as 'layer', not {loop!r}")
+
+
 def chain_from(top: Loop) -> tuple[Loop, ...]:
     """The loop and those perfectly nested in it, outermost first."""
     chain = [top]

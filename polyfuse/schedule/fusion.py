@@ -94,6 +94,16 @@ def fusions(
             yield _flattened(replace_node(tree, node, sequence(tuple(parts))))
 
 
+def check_shift(shift: object) -> None:
+    """InvalidSchedule for what is no number of iterations by loop; None is none."""
+    if shift is None:
+        return
+    if not isinstance(shift, Mapping) or any(type(amount) is not int for amount in shift.values()):
+        raise InvalidSchedule(
+            f"fuse: shift is a whole number for each loop, as in shift={{'i': 1}}, not {shift!r}"
+        )
+
+
 def _apart(verb: str, tree: Tree, first: str, second: str) -> tuple[Sequence, Tree, Tree]:
     """The sequence where two statements part, and its children that hold them."""
     for name in (first, second):

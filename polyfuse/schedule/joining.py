@@ -12,11 +12,13 @@ from __future__ import annotations
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, loops, parts, sequence, statements
+from polyfuse.schedule.chains import check_new_name
 from polyfuse.sets import constant
 
 
 def join(nest: Nest, tree: Tree, first: str, last: str, loop: str) -> Tree:
     """for i: A; for j: B  ->  for loop in 0: { for i: A; for j: B }, for the kernels from A's to B's."""
+    check_new_name("join", loop)
     kernels = parts(tree)
     at = {name: position for position, kernel in enumerate(kernels) for name in statements(kernel)}
     unknown = [name for name in (first, last) if name not in at]

@@ -39,7 +39,7 @@ def skew(nest: Nest, tree: Tree, statement: str, loop: str, by: str, factor: int
         raise InvalidSchedule(f"skew({statement!r}): per is 1 at least, not {per}")
     inner = loop_named(tree, statement, loop)
     outer = chain_of(tree, statement, (by, loop))[0]
-    if outer.name != by:
+    if outer.name != by or outer is inner:
         raise InvalidSchedule(
             f"skew({statement!r}): {by} is not outside {loop}; a loop is skewed by one around it"
         )

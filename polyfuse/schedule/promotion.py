@@ -158,6 +158,8 @@ def _check_stages(memory: str, stages: int) -> None:
 
 def panel_of(what: str, rank: int, panel: tuple[int, int]) -> Panel:
     """(axis, width) as a layout of so many axes. Raises InvalidSchedule where there are no such panels."""
+    if not isinstance(panel, tuple | list) or len(panel) != 2:
+        raise InvalidSchedule(f"a panel is (axis, width), as in panel=(1, 32), not {panel!r}")
     axis, width = panel
     if not 0 <= axis < rank or width < 2:
         raise InvalidSchedule(

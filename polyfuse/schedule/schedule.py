@@ -15,6 +15,7 @@ from typing import Literal
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Loop, Tree, loops_around
@@ -52,7 +53,7 @@ class Schedule:
     """
 
     def __init__(self, nest: Nest) -> None:
-        self.source = nest
+        self.source = nest_given("Schedule", nest)
         """The nest as it was given: what validation checks the finished schedule against."""
         self.nest = nest
         """The nest with the copy statements that `promote` and `pack` added."""
@@ -179,6 +180,7 @@ class Schedule:
         Where the two loop nests do not match as they stand, `second` is placed by its dependences: in the tile that
         computes its last operand (or before the first use of its result). `shift` moves it by constants, by loop.
         """
+        fusion.check_shift(shift)
         options: dict[str, object] = {"at": at} | ({"shift": dict(shift)} if shift else {})
         trees = fusion.fusions(self.nest, self.tree, first, second, at, shift)
         return self._first_legal(Step("fuse", (first, second), tuple(options.items())), trees)
@@ -390,7 +392,8 @@ class Schedule:
         return None
 
     def loops(self, statement: str) -> tuple[Loop, ...]:
-        """The loops around a statement, outermost first."""
+        """The loops around a statement, outermost first; InvalidNest if there is no such statement."""
+        self.nest.statement(statement)
         return loops_around(self.tree, statement)
 
     def trace(self) -> str:

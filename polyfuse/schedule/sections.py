@@ -25,11 +25,13 @@ from polyfuse.ir.tree import (
     sequence,
     statements,
 )
+from polyfuse.schedule.chains import check_new_name
 from polyfuse.sets import constant
 
 
 def in_sections(nest: Nest, tree: Tree, names: tuple[str, ...], loop: str) -> Iterator[Tree]:
     """The trees with the parts that hold these statements in one loop: where the last of them stood, or the first."""
+    check_new_name("sections", loop)
     node = _parting(tree, names)
     chosen = [child for child in node.children if set(names) & child.members]
     if len(chosen) != len(names):

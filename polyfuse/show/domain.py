@@ -9,6 +9,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest
+from polyfuse.ir.given import nest_given
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.show.graph import KINDS
@@ -58,7 +59,9 @@ def domain_plot(
 
     Raises BadArgument where that is no finite picture, TargetUnavailable without matplotlib.
     """
-    nest = what.nest if isinstance(what, Schedule) else what
+    nest = (
+        what.nest if isinstance(what, Schedule) else nest_given("domain_plot", what, "a nest or a schedule")
+    )
     names = (statement,) if isinstance(statement, str) else tuple(statement)
     dims, sizes, at = _checked(nest, names, dims, sizes or {}, at or {}, kinds)
     slices = {name: cut(nest, name, dims, sizes, at) for name in names}

@@ -14,6 +14,7 @@ from sympy.printing.precedence import PRECEDENCE
 
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.gather import parts_of
+from polyfuse.ir.given import nest_given
 from polyfuse.ir.scalar import Read
 from polyfuse.sets import IN, OUT, PARAM, SET, dim_names, expression_text, param_names
 
@@ -36,7 +37,8 @@ def latex(what: Nest | Statement) -> str:
     """
     if isinstance(what, Statement):
         return rf"{assignment(what)} \qquad {domain(what.domain)}"
-    rows = [f"  {assignment(s, what)} & {domain(s.domain)}" for s in what.statements]
+    nest = nest_given("latex", what, "a nest or a statement")
+    rows = [f"  {assignment(s, nest)} & {domain(s.domain)}" for s in nest.statements]
     return "\n".join([r"\begin{array}{ll}", " \\\\\n".join(rows), r"\end{array}"])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from polyfuse.ir import Nest
+from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import ordered_statements
 from polyfuse.ir.text import body_text
 from polyfuse.show.optional import need
@@ -36,7 +37,7 @@ def dependence_graph(nest: Nest) -> graphviz.Digraph:
 
     Raises TargetUnavailable without the package graphviz.
     """
-    library = need("graphviz")
+    library, nest = need("graphviz"), nest_given("dependence_graph", nest)
     graph = library.Digraph(nest.name, node_attr={"shape": "box", "fontname": "monospace"})
     for statement in ordered_statements(nest):
         graph.node(statement.name, label=library.escape(f"{statement.name}: {body_text(statement)}"))
@@ -50,6 +51,7 @@ def dependence_plot(nest: Nest) -> Figure:
 
     A statement that depends on itself says so in its box. Raises TargetUnavailable without matplotlib.
     """
+    nest = nest_given("dependence_plot", nest)
     names = [s.name for s in ordered_statements(nest)]
     texts = [f"{s.name}: {body_text(s)}{_own(nest, s.name)}" for s in ordered_statements(nest)]
     arcs = [(names.index(a), names.index(b), kind) for a, b, kind in edges(nest) if a != b]

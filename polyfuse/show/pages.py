@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from polyfuse.ir import Nest
+from polyfuse.ir.given import nest_given
 from polyfuse.ir.text import body_text
 from polyfuse.schedule import Schedule
 from polyfuse.show.labels import Row, rows
@@ -14,7 +15,8 @@ from polyfuse.show.labels import Row, rows
 
 def html(what: Nest | Schedule) -> str:
     """A nest as two tables, a schedule as its tree and its trace; one element, without styles of its own."""
-    element = _nest(what) if isinstance(what, Nest) else _schedule(what)
+    takes = "a nest or a schedule"
+    element = _schedule(what) if isinstance(what, Schedule) else _nest(nest_given("html", what, takes))
     return ElementTree.tostring(element, encoding="unicode", method="html")
 
 
