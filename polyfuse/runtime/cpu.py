@@ -23,13 +23,17 @@ from polyfuse.runtime.threads import layer_is_thread_safe
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]
 
+MOST_SIZES = 16
+"""Sizes whose functions are kept, each with an arena and the memory of large results: what was called longest ago goes,
+and is made again in some 30 µs."""
+
 _SERIAL = threading.Lock()
 """Held around parallel kernels where numba's threading layer does not allow two at once."""
 
 
 @dataclass
 class _Made:
-    """The functions made for some constants, by sizes, and the one that ran last."""
+    """The functions made for some constants, by sizes, the latest last, and the one that ran last."""
 
     constants: Mapping[str, Array]
     functions: dict[tuple[int, ...], Callable[..., Any]] = field(default_factory=dict)
@@ -37,7 +41,7 @@ class _Made:
 
 
 class CpuProgram:
-    """A program's machine code in this process, and the functions made from it so far, by sizes.
+    """A program's machine code in this process, and the functions made from it for the latest sizes.
 
     What runs once does so when a function is made: for a program without symbolic sizes where it is compiled, loaded
     or given other constants, else at the first call with some sizes. What it computes belongs to that function, so
@@ -56,13 +60,17 @@ class CpuProgram:
         self._made = _Made(constants)
 
     def function(self, sizes: Sizes) -> Callable[..., Any]:
-        """The entry for some sizes (polyfuse.runtime.entry says what it takes and answers), made once."""
+        """The entry for some sizes (polyfuse.runtime.entry says what it takes and answers), made where none is kept.
+
+        Threads may do this at once: each step is one of the dictionary's own, and at worst a function is made twice.
+        """
         made = self._made
         key = tuple(sizes[name] for name in self.interface.sizes)
-        if key not in made.functions:
-            made.functions[key] = self._new_function(sizes, made.constants)
-        made.last = made.functions[key]
-        return made.last
+        found = made.functions.pop(key, None) or self._new_function(sizes, made.constants)
+        made.functions[key] = made.last = found
+        for oldest in list(made.functions)[:-MOST_SIZES]:
+            made.functions.pop(oldest, None)
+        return found
 
     def again(self, inputs: tuple[Any, ...], out: Any) -> Any:
         """Run for the sizes of the last call; NotImplemented, and nothing has run, if the arguments have others."""

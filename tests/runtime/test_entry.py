@@ -337,3 +337,23 @@ def test_the_entry_of_the_last_sizes_is_tried_first() -> None:
     np.testing.assert_allclose(small, expected, rtol=1e-13)
     compiled(1, *large)
     assert entry(compiled)((2, *small), None) is NotImplemented
+
+
+def test_calls_with_ever_other_sizes_keep_the_memory_of_the_latest() -> None:
+    sizes = 60
+    size = "[N] -> { : N >= 1 }"
+    build = pf.NestBuilder("turned", size).tensor("x", ("N",)).tensor("t", ("N",), role="temporary")
+    build = build.tensor("y", ("N",), role="output")
+    domain = "[N] -> { [i] : 0 <= i < N }"
+    build = build.statement("twice", domain, "t[i]", "2 * x[i]").statement(
+        "turn", domain, "y[i]", "t[N - 1 - i]"
+    )
+    net = pf.compile(build.nest(), target="cpu", fuse=False)
+    least, x = 50_000, np.arange(1e5)
+    arena = 8 * (least + sizes)
+    tracemalloc.start()
+    for n in (*range(least, least + sizes), least):
+        assert (net(x[:n]) == 2 * x[:n][::-1]).all()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 20 * arena, "the arenas of 16 sizes, not of 60"
