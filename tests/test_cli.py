@@ -162,6 +162,17 @@ def test_an_error_is_one_message_on_stderr_and_exit_code_1(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
+def test_a_file_that_cannot_be_written_is_a_message(model: Path) -> None:
+    for arguments in (
+        ("compile", "--emit", str(model)),
+        ("draw", "-o", str(model.parent / "absent" / "nest.tex")),
+    ):
+        done = polyfuse(*arguments, str(model))
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1].startswith(f"error: cannot write {arguments[-1]}: ")
+        assert "Traceback" not in done.stderr
+
+
 def test_a_target_that_is_not_there_is_a_message(model: Path) -> None:
     done = polyfuse("compile", str(model), "--target", "cuda", "--machine", "zen5")
     assert done.returncode == 1

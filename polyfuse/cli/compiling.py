@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from polyfuse.cli.load import load_nest
-from polyfuse.cli.terminal import Terminal
+from polyfuse.cli.terminal import Terminal, writing
 from polyfuse.compiler import compile
 from polyfuse.runtime.executable import Executable
 
@@ -53,10 +53,11 @@ def emit_files(net: Executable, folder: Path) -> list[Path]:
         "explanation.txt": net.explain(),
         "report.txt": str(net.report()),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, text in texts.items():
-        path = folder / name
-        path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
-        written.append(path)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            path = folder / name
+            path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+            written.append(path)
     return written

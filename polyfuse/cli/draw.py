@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polyfuse as pf
 from polyfuse.cli.load import load_nest
+from polyfuse.cli.terminal import writing
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest
 from polyfuse.schedule import Schedule
@@ -41,16 +42,20 @@ def draw(
 ) -> None:
     """Write a picture or a text of what a file defines; the suffix of `out` says in which format.
 
-    Raises BadArgument for a suffix, picture, statement, dimension or number that means nothing.
+    Raises BadArgument for a suffix, picture, statement, dimension or number that means nothing, and where `out` cannot
+    be written.
     """
     nest = load_nest(file, batch, features)
     what = nest if schedule is None else run_trace(schedule, nest)
     text = TEXTS.get(out.suffix)
     if text is not None:
-        out.write_text(text(nest, what), encoding="utf-8")
+        with writing(out):
+            out.write_text(text(nest, what), encoding="utf-8")
         return
     _is_format(out)
-    _figure(nest, what, picture, statements, dims, numbers(sizes), numbers(at)).savefig(out)
+    figure = _figure(nest, what, picture, statements, dims, numbers(sizes), numbers(at))
+    with writing(out):
+        figure.savefig(out)
 
 
 def _figure(

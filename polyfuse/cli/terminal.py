@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
 
-from polyfuse.errors import PolyfuseError
+from polyfuse.errors import BadArgument, PolyfuseError
 
 PLAIN_WIDTH = 120
 """Columns where the output is no terminal: tables must not be cut to the 80 that rich assumes."""
@@ -76,3 +77,12 @@ def errors_as_messages() -> Iterator[None]:
             f"[bold red]error:[/bold red] [red]{escape(str(error))}[/red]", highlight=False, soft_wrap=True
         )
         raise SystemExit(1) from None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses while a file is written is a BadArgument that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise BadArgument(f"cannot write {path}: {error.strerror}") from error
