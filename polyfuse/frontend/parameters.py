@@ -146,6 +146,8 @@ def names_of(source: Source) -> Names:
     for name in (*sizes, *changed.locals, *changed.made, *changed.indices, *(p.node.arg for p in given)):
         if name in RESERVED or (name.startswith("read") and name[4:].isdigit()):
             source.refuse(source.tree, f"the name {name!r} has a meaning in printed nests", "another name")
+        if not name.isascii():
+            source.refuse(source.tree, f"isl reads no letters such as those of the name {name!r}", "a to z")
         if name in sizes and name in changed.locals | changed.indices | changed.made:
             source.refuse(
                 source.tree, f"the size {name} is assigned in the function", "another name for the variable"

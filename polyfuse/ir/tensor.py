@@ -81,8 +81,8 @@ class Tensor:
             raise InvalidNest(
                 f"tensor {self.name}: a table and an index go with role gathered alone, not {self.role!r}"
             )
-        if not self.name.isidentifier():
-            raise InvalidNest(f"tensor name {self.name!r} is not an identifier")
+        if not (self.name.isascii() and self.name.isidentifier()):
+            raise InvalidNest(f"tensor name {self.name!r} is not an identifier of ASCII letters")
         if self.role not in get_args(Role):
             raise InvalidNest(
                 f"tensor {self.name}: role {self.role!r} is none of {', '.join(get_args(Role))}"

@@ -101,6 +101,8 @@ def test_parameters_that_cannot_be_read() -> None:
         ('def f(*, x: "f64[N]"):', "only plain parameters"),
         ('def f(b: "bool", x: "f64[N]"):', "the annotation 'bool' cannot be read"),
         ('def f(mod: "f64[N]"):', "has a meaning in printed nests"),
+        ('def f(α: "f64", x: "f64[N]"):', "isl reads no letters such as those of the name 'α'"),
+        ('def f(x: "f64[ñ]"):', "the name 'ñ'"),
     ):
         assert why in refusal("pass", f"@pf.nest\n{head}\n").why
 
@@ -108,13 +110,13 @@ def test_parameters_that_cannot_be_read() -> None:
 def test_an_error_in_a_file_names_the_line_of_the_file(tmp_path: Any) -> None:
     file = tmp_path / "loops.py"
     file.write_text(
-        "import polyfuse as pf\n\n\nif True:\n\n    @pf.nest\n    def f(x: 'f64[N]'):\n        for ä in range(N):\n"
-        "            x[ä * ä] = 1.0\n"
+        "import polyfuse as pf\n\nä = 2\nif True:\n\n    @pf.nest\n    def f(x: 'f64[N]'):\n"
+        "        for i in range(N):\n            x[ä * i * i] = 1.0\n"
     )
     run = subprocess.run(
         [sys.executable, str(file)], capture_output=True, text=True, check=False, cwd=tmp_path
     )
-    assert f"{file}:9:15: ä * ä is a product of two values that are not constant" in run.stderr
+    assert f"{file}:9:15: ä * i * i is a product of two values that are not constant" in run.stderr
 
 
 def test_a_function_without_source() -> None:
@@ -192,3 +194,11 @@ def test_sizes_are_solved_from_any_extent_that_says_them() -> None:
     assert (mine == y).all()
     with pytest.raises(pf.BadArgument, match="x: expected shape"):
         net(np.arange(6.0), mine)
+
+
+@pytest.mark.parametrize("body", ["for ä in range(N):\n    x[ä] = 1.0", "δ = 1.0\nx[0] = δ"])
+def test_names_that_isl_does_not_read(body: str) -> None:
+    assert (
+        "isl reads no letters such as those of the name"
+        in refusal(body, '@pf.nest\ndef f(x: "f64[N]"):\n').why
+    )
