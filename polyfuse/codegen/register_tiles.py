@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.analysis.copies import rounds
-from polyfuse.analysis.digits import EVERY, floored
+from polyfuse.analysis.digits import floored
 from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, flat_position, is_multiple, is_one_access
 from polyfuse.analysis.storage import Geometry
 from polyfuse.codegen.factor_lines import lines_of
@@ -179,7 +179,7 @@ def _tile_product(
         return None
     k, r, c = (loop.date(s.name) for loop in (by_step, roles.rows, roles.columns))
     domain = nest.domains[s.name]
-    if any(along != EVERY for along in sums.held) and not _has_cells(domain, s, sums, (r, c)):
+    if not _has_cells(domain, s, sums, (r, c)):
         return None
     if top.math != "ieee":
         found = fragments_of(nest, part, s, roles, geometries, top.math)
@@ -198,7 +198,7 @@ def _tile_product(
 
 
 def _has_cells(domain: isl.Set, s: Statement, sums: Geometry, tile: tuple[isl.PwAff, isl.PwAff]) -> bool:
-    """Whether result (r, c) of a tile has cell [r, c], where a buffer leaves elements out."""
+    """Whether result (r, c) of a tile has cell [r, c]: not where a buffer leaves others out, or rows run backwards."""
     cell = (
         value for value, extent in zip(sums.cell(s.name, s.write), sums.shape, strict=True) if extent != 1
     )

@@ -244,7 +244,10 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
 
 
 def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
-    """Whether loops do what they are to do; `anyhow`: the right factor's columns need not be neighbours."""
+    """Whether loops do what they are to do; `anyhow`: the right factor's columns need not be neighbours.
+
+    Neither rows nor columns of results run backwards then: lanes hold them in the order of the loops.
+    """
     a, b = s.reads[roles.left], s.reads[roles.right]
     if roles.rows is None:
         return (
@@ -253,13 +256,13 @@ def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
             and (_beside(moves, a, roles.columns) or not any(moves.of(a, roles.columns)))
         )
     return (
-        sum(int(by != 0) if anyhow else abs(by) for by in moves.of(s.write, roles.rows)) == 1
+        _one_row(moves.of(s.write, roles.rows), anyhow)
         and any(moves.of(a, roles.rows))
         and not any(moves.of(b, roles.rows))
         and all(any(moves.of(factor, step)) for factor in (a, b) for step in roles.steps)
         and (
             moves.along_lanes(s.write, roles.columns)
-            or (anyhow and _along_last(moves.of(s.write, roles.columns)))
+            or (anyhow and _along_last(moves.of(s.write, roles.columns), forwards=True))
         )
         and (moves.along_lanes(b, roles.columns) or (anyhow and any(moves.of(b, roles.columns))))
         and not any(moves.of(a, roles.columns))
@@ -272,9 +275,16 @@ def _beside(moves: _Moves, factor: Access, columns: Loop) -> bool:
     return _along_last(moved) and 1 <= moved[-1] <= NEAR_COLUMNS
 
 
-def _along_last(moved: tuple[int, ...]) -> bool:
+def _along_last(moved: tuple[int, ...], forwards: bool = False) -> bool:
     """Whether an access moves along its last axis, and along no other."""
-    return bool(moved) and moved[-1] != 0 and not any(moved[:-1])
+    return bool(moved) and moved[-1] != 0 and (moved[-1] > 0 or not forwards) and not any(moved[:-1])
+
+
+def _one_row(moved: tuple[int, ...], anyhow: bool) -> bool:
+    """Whether the next row of results is the one beside it; or `anyhow` one behind it, along one axis."""
+    if anyhow:
+        return sum(by != 0 for by in moved) == 1 and max(moved) > 0
+    return sum(map(abs, moved)) == 1
 
 
 def _checked_extents(nest: Nest, roles: Roles, tensor: str, refuse: Callable[[str], InvalidSchedule]) -> None:

@@ -3,6 +3,7 @@
 # ruff: noqa: F821
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -218,3 +219,17 @@ def test_machine_code_of_halves_is_multiply_adds_too(half: str, preset: str) -> 
 def test_a_product_is_explained() -> None:
     net = pf.compile(cases.dense(1024, 1024, batch=1024), target="cuda", machine="a100", device="none")
     assert "mac0 in register tiles: blocks of" in str(net.explain())
+
+
+@pytest.mark.parametrize("axes", [0, 1, (0, 1)])
+@pytest.mark.parametrize(
+    ("dtype", "options"), [("float32", {}), ("float64", {}), ("float32", {"math": "tf32"})], ids=str
+)
+def test_results_whose_rows_or_columns_run_backwards(axes: Any, dtype: str, options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(3)
+    x, y = (rng.integers(-3, 4, (32, 32)).astype(dtype) for _ in range(2))
+    product = nn.input("x", x.shape, dtype) @ nn.input("y", y.shape, dtype)
+    net = pf.compile(
+        pf.lower(nn.flip(product, axes)), target="cuda", machine="h200", device="lockstep", **options
+    )
+    assert np.array_equal(net(x, y), np.flip(x @ y, axes))
