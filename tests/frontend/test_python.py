@@ -279,3 +279,16 @@ def test_arrays_are_not_copied_when_python_runs() -> None:
     before = copies(arrays)
     by_python(reductions, arrays)
     assert all((arrays[name] == before[name]).all() for name in arrays)
+
+
+@pf.nest
+def powers(x: i64[N], y: i64[N]):
+    for i in range(N):
+        y[i] = 2 ** x[i]
+
+
+@pytest.mark.parametrize("n", [1, 5, 70])
+def test_powers_of_integers_in_lock_step_where_threads_are_idle(n: int) -> None:
+    x, y = np.arange(n) % 60, np.zeros(n, np.int64)
+    pf.compile(powers, target="cuda", machine="h200", device="lockstep")(x, y)
+    assert (y == 2**x).all()
