@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from polyfuse.analysis.across_blocks import is_resident
 from polyfuse.analysis.storage import BLOCKS
-from polyfuse.ir import tree as trees
-from polyfuse.ir.tree import Leaf, Loop, Tree, children, loops
+from polyfuse.ir.tree import Leaf, Loop, Tree, children
 from polyfuse.machine import Machine
 from polyfuse.strategy.cost import KernelCost, combined
 from polyfuse.strategy.counts import Counts
@@ -67,11 +66,21 @@ def _nodes(counts: Counts, tree: Tree, times: int) -> Iterator[tuple[Tree, int]]
 
 
 def _parts(counts: Counts, tree: Tree, times: int) -> Iterator[tuple[Tree, int]]:
-    """The largest parts that a loop over blocks is around, or that none is in, with the number of times they run."""
-    split = isinstance(tree, trees.Sequence) or (isinstance(tree, Loop) and tree.bind not in BLOCKS)
-    if not split or not any(loop.bind in BLOCKS for loop in loops(tree)):
+    """The largest parts that loops over blocks are around, or that none is in, with the number of times they run.
+
+    for i (block.y): { S; for j (block.x): T }   ->   for i (block.y): S   and   for i (block.y): for j (block.x): T
+    """
+    if not is_resident(tree):
         yield tree, times
-        return
-    inside = times * (counts.extent(tree) if isinstance(tree, Loop) else 1)
-    for child in children(tree):
-        yield from _parts(counts, child, inside)
+    elif isinstance(tree, Loop) and tree.bind in BLOCKS:
+        for part, often in _parts(counts, tree.body, times):
+            yield _around(tree, part), often
+    else:
+        inside = times * (counts.extent(tree) if isinstance(tree, Loop) else 1)
+        for child in children(tree):
+            yield from _parts(counts, child, inside)
+
+
+def _around(loop: Loop, part: Tree) -> Loop:
+    """The loop with a part of its body alone."""
+    return replace(loop, dates=tuple((n, date) for n, date in loop.dates if n in part.members), body=part)

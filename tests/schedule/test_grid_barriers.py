@@ -24,6 +24,7 @@ from polyfuse.ir.tree import Loop, Sequence, Tree, loops, parts, replace_node, w
 from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda import CudaProgram, build_kernels
 from polyfuse.runtime.host_gpu import HostGpu
+from polyfuse.strategy.finished import schedule_costs
 from tests.execution import memory, run_lockstep
 
 pytest.importorskip("numba.cuda")
@@ -252,3 +253,16 @@ def test_a_case_by_hand_is_what_its_words_say() -> None:
     nest = cases.recurrent(nn.RNN(5, 14))
     s = units_on_blocks(nest)
     assert "u0_shared in shared" in s.dump()
+
+
+def test_a_part_beside_a_loop_over_blocks_inside_another_is_priced_as_blocks_of_its_own() -> None:
+    tensors = [pf.Tensor(name, (8, 4), "float32", "input") for name in "ab"]
+    tensors += [pf.Tensor(name, (8, 4), "float32", "output") for name in "xy"]
+    first = pf.statement("{ S[i, j] : 0 <= i < 8 and 0 <= j < 4 }", "x[i, j] = a[i, j]")
+    second = pf.statement("{ T[i, j] : 0 <= i < 8 and 0 <= j < 4 }", "y[i, j] = b[i, j]")
+    nest = pf.Nest.of(tensors, [first, second])
+    s = pf.Schedule(nest).fuse("S", "T", at="i").bind("S", i="block.y").bind("T", j="block.x")
+    apart = pf.Schedule(nest).bind("S", i="block.y").bind("T", i="block.y", j="block.x")
+    h200 = pf.Machine.preset("h200")
+    (together,), each = schedule_costs(s, h200), schedule_costs(apart, h200)
+    assert (together.compute, together.memory) == (sum(c.compute for c in each), sum(c.memory for c in each))
