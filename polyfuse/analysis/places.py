@@ -15,13 +15,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polyfuse.analysis.storage import BLOCKS, LANE, ON_THREADS
+from polyfuse.analysis.storage import BLOCKS, LANE, ON_THREADS, buffers_of
+from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import ON_CORES, Leaf, Loop, Sequence, Tree, children, parts
 
 
 def misplaced(tree: Tree) -> str | None:
     """What is wrong with where a tree's loops and buffers are, as a sentence; None if nothing is."""
     return next((fault for kernel in parts(tree) for fault in _faults(kernel, ())), None)
+
+
+def left_outside(nest: Nest, tree: Tree) -> str | None:
+    """What touches a buffer's tensor outside of the buffer's loop, as a sentence; None if nothing does.
+
+    Even what stores what nobody reads needs memory to store to, and of such a tensor there is the buffer alone.
+    """
+    for loop, buffer in buffers_of(tree):
+        for s in (*nest.writers(buffer.tensor), *nest.readers(buffer.tensor)):
+            if s.name not in loop.members:
+                return (
+                    f"{s.name} touches {buffer.tensor}, which is in a {buffer.memory} buffer inside {loop.name} only, "
+                    f"and runs outside of that loop; promote {buffer.tensor} at a loop around both, or not at all"
+                )
+    return None
 
 
 def _faults(tree: Tree, around: tuple[Loop, ...]) -> Iterator[str]:

@@ -250,3 +250,21 @@ def test_fuse_refuses_loops_that_what_says_where_it_belongs_is_not_in() -> None:
     with pytest.raises(InvalidSchedule, match="says where it belongs"):
         s.fuse("S0", "S1", at="j")
     assert [loop.name for loop in s.fuse("S0", "S1", at="i").loops("S1")] == ["i"]
+
+
+def test_what_nobody_reads_is_stored_inside_a_buffers_loop_too() -> None:
+    tensors = [
+        Tensor("A", (4,), "float64", "input"),
+        Tensor("t", (4,), "float64", "temporary"),
+        Tensor("O", (4,), "float64", "output"),
+    ]
+    lines = {"Z": "t[i] = 0", "S": "t[i] = A[i]", "R": "O[i] = t[i]"}
+    nest = Nest.of(
+        tensors, [statement(f"{{ {name}[i] : 0 <= i < 4 }}", line) for name, line in lines.items()]
+    )
+    s = Schedule(nest).fuse("S", "R", at="i")
+    with pytest.raises(
+        InvalidSchedule, match=r"promote: Z touches t, .* at a loop around both, or not at all"
+    ):
+        s.promote("t", "S", at="i")
+    assert s.fuse("S", "Z", at="i").promote("t", "S", at="i").steps
