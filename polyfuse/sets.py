@@ -138,11 +138,22 @@ def point_of(set_: isl.Set) -> tuple[dict[str, int], tuple[int, ...]] | None:
     if fixed.is_bounded():
         # dimension by dimension: isl_set_lexmin (islpy 2026.2.2) fails on some sets with divs
         for d in range(fixed.dim(SET)):
-            fixed = fixed.fix_val(SET, d, fixed.dim_min_val(d))
+            fixed = fixed.fix_val(SET, d, _least(fixed, d))
     point = fixed.sample_point()
     sizes = {n: int(point.get_coordinate_val(PARAM, d).to_python()) for d, n in enumerate(param_names(set_))}
     values = tuple(int(point.get_coordinate_val(SET, d).to_python()) for d in range(set_.dim(SET)))
     return sizes, values
+
+
+def _least(set_: isl.Set, d: int) -> isl.Val:
+    """The least value along a dimension of a bounded set with points.
+
+    isl's may lie below them all: where a piece has no point, but would if divs were fractions, it counts too.
+    """
+    value = set_.dim_min_val(d).ceil()
+    while set_.fix_val(SET, d, value).is_empty():
+        value = value.add(isl.Val(1))
+    return value
 
 
 def first_pair(relation: isl.Map) -> tuple[dict[str, int], tuple[int, ...], tuple[int, ...]] | None:

@@ -16,7 +16,7 @@ from polyfuse.interpret import interpret
 from polyfuse.ir import Instance, Nest, Tensor, Violation, statement
 from polyfuse.ir.nest import ordered_statements
 from polyfuse.ir.tree import Leaf, Loop, Sequence, dates, depth, path_to, restrict, sequence
-from polyfuse.sets import point_of
+from polyfuse.sets import point_of, points
 from tests.nests import inputs_for, nests, some_sizes
 
 
@@ -110,3 +110,12 @@ def test_a_point_of_a_set_with_sizes() -> None:
     assert point_of(isl.Set("[N] -> { S[i] : 0 <= i < N and N > 3 }")) == ({"N": 4}, (0,))
     assert point_of(isl.Set("[N] -> { S[i] : 0 <= i < N and N < 0 }")) is None
     assert point_of(isl.Set("{ S[i] : 1 = 0 }")) is None
+
+
+def test_the_least_point_of_a_set_with_pieces_that_fractions_alone_lie_in() -> None:
+    """isl's least j where i = 1 is 0, of the first piece, in which k would be between two whole numbers."""
+    first = "0 < i < 9 and 0 < k <= 2 + i - j and 0 <= j and 4*floor(k/4) > k - i + 4*floor(i/4)"
+    pieces = isl.Set(f"{{ [i, j, k] : {first}; [i, j, i + 1] : 0 < i <= 8 and 0 < j <= 2 }}")
+    found = point_of(pieces)
+    assert found is not None
+    assert found[1] == min(points(pieces))
