@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import islpy as isl
 import sympy
@@ -20,6 +21,7 @@ from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import STORED, Math
 from polyfuse.ir.scalar import Tf32, number
+from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import DType, Tensor, computed_in
 from polyfuse.ir.tree import (
@@ -32,7 +34,7 @@ from polyfuse.ir.tree import (
     walk,
 )
 from polyfuse.schedule.copy_order import ordered_with_copies
-from polyfuse.sets import IN, OUT, SET, dim_names, dimension, expression_text
+from polyfuse.sets import IN, OUT, SET, dim_names, dimension, param_names
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,10 @@ def copied_in(
     if what.padded is not None:  # the readers have more instances
         touched |= {name for s in changed.values() for name in s.tensors}
     extended = nest.rewritten(
-        (*nest.tensors, Tensor(tensor, _sizes(copies[0].domain), what.dtype, "temporary")),
+        (
+            *nest.tensors,
+            Tensor(tensor, _sizes(copies[0].domain.intersect_params(nest.context)), what.dtype, "temporary"),
+        ),
         (*every[:position], *copies, *every[position:]),
         order,
         frozenset(touched),
@@ -158,15 +163,31 @@ def _statement(domain: isl.Set, buffer: str, what: Copied) -> Statement:
 
 
 def _sizes(domain: isl.Set) -> tuple[int | str, ...]:
-    sizes: list[int | str] = []
-    for d in range(domain.dim(SET)):
-        last = domain.dim_max(d)
-        high = last.max_val()
-        if high.is_int():
-            sizes.append(int(high.to_python()) + 1)
-        else:
-            sizes.append(f"{expression_text(last.gist_params(domain.params()))} + 1")
-    return tuple(sizes)
+    """The extents of a tensor with an element for every instance of a copy.
+
+    { load[i, j] : 0 <= i < N and 0 <= j < 8 }   ->   ("N", 8)
+    """
+    return tuple(_extent(domain, d) for d in range(domain.dim(SET)))
+
+
+def _extent(domain: isl.Set, d: int) -> int | str:
+    """One more than the last value along a dimension; where that differs from case to case, one extent for all cases.
+
+    { i < N and i < M }   ->   N, which is as many or more
+    { i < N or i < M }    ->   N + M
+    """
+    end = domain.dim_max(d).add_constant_val(isl.Val(1))
+    high = end.max_val()
+    if high.is_int():
+        return int(high.to_python())
+    cases = [isl.PwAff.from_aff(case) for _, case in end.get_pieces()]
+    for extent in (*cases, reduce(isl.PwAff.add, cases)):
+        text = extent_text(extent)
+        if text is not None and end.domain().is_subset(end.le_set(extent)):
+            return text
+    raise InvalidSchedule(
+        f"promote: no one extent in {', '.join(param_names(domain))} holds what is copied: {end}; give sizes="
+    )
 
 
 def _with_copies(
