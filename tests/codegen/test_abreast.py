@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
+from polyfuse.codegen.program import program
 from polyfuse.errors import PolyfuseError
+from tests.execution import plain_names
 from tests.frontend.running import by_python, called, defined
 
 TYPES = {"f32": ("float32", 16), "i32": ("int32", 16), "f64": ("float64", 8), "i64": ("int64", 8)}
@@ -93,9 +95,9 @@ def body(random: Random, reads: list[str], wide: bool) -> str:
     return random.choice(kinds).format(left, right, number)
 
 
-def recurrence(random: Random) -> tuple[str, int]:
+def recurrence(random: Random, types: tuple[str, ...] = tuple(TYPES)) -> tuple[str, int]:
     """The source of statements that read what earlier ones left, near their own elements; the type's lanes."""
-    dtype = random.choice(list(TYPES))
+    dtype = random.choice(types)
     rows, columns = random.choice([5, 16, 31, 32, 48]), random.choice([3, 16, 17, 40, 67])
     shape = f"{dtype}[{rows + 2 * MARGIN}, {columns + 2 * MARGIN}]"
     wide = dtype.startswith("f")
@@ -146,6 +148,26 @@ def test_random_recurrences_are_what_python_says(seed: int) -> None:
     expected = by_python(nest, arrays)
     for name, found in called(net, arrays).items():
         np.testing.assert_array_equal(found, expected[name], err_msg=text)
+
+
+@pytest.mark.parametrize("seed", [4, 5, 7, 8, 13, 15, 21, 30])
+def test_squares_read_and_store_nothing_outside_of_arrays(seed: int) -> None:
+    """The source as plain Python, where a square is all loads, then all steps, then all stores."""
+    random = Random(seed)
+    text, lanes = recurrence(random, ("f64",))
+    nest = defined(text)
+    printed = program(nest, abreast(nest, lanes, seed % 2).tree, "cpu")
+    draw = np.random.default_rng(seed)
+    arrays = {t.name: draw.integers(-9, 10, t.shape).astype(t.dtype) for t in nest.tensors}
+    expected = by_python(
+        nest, {name: arrays[name] for name in nest.python.__code__.co_varnames if name in arrays}
+    )
+    space = plain_names(0)
+    exec(printed.codes[0].source, space)
+    assert "rows_abreast(" in printed.codes[0].source
+    space[printed.codes[0].name](*(arrays[name] for name in printed.launches[0].tensors))
+    for name, array in expected.items():
+        np.testing.assert_array_equal(arrays[name], array, err_msg=text)
 
 
 LEFT_ALONE = {
