@@ -144,10 +144,12 @@ def plain_rows_abreast(
     lanes = 64 // places[0][0].itemsize
     for first in range(0, steps // lanes * lanes, lanes):
 
-        def at(place: tuple[Array, tuple[int, ...]], by: tuple[int, ...], row: int, step: int) -> Any:
+        def at(
+            one: Abreast, place: tuple[Array, tuple[int, ...]], by: tuple[int, ...], row: int, step: int
+        ) -> Any:
             array, index = place
             *outer, last = (i + row * b for i, b in zip(index, by, strict=True))
-            here = (*outer, last + step)
+            here = (*outer, last + one.by * step)
             assert all(0 <= i < n for i, n in zip(here, array.shape, strict=True)), "outside of an array"
             return array, here
 
@@ -157,10 +159,10 @@ def plain_rows_abreast(
                 for step in range(first, first + lanes):
                     outside = not 0 <= row - one.rows < rows
                     if one.form in (ALONG, LINE) or (one.steps and (step - one.steps < first or outside)):
-                        array, here = at(place, by, row, step)
+                        array, here = at(one, place, by, row, step)
                         loaded[one.name, row, step] = array[here]
                     elif one.form == STILL:
-                        array, here = at(place, by, row, 0)
+                        array, here = at(one, place, by, row, 0)
                         loaded[one.name, row, step] = array[here]
         for step in range(first, first + lanes):
             for row in range(rows):
@@ -177,7 +179,7 @@ def plain_rows_abreast(
                 for one, place, by in zip(in_memory, places, apart, strict=True):
                     if one.form == TARGET:
                         computed[one.name, row, step] = space[one.name]
-                        stores.append((*at(place, by, row, step), space[one.name]))
+                        stores.append((*at(one, place, by, row, step), space[one.name]))
         for array, here, value in stores:
             array[here] = value
 

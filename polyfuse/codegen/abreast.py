@@ -28,7 +28,7 @@ from polyfuse.codegen.chosen_rows import is_chosen
 from polyfuse.codegen.extrema import EXTREMA
 from polyfuse.codegen.index import binary, mentions
 from polyfuse.codegen.leading import distance
-from polyfuse.codegen.looptree import Block, Element, For, Store
+from polyfuse.codegen.looptree import Block, Element, For, Node, Store
 from polyfuse.codegen.on_vectors import ELEMENTS, are_on_vectors
 from polyfuse.codegen.product_loops import corner, movement, numbers_in, parts_of
 from polyfuse.codegen.tiles import VECTOR_BYTES
@@ -118,23 +118,40 @@ def rows_abreast(
 
 def _loops(steps: For) -> _Steps | None:
     """The loops, if rows are a number of whole vectors and stores assign numbers of one size."""
-    rows = steps.body
-    if steps.bind is not None or not isinstance(rows, For) or rows.bind != "vector":
+    rows, stores = _in_rows(steps.body)
+    if rows is None or steps.bind is not None or steps.step != 1 or steps.ahead or steps.streams:
         return None
-    if any(loop.step != 1 or loop.ahead or loop.streams for loop in (steps, rows)):
-        return None
-    stores = rows.body.parts if isinstance(rows.body, Block) else (rows.body,)
     assigned = tuple(one for one in stores if isinstance(one, Store) and one.op in ("=", *IN_PLACE))
     low, high = numbers_in(rows.low, "max"), numbers_in(rows.high, "min")
-    if not low or not high or len(assigned) < len(stores):
+    if not low or not high or len(assigned) < len(stores) or any(store.indices for store in assigned):
         return None
     dtypes = {e.dtype for store in assigned for e in (store.target, *store.reads)}
     if not dtypes <= set(ELEMENTS) or len({ITEMSIZE[dtype] for dtype in dtypes}) > 1:
         return None
     found = _Steps(steps, rows, assigned, max(low), min(high) - max(low))
-    indices = any(store.indices for store in assigned)
     fits = found.count > 0 and found.count % found.lanes == 0 and found.count // found.lanes <= MOST
-    return found if fits and not indices else None
+    return found if fits else None
+
+
+def _in_rows(body: Node) -> tuple[For | None, tuple[Node, ...]]:
+    """The loop over rows on vector lanes that a step is, and what it holds; several with the same rows are one.
+
+    { for r (vector): A; for r (vector): B }   ->   for r (vector): { A; B }, a vector of A before B
+    """
+    loops = body.parts if isinstance(body, Block) else (body,)
+    first = loops[0] if loops else None
+    if not isinstance(first, For):
+        return None, ()
+    parts: list[Node] = []
+    for loop in loops:
+        if not isinstance(loop, For) or loop.bind != "vector" or loop.variable != first.variable:
+            return None, ()
+        if (ast.dump(loop.low), ast.dump(loop.high)) != (ast.dump(first.low), ast.dump(first.high)):
+            return None, ()
+        if loop.step != 1 or loop.ahead or loop.streams:
+            return None, ()
+        parts += loop.body.parts if isinstance(loop.body, Block) else (loop.body,)
+    return first, tuple(parts)
 
 
 def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]] | None:
@@ -154,7 +171,7 @@ def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]
             elements.append((named, element))
 
     for target in targets.values():
-        add(target, Abreast("", target.dtype, TARGET))
+        add(target, Abreast("", target.dtype, TARGET, by=_along(target, found.steps)))
     stored: set[str] = set()
     for store in found.stores:
         for read in store.reads if store.op == "=" else (store.target, *store.reads):
@@ -171,20 +188,23 @@ def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]
 
 def _form(read: Element, target: Element, names: dict[str, str], found: _Steps) -> Abreast | None:
     """How an element of a stored array is read: as an earlier step computed it, or as it was before."""
-    by = [distance(a, b) for a, b in zip(read.subscripts, target.subscripts, strict=True)]
-    rows, last = movement(target, found.rows), len(by) - 1
-    if rows is None or None in by or movement(read, found.steps) != movement(target, found.steps):
+    apart = [distance(a, b) for a, b in zip(read.subscripts, target.subscripts, strict=True)]
+    rows, last = movement(target, found.rows), len(apart) - 1
+    if rows is None or movement(read, found.steps) != movement(target, found.steps):
         return None
-    apart = [number for number in by if number is not None]
+    known = [number for number in apart if number is not None]
+    if len(known) < len(apart):
+        return None
     axis = next(k for k in range(last) if rows[k])
-    over = -apart[axis] // rows[axis]
-    if any(apart[k] != -over * rows[k] for k in range(last)):
+    over = -known[axis] // rows[axis]
+    if any(known[k] != -over * rows[k] for k in range(last)):
         return None
-    ago = -apart[last] - over * rows[last]
+    by = _along(target, found.steps)
+    ago = (-known[last] - over * rows[last]) * by
     if ago < 0 or _text(read) == _text(target):
-        return Abreast("", read.dtype, ALONG)
+        return Abreast("", read.dtype, ALONG, by=by)
     near = 0 < ago < found.lanes and abs(over) < found.lanes
-    return Abreast("", read.dtype, names[_text(target)], ago, over) if near else None
+    return Abreast("", read.dtype, names[_text(target)], ago, over, by) if near else None
 
 
 def _still_form(read: Element, found: _Steps) -> Abreast | None:
@@ -192,18 +212,22 @@ def _still_form(read: Element, found: _Steps) -> Abreast | None:
     step, row = movement(read, found.steps), movement(read, found.rows)
     if step is None or row is None or is_chosen(read):
         return None
-    along = bool(step) and step[-1] == 1 and not any(step[:-1])
-    if along:
-        return Abreast("", read.dtype, ALONG if any(row) else LINE)
+    by = _along(read, found.steps)
+    if by:
+        return Abreast("", read.dtype, ALONG if any(row) else LINE, by=by)
     return None if any(step) else Abreast("", read.dtype, STILL if any(row) else NUMBER)
 
 
 def _goes_along(target: Element, found: _Steps) -> bool:
     """Whether steps go along memory, and each row is another line of it."""
-    step, row = movement(target, found.steps), movement(target, found.rows)
-    if step is None or row is None or is_chosen(target):
-        return False
-    return bool(step) and step[-1] == 1 and not any(step[:-1]) and any(row[:-1])
+    row = movement(target, found.rows)
+    return row is not None and not is_chosen(target) and _along(target, found.steps) != 0 and any(row[:-1])
+
+
+def _along(element: Element, steps: For) -> int:
+    """1 where the next step's element is the next one in memory, -1 where it is the one before; 0 for others."""
+    step = movement(element, steps) or (0,)
+    return step[-1] if abs(step[-1]) == 1 and not any(step[:-1]) else 0
 
 
 def _lines(store: Store, names: dict[str, str]) -> list[str]:

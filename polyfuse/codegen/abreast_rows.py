@@ -35,24 +35,29 @@ steps; the same for all rows, along memory with steps; the same for all."""
 
 @dataclass(frozen=True)
 class Abreast:
-    """An element: its name and type, how it goes; or so many steps and rows before which a target was computed."""
+    """An element: its name and type, how it goes; or so many steps and rows before which a target was computed.
+
+    The next step is `by` elements further along memory, -1 where steps go backwards.
+    """
 
     name: str
     dtype: str
     form: str
     steps: int = 0
     rows: int = 0
+    by: int = 1
 
     def __str__(self) -> str:
         carried = f",{self.steps},{self.rows}" if self.steps else ""
-        return f"{self.name}:{self.dtype}:{self.form}{carried}"
+        return f"{self.name}:{self.dtype}:{'-' if self.by < 0 else ''}{self.form}{carried}"
 
     @staticmethod
     def parsed(text: str) -> Abreast:
         """The element that was printed so."""
         name, dtype, form = text.split(":")
-        form, *by = form.split(",")
-        return Abreast(name, dtype, form, *map(int, by))
+        form, *carried = form.split(",")
+        steps, rows = map(int, carried) if carried else (0, 0)
+        return Abreast(name, dtype, form.removeprefix("-"), steps, rows, -1 if form.startswith("-") else 1)
 
 
 @intrinsic(prefer_literal=True)
@@ -172,7 +177,7 @@ class _Rows:
                 asked = {
                     row - one.rows for one in reads if one.steps >= ago for row in range(self.rows)
                 } & set(range(self.rows))
-                back = WORD(-ago * self.itemsize)
+                back = WORD(-ago * target.by * self.itemsize)
                 rows = [self._load(target, row, back) if row in asked else None for row in range(self.rows)]
                 found[target.name, ago] = [
                     self._gathered(target.dtype, {n: x for n, x in enumerate(group) if x is not None})
@@ -208,8 +213,8 @@ class _Rows:
             for group in range(self.groups):
                 square = transposed(self.builder, [lanes[group] for lanes in computed[target.name]])
                 for lane, value in enumerate(square):
-                    place = self._place(target, group * self.lanes + lane, at, value.type)
-                    self.builder.store(value, place, align=self.itemsize)
+                    place = self._line_at(target, group * self.lanes + lane, at)
+                    self.builder.store(self._forwards(target, value), place, align=self.itemsize)
         return computed
 
     def _loaded(self, one: Abreast, at: Any) -> list[Lanes]:
@@ -262,9 +267,22 @@ class _Rows:
         return self.builder.load(self._place(one, row, at, ELEMENTS[one.dtype]), align=self.itemsize)
 
     def _line(self, one: Abreast, row: int, at: Any) -> Any:
-        """As many neighbours in memory as there are lanes."""
-        place = self._place(one, row, at, self.on_vectors.vector(one.dtype))
-        return self.builder.load(place, align=self.itemsize)
+        """As many steps of a row as there are lanes, neighbours in memory."""
+        return self._forwards(one, self.builder.load(self._line_at(one, row, at), align=self.itemsize))
+
+    def _line_at(self, one: Abreast, row: int, at: Any) -> Any:
+        """Where the first of these neighbours lies: the last step's where steps go backwards."""
+        builder = self.builder
+        if one.by < 0:
+            at = builder.sub(WORD((1 - self.lanes) * self.itemsize), at)
+        return self._place(one, row, at, self.on_vectors.vector(one.dtype))
+
+    def _forwards(self, one: Abreast, line: Any) -> Any:
+        """Neighbours in memory in the order of steps, or the other way."""
+        if one.by > 0:
+            return line
+        mask = ir.Constant(ir.VectorType(LANE, self.lanes), list(reversed(range(self.lanes))))
+        return self.builder.shuffle_vector(line, ir.Constant(line.type, ir.Undefined), mask)
 
     def _gathered(self, dtype: str, values: Mapping[int, Any]) -> Any:
         vector = ir.Constant(self.on_vectors.vector(dtype), ir.Undefined)
