@@ -126,8 +126,23 @@ def interleaved(draft: Draft, names: tuple[str, ...]) -> Draft:
     tree = part_of(draft.tree, names[0])
     for loop in tuple(outermost(draft, tree)):
         if any(waits(draft, inside) for inside in innermost(loop.body)):
-            draft = _side_by_side(draft, loop)
+            draft = _side_by_side(draft, _rows_of(draft, loop))
     return draft
+
+
+def _rows_of(draft: Draft, outer: Loop) -> Loop:
+    """Which of the parallel loops that begin here has the rows: the innermost one that has enough of them.
+
+    for b < 4: for i < 1000: for j: y[b, i, j] = f(y[b, i, j - 1])   ->   i
+    """
+    parallel = {
+        id(fact.loop) for fact in facts(draft.nest, outer) if fact.parallel and fact.loop.bind is None
+    }
+    chain = [outer]
+    while isinstance(chain[-1].body, Loop) and id(chain[-1].body) in parallel:
+        chain.append(chain[-1].body)
+    around = [loop for loop in chain if any(loops(loop.body))]
+    return next((loop for loop in reversed(around) if (extent(draft.nest, loop) or ROWS) >= ROWS), outer)
 
 
 def outermost(draft: Draft, tree: Tree) -> Iterator[Loop]:

@@ -370,17 +370,19 @@ def _blocked(
 def _better(
     schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
 ) -> loops.Planned | None:
-    """Another shape for a CPU kernel with one parallel loop, where that loop is along memory, or a loop inside waits.
+    """Another shape for a CPU kernel whose one parallel loop is along memory, or in whose parallel loops one waits.
 
     for i (on cores): for j: x[i] += a[j, i]   ->   for i (tiles, on cores): for j: for i_in (vector): x[i] += a[j, i]
     """
-    if machine.kind != "cpu" or len(kernel.band) != 1:
+    if machine.kind != "cpu" or not kernel.band:
         return None
     dims = {name: dims_of(kernel.band[0].date(name)) for name in kernel.names}
     jumps = any(far_and_near(schedule.nest, name, moved)[0] for name, moved in dims.items())
     part = part_with(schedule, kernel.names[0])
     written = Draft(schedule.nest, schedule.tree)
-    if (jumps or internal(kernel)) and not any(waits(written, loop) for loop in innermost(part)):
+    usual_order = jumps or internal(kernel) or len(kernel.band) > 1
+    inside = (loop for loop in innermost(part) if all(loop.name != x.name for x in kernel.band))
+    if usual_order and not any(waits(written, loop) for loop in inside):
         return None
     done = loops.planned(schedule, counts, part, machine, choose)
     estimator = Estimator(counts, machine)

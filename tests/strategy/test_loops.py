@@ -139,3 +139,24 @@ def test_short_rows_stay_whole_in_time_tiles() -> None:
     large = KERNELS["heat-3d"].nest.with_sizes({"T": 40, "N": 400})
     wide = Draft(large, large.order).do("affine", **dates)
     assert all("whole" not in "".join(draft.notes) for draft in shapes(wide, names, 2))
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((4, 32, 50), "i"), ((32, 3, 50), "b"), ((64, 32, 50), "i"), ((3, 4, 50), "b")]
+)
+def test_rows_side_by_side_are_those_of_which_there_are_enough(
+    shape: tuple[int, int, int], rows: str
+) -> None:
+    b, i, j = shape
+    nest = Nest.of(
+        [Tensor("x", shape, "float32", "input"), Tensor("y", shape, "float32", "inout")],
+        [
+            statement(
+                f"{{ S[b, i, j] : 0 <= b < {b} and 0 <= i < {i} and 1 <= j < {j} }}",
+                "y[b, i, j] = y[b, i, j - 1] + x[b, i, j]",
+            )
+        ],
+    )
+    plan = plan_for(nest, CPU)
+    inner = plan.schedule.loops("S")[-1]
+    assert (inner.name, inner.bind) == (f"{rows}_in", "vector")
