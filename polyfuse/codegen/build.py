@@ -46,7 +46,7 @@ from polyfuse.codegen.looptree import (
 from polyfuse.codegen.naming import Namer, base, line_of, tensors_of
 from polyfuse.codegen.operations import CALLED
 from polyfuse.codegen.over_lanes import over_lanes
-from polyfuse.codegen.per_core import per_core
+from polyfuse.codegen.per_core import allocated_once, per_core
 from polyfuse.codegen.register_tiles import device_operations, in_one_piece
 from polyfuse.codegen.roles import by_roles
 from polyfuse.codegen.sections import over_sections, section, sections, with_sections
@@ -251,7 +251,7 @@ class _Builder:
         if kind == isl.ast_node_type.if_:
             return self._if(node, here)
         if kind == isl.ast_node_type.block:
-            return block(tuple(self._node(part, here) for part in in_order(node)))
+            return block(allocated_once(tuple(self._node(part, here) for part in in_order(node))))
         return self._user(node, here)
 
     def _turn(self, node: isl.AstNode, here: _Here) -> Node:

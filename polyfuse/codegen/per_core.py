@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from polyfuse.codegen.looptree import Allocate, Block, For, Guard, Node, below, block, with_below
@@ -28,6 +30,37 @@ def per_core(node: Node, allocations: tuple[Allocate, ...]) -> Node:
         parts += [part] if allocated else [*allocations, part]
         allocated = True
     return Block(tuple(parts))
+
+
+def allocated_once(parts: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Parts that isl has taken apart: what several of them allocate outside of loops over cores is allocated before.
+
+    { buffer; buffer = x };  { buffer; y = buffer }   ->   buffer;  { buffer = x };  { y = buffer }
+    """
+    every = [tuple(_allocated(part)) for part in parts]
+    counts = Counter(allocation for own in every for allocation in set(own))
+    again = [allocation for allocation, count in counts.items() if count > 1]
+    if not again:
+        return parts
+    return (*again, *(_without(part, frozenset(again)) for part in parts))
+
+
+def _allocated(node: Node) -> Iterator[Allocate]:
+    """What is allocated outside of loops over cores."""
+    if isinstance(node, Allocate):
+        yield node
+    elif not (isinstance(node, For) and node.bind in ON_CORES):
+        for part in below(node):
+            yield from _allocated(part)
+
+
+def _without(node: Node, allocations: frozenset[Allocate]) -> Node:
+    if isinstance(node, For) and node.bind in ON_CORES:
+        return node
+    if isinstance(node, Block):
+        rest = (part for part in node.parts if not (isinstance(part, Allocate) and part in allocations))
+        return block(tuple(_without(part, allocations) for part in rest))
+    return with_below(node, lambda part: _without(part, allocations))
 
 
 def _over_cores(node: Node) -> bool:

@@ -44,3 +44,20 @@ def test_buffers_hold_what_a_value_put_there(size: int, apart: tuple[str, ...], 
     np.testing.assert_array_equal(arrays["o"], 2 * inputs["a"] + 1)
     net = pf.compile(nest, target="cpu", schedule=s)
     np.testing.assert_array_equal(net(inputs["a"]), 2 * inputs["a"] + 1)
+
+
+@pytest.mark.parametrize("place", ["cores", "dynamic"])
+def test_a_value_that_isl_makes_no_loop_of_has_one_buffer(place: str) -> None:
+    """isl takes the copy and the sum apart under two loops of one value, of which the inner one is on cores."""
+    shapes = {"x": (9,), "w": (2, 4), "v": (7, 4)}
+    tensors = [Tensor(name, shape, "float64", "input") for name, shape in shapes.items()]
+    tensors[-1] = Tensor("v", (7, 4), "float64", "inout")
+    window = statement(
+        "{ S[i, j, l] : 0 <= i < 7 and 0 <= j < 4 and 0 <= l < 2 }", "v[i, j] += x[i + 2*l] * w[l, j]"
+    )
+    nest = Nest.of(tensors, [window])
+    s = pf.Schedule(nest).tile("S", i=8, j=48).promote("x", "S", at="j").bind("S", j=place)
+    inputs = {name: np.arange(float(np.prod(shape))).reshape(shape) for name, shape in shapes.items()}
+    expected = pf.interpret(nest, {name: array.copy() for name, array in inputs.items()})["v"]
+    pf.compile(nest, target="cpu", schedule=s)(*inputs.values())
+    np.testing.assert_array_equal(inputs["v"], expected)
