@@ -4,7 +4,7 @@
         for r in range(0, 16):  on vector lanes
             t[16*i + r, j] = x[16*i + r, j] + 0.5 * t[16*i + r, j - 1]
     ->  rows_abreast(…)                                          polyfuse/codegen/abreast_rows.py: whole squares
-        for j in range(385, 400): for r: …                       what is left of them
+        for j in range(385, 400): for r: …                       what is left
 
     for w in range(max(0, …), min(…)):                          a diagonal at a time, not all rows in the first ones
         for r in range(max(0, w - 399), min(16, w + 1)):
@@ -45,12 +45,22 @@ MOST = 4
 
 @dataclass(frozen=True)
 class RowsAbreast:
-    """What says where whole squares begin and end, the steps before them, their line, and the steps behind them."""
+    """Lines that say where whole squares begin and end, the line for them, and a loop over the steps that are left.
+
+    With a `part` the loop stands in `for part in range(2)`: over those before the squares, and over those behind them.
+    """
 
     bounds: tuple[str, ...]
-    before: For | None
     line: str
-    after: For
+    left: For
+    part: str | None = None
+
+    def lines(self, left: list[str]) -> list[str]:
+        """All of it, given the lines of the loop."""
+        if self.part is None:
+            return [*self.bounds, self.line, *left]
+        inside = [f"if {self.part} == 1:", f"    {self.line}", *left]
+        return [*self.bounds, f"for {self.part} in range(2):", *(f"    {line}" for line in inside)]
 
 
 @dataclass(frozen=True)
@@ -107,13 +117,17 @@ def rows_abreast(
         f"{begin} = {ast.unparse(start)}",
         f"{done} = {begin} + max(0, {ast.unparse(stop)} - {begin}) // {found.lanes} * {found.lanes}",
     )
-    before = replace(steps, high=call("min", [ast.Name(begin), steps.high]))
-    return RowsAbreast(
-        bounds,
-        None if start is steps.low else before,
-        ast.unparse(operation),
-        replace(steps, low=ast.Name(done)),
+    line = ast.unparse(operation)
+    if start is steps.low:
+        return RowsAbreast(bounds, line, replace(steps, low=ast.Name(done)))
+    part = unused(f"{steps.variable}_part")
+    until = call("min", [ast.Name(begin), steps.high])
+    behind = ast.Compare(ast.Name(part), [ast.Eq()], [ast.Constant(1)])
+    low, high = (
+        ast.IfExp(behind, after, before)
+        for after, before in ((ast.Name(done), steps.low), (steps.high, until))
     )
+    return RowsAbreast(bounds, line, replace(steps, low=low, high=high), part)
 
 
 def _loops(steps: For) -> _Steps | None:

@@ -161,8 +161,7 @@ class CpuEmitter(InRegions):
             return [ast.unparse(begun)]
         abreast = rows_abreast(node, self.place, self._unused)
         if abreast is not None:
-            first = [] if abreast.before is None else super().loop(abreast.before)
-            return [*abreast.bounds, *first, abreast.line, *super().loop(abreast.after)]
+            return abreast.lines(super().loop(abreast.left))
         copies = transposed_reads(node, self._unused)
         if copies is not None:
             return [*copies.before, *self._in_rows(copies.loops)]

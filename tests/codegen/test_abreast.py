@@ -73,9 +73,12 @@ def test_diagonals_begin_where_all_rows_take_part() -> None:
     assert (
         "t_2:float32:t,1,1 t_3:float32:t,1,0 t_4:float32:t,2,1 a:float32:still b:float32:along" in lines[at]
     )
-    begin = next(number for number, line in enumerate(lines) if line.startswith("j_first = max("))
-    assert begin < at
-    assert lines[begin + 2] == "for j in range(16 * i, min(j_first, min(89, 16 * i + 65))):"
+    assert lines[at - 4].startswith("j_first = max(")
+    assert lines[at - 2 : at] == ["for j_part in range(2):", "if j_part == 1:"]
+    assert lines[at + 1] == (
+        "for j in range(j_done if j_part == 1 else 16 * i, "
+        "min(89, 16 * i + 65) if j_part == 1 else min(j_first, min(89, 16 * i + 65))):"
+    )
     a, b, t = (
         np.random.default_rng(0).integers(0, 3, shape).astype(np.float32) for shape in (40, 50, (41, 51))
     )
