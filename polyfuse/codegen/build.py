@@ -25,7 +25,7 @@ from polyfuse.codegen.dynamic import heavier_last
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
 from polyfuse.codegen.guards import elsewhere, guarded, same
 from polyfuse.codegen.in_flight import in_flight
-from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
+from polyfuse.codegen.index import beside, binary, is_number, mentions, plus, to_python
 from polyfuse.codegen.known_bounds import bounded
 from polyfuse.codegen.leading import leading
 from polyfuse.codegen.looptree import (
@@ -42,6 +42,7 @@ from polyfuse.codegen.looptree import (
     Store,
     block,
     touched,
+    variables,
 )
 from polyfuse.codegen.naming import Namer, base, line_of, tensors_of
 from polyfuse.codegen.operations import CALLED
@@ -95,6 +96,11 @@ class _Here:
     """The variable and the step of each of our loops that became one."""
     section: str | None = None
     """The variable of the loop whose parts are to come, each at one value."""
+
+
+def _depends_on(element: Element, variables: set[str]) -> bool:
+    """Whether an element lies elsewhere with another value of one of these."""
+    return any(mentions(subscript, name) for subscript in element.subscripts for name in variables)
 
 
 class _Builder:
@@ -319,15 +325,17 @@ class _Builder:
     def _ahead(self, loop: Loop, body: Node, here: _Here) -> Iterator[tuple[Element, bool]]:
         """What a loop asks for ahead of time: elements of arrays one or more values of an outer loop later.
 
-        A loop of one value became none: there is no next one.
+        A loop of one value became none: there is no next one. Nor does a loop on vector lanes with others inside ask
+        for what these go through: that is for the innermost one.
         """
+        inside = set() if loop.bind == "microkernel" else variables(body)
         for fetch in loop.fetches:
             array = self.namer(fetch.tensor)
             if fetch.loop not in here.around or fetch.tensor in self.geometry:
                 continue
             variable, step = here.around[fetch.loop]
             reads, written = touched(body, array)
-            known = tuple(element for element in reads or written if not is_chosen(element))
+            known = tuple(e for e in reads or written if not (is_chosen(e) or _depends_on(e, inside)))
             zero = ast.Constant(0)
             for element in leading(known, For(variable, zero, zero, fetch.by * step, None, Block(()))):
                 yield element, not reads

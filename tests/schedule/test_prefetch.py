@@ -185,3 +185,13 @@ def test_packing_ahead_leaves_values_as_they_are() -> None:
     y = np.zeros((301, 501), np.float32)
     net(x, w, y)
     np.testing.assert_array_equal(y, x @ w)
+
+
+def test_a_loop_with_another_inside_asks_for_nothing_that_goes_through_it() -> None:
+    """A row was asked for along j, and then i became the loop inside: which row is known there alone."""
+    domain = "0 <= t < 3 and 0 <= i < 5 and 0 <= j < 40"
+    tensors = [Tensor("x", (3, 5, 40), "float32", "input"), Tensor("y", (3, 5, 40), "float32", "output")]
+    nest = Nest.of(tensors, [statement(f"{{ S[t, i, j] : {domain} }}", "y[t, i, j] = x[t, i, j] + 1")])
+    s = pf.Schedule(nest).vectorize("S", "j").prefetch("S", "x", "t").interchange("S", "i", "j")
+    x = np.random.default_rng(0).standard_normal((3, 5, 40), np.float32)
+    np.testing.assert_array_equal(pf.compile(nest, target="cpu", schedule=s)(x), x + 1)
