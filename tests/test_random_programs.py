@@ -1,7 +1,8 @@
 """Random programs of loops: products, reductions, stencils, scans, in time or not, of one type or several.
 
 Small whole numbers, cut to 9 after each statement, so that results are exact in any legal order and in any type. What
-`compile` makes of them by itself, as machine code and in lock-step, is what the oracle says.
+`compile` makes of them by itself, as machine code and in lock-step, is what the oracle says; and so is what random
+verbs make of them, or of the strategy's schedule, unless they are refused.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from math import prod
 from pathlib import Path
 from random import Random
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +21,10 @@ from hypothesis import HealthCheck, Phase, event, example, given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.rewrite import expand
+from polyfuse.strategy import plan_for
+from tests.verbs import Call, calls, placements
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 33, 48)
 TYPES = ("f32", "f64", "i32", "i64", "f16", "bf16")
@@ -27,7 +33,7 @@ NAMES = {
     **{"f16": "np.float16", "bf16": "bfloat16"},
 }
 MOST = 100_000
-"""Instances of a statement."""
+"""Instances of a statement, if no less is asked for."""
 
 _files = itertools.count()
 
@@ -35,8 +41,8 @@ _files = itertools.count()
 class Program:
     """The source of a function of loops, and the arrays in it: x… are given, y… changed too, v… local."""
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    def __init__(self, random: Random, most: int = MOST) -> None:
+        self.random, self.most = random, most
         self.sizes = {d: random.choice(SIZES) for d in "ijkl"}
         self.types = random.choice([("f32",), ("f32",), ("f64",), ("i32",), ("i64",), TYPES])
         self.dims: dict[str, str] = {}
@@ -112,7 +118,7 @@ class Program:
     def chosen(self, most: int) -> str:
         """Dimensions of a statement of not too many instances."""
         dims = "".join(self.shuffled("ijkl"))[: self.random.randint(1, most)]
-        while prod(self.sizes[d] for d in dims) > MOST:
+        while prod(self.sizes[d] for d in dims) > self.most:
             dims = dims[:-1]
         return dims
 
@@ -153,7 +159,7 @@ class Program:
 
     def product(self, dims: str) -> list[str]:
         steps = [d for d in "ijkl" if d not in dims][:1]
-        if prod(self.sizes[d] for d in (*dims, *steps)) > MOST:
+        if prod(self.sizes[d] for d in (*dims, *steps)) > self.most:
             return self.elementwise(dims)
         target = self.target(dims, sums=True)
         half = max(1, len(dims) // 2)
@@ -215,18 +221,77 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_random_programs(folder: Path, seed: int, units: int) -> None:
     program = Program(Random(seed))
     nest = loaded(program.source, folder)
-    rng = np.random.default_rng(seed)
-    given = [tensor for tensor in nest.tensors if tensor.role in ("input", "inout")]
-    arrays = {t.name: rng.integers(-2, 3, t.shape).astype(t.dtype) for t in given}
-    expected = pf.interpret(nest, {name: array.copy() for name, array in arrays.items()})
-    machine = replace(pf.Machine.preset("zen5"), units=units)
-    forms = (
-        {"target": "cpu", "machine": machine},
-        {"target": "cuda", "machine": "h200", "device": "lockstep"},
-    )
-    for options in forms:
-        found = {name: array.copy() for name, array in arrays.items()}
-        pf.compile(nest, **options)(*found.values())
-        for name, array in expected.items():
-            np.testing.assert_array_equal(found[name], array, f"{name} of {options}\n{program.source}")
+    for target in ("cpu", "cuda"):
+        net = pf.compile(nest, **options(target, units))
+        check(net, nest, seed, f"{target}\n{program.source}")
     event("in time" if "for t in" in program.source else "once")
+
+
+@settings(
+    max_examples=settings.default.max_examples // 4,  # type: ignore[union-attr]
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.reuse, Phase.generate],
+)
+@given(
+    data=st.data(),
+    seed=st.integers(0, 2**32),
+    target=st.sampled_from(["cpu", "cuda"]),
+    units=st.sampled_from([1, 2]),
+)
+def test_random_verbs_on_random_programs(
+    folder: Path, data: st.DataObject, seed: int, target: str, units: int
+) -> None:
+    program = Program(Random(seed), most=MOST // 10)
+    schedule = scheduled(data, loaded(program.source, folder), target, units)
+    try:
+        net = pf.compile(schedule.source, schedule=schedule, **options(target, units))
+    except (IllegalSchedule, InvalidSchedule) as refused:  # no barrier helps, or no thread is there
+        event(f"refused when compiled: {type(refused).__name__}")
+        return
+    check(net, schedule.source, seed, f"{target}\n{program.source}\n{schedule.trace()}")
+
+
+def scheduled(data: st.DataObject, nest: pf.Nest, target: str, units: int) -> pf.Schedule:
+    """The order as written, or what the strategy makes of it, after one to six random verbs, on a GPU after binds."""
+    schedule = pf.Schedule(nest)
+    if data.draw(st.booleans(), label="by the strategy"):
+        machine = options(target, units)["machine"]
+        schedule = plan_for(expand(nest).nest, machine).schedule
+    elif target == "cuda":
+        for call in data.draw(placements(schedule)):
+            schedule = tried(schedule, call)
+    for _ in range(data.draw(st.integers(1, 6), label="verbs")):
+        schedule = tried(schedule, data.draw(calls(schedule, target)))
+    return schedule
+
+
+def tried(schedule: pf.Schedule, call: Call) -> pf.Schedule:
+    """The schedule after a verb, or as it was if the verb is refused."""
+    try:
+        done = call.on(schedule)
+    except (IllegalSchedule, InvalidSchedule):
+        event(f"refused {call.verb}")
+        return schedule
+    event(f"accepted {call.verb}")
+    return done
+
+
+def options(target: str, units: int) -> dict[str, Any]:
+    """Where a program is compiled for: so many cores, or a stand-in for a GPU."""
+    if target == "cuda":
+        return {"target": target, "machine": pf.Machine.preset("h200"), "device": "lockstep"}
+    return {"target": target, "machine": replace(pf.Machine.preset("zen5"), units=units)}
+
+
+def check(net: pf.Executable, nest: pf.Nest, seed: int, how: str) -> None:
+    """A call leaves in each array what the oracle does."""
+    rng = np.random.default_rng(seed)
+    arrays = {
+        tensor.name: rng.integers(-2, 3, tensor.shape).astype(tensor.dtype)
+        for tensor in nest.tensors
+        if tensor.role in ("input", "inout")
+    }
+    expected = pf.interpret(nest, {name: array.copy() for name, array in arrays.items()})
+    net(*arrays.values())
+    for name, array in expected.items():
+        np.testing.assert_array_equal(arrays[name], array, f"{name} on {how}")
