@@ -16,7 +16,7 @@ from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.first_values import first_values
 from polyfuse.codegen.gathered import Gathered, gathered
 from polyfuse.codegen.halves import held_as, zero
-from polyfuse.codegen.index import not_negative, substituted
+from polyfuse.codegen.index import not_negative, operand, substituted
 from polyfuse.codegen.joined import along_two_axes
 from polyfuse.codegen.looptree import (
     Allocate,
@@ -268,7 +268,7 @@ class CpuEmitter(InRegions):
         lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
         if surely_runs(node):
             return lines
-        return [f"if {ast.unparse(node.low)} < {ast.unparse(node.high)}:", *self._indented(lines)]
+        return [f"if {operand(node.low)} < {operand(node.high)}:", *self._indented(lines)]
 
     def _behind(self, node: For) -> tuple[Node, ...]:
         """What runs after the loop that the walk is in, in one iteration of the loop around it."""
@@ -301,7 +301,7 @@ class CpuEmitter(InRegions):
             ]
             return [*asked, *super().loop(node)]
         piece = f"{node.variable}_piece"
-        low, high = ast.unparse(node.low), ast.unparse(node.high)
+        low, high = operand(node.low), operand(node.high)
         at = ast.Name(piece)
         lines = [self._asked(element, write, node.variable, at, numbers) for element, write in node.ahead]
         count = str(numbers) if _divides(node, numbers) else f"min({numbers}, {high} - {piece})"
@@ -314,7 +314,7 @@ class CpuEmitter(InRegions):
         """for j: y[j] = e  ->  for j_piece: { for j of the piece: y_line[j - j_piece] = e; y[these j] = y_line }."""
         variable, piece = node.variable, f"{node.variable}_piece"
         first, count = f"{variable}_first", f"{variable}_count"
-        low, high = ast.unparse(node.low), ast.unparse(node.high)
+        low, high = operand(node.low), operand(node.high)
         held = {element.array: self._unused(f"{element.array}_line") for element in streams}
         at = ast.Name(piece)
         inside = [self._asked(element, write, variable, at, numbers) for element, write in node.ahead]

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 import islpy as isl
 
-from polyfuse.codegen.index import binary
+from polyfuse.codegen.index import binary, operand
 from polyfuse.codegen.looptree import Allocate, Block, For, Node, block
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop
@@ -29,8 +29,8 @@ from polyfuse.sets import bounding_box, bounding_count, constant
 
 def in_turns(node: For, turn: str) -> tuple[str, str]:
     """(how many values a loop has, the value that a turn takes), as source."""
-    low, high = ast.unparse(node.low), ast.unparse(node.high)
-    count = ast.unparse(binary(ast.Sub(), node.high, node.low))
+    low, high = operand(node.low), operand(node.high)
+    count = operand(binary(ast.Sub(), node.high, node.low))
     count = count if node.step == 1 else f"-(({low} - ({high})) // {node.step})"
     nth = f"({count} - 1 - {turn})" if node.backwards else turn
     steps = nth if node.step == 1 else f"{node.step} * {nth}"

@@ -222,6 +222,16 @@ def mentions(node: ast.expr, variable: str) -> bool:
     return any(isinstance(part, ast.Name) and part.id == variable for part in ast.walk(node))
 
 
+def operand(node: ast.expr) -> str:
+    """An index expression as source that an operator may stand beside.
+
+    >>> operand(ast.parse("n if n > m else m", mode="eval").body), operand(ast.parse("n + 1", mode="eval").body)
+    ('(n if n > m else m)', 'n + 1')
+    """
+    text = ast.unparse(node)
+    return f"({text})" if isinstance(node, ast.IfExp | ast.BoolOp) else text
+
+
 def substituted(node: ast.expr, values: Environment) -> ast.expr:
     """An index expression with variables replaced, constants folded: 8 * i + r for r = 0  ->  8 * i."""
 

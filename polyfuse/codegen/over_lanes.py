@@ -28,7 +28,7 @@ import sympy
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.emit import INDENT
-from polyfuse.codegen.index import mentions
+from polyfuse.codegen.index import mentions, operand
 from polyfuse.codegen.looptree import (
     Block,
     Element,
@@ -131,7 +131,7 @@ def shuffled(node: Lanes, body: list[str], place: Place, lane: str, again: bool)
         lines += ["cuda.syncthreads()", *start, f"if {own} < {count}:"]
         lines += [f"{INDENT}{partial.array} = {warps}[{own}]"]
         lines += _exchanges(partial, op, 1 << (count - 1).bit_length(), place, WARP)
-    first = " and ".join((f"{lane} == 0", *map(ast.unparse, node.when)))
+    first = " and ".join((f"{lane} == 0", *map(operand, node.when)))
     return [*lines, f"if {first}:", *(INDENT + line for line in Values(node.total, place).lines())]
 
 

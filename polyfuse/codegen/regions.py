@@ -42,6 +42,7 @@ from dataclasses import dataclass, fields
 from polyfuse.codegen.dynamic import apart_from_buffers
 from polyfuse.codegen.emit import Emitter
 from polyfuse.codegen.equal import canonical
+from polyfuse.codegen.index import operand
 from polyfuse.codegen.looptree import Allocate, Block, For, Guard, Kernel, Let, Node, below, block, variables
 from polyfuse.ir.names import fresh
 from polyfuse.ir.tree import ON_CORES
@@ -149,7 +150,7 @@ class InRegions(Emitter):
                 case ast.Constant(value=int(least)), _ if least >= 0:
                     value = _within(core, least, None)
         else:  # the shares are of how many values there are
-            value = f"{ast.unparse(node.low)} + {node.step} * {core}"
+            value = f"{operand(node.low)} + {node.step} * {core}"
         body = self.lines(node.body)
         if value is None:
             return [f"for {node.variable} in {values}:", *self._indented(body)]
@@ -232,7 +233,7 @@ def _tuple(values: Iterable[str]) -> str:
 
 def _bounds(node: For) -> tuple[str, str]:
     """What a loop over cores is a range of: its values, or, where it has steps, how many of them there are."""
-    low, high = ast.unparse(node.low), ast.unparse(node.high)
+    low, high = operand(node.low), operand(node.high)
     return (low, high) if node.step == 1 else ("0", f"-(({low} - ({high})) // {node.step})")
 
 

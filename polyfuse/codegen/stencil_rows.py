@@ -22,7 +22,7 @@ from functools import partial
 import sympy
 
 from polyfuse.codegen.extrema import EXTREMA
-from polyfuse.codegen.index import binary, mentions
+from polyfuse.codegen.index import binary, mentions, operand
 from polyfuse.codegen.leading import distance, without_constant
 from polyfuse.codegen.looptree import Block, Element, For, Store, below
 from polyfuse.codegen.product_loops import most_of, movement
@@ -86,7 +86,7 @@ def two_rows(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str]
     both = _lines(row, (first, second), _behind_two(row.ahead, loop), place, unused)
     if one is None or both is None:
         return None
-    low, high = ast.unparse(loop.low), ast.unparse(loop.high)
+    low, high = operand(loop.low), operand(loop.high)
     return [
         f"for {loop.variable} in range({low}, {high}, 2):",
         f"    if {loop.variable} + 1 < {high}:",

@@ -55,3 +55,24 @@ def test_cores_are_shared_out_once_on_a_path() -> None:
         in_blocks(4).bind("S0", i_in="cores")
     with pytest.raises(InvalidSchedule, match="loop i is bound to dynamic, which target cuda does not have"):
         pf.compile(triangle, target="cuda", machine="h200", device="lockstep", schedule=in_blocks(4))
+
+
+@pf.nest
+def of_two_lengths(a: "f64[N]", b: "f64[M]"):  # type: ignore[no-untyped-def]
+    for i in range(N):
+        a[i] += 1
+    for i in range(1, M):
+        b[i] += 1
+
+
+@pytest.mark.parametrize("sizes", [(5, 12), (12, 5), (1, 1)])
+def test_a_number_of_values_that_is_a_choice_between_two(sizes: tuple[int, int]) -> None:
+    s = pf.Schedule(of_two_lengths).fuse("S0", "S1", at="i").split("S0", "i", 2).bind("S0", i="dynamic")
+    net = pf.compile(of_two_lengths, target="cpu", schedule=s)
+    bound = next(line for line in net.source.splitlines() if "while i_turn < " in line)
+    assert bound.endswith("):")
+    assert " if " in bound
+    found, expected = ([np.zeros(size) for size in sizes] for _ in range(2))
+    net(*found)
+    of_two_lengths.python(*expected)
+    np.testing.assert_array_equal(np.concatenate(found), np.concatenate(expected))
