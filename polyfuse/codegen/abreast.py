@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from polyfuse.codegen.abreast_rows import ALONG, LINE, NUMBER, STILL, TARGET, Abreast
 from polyfuse.codegen.chosen_rows import is_chosen
 from polyfuse.codegen.extrema import EXTREMA
-from polyfuse.codegen.index import binary, mentions
+from polyfuse.codegen.index import binary, mentions, operand
 from polyfuse.codegen.leading import distance
 from polyfuse.codegen.looptree import Block, Element, For, Node, Store
 from polyfuse.codegen.on_vectors import ELEMENTS, are_on_vectors
@@ -115,7 +115,7 @@ def rows_abreast(
     )
     bounds = (
         f"{begin} = {ast.unparse(start)}",
-        f"{done} = {begin} + max(0, {ast.unparse(stop)} - {begin}) // {found.lanes} * {found.lanes}",
+        f"{done} = {begin} + max(0, {operand(stop)} - {begin}) // {found.lanes} * {found.lanes}",
     )
     line = ast.unparse(operation)
     if start is steps.low:
