@@ -31,16 +31,16 @@ from polyfuse.codegen.leading import distance
 from polyfuse.codegen.looptree import Block, Element, For, Node, Store
 from polyfuse.codegen.on_vectors import ELEMENTS, are_on_vectors
 from polyfuse.codegen.product_loops import corner, movement, numbers_in, parts_of
+from polyfuse.codegen.steps_apart import with_all_rows
 from polyfuse.codegen.tiles import VECTOR_BYTES
-from polyfuse.codegen.values import IN_PLACE, PRELUDE, Values
+from polyfuse.codegen.values import IN_PLACE, Values, own_name
 from polyfuse.ir.expression import call
-from polyfuse.ir.names import fresh
 from polyfuse.ir.tensor import ITEMSIZE
 
 ROWS_ABREAST = "rows_abreast"
 
 MOST = 4
-"""Vectors of rows side by side: more of them do not hide more of what a step waits for the last one."""
+"""Vectors of rows side by side: the 32 rows of float64 numbers that a tile of the strategy's has at most."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,10 @@ def rows_abreast(
 
 def _loops(steps: For) -> _Steps | None:
     """The loops, if rows are a number of whole vectors and stores assign numbers of one size."""
-    rows, stores = _in_rows(steps.body)
-    if rows is None or steps.bind is not None or steps.step != 1 or steps.ahead or steps.streams:
+    inside = _in_rows(steps.body)
+    if inside is None or steps.bind is not None or steps.step != 1 or steps.ahead or steps.streams:
         return None
+    rows, stores = inside
     assigned = tuple(one for one in stores if isinstance(one, Store) and one.op in ("=", *IN_PLACE))
     low, high = numbers_in(rows.low, "max"), numbers_in(rows.high, "min")
     if not low or not high or len(assigned) < len(stores) or any(store.indices for store in assigned):
@@ -147,25 +148,21 @@ def _loops(steps: For) -> _Steps | None:
     return found if fits else None
 
 
-def _in_rows(body: Node) -> tuple[For | None, tuple[Node, ...]]:
-    """The loop over rows on vector lanes that a step is, and what it holds; several with the same rows are one.
+def _in_rows(body: Node) -> tuple[For, tuple[Node, ...]] | None:
+    """The loop over rows on vector lanes that a step is, and what it holds; several of the same rows are one.
 
     { for r (vector): A; for r (vector): B }   ->   for r (vector): { A; B }, a vector of A before B
     """
-    loops = body.parts if isinstance(body, Block) else (body,)
-    first = loops[0] if loops else None
-    if not isinstance(first, For):
-        return None, ()
-    parts: list[Node] = []
-    for loop in loops:
-        if not isinstance(loop, For) or loop.bind != "vector" or loop.variable != first.variable:
-            return None, ()
-        if (ast.dump(loop.low), ast.dump(loop.high)) != (ast.dump(first.low), ast.dump(first.high)):
-            return None, ()
-        if loop.step != 1 or loop.ahead or loop.streams:
-            return None, ()
-        parts += loop.body.parts if isinstance(loop.body, Block) else (loop.body,)
-    return first, tuple(parts)
+    loops = [loop for loop in _parts(body) if isinstance(loop, For) and loop.bind == "vector"]
+    values = {(loop.variable, ast.dump(loop.low), ast.dump(loop.high)) for loop in loops}
+    plain = all(loop.step == 1 and not loop.ahead and not loop.streams for loop in loops)
+    if len(values) != 1 or len(loops) < len(_parts(body)) or not plain:
+        return None
+    return loops[0], tuple(part for loop in loops for part in _parts(loop.body))
+
+
+def _parts(node: Node) -> tuple[Node, ...]:
+    return node.parts if isinstance(node, Block) else (node,)
 
 
 def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]] | None:
@@ -177,10 +174,9 @@ def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]
     elements: list[tuple[Abreast, Element]] = []
 
     def add(element: Element, form: Abreast) -> None:
-        if _text(element) not in names:
-            name = f"{element.array}_row" if PRELUDE.fullmatch(element.array) else element.array
-            names[_text(element)] = fresh(name, set(names.values()))
-        named = replace(form, name=names[_text(element)])
+        if str(element) not in names:
+            names[str(element)] = own_name(element, names.values())
+        named = replace(form, name=names[str(element)])
         if all(named != one for one, _ in elements):
             elements.append((named, element))
 
@@ -190,7 +186,7 @@ def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]
     for store in found.stores:
         for read in store.reads if store.op == "=" else (store.target, *store.reads):
             own = targets.get(read.array)
-            if own is not None and _text(read) == _text(own) and read.array in stored:
+            if own is not None and str(read) == str(own) and read.array in stored:
                 continue
             form = _still_form(read, found) if own is None else _form(read, own, names, found)
             if form is None:
@@ -215,10 +211,10 @@ def _form(read: Element, target: Element, names: dict[str, str], found: _Steps) 
         return None
     by = _along(target, found.steps)
     ago = (-known[last] - over * rows[last]) * by
-    if ago < 0 or _text(read) == _text(target):
+    if ago < 0 or str(read) == str(target):
         return Abreast("", read.dtype, ALONG, by=by)
     near = 0 < ago < found.lanes and abs(over) < found.lanes
-    return Abreast("", read.dtype, names[_text(target)], ago, over, by) if near else None
+    return Abreast("", read.dtype, names[str(target)], ago, over, by) if near else None
 
 
 def _still_form(read: Element, found: _Steps) -> Abreast | None:
@@ -246,7 +242,7 @@ def _along(element: Element, steps: For) -> int:
 
 def _lines(store: Store, names: dict[str, str]) -> list[str]:
     """A store's assignments to names."""
-    lines = Values(store, lambda one: ast.Name(names[_text(one)]), EXTREMA, at_once=True).lines()
+    lines = Values(store, lambda one: ast.Name(names[str(one)]), EXTREMA, at_once=True).lines()
     *first, last = ast.parse("; ".join(lines)).body
     if isinstance(last, ast.AugAssign):
         last = ast.Assign([last.target], ast.BinOp(ast.Name(ast.unparse(last.target)), last.op, last.value))
@@ -255,51 +251,21 @@ def _lines(store: Store, names: dict[str, str]) -> list[str]:
 
 def _whole(found: _Steps) -> tuple[ast.expr, ast.expr] | None:
     """From where to where all rows take part in a step; None where that is no interval that is seen."""
-    first, end = [found.steps.low], [found.steps.high]
-    variable = found.steps.variable
-    box = {"max": found.first, "min": found.first + found.count}
-    for bound, of in ((found.rows.low, "max"), (found.rows.high, "min")):
-        for part in (one for one in parts_of(bound, of) if not isinstance(one, ast.Constant)):
-            if not mentions(part, variable):
-                order = ast.LtE() if of == "max" else ast.GtE()
-                holds = ast.Compare(part, [order], [ast.Constant(box[of])])
+    box = found.first, found.first + found.count
+    reached = with_all_rows(found.steps, found.rows, *map(ast.Constant, box))
+    if reached is None:
+        return None
+    first, end = reached
+    for bound, of, order, number in (
+        (found.rows.low, "max", ast.LtE(), box[0]),
+        (found.rows.high, "min", ast.GtE(), box[1]),
+    ):
+        for part in parts_of(bound, of):
+            if not isinstance(part, ast.Constant) and not mentions(part, found.steps.variable):
+                holds = ast.Compare(part, [order], [ast.Constant(number)])
                 end.append(ast.IfExp(holds, found.steps.high, found.steps.low))
-                continue
-            solved = _solved(part, variable, of == "max", ast.Constant(box[of]))
-            if solved is None:
-                return None
-            most, value = solved
-            if most:
-                end.append(binary(ast.Add(), value, ast.Constant(1)))
-            else:
-                first.append(value)
     start = first[0] if len(first) == 1 else call("max", first)
     return start, end[0] if len(end) == 1 else call("min", end)
-
-
-def _solved(part: ast.expr, variable: str, most: bool, value: ast.expr) -> tuple[bool, ast.expr] | None:
-    """For which values of a variable a bound is `value` at most, or at least: whether up to or from one on, and which.
-
-    8*i + (k + j) // 2 <= 0   ->   j <= (0 - 8*i) * 2 + 1 - k          3 - j >= 1   ->   j <= 3 - 1
-    """
-    match part:
-        case ast.Name():
-            return most, value
-        case ast.UnaryOp(ast.USub(), operand):
-            return _solved(operand, variable, not most, binary(ast.Sub(), ast.Constant(0), value))
-        case ast.BinOp(left, ast.Add() | ast.Sub() as op, right) if not mentions(right, variable):
-            back = ast.Sub() if isinstance(op, ast.Add) else ast.Add()
-            return _solved(left, variable, most, binary(back, value, right))
-        case ast.BinOp(left, ast.Add(), right) if not mentions(left, variable):
-            return _solved(right, variable, most, binary(ast.Sub(), value, left))
-        case ast.BinOp(left, ast.Sub(), right) if not mentions(left, variable):
-            return _solved(right, variable, not most, binary(ast.Sub(), left, value))
-        case ast.BinOp(left, ast.FloorDiv(), ast.Constant(int(by))) if by > 0:
-            times = binary(ast.Mult(), value, ast.Constant(by))
-            return _solved(
-                left, variable, most, binary(ast.Add(), times, ast.Constant(by - 1 if most else 0))
-            )
-    return None
 
 
 def _apart(element: Element, rows: For) -> ast.expr:
@@ -308,7 +274,3 @@ def _apart(element: Element, rows: For) -> ast.expr:
     return call(
         "beside", [ast.Constant(0), ast.Name(element.array), ast.Tuple([ast.Constant(n) for n in by])]
     )
-
-
-def _text(element: Element) -> str:
-    return f"{element.array}[{', '.join(map(ast.unparse, element.subscripts))}]"

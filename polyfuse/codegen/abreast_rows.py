@@ -2,7 +2,7 @@
 
     for j: for r < 16: t[r, j] = x[r, j] + 0.5 * t[r, j - 1]
     ->  rows_abreast(float32, 16, 't = x + up * float32(0.5)', 't:float32:target x:float32:along up:float32:t,1,0',
-                     steps, (address(t, …), …), (bytes from row to row, …))
+                     steps, (address(t, …), …), (bytes from row to row, …), ())
 
     x ->  16 loads along memory, transposed  ->  step: t = x[j] + 0.5 * t before  ->  16 times  ->  transposed, stored
 
@@ -23,7 +23,7 @@ from numba.extending import intrinsic
 
 from polyfuse.codegen.lanes import in_whole_registers
 from polyfuse.codegen.on_vectors import ELEMENTS, OnVectors
-from polyfuse.codegen.tiles import VECTOR_BYTES, are_literals
+from polyfuse.codegen.tiles import VECTOR_BYTES, are_literals, everywhere
 from polyfuse.codegen.transposing import transposed
 
 WORD, LANE = ir.IntType(64), ir.IntType(32)
@@ -162,7 +162,7 @@ class _Rows:
         kept: dict[str, Lanes] = {}
         for one in self.elements:
             if one.form == NUMBER:
-                kept[one.name] = [self._broadcast(self.numbers[one.name])] * self.groups
+                kept[one.name] = [everywhere(self.builder, self.numbers[one.name], self.lanes)] * self.groups
             elif one.form == STILL:
                 every = [self._load(one, row, WORD(0)) for row in range(self.rows)]
                 kept[one.name] = [self._gathered(one.dtype, dict(enumerate(x))) for x in self._grouped(every)]
@@ -289,11 +289,6 @@ class _Rows:
         for lane, value in values.items():
             vector = self.builder.insert_element(vector, value, LANE(lane))
         return vector
-
-    def _broadcast(self, number: Any) -> Any:
-        vector = ir.VectorType(number.type, self.lanes)
-        one = self.builder.insert_element(ir.Constant(vector, ir.Undefined), number, LANE(0))
-        return self._lane_everywhere(one, 0)
 
     def _lane_everywhere(self, vector: Any, lane: int) -> Any:
         mask = ir.Constant(ir.VectorType(LANE, self.lanes), [lane] * self.lanes)

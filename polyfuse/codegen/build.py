@@ -25,9 +25,9 @@ from polyfuse.codegen.dynamic import heavier_last
 from polyfuse.codegen.full_tiles import Copies, full_steps, with_full_tiles
 from polyfuse.codegen.guards import elsewhere, guarded, same
 from polyfuse.codegen.in_flight import in_flight
-from polyfuse.codegen.index import beside, binary, is_number, mentions, plus, to_python
+from polyfuse.codegen.index import beside, binary, is_number, plus, to_python
 from polyfuse.codegen.known_bounds import bounded
-from polyfuse.codegen.leading import leading
+from polyfuse.codegen.leading import depends_on, leading
 from polyfuse.codegen.looptree import (
     ARRIVALS,
     Allocate,
@@ -96,11 +96,6 @@ class _Here:
     """The variable and the step of each of our loops that became one."""
     section: str | None = None
     """The variable of the loop whose parts are to come, each at one value."""
-
-
-def _depends_on(element: Element, variables: set[str]) -> bool:
-    """Whether an element lies elsewhere with another value of one of these."""
-    return any(mentions(subscript, name) for subscript in element.subscripts for name in variables)
 
 
 class _Builder:
@@ -335,7 +330,7 @@ class _Builder:
                 continue
             variable, step = here.around[fetch.loop]
             reads, written = touched(body, array)
-            known = tuple(e for e in reads or written if not (is_chosen(e) or _depends_on(e, inside)))
+            known = tuple(e for e in reads or written if not (is_chosen(e) or depends_on(e, inside)))
             zero = ast.Constant(0)
             for element in leading(known, For(variable, zero, zero, fetch.by * step, None, Block(()))):
                 yield element, not reads

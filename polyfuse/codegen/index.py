@@ -232,6 +232,29 @@ def operand(node: ast.expr) -> str:
     return f"({text})" if isinstance(node, ast.IfExp | ast.BoolOp) else text
 
 
+def solved(part: ast.expr, variable: str, most: bool, value: ast.expr) -> tuple[bool, ast.expr] | None:
+    """For which values of a variable a bound is `value` at most, or at least: whether up to or from one on, and which.
+
+    8*i + (k + j) // 2 <= 0   ->   j <= (0 - 8*i) * 2 + 1 - k          3 - j >= 1   ->   j <= 3 - 1
+    """
+    match part:
+        case ast.Name():
+            return most, value
+        case ast.UnaryOp(ast.USub(), negated):
+            return solved(negated, variable, not most, binary(ast.Sub(), ast.Constant(0), value))
+        case ast.BinOp(left, ast.Add() | ast.Sub() as op, right) if not mentions(right, variable):
+            back = ast.Sub() if isinstance(op, ast.Add) else ast.Add()
+            return solved(left, variable, most, binary(back, value, right))
+        case ast.BinOp(left, ast.Add(), right) if not mentions(left, variable):
+            return solved(right, variable, most, binary(ast.Sub(), value, left))
+        case ast.BinOp(left, ast.Sub(), right) if not mentions(left, variable):
+            return solved(right, variable, not most, binary(ast.Sub(), left, value))
+        case ast.BinOp(left, ast.FloorDiv(), ast.Constant(int(by))) if by > 0:
+            times = binary(ast.Mult(), value, ast.Constant(by))
+            return solved(left, variable, most, binary(ast.Add(), times, ast.Constant(by - 1 if most else 0)))
+    return None
+
+
 def substituted(node: ast.expr, values: Environment) -> ast.expr:
     """An index expression with variables replaced, constants folded: 8 * i + r for r = 0  ->  8 * i."""
 

@@ -8,8 +8,9 @@ The other rows of the next window are those of this one, and in a near cache.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
-from polyfuse.codegen.index import plus, substituted
+from polyfuse.codegen.index import mentions, plus, substituted
 from polyfuse.codegen.looptree import Element, For
 from polyfuse.codegen.product_loops import movement
 
@@ -29,6 +30,11 @@ def leading(elements: tuple[Element, ...], outer: For) -> list[Element]:
     return [
         Element(e.array, tuple(substituted(value, later) for value in e.subscripts), e.dtype) for e in found
     ]
+
+
+def depends_on(element: Element, variables: Iterable[str]) -> bool:
+    """Whether an element lies elsewhere with another value of one of these."""
+    return any(mentions(subscript, name) for subscript in element.subscripts for name in variables)
 
 
 def _follows(other: Element, element: Element, outer: For) -> bool:

@@ -344,7 +344,10 @@ class Machine:
         return self.load(node, self._indices(node))
 
     def _binary(self, node: ast.BinOp) -> Value:
-        return values.arithmetic(node.op, self.value(node.left), self.value(node.right))
+        left, right = self.value(node.left), self.value(node.right)
+        if isinstance(node.op, ast.Pow) and self.active.mask is not None:
+            right = np.where(self.active.mask, right, 0)  # a thread that is idle may hold a negative power
+        return values.arithmetic(node.op, left, right)
 
     def _unary(self, node: ast.UnaryOp) -> Value:
         operand = self.value(node.operand)

@@ -42,6 +42,9 @@ class Element:
     subscripts: tuple[ast.expr, ...]
     dtype: DType
 
+    def __str__(self) -> str:
+        return f"{self.array}[{', '.join(map(ast.unparse, self.subscripts))}]"
+
 
 @dataclass(frozen=True)
 class Block:

@@ -17,6 +17,7 @@ from numba.core import cgutils
 
 from polyfuse.codegen.extrema import extremum
 from polyfuse.codegen.lane_rows import combined
+from polyfuse.codegen.values import literal
 
 FUNCTIONS = ("fabs", "sqrt")
 """Functions of Python's `math` that are one operation of LLVM on vectors."""
@@ -57,7 +58,7 @@ def type_on_vectors(node: ast.expr, names: Mapping[str, str]) -> str | None:
         case ast.Name(name):
             return names.get(name)
         case ast.Call(ast.Name(dtype), [operand]) if dtype in ELEMENTS:
-            return dtype if _number(operand) is not None or of(operand) == dtype else None
+            return dtype if literal(operand) is not None or of(operand) == dtype else None
         case ast.Call(ast.Attribute(ast.Name("math"), name), [operand]):
             return _float(of(operand)) if name in FUNCTIONS else None
         case ast.Call(ast.Name("larger" | "smaller"), [a, b]):
@@ -116,7 +117,7 @@ class OnVectors:
             case ast.Name(name):
                 return names[name]
             case ast.Call(ast.Name(dtype), [operand]) if dtype in ELEMENTS:
-                number = _number(operand)
+                number = literal(operand)
                 return inner(operand) if number is None else self._constant(dtype, number)
             case ast.Constant(value=int(number)):
                 return self._constant("int64", number)
@@ -160,19 +161,6 @@ class OnVectors:
         kind = ir.FunctionType(value.type, [value.type])
         full = f"llvm.{name}.v{self.lanes}f{bits}"
         return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, full), [value])
-
-
-def _number(node: ast.expr) -> float | None:
-    """The number that an expression is: 0.5, -2, math.inf."""
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return number
-        case ast.Attribute(ast.Name("math"), "inf"):
-            return float("inf")
-        case ast.UnaryOp(ast.USub(), operand):
-            inner = _number(operand)
-            return None if inner is None else -inner
-    return None
 
 
 def _is_integer(value: Any) -> bool:

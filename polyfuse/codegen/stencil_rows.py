@@ -76,7 +76,7 @@ def two_rows(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str]
     first = _store_of(row)
     if first is None or any(mentions(bound, loop.variable) for bound in (row.low, row.high)):
         return None
-    own = all(read.array != first.target.array or _text(read) == _text(first.target) for read in first.reads)
+    own = all(read.array != first.target.array or str(read) == str(first.target) for read in first.reads)
     if not own or not any((movement(first.target, loop) or (0,))[:-1]):
         return None
     second = _next(first, loop)
@@ -196,7 +196,7 @@ def reads_several(loop: For) -> bool:
         return False
     stores = below(loop.body) if isinstance(loop.body, Block) else (loop.body,)
     along = {
-        _text(read): read.array
+        str(read): read.array
         for store in stores
         if isinstance(store, Store)
         for read in store.reads
@@ -223,9 +223,9 @@ class _Operands:
 
 def _operands(loop: For, reads: tuple[Element, ...]) -> _Operands | None:
     """The names of what statements read; None where that is not several elements along the row, and else numbers."""
-    along = {_text(read): read for read in reads if _is_along(read, loop)}
-    still = {_text(read): read for read in reads if movement(read, loop) == (0,) * len(read.subscripts)}
-    if len(along) < SEVERAL or any(_text(read) not in along | still for read in reads):
+    along = {str(read): read for read in reads if _is_along(read, loop)}
+    still = {str(read): read for read in reads if movement(read, loop) == (0,) * len(read.subscripts)}
+    if len(along) < SEVERAL or any(str(read) not in along | still for read in reads):
         return None
     whole = _most_alike(tuple(along.values()))
     rows: list[Element] = []
@@ -234,16 +234,12 @@ def _operands(loop: For, reads: tuple[Element, ...]) -> _Operands | None:
             rows.append(element)
     named: list[ast.expr] = []
     for read in reads:
-        if _text(read) in still:
-            named.append(ast.Name(f"n{list(still).index(_text(read))}"))
+        if str(read) in still:
+            named.append(ast.Name(f"n{list(still).index(str(read))}"))
             continue
         row, by = next((p, by) for p, row in enumerate(rows) if (by := _beside(read, row)) is not None)
         named.append(ast.Subscript(ast.Name(f"r{row}"), ast.Constant(by)) if by else ast.Name(f"r{row}"))
     return _Operands(tuple(rows), tuple(still.values()), whole, tuple(named))
-
-
-def _text(element: Element) -> str:
-    return f"{element.array}[{', '.join(map(ast.unparse, element.subscripts))}]"
 
 
 def _beside(element: Element, row: Element) -> int | None:

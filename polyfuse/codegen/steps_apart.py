@@ -13,13 +13,13 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from polyfuse.codegen.index import binary, mentions, substituted
+from polyfuse.codegen.index import binary, mentions, solved
 from polyfuse.codegen.looptree import Block, For, Guard, Let, Node
-from polyfuse.codegen.product_loops import growth, parts_of, tile_of
+from polyfuse.codegen.product_loops import parts_of, tile_of
 
 
 def steps_apart(top: For, unused: Callable[[str], str]) -> Block | None:
-    """A product's loops in pieces; None if its rows are the same for all steps, or change by more than one a step.
+    """A product's loops in pieces; None if its rows are the same for all steps, or no interval of steps has all.
 
     `unused` makes a name of its own for a variable.
     """
@@ -32,18 +32,10 @@ def steps_apart(top: For, unused: Callable[[str], str]) -> Block | None:
     low, high = (_same(bound, of, k) for bound, of in ((rows.low, "max"), (rows.high, "min")))
     if low is None or high is None:
         return None
-    first, end = [top.low], [top.high]
-    for bound, of, box in ((rows.low, "max", low), (rows.high, "min", high)):
-        for part in (p for p in parts_of(bound, of) if mentions(p, k)):
-            by = growth(part, top)
-            if by not in (1, -1):
-                return None
-            where = binary(ast.Sub(), box, substituted(part, {k: ast.Constant(0)}))  # the part is `box` here
-            reached = where if by == 1 else binary(ast.Sub(), ast.Constant(0), where)
-            if (by == 1) == (of == "min"):
-                first.append(reached)
-            else:
-                end.append(binary(ast.Add(), reached, ast.Constant(1)))
+    reached = with_all_rows(top, rows, low, high)
+    if reached is None:
+        return None
+    first, end = reached
     start, stop = (unused(f"{k}_{what}") for what in ("first", "end"))
     until = ast.Call(ast.Name("min"), [ast.Name(start), top.high], [])
     after = ast.Call(ast.Name("max"), [ast.Name(start), ast.Name(stop)], [])
@@ -55,6 +47,27 @@ def steps_apart(top: For, unused: Callable[[str], str]) -> Block | None:
         Guard(ast.Compare(ast.Name(start), [ast.Lt()], [ast.Name(stop)]), whole),
     ]
     return Block((*pieces, replace(top, bind=None, low=after)) if len(end) > 1 else tuple(pieces))
+
+
+def with_all_rows(
+    steps: For, rows: For, low: ast.expr, high: ast.expr
+) -> tuple[list[ast.expr], list[ast.expr]] | None:
+    """The steps in which rows begin at `low` at most and end at `high` at least: (from the largest, to the least of).
+
+    Parts of the rows' bounds that are the same in all steps are left out. None where this is no interval that is seen.
+    """
+    first, end = [steps.low], [steps.high]
+    for bound, of, box in ((rows.low, "max", low), (rows.high, "min", high)):
+        for part in (p for p in parts_of(bound, of) if mentions(p, steps.variable)):
+            reached = solved(part, steps.variable, of == "max", box)
+            if reached is None:
+                return None
+            most, value = reached
+            if most:
+                end.append(binary(ast.Add(), value, ast.Constant(1)))
+            else:
+                first.append(value)
+    return first, end
 
 
 def _same(bound: ast.expr, of: str, variable: str) -> ast.expr | None:

@@ -24,9 +24,8 @@ from polyfuse.codegen.looptree import Block, Element, For, Node, Store, stores_i
 from polyfuse.codegen.on_vectors import are_on_vectors
 from polyfuse.codegen.product_loops import corner, movement, moves
 from polyfuse.codegen.tiles import VECTOR_BYTES
-from polyfuse.codegen.values import PRELUDE, Values
+from polyfuse.codegen.values import PRELUDE, Values, own_name
 from polyfuse.ir.expression import call
-from polyfuse.ir.names import fresh
 from polyfuse.ir.tensor import ITEMSIZE
 
 LEAST = 4
@@ -48,7 +47,7 @@ def tile_row(loop: For, kernel: Node, place: Callable[[Element], ast.expr]) -> a
         return None
     if not LEAST <= count <= MOST * VECTOR_BYTES // ITEMSIZE[dtype]:
         return None
-    elements = {_text(one): one for store in stores for one in (*store.reads, store.target)}
+    elements = {str(one): one for store in stores for one in (*store.reads, store.target)}
     variables = {store.target.array for store in stores if not store.target.subscripts}
     along = {text: one for text, one in elements.items() if _is_along(one, loop)}
     held = {text: one for text, one in elements.items() if one.array in variables}
@@ -62,12 +61,11 @@ def tile_row(loop: For, kernel: Node, place: Callable[[Element], ast.expr]) -> a
         return None
     names = {text: one.array for text, one in held.items()}
     for text, one in (along | still).items():
-        name = f"{one.array}_row" if PRELUDE.fullmatch(one.array) else one.array
-        names[text] = fresh(name, set(names.values()))
+        names[text] = own_name(one, names.values())
     body = "; ".join(
         line
         for store in stores
-        for line in Values(store, lambda one: ast.Name(names[_text(one)]), EXTREMA).lines()
+        for line in Values(store, lambda one: ast.Name(names[str(one)]), EXTREMA).lines()
     )
     if not are_on_vectors(ast.parse(body).body, dict.fromkeys(names.values(), dtype)):
         return None
@@ -95,10 +93,6 @@ def _count(loop: For) -> int | None:
     """The number of values of a loop, if it is a number."""
     count = binary(ast.Sub(), loop.high, loop.low)
     return count.value if isinstance(count, ast.Constant) and isinstance(count.value, int) else None
-
-
-def _text(element: Element) -> str:
-    return f"{element.array}[{', '.join(map(ast.unparse, element.subscripts))}]"
 
 
 def _is_along(element: Element, loop: For) -> bool:

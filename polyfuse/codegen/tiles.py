@@ -351,11 +351,16 @@ class Tile:
 
     def broadcast(self, number: Any) -> Any:
         """A number in every lane."""
-        kind = ir.VectorType(number.type, self.lanes)
-        undefined = ir.Constant(kind, ir.Undefined)
-        one = self.builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
-        return self.builder.shuffle_vector(one, undefined, mask)
+        return everywhere(self.builder, number, self.lanes)
+
+
+def everywhere(builder: Any, number: Any, lanes: int) -> Any:
+    """A vector of so many lanes with a number in each."""
+    undefined = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined)
+    one = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(
+        one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+    )
 
 
 def plus(builder: Any, address: Any, amount: int) -> Any:

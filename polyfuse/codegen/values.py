@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import sympy
 
@@ -13,6 +13,7 @@ from polyfuse.codegen.halves import FROM, ROUND_TF32, TO
 from polyfuse.codegen.looptree import Element, Store
 from polyfuse.codegen.sums import IN_ANY_ORDER
 from polyfuse.ir.expression import Dialect, call, to_ast
+from polyfuse.ir.names import fresh
 from polyfuse.ir.number_types import Type, is_number, joined, leaf_types, type_of
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tensor import computed_in
@@ -22,6 +23,13 @@ IN_PLACE: Mapping[str, ast.operator] = {"+=": ast.Add(), "*=": ast.Mult()}
 
 PRELUDE = re.compile(r"value\d+")
 """What `Values` calls parts of a body that are used twice: each statement its own, of whatever types they are."""
+
+
+def own_name(element: Element, taken: Iterable[str]) -> str:
+    """A name for an element: its array's, if that is neither taken nor what a part of a body is called."""
+    name = f"{element.array}_row" if PRELUDE.fullmatch(element.array) else element.array
+    return fresh(name, set(taken))
+
 
 Place = Callable[[Element], ast.expr]
 """How a target writes an element of an array."""
@@ -138,7 +146,7 @@ class Values:
                 return call(ROUND_TF32, args)
             case "abs":
                 return call("math.fabs" if is_float else "abs", args)
-            case "pow" if _literal(args[1]) == 2:
+            case "pow" if literal(args[1]) == 2:
                 base = self._simple(args[0])
                 return ast.BinOp(base, ast.Mult(), base)
             case "pow" if not is_float:
@@ -158,7 +166,7 @@ class Values:
 
     def _simple(self, node: ast.expr) -> ast.expr:
         """A node that may be written twice: names, elements and numbers stand as they are, the rest gets a name."""
-        if isinstance(node, ast.Name | ast.Subscript) or _literal(node) is not None:
+        if isinstance(node, ast.Name | ast.Subscript) or literal(node) is not None:
             return node
         return self._named(node)
 
@@ -171,11 +179,11 @@ class Values:
 
 def _extremum(name: str, a: ast.expr, b: ast.expr, *, asks: bool) -> ast.expr:
     """max(a, b): `b if a <= b else a`. A NaN in a falls through; one in b is asked for unless there can be none."""
-    if _literal(a) is not None and _literal(b) is None:
+    if literal(a) is not None and literal(b) is None:
         a, b = b, a
     order: ast.cmpop = ast.LtE() if name == "max" else ast.GtE()
     takes_b: ast.expr = ast.Compare(a, [order], [b])
-    if asks and _literal(b) is None:
+    if asks and literal(b) is None:
         takes_b = ast.BoolOp(ast.Or(), [takes_b, ast.Compare(b, [ast.NotEq()], [b])])
     return ast.IfExp(takes_b, b, a)
 
@@ -189,17 +197,17 @@ def _converted(value: ast.expr, dtype: Type, wanted: Type) -> ast.expr:
     return value if dtype == wanted or is_number(dtype) else call(wanted, [value])
 
 
-def _literal(node: ast.expr) -> float | None:
-    """The number in `float32(0.5)` or `3`; None if the node is not one."""
+def literal(node: ast.expr) -> float | None:
+    """The number in `float32(0.5)`, `-math.inf` or `3`; None if the node is not one."""
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id.startswith(("float", "int"))
     ):
-        return _literal(node.args[0])
+        return literal(node.args[0])
     if isinstance(node, ast.Attribute) and node.attr == "inf":
         return math.inf
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _literal(node.operand)
+        inner = literal(node.operand)
         return None if inner is None else -inner
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int | float) else None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING
 
 import islpy as isl
@@ -21,6 +20,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.scalar import substitute
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Loop, Tree, children, restrict, with_children
+from polyfuse.ir.whole import is_whole
 from polyfuse.sets import PARAM, fix_params, unmet
 
 if TYPE_CHECKING:
@@ -124,18 +124,14 @@ LARGEST = 2**40
 """A size at most: with factors of up to 2**20 (ir/check.py), index arithmetic cannot leave 64 bits."""
 
 
-def _check_whole(name: str, value: object) -> None:
-    if not isinstance(value, Integral):
-        raise BadArgument(f"the size {name} is {value!r}, expected a whole number")
-
-
 def check_sizes(nest: Nest, sizes: Sizes) -> None:
     """BadArgument, naming the assumption that fails, for sizes that the context does not allow, or beyond 2**40.
 
     So are those that are no whole numbers.
     """
     for name, value in sizes.items():
-        _check_whole(name, value)
+        if not is_whole(value):
+            raise BadArgument(f"the size {name} is {value!r}, expected a whole number")
         if abs(value) > LARGEST:
             raise BadArgument(
                 f"the size {name} is {value}, beyond 2**40: index arithmetic could leave 64 bits"

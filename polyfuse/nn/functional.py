@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from polyfuse.errors import BadArgument
+from polyfuse.ir.whole import all_whole, whole
 from polyfuse.nn.emit import Array
 from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value, dtype_of, pointwise, product
 from polyfuse.nn.normalize import LayerNorm as LayerNormOperation
@@ -17,7 +18,6 @@ from polyfuse.nn.normalize import RMSNorm as RMSNormOperation
 from polyfuse.nn.normalize import Softmax as SoftmaxOperation
 from polyfuse.nn.operations import Cast, Reduce
 from polyfuse.nn.operations import Linear as LinearOperation
-from polyfuse.nn.whole import all_whole, whole
 
 if TYPE_CHECKING:
     from polyfuse.nn.layers import Linear

@@ -9,12 +9,12 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
+from polyfuse.ir.whole import all_whole
 from polyfuse.nn import images
 from polyfuse.nn.emit import Array
 from polyfuse.nn.graph import Value, dtype_of
 from polyfuse.nn.images import Sizes
 from polyfuse.nn.layers import Module
-from polyfuse.nn.whole import all_whole
 from polyfuse.nn.windows import LAYOUTS, Padding, layout_named, per_axis, windows_of
 
 

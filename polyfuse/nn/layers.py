@@ -13,11 +13,11 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
+from polyfuse.ir.whole import all_whole
 from polyfuse.nn import functional
 from polyfuse.nn.embedding import embedding
 from polyfuse.nn.emit import Array, Shape
 from polyfuse.nn.graph import Value, dtype_of
-from polyfuse.nn.whole import all_whole
 
 
 class Module:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.tree import sequence
+from polyfuse.ir.whole import all_whole
 from polyfuse.nn.emit import Array, Emitter
 from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
 from polyfuse.nn.layers import Module
 from polyfuse.nn.operations import Operation, Pointwise
-from polyfuse.nn.whole import all_whole
 
 COPY = Pointwise("copy", "{0}")
 """What makes an output out of a value that already has a tensor: an input, a constant, another output."""

@@ -8,13 +8,13 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
+from polyfuse.ir.whole import all_whole
 from polyfuse.nn import recurrent
 from polyfuse.nn.emit import Array
 from polyfuse.nn.graph import Value, constant, dtype_of
 from polyfuse.nn.layers import Module
 from polyfuse.nn.recurrent import Nonlinearity
 from polyfuse.nn.shaping import select, stack
-from polyfuse.nn.whole import all_whole
 
 
 class Recurrent(Module):

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from polyfuse.errors import BadArgument
+from polyfuse.ir.whole import all_whole, is_whole, whole
 from polyfuse.nn.emit import Shape
 from polyfuse.nn.functional import axes_of, axis_of
 from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value
 from polyfuse.nn.views import Join, Pad, View, reshaped, stepped
-from polyfuse.nn.whole import all_whole, is_whole, whole
 
 
 def narrow(x: Value, axis: int, start: int, length: int) -> Value:

@@ -16,9 +16,9 @@ from typing import Literal
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
+from polyfuse.ir.whole import is_whole
 from polyfuse.nn.emit import Emitter, Shape, element, extents
 from polyfuse.nn.operations import Operation
-from polyfuse.nn.whole import is_whole
 
 
 @dataclass(frozen=True)

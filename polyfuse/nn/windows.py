@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from polyfuse.errors import BadArgument
+from polyfuse.ir.whole import is_whole
 from polyfuse.nn.emit import Shape
-from polyfuse.nn.whole import is_whole
 
 Pairs = tuple[tuple[int, int], ...]
 Padding = int | Sequence[int | tuple[int, int]] | Literal["same", "valid"]

@@ -25,7 +25,7 @@ Sizes = Mapping[str, int]
 
 MOST_SIZES = 16
 """Sizes whose functions are kept, each with an arena and the memory of large results: what was called longest ago goes,
-and is made again in some 30 µs."""
+and is made again in some 50 µs (one kernel, one Zen 5 core)."""
 
 _SERIAL = threading.Lock()
 """Held around parallel kernels where numba's threading layer does not allow two at once."""

@@ -23,6 +23,7 @@ from polyfuse.ir.tree import (
     statements,
     with_children,
 )
+from polyfuse.ir.whole import is_whole
 from polyfuse.schedule.chains import chain_from, loop_named
 from polyfuse.sets import IN, OUT, dimension
 
@@ -94,14 +95,15 @@ def fusions(
             yield _flattened(replace_node(tree, node, sequence(tuple(parts))))
 
 
-def check_shift(shift: object) -> None:
-    """InvalidSchedule for what is no number of iterations by loop; None is none."""
+def shift_given(shift: object) -> dict[str, int]:
+    """Numbers of iterations by loop; InvalidSchedule for anything else. None is none."""
     if shift is None:
-        return
-    if not isinstance(shift, Mapping) or any(type(amount) is not int for amount in shift.values()):
+        return {}
+    if not isinstance(shift, Mapping) or not all(map(is_whole, shift.values())):
         raise InvalidSchedule(
             f"fuse: shift is a whole number for each loop, as in shift={{'i': 1}}, not {shift!r}"
         )
+    return {loop: int(amount) for loop, amount in shift.items()}
 
 
 def _apart(verb: str, tree: Tree, first: str, second: str) -> tuple[Sequence, Tree, Tree]:

@@ -180,9 +180,9 @@ class Schedule:
         Where the two loop nests do not match as they stand, `second` is placed by its dependences: in the tile that
         computes its last operand (or before the first use of its result). `shift` moves it by constants, by loop.
         """
-        fusion.check_shift(shift)
-        options: dict[str, object] = {"at": at} | ({"shift": dict(shift)} if shift else {})
-        trees = fusion.fusions(self.nest, self.tree, first, second, at, shift)
+        moved = fusion.shift_given(shift)
+        options: dict[str, object] = {"at": at} | ({"shift": moved} if moved else {})
+        trees = fusion.fusions(self.nest, self.tree, first, second, at, moved)
         return self._first_legal(Step("fuse", (first, second), tuple(options.items())), trees)
 
     def sections(self, *statements: str, loop: str) -> Schedule:
@@ -381,7 +381,7 @@ class Schedule:
     def why_not(self, verb: str, *args: object, **options: object) -> Violation | None:
         """What forbids a step, without taking it; None if it is legal.
 
-        >>> # schedule.why_not("fuse", "mac0", "mac1", at="j") -> Violation(...)
+        schedule.why_not("fuse", "mac0", "mac1", at="j")   ->   a Violation
         """
         if verb not in VERBS:
             raise InvalidSchedule(f"no verb {verb!r}; there are {', '.join(VERBS)}")

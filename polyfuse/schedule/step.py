@@ -88,8 +88,9 @@ def violation_of(step: Step, broken: Broken) -> Violation:
 
 def check_places(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_before: Tree) -> None:
     """Raises InvalidSchedule where a verb has made a tree that no hardware has, or left a microkernel none."""
-    fault = misplaced(tree) or left_outside(nest, tree) or unfit_lanes(nest, tree)
-    fault = fault or unfit_clusters(nest, tree)
+    fault = (
+        misplaced(tree) or left_outside(nest, tree) or unfit_lanes(nest, tree) or unfit_clusters(nest, tree)
+    )
     if fault is not None:
         raise InvalidSchedule(f"{verb}: {fault}")
     check_kept(verb, nest, tree, nest_before, tree_before)

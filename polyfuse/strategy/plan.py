@@ -380,9 +380,9 @@ def _better(
     jumps = any(far_and_near(schedule.nest, name, moved)[0] for name, moved in dims.items())
     part = part_with(schedule, kernel.names[0])
     written = Draft(schedule.nest, schedule.tree)
-    usual_order = jumps or internal(kernel) or len(kernel.band) > 1
+    only_if_one_waits = jumps or internal(kernel) or len(kernel.band) > 1
     inside = (loop for loop in innermost(part) if all(loop.name != x.name for x in kernel.band))
-    if usual_order and not any(waits(written, loop) for loop in inside):
+    if only_if_one_waits and not any(waits(written, loop) for loop in inside):
         return None
     done = loops.planned(schedule, counts, part, machine, choose)
     estimator = Estimator(counts, machine)

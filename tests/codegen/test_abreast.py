@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse.codegen.program import program
 from polyfuse.errors import PolyfuseError
-from tests.execution import plain_names
 from tests.frontend.running import by_python, called, defined
+from tests.plain import plain_names
 
 TYPES = {"f32": ("float32", 16), "i32": ("int32", 16), "f64": ("float64", 8), "i64": ("int64", 8)}
 MARGIN = 4
@@ -175,9 +175,9 @@ def test_squares_read_and_store_nothing_outside_of_arrays(seed: int) -> None:
 
 LEFT_ALONE = {
     "no step waits": "y[i, j] = x[i, j] + 1.0",
-    "one row of two steps": "y[i, j] = x[i, j] + y[i, j - 20]",
+    "farther back than a vector": "y[i, j] = x[i, j] + y[i, j - 20]",
     "a function": "y[i, j] = exp(x[i, j] + y[i, j - 1])",
-    "columns": "y[j, i] = x[j, i] + y[j - 1, i]",
+    "steps across memory": "y[j, i] = x[j, i] + y[j - 1, i]",
     "indices": "y[i, j] = y[i, j - 1] + i",
 }
 

@@ -19,7 +19,7 @@ from polyfuse.codegen.on_vectors import are_on_vectors
 from polyfuse.codegen.short_rows import short_row
 from polyfuse.codegen.tile_rows import MOST, tile_row
 from polyfuse.ir.scalar import Maximum, read
-from tests.execution import plain_names
+from tests.plain import plain_names
 
 BIAS_RELU = "z = y + b; out = larger(z, float32(0.0))"
 

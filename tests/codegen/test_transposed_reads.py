@@ -14,7 +14,7 @@ from polyfuse.codegen.transposed_reads import transposed_reads
 from polyfuse.codegen.transposing import load_transposed, tile_like
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.scalar import Read
-from tests.execution import plain_names
+from tests.plain import plain_names
 
 SOURCE = """
 def moved(x, y):

@@ -15,7 +15,7 @@ from polyfuse.codegen.looptree import Block, Element, For, Node, Store
 from polyfuse.codegen.transposed_stores import transposed_store
 from polyfuse.codegen.transposing import store_transposed, tile_like
 from polyfuse.ir.scalar import Read
-from tests.execution import plain_names
+from tests.plain import plain_names
 
 
 def convolution(filters: int, width: int, dtype: str = "float32", batch: int = 2) -> pf.Nest:

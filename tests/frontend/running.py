@@ -13,7 +13,7 @@ import numpy as np
 import polyfuse as pf
 from polyfuse.codegen.program import program
 from polyfuse.ir.sizes import extent
-from tests.execution import FUNCTIONS
+from tests.plain import FUNCTIONS
 
 INTEGERS = dict.fromkeys(("int32", "int64", "uint64"), int)
 KERNEL_NAMES = {

@@ -292,3 +292,9 @@ def test_powers_of_integers_in_lock_step_where_threads_are_idle(n: int) -> None:
     x, y = np.arange(n) % 60, np.zeros(n, np.int64)
     pf.compile(powers, target="cuda", machine="h200", device="lockstep")(x, y)
     assert (y == 2**x).all()
+
+
+def test_a_negative_power_of_an_integer_is_no_number_in_lock_step() -> None:
+    x, y = np.array([3, -1, 2]), np.zeros(3, np.int64)
+    with pytest.raises(ValueError, match="negative integer powers"):
+        pf.compile(powers, target="cuda", machine="h200", device="lockstep")(x, y)
