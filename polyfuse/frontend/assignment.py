@@ -27,7 +27,7 @@ from polyfuse.frontend.names import Names
 from polyfuse.frontend.parameters import DTYPES
 from polyfuse.frontend.scope import Place
 from polyfuse.ir import Access, DType, Statement
-from polyfuse.ir.scalar import Select, neg, number
+from polyfuse.ir.scalar import Select, turned, number
 
 TARGETS = "a variable, or one element of an array that is given or made before"
 OPERATORS = "= += -= *= /="
@@ -79,7 +79,7 @@ def assignment(
             continue
         body = Body(here.affine)
         value = body.value(term.value)
-        value = neg(value) if term.negated else value
+        value = turned(value) if term.negated else value
         if predicates:
             value = Select(_all(body, predicates), value, number(NEUTRAL[term.op]))
         if reads_target(here, write, body.reads, context):

@@ -98,6 +98,17 @@ def neg(a: sympy.Expr) -> sympy.Expr:
     return sympy.Mul(sympy.Integer(-1), a, evaluate=False)
 
 
+def turned(a: sympy.Expr) -> sympy.Expr:
+    """`-a`; of a product of reads with the sign at its last factor, so that it is a product still.
+
+    -(a * b)  ->  a * -b        no number is rounded otherwise
+    """
+    factors = a.args if isinstance(a, sympy.Mul) else ()
+    if len(factors) != 2 or not all(f.atoms(Read) and not isinstance(f, sympy.Pow) for f in factors):
+        return neg(a)
+    return mul(factors[0], neg(factors[1]))
+
+
 def sub(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
     """`a - b`."""
     return add(a, neg(b))

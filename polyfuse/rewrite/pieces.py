@@ -24,7 +24,8 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import Tree, parts, sequence, statements
-from polyfuse.sets import IN, dim_names, maps_of, union_map
+from polyfuse.rewrite.kept_order import turned_round
+from polyfuse.sets import IN, dim_names, union_map
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ def pieces(nest: Nest) -> Pieces:
         placed += [own_loops(s) for s, _ in found]
     order = sequence(tuple(placed))
     result = replace(nest, statements=tuple(known[n] for n in statements(order)), order=order)
-    return Pieces(result, split) if split and _keeps_order(nest, result, origins) else Pieces(nest, {})
+    if not split or turned_round(nest, result, _origins(result, origins)) is not None:
+        return Pieces(nest, {})
+    return Pieces(result, split)
 
 
 def _split(
@@ -120,20 +123,11 @@ def _piece(s: Statement, name: str, writer: Statement, fed: isl.Map) -> Statemen
     return replace(s, name=name, domain=domain.set_tuple_name(name), write=write, reads=tuple(reads))
 
 
-def _keeps_order(nest: Nest, result: Nest, origins: dict[str, tuple[str, isl.Map]]) -> bool:
-    """Whether every dependence goes forward in the result."""
+def _origins(result: Nest, split: dict[str, tuple[str, isl.Map]]) -> isl.UnionMap:
+    """{ new instance -> the instance of the nest that it is }."""
     same = (
         isl.Map.identity(d.get_space().map_from_set()).intersect_domain(d)
         for n, d in result.domains.items()
-        if n not in origins
+        if n not in split
     )
-    back = union_map([*same, *(origin for _, origin in origins.values())])
-    order = result.original_dates()
-    forward = order.lex_lt_union_map(order)
-    for pair in nest.dependences().pairs:
-        if pair.kind == "reduction":
-            continue
-        moved = isl.UnionMap.from_map(pair.map).apply_domain(back.reverse()).apply_range(back.reverse())
-        if maps_of(moved.subtract(forward)):
-            return False
-    return True
+    return union_map([*same, *(origin for _, origin in split.values())])

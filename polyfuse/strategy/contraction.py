@@ -69,7 +69,12 @@ class Product:
 
 
 def products_of(
-    nest: Nest, name: str, triangles: bool = False, by_value: bool = False, groups: bool = False
+    nest: Nest,
+    name: str,
+    triangles: bool = False,
+    by_value: bool = False,
+    groups: bool = False,
+    still: frozenset[int] = frozenset(),
 ) -> tuple[Product, ...]:
     """The statement as a product, with any dimension as rows that may be; none if it is none.
 
@@ -77,14 +82,19 @@ def products_of(
     With `by_value` reads that do not move by one along an axis of their own for each dimension are factors, too:
     x[2 * i, k], x[n - i, k] and x[i, k // 8, k % 8] have the dimensions i and k as their axes.
     With `groups` columns may be those of one group of several along an axis.
+    The dimensions that stand `still` are those of loops around the product: one value of each is all there is.
     """
     domain = nest.domains[name]
-    found = contractions_of(nest, name, by_value, groups)
+    found = contractions_of(nest, name, by_value, groups, still)
     return tuple(p for p in found if _in_tiles(domain, p) or (triangles and _in_triangles(domain, p)))
 
 
 def contractions_of(
-    nest: Nest, name: str, by_value: bool = False, groups: bool = False
+    nest: Nest,
+    name: str,
+    by_value: bool = False,
+    groups: bool = False,
+    still: frozenset[int] = frozenset(),
 ) -> tuple[Product, ...]:
     """The statement as a product, whichever of its instances there are: each sum may have steps of its own."""
     s = nest.statement(name)
@@ -94,20 +104,28 @@ def contractions_of(
         return ()
     if any(nest.tensor(access.tensor).gather is not None for access in s.reads):
         return ()  # rows that lie anywhere: blocks read them from a tensor of their own
-    both = (_factor(s, value, by_value) for value in s.body.args)
+    both = (_factor(s, value, by_value, still) for value in s.body.args)
     factors = [factor for factor in both if factor is not None]
-    return tuple(_roles(s, factors, groups)) if len(factors) == 2 else ()
+    return tuple(_roles(s, factors, groups, still)) if len(factors) == 2 else ()
 
 
 def products_among(
-    nest: Nest, names: tuple[str, ...], triangles: bool = False, by_value: bool = False, groups: bool = False
+    nest: Nest,
+    names: tuple[str, ...],
+    triangles: bool = False,
+    by_value: bool = False,
+    groups: bool = False,
+    still: Mapping[str, frozenset[int]] | None = None,
 ) -> tuple[tuple[Product, ...], ...]:
     """The products among a kernel's statements, in their order, each with its choices of rows."""
-    found = (products_of(nest, name, triangles, by_value, groups) for name in names)
+    held = still or {}
+    found = (
+        products_of(nest, name, triangles, by_value, groups, held.get(name, frozenset())) for name in names
+    )
     return tuple(each for each in found if each)
 
 
-def _factor(s: Statement, value: sympy.Basic, by_value: bool) -> Factor | None:
+def _factor(s: Statement, value: sympy.Basic, by_value: bool, still: frozenset[int]) -> Factor | None:
     """A value as a factor; None if it depends on an index as a number, is a divisor, or no read moves with it all."""
     accesses = [s.reads[leaf.position] for leaf in reads_in(value)]
     indices = set(s.dims) & {symbol.name for symbol in value.free_symbols}
@@ -124,13 +142,13 @@ def _factor(s: Statement, value: sympy.Basic, by_value: bool) -> Factor | None:
     alone = [a.tensor for a in s.reads].count(access.tensor) == 1
     if isinstance(value, Read) and alone:
         return Factor(access.tensor, access, False, axes, (access,))
-    if len(set(axes.values())) < len(axes):
+    if not all(_is_alone(axes, d, still) for d in axes.keys() - still):
         return None  # a window of what would be computed while it is packed
     computed = not isinstance(value, Read)
     return Factor(value_text(s, value), access, computed, of_value, tuple(accesses), operations(value))
 
 
-def _roles(s: Statement, factors: list[Factor], groups: bool) -> list[Product]:
+def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[int]) -> list[Product]:
     """Every choice of rows, the innermost first; with columns that are neighbours in memory, if there are any."""
     y = moved_axes(s.write, len(s.dims))
     if y is None:
@@ -140,8 +158,8 @@ def _roles(s: Statement, factors: list[Factor], groups: bool) -> list[Product]:
         a, b = left.axes, right.axes
         columns = sorted((d for d in y if d in b and d not in a), key=lambda d: y[d] != last)
         rows = [d for d in y if d in a and d not in b]
-        steps = [d for d in a if d in b and d not in y]
-        if len(columns) != 1 or not rows or not steps or len(y) + len(steps) != len(s.dims):
+        steps = [d for d in a if d in b and d not in y and d not in still]
+        if len(columns) != 1 or not rows or not steps or len({*y, *steps, *still}) != len(s.dims):
             continue
         for row in reversed(rows):
             others = tuple(d for d in y if d not in (row, columns[0]))
@@ -183,9 +201,9 @@ def _apart(access: Access, dim: int, axis: int) -> int | None:
     return gcd(*rest) if by[dim] == 1 else None
 
 
-def _is_alone(axes: Mapping[int, int], dim: int) -> bool:
+def _is_alone(axes: Mapping[int, int], dim: int, still: frozenset[int] = frozenset()) -> bool:
     """Whether no other dimension moves along the axis that one does: panels along it then begin where its blocks do."""
-    return list(axes.values()).count(axes[dim]) == 1
+    return [axis for d, axis in axes.items() if d not in still].count(axes[dim]) == 1
 
 
 def moved_axes(access: Access, dims: int) -> dict[int, int] | None:

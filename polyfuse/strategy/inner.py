@@ -23,24 +23,36 @@ STEPS = 4
 """Steps of a sum that go by in one pass over the loop along memory: its results are loaded and stored once for all."""
 
 
-def turned(draft: Draft, names: tuple[str, ...]) -> Draft:
+def turned(draft: Draft, names: tuple[str, ...], only: tuple[str, ...] = ()) -> Draft:
     """A part's inner loops taken apart and put in the best order, as far as dependences allow; itself if they are.
 
     What waits in one order may come apart in another, so that statements that share a nest are turned together first.
+    `only`: the nest of these statements, and nothing else.
     """
-    for name in names:
+    own = only or names
+    for name in own:
         draft = _towards_memory(draft, names, name, together=True)
-    draft = _apart(draft, names)
-    for name in names:
+    draft = _apart(draft, names, own)
+    for name in own:
         draft = _towards_memory(draft, names, name, together=False)
     return draft
 
 
-def _apart(draft: Draft, names: tuple[str, ...]) -> Draft:
+def nest_of(draft: Draft, names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """The statements of the perfect nest that this one is the first of, inside the part's outermost loop."""
+    top = _own(draft, names, name)
+    return () if top is None else statements(top)
+
+
+def _apart(draft: Draft, names: tuple[str, ...], own: tuple[str, ...]) -> Draft:
     """Loops inside the outermost one distributed over their parts, innermost first, where nothing runs back."""
     while True:
         tree = part_of(draft.tree, names[0])
-        found = _mixed(draft, tree.body) if isinstance(tree, Loop) else None
+        inside = parts(tree.body) if isinstance(tree, Loop) else ()
+        mixed = (_mixed(draft, part) for part in inside if part.members <= {*own})
+        found = next((loop for loop in mixed if loop is not None), None)
+        if found is None and own == names and isinstance(tree, Loop):
+            found = _mixed(draft, tree.body)
         if found is None:
             return draft
         draft = draft.do("distribute", statements(found)[0], found.name)

@@ -29,12 +29,13 @@ from polyfuse.strategy.grid_steps import in_order
 from polyfuse.strategy.grouping import Grouped, in_kernels
 from polyfuse.strategy.groups import in_groups
 from polyfuse.strategy.in_one_kernel import in_one_kernel_if_cheaper
+from polyfuse.strategy.in_panels import in_panels
 from polyfuse.strategy.in_registers import in_registers, under_maximum
 from polyfuse.strategy.in_sections import Behind, behind_each_other, cheaper_in_turns, may_run_behind
 from polyfuse.strategy.inner import innermost, waits
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.long_rows import in_long_rows
-from polyfuse.strategy.moves import far_and_near, internal
+from polyfuse.strategy.moves import common_loops, far_and_near, internal
 from polyfuse.strategy.one_launch import in_one_launch
 from polyfuse.strategy.one_pass import in_one_pass
 from polyfuse.strategy.one_region import in_one_region
@@ -120,7 +121,7 @@ def _in_kernels_of_their_own(
 
 def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
     """The plan for a nest, or with matrices read once for sums along rows and across them where that is cheaper."""
-    usual = _cheapest(nest, said, machine, choose)
+    usual = _in_panels(nest, said, machine, choose)
     made = read_once(nest, machine)
     said = (*said, *made.refused)
     usual = replace(usual, recomputed=(*usual.recomputed, *made.refused))
@@ -134,6 +135,20 @@ def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choo
         refused = (f"not taken: {line}; {numbers}." for line in made.said)
         return replace(usual, recomputed=(*usual.recomputed, *refused))
     return replace(other, recomputed=(*other.recomputed, *(f"{line}: {numbers}." for line in made.said)))
+
+
+def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
+    """The plan for a nest, or for the nest with eliminations in blocks of the cheapest size where that is cheaper."""
+    usual = _cheapest(nest, said, machine, choose)
+    plans = [(made, _planned(made.nest, said, machine, True, choose)) for made in in_panels(nest, machine)]
+    if not plans:
+        return usual
+    made, best = min(plans, key=lambda one: one[1].seconds)
+    numbers = f"{microseconds(best.seconds)} so, {microseconds(usual.seconds)} in loops"
+    if best.seconds >= usual.seconds:
+        refused = (f"not taken: {line}; {numbers}." for line in made.said)
+        return replace(usual, recomputed=(*usual.recomputed, *refused))
+    return replace(best, recomputed=(*best.recomputed, *(f"{line}: {numbers}." for line in made.said)))
 
 
 def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
@@ -350,7 +365,10 @@ def _blocked(
     kernel, cost, counts, machine = model.kernel(part), model.cost(part), model.counts, model.machine
     banded = bool(kernel.band) and not joined
     asked = machine.kind == "cpu"
-    products = products_among(schedule.nest, kernel.names, banded, groups=banded) if asked else ()
+    still = {} if banded or len(kernel.names) == 1 else _still(schedule, kernel.names)
+    products = (
+        products_among(schedule.nest, kernel.names, banded, groups=banded, still=still) if asked else ()
+    )
     if not products:
         return None
     if not kernel.band and not joined and len(kernel.names) > 1:
@@ -365,6 +383,12 @@ def _blocked(
         if choose(kernel.names, "form", [blocks.total, cost.total]) == 1:
             return "tiles of the band were chosen"
     return blocked(schedule, counts, kernel, products[0], machine, parallel is not None, choose)
+
+
+def _still(schedule: Schedule, names: tuple[str, ...]) -> dict[str, frozenset[int]]:
+    """For each statement the dimensions of the loops around all of them."""
+    around = common_loops(schedule, names)
+    return {name: frozenset(d for loop in around for d in dims_of(loop.date(name))) for name in names}
 
 
 def _better(

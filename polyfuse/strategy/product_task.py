@@ -49,7 +49,7 @@ class Question:
         for loop in self.around:
             for d in dims_of(loop.date(self.product.statement)):
                 found.setdefault(d, loop)
-        return found if len(found) == len(p.others) + len(p.steps) + 2 else None
+        return found if found.keys() >= {p.rows, p.columns, *p.steps, *p.others} else None
 
     def task(self, loops: dict[int, Loop], parallel: bool) -> tuple[Task, float, Share | None]:
         """The product as one core does it, how often the busiest core does that much, and what is shared out."""

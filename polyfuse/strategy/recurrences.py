@@ -23,7 +23,9 @@ from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import Product
 from polyfuse.strategy.cost import CACHED, in_blocks
 from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion import part_with
+from polyfuse.strategy.inner import nest_of, turned
 from polyfuse.strategy.kernel import Kernel, kernel_of
 from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
@@ -32,6 +34,7 @@ from polyfuse.strategy.moves import (
     contracted,
     inside,
     internal,
+    is_perfect,
     rejoined,
     units,
     users_in,
@@ -39,6 +42,7 @@ from polyfuse.strategy.moves import (
 )
 from polyfuse.strategy.one_row import in_one_row
 from polyfuse.strategy.products import blocked_inside
+from polyfuse.strategy.shapes import vectorized
 
 ROWS = 16
 """Parts of rows that are to stay in a cache have a multiple of so many: whole tiles, of up to 16 rows."""
@@ -59,6 +63,7 @@ def stepped(
     """
     names = kernel.names
     notes: list[str] = []
+    schedule = _turned_panels(schedule, kernel, products)
     schedule = each_alone(schedule, names)
     steps = common_loops(schedule, names) if len(names) > 1 else ()
     if not steps:
@@ -82,6 +87,21 @@ def stepped(
     except (IllegalSchedule, InvalidSchedule) as refused:
         return str(refused)
     return Planned(schedule, (_sentence(products, steps, around), *notes))
+
+
+def _turned_panels(schedule: Schedule, kernel: Kernel, products: tuple[Product, ...]) -> Schedule:
+    """Nests of several sums and what they wait for, the loop along memory innermost, as far as that is legal."""
+    of_product = {p.statement for p in products}
+    draft = Draft(schedule.nest, schedule.tree)
+    for name in kernel.names:
+        own = nest_of(draft, kernel.names, name)
+        sums = any(schedule.nest.statement(n).is_reduction for n in own)
+        if len(own) > 1 and sums and of_product.isdisjoint(own):
+            draft = turned(draft, kernel.names, own)
+    try:
+        return draft.taken(schedule)
+    except IllegalSchedule:
+        return schedule
 
 
 def each_alone(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
@@ -241,8 +261,10 @@ def _on_lanes(
     schedule = rejoined(schedule, names, around)
     for unit in units(schedule, names, around):
         loops = schedule.loops(unit[0])[around:]
-        if loops:
+        if loops and is_perfect(schedule, unit):
             schedule = along_memory(schedule, counts, unit, loops)
+        elif loops:
+            schedule = vectorized(Draft(schedule.nest, schedule.tree), unit).taken(schedule)
     return schedule
 
 

@@ -1,0 +1,27 @@
+"""The theorem of rewrites that give a nest's instances other names and other dates, and check nothing else."""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from polyfuse.ir import Nest
+from polyfuse.sets import maps_of
+
+
+def turned_round(nest: Nest, result: Nest, origins: isl.UnionMap) -> isl.Map | None:
+    """Pairs of the nest's instances that depend on each other and run the other way round in the result; None: no pair.
+
+    `origins`: { new instance -> the instance of the nest that it is }. The result computes what the nest did if
+    { source of a dependence -> its sink } under the new names is part of the new order's "before". A declared reduction
+    may add in any order.
+    """
+    order = result.original_dates()
+    forward = order.lex_lt_union_map(order)
+    for pair in nest.dependences().pairs:
+        if pair.kind == "reduction":
+            continue
+        new = isl.UnionMap.from_map(pair.map).apply_domain(origins.reverse()).apply_range(origins.reverse())
+        for late in maps_of(new.subtract(forward)):
+            old = isl.UnionMap.from_map(late).apply_domain(origins).apply_range(origins)
+            return maps_of(old.intersect(isl.UnionMap.from_map(pair.map)))[0]
+    return None
