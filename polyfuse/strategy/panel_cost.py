@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from polyfuse.ir.tree import Loop, Tree, loops, restrict, statements
+from polyfuse.ir.tree import SHARED, Loop, Tree, loops, loops_around, restrict, statements
 from polyfuse.machine import Machine
-from polyfuse.strategy.cost import CPU_EXPOSED, TILE_EFFICIENCY, KernelCost, Tiling
+from polyfuse.strategy.cost import CPU_EXPOSED, REGION_AGAIN, TILE_EFFICIENCY, KernelCost, Tiling
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.estimate import Estimator
 
@@ -23,32 +23,28 @@ def panel_cost(counts: Counts, part: Loop, panels: tuple[str, ...], machine: Mac
     beside = restrict(part, frozenset(panels))
     assert beside is not None, "asked before"
     estimate = Estimator(counts, machine).of(beside)
-    compute, memory, flops = estimate.compute, estimate.memory, 0
-    moved = 0.0
-    for name in statements(part):
-        work = counts.work(name)
-        flops += int(work.flops * counts.filled(name))
-        if name not in panels:
-            itemsize = counts.nest.tensor(counts.nest.statement(name).write.tensor).itemsize
-            filled = work.instances * counts.filled(name)
-            compute += 2 * filled / (machine.peak(itemsize, 1.0) * TILE_EFFICIENCY)
-            moved += 2 * itemsize * filled / counts.extent(loop_of_steps(part, name))
     held = sum(counts.tensor_bytes(t.name) for t in counts.nest.tensors if t.role != "temporary")
-    memory += moved / machine.bandwidth(machine.level(held), 1.0)
+    compute, memory, overhead, moved = estimate.compute, estimate.memory, estimate.overhead, 0.0
+    for tile in (loop for loop in loops(part) if loop.bind == "microkernel"):
+        (name,) = tile.names
+        units = machine.units if any(x.bind in SHARED for x in loops_around(part, name)) else 1
+        itemsize = counts.nest.tensor(counts.nest.statement(name).write.tensor).itemsize
+        steps = counts.work(name).instances * counts.filled(name)
+        compute += 2 * steps / (machine.peak(itemsize, units) * TILE_EFFICIENCY)
+        to_and_fro = 2 * itemsize * steps / counts.extent(tile)
+        memory += to_and_fro / machine.bandwidth(machine.level(held), units)
+        overhead += (units > 1) * REGION_AGAIN * counts.extent(part)
+        moved += to_and_fro
+    flops = sum(int(counts.work(name).flops * counts.filled(name)) for name in statements(part))
     return KernelCost(
         Tiling((), ()),
         flops,
         held,
         int(moved),
         1,
-        1 / machine.units,
+        estimate.units / machine.units,
         compute,
         memory,
-        estimate.overhead,
+        overhead,
         CPU_EXPOSED,
     )
-
-
-def loop_of_steps(part: Tree, name: str) -> Loop:
-    """The loop of a product's steps in its tile."""
-    return next(loop for loop in loops(part) if loop.bind == "microkernel" and name in loop.names)

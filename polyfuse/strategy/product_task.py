@@ -16,6 +16,10 @@ from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.shares import Share, busiest, pieces, place_of, place_one_by_one
 
 
+PIECES_IN_STEPS = 8
+"""Pieces for each core of the columns that all steps have together, where a step has a part of them."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A product in a schedule, inside the loops `around` its whole kernel, and the machine that it is to run on.
@@ -66,6 +70,21 @@ class Question:
             return self._sized({**sizes, shared: 1}), often, Share(shared, 1, extent, place)
         found = [each for d in self._shareable() for each in self._shared(sizes, d, self._profile(loops[d]))]
         return min(found, key=lambda each: each[0])[1:] if found else whole
+
+    def task_in_steps(self, loops: dict[int, Loop]) -> tuple[Task, float, Share]:
+        """The same inside loops in order, in each of which cores share what columns there are, in pieces.
+
+        LU's columns behind block b are fewer with each b: of 1000 in halves one core would soon have none.
+        """
+        p, units = self.product, self.machine.units
+        sizes = {d: self.counts.extent(loop) for d, loop in loops.items()}
+        part = ceil(sizes[p.columns] / (units * PIECES_IN_STEPS))
+        one = self._sized({**sizes, p.columns: part})
+        choice = blocking(one)
+        size = ceil(part / choice.columns) * choice.columns if choice is not None else part
+        pieces = ceil(sizes[p.columns] / size)
+        often = self.counts.filled(p.statement) * pieces / units
+        return self._sized({**sizes, p.columns: size}), often, Share(p.columns, size, pieces)
 
     def _shared(
         self, sizes: dict[int, int], d: int, profile: tuple[float, ...]

@@ -102,14 +102,15 @@ def blocked_inside(
     around: tuple[Loop, ...],
     held: int,
     choose: Choose = cheapest,
+    parallel: bool = False,
 ) -> Planned | str:
     """One product of a kernel with the statements `names`, in blocks inside the loops around the whole kernel.
 
-    `held` are the bytes that one step of these loops touches.
+    `held` are the bytes that one step of these loops touches. If `parallel`, cores share its columns in each step.
 
     Raises IllegalSchedule or InvalidSchedule where a verb is refused.
     """
-    asked = _Blocks(schedule, counts, kernel, product, machine, names, around, held).asked(False)
+    asked = _Blocks(schedule, counts, kernel, product, machine, names, around, held).asked(parallel)
     return asked if isinstance(asked, str) else asked.made(choose)
 
 
@@ -168,7 +169,8 @@ class _Blocks:
             return f"{where}{self.name} has not one loop for each of rows, columns and steps"
         if self.product.across and self.own not in internal(self.kernel):
             return f"the sums' neighbours in memory are not columns, and {self.own} is seen outside of the kernel"
-        task, often, share = self.question.task(loops, parallel)
+        in_steps = parallel and self.around
+        task, often, share = self.question.task_in_steps(loops) if in_steps else self.question.task(loops, parallel)
         most, block = task.extents.rows, self._block(self.product.rows)
         choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= most]
         choices = [b for b in self.question.in_whole_tiles(choices, share) if self._begins_panels(b)]

@@ -41,6 +41,7 @@ from polyfuse.strategy.moves import (
     where_legal,
 )
 from polyfuse.strategy.one_row import in_one_row
+from polyfuse.strategy.panels_on_cores import has_panels, panels_on_cores
 from polyfuse.strategy.products import blocked_inside
 from polyfuse.strategy.shapes import vectorized
 
@@ -74,14 +75,19 @@ def stepped(
             schedule = each_alone(shared, names)
         around = common_loops(schedule, names)
         held = int(_held(counts, schedule, names[0], around))
+        parallel = machine.units > 1 and shared is None and has_panels(schedule.nest, names, products)
         for product, group in _grouped(schedule, names, products):
-            done = blocked_inside(schedule, counts, kernel, product, machine, group, around, held, choose)
+            done = blocked_inside(
+                schedule, counts, kernel, product, machine, group, around, held, choose, parallel
+            )
             if isinstance(done, str):
                 row = _one_row(schedule, counts, product, machine, len(around)) if rows else None
                 if row is None:
                     return done
                 done = row
             schedule, notes = done.schedule, [*notes, *done.notes]
+        if parallel:
+            schedule = panels_on_cores(schedule, counts, kernel, products, machine, len(around))
         schedule = _on_lanes(schedule, counts, kernel, products, len(around))
         schedule = _in_buffers(schedule, kernel, machine)
     except (IllegalSchedule, InvalidSchedule) as refused:
