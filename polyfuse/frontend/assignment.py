@@ -27,7 +27,7 @@ from polyfuse.frontend.names import Names
 from polyfuse.frontend.parameters import DTYPES
 from polyfuse.frontend.scope import Place
 from polyfuse.ir import Access, DType, Statement
-from polyfuse.ir.scalar import Select, turned, number
+from polyfuse.ir.scalar import Select, number, turned
 
 TARGETS = "a variable, or one element of an array that is given or made before"
 OPERATORS = "= += -= *= /="

@@ -103,10 +103,12 @@ def turned(a: sympy.Expr) -> sympy.Expr:
 
     -(a * b)  ->  a * -b        no number is rounded otherwise
     """
-    factors = a.args if isinstance(a, sympy.Mul) else ()
-    if len(factors) != 2 or not all(f.atoms(Read) and not isinstance(f, sympy.Pow) for f in factors):
+    if not isinstance(a, sympy.Mul) or len(a.args) != 2:
         return neg(a)
-    return mul(factors[0], neg(factors[1]))
+    first, last = a.args
+    if not all(f.atoms(Read) and not isinstance(f, sympy.Pow) for f in (first, last)):
+        return neg(a)
+    return mul(first, neg(last))
 
 
 def sub(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:

@@ -7,11 +7,13 @@ from polyfuse.rewrite.expand import Expanded, Expansion, expand
 from polyfuse.rewrite.factor import Factored, factor, why_not_factor
 from polyfuse.rewrite.fold import Folded, fold, why_not_fold
 from polyfuse.rewrite.follow import Followed, follow, why_not_follow
+from polyfuse.rewrite.in_place import in_place
 from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
 from polyfuse.rewrite.needed import needed
 from polyfuse.rewrite.online import Online, online
 from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
 from polyfuse.rewrite.own_sums import own_sums
+from polyfuse.rewrite.panels import Panels, panels, why_not_panels
 from polyfuse.rewrite.pieces import Pieces, pieces
 from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
 from polyfuse.rewrite.refusal import Refusal
@@ -39,6 +41,7 @@ __all__ = [
     "Narrowed",
     "Online",
     "Overlapped",
+    "Panels",
     "Pieces",
     "Recomputed",
     "Refusal",
@@ -57,12 +60,14 @@ __all__ = [
     "factor",
     "fold",
     "follow",
+    "in_place",
     "inline",
     "narrow",
     "needed",
     "online",
     "overlap",
     "own_sums",
+    "panels",
     "pieces",
     "place",
     "read_through",
@@ -76,6 +81,7 @@ __all__ = [
     "why_not_follow",
     "why_not_inline",
     "why_not_narrow",
+    "why_not_panels",
     "why_not_place",
     "why_not_read_through",
     "why_not_snapshot",

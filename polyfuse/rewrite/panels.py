@@ -1,4 +1,4 @@
-"""Eliminations in blocks of steps: what a block changes of itself comes first, what it changes of the rest is a product.
+"""Eliminations in blocks of steps: what a block does to itself comes first, what it does to the rest is a product.
 
     for i: for j: { for k < min(i, j): S: A[i, j] -= A[i, k] * A[k, j];   if j < i: T: A[i, j] /= A[j, j] }
     ->  for b:
@@ -21,10 +21,8 @@ The theorem: every instance runs once under a new name, and all that depends on 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 
 import islpy as isl
 import sympy
@@ -36,13 +34,13 @@ from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, sequence, statements
 from polyfuse.rewrite.kept_order import turned_round
 from polyfuse.rewrite.refusal import Refusal, refused
-from polyfuse.sets import IN, OUT, SET, dim_names, dimension, union_map, union_set
+from polyfuse.sets import IN, OUT, dimension, union_map, union_set
 
 LOOPS = 3
 """Loops of the band: rows, columns and steps."""
 
-REGIONS = (("", False, False), ("_below", True, False), ("_right", False, True), ("_rest", True, True))
-"""How a statement's pieces end, and whether their rows and their columns are behind the block, in the order they run in."""
+Behind = tuple[bool | None, bool | None]
+"""Whether rows and columns of a region are behind the block; None: they have nothing to do with it."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +60,21 @@ def panels(nest: Nest, dates: Mapping[str, str], size: int) -> Panels:
 
     >>> panels(lu, {"S0": "[i, j, k, 1]", "S1": "[i, j, j, 0]", "S2": "[i, j, k, 2]"}, 64)
 
-    Raises IllegalRewrite with a Refusal where that is not possible.
+    Raises IllegalRewrite where `why_not_panels` says why.
     """
-    made = panels_or_refusal(nest, dates, size)
+    made = _in_blocks(nest, dates, size)
     if isinstance(made, Refusal):
         raise IllegalRewrite(made)
     return made
 
 
-def panels_or_refusal(nest: Nest, dates: Mapping[str, str], size: int) -> Panels | Refusal:
-    """The nest in blocks of steps, or why not."""
+def why_not_panels(nest: Nest, dates: Mapping[str, str], size: int) -> Refusal | None:
+    """Why a part cannot run in blocks of its steps by these dates; None if it can."""
+    made = _in_blocks(nest, dates, size)
+    return made if isinstance(made, Refusal) else None
+
+
+def _in_blocks(nest: Nest, dates: Mapping[str, str], size: int) -> Panels | Refusal:
     call = f"panels({dict(dates)}, {size})"
     if size < 1:
         return refused(call, f"a block has {size} steps", "a number of 1 at least")
@@ -94,14 +97,18 @@ def panels_or_refusal(nest: Nest, dates: Mapping[str, str], size: int) -> Panels
             )
         vectors[name] = found
     made = _Made(nest, vectors, size)
-    updates = tuple(p.statement.name for p in made.pieces[-1] if p.statement.is_reduction)
+    last = made.pieces[-1] if made.pieces else ()
+    updates = tuple(p.statement.name for p in last if p.statement.is_reduction)
     if not updates:
         return refused(call, "no sum has rows and columns behind a block of its steps", "an elimination")
     result = made.result(at)
     late = turned_round(nest, result, made.origins)
     if late is not None:
         return refused(
-            call, "these would run the other way round", "rows, columns and steps that may change places", late
+            call,
+            "these would run the other way round",
+            "rows, columns and steps that may change places",
+            late,
         )
     result.check()
     return Panels(result, size, updates)
@@ -145,11 +152,36 @@ class _Made:
         """For each region what runs in it, in the order of places."""
         taken = {s.name for s in self.nest.statements}
         found = []
-        for ending, below, right in REGIONS:
-            here = self._region(below, right)
+        for ending, behind in self._regions():
+            here = self._region(*behind)
             made = (self._piece(group, ending, here, taken) for group in self._groups)
             found.append(tuple(sorted((p for p in made if p is not None), key=lambda piece: piece.place)))
         return tuple(found)
+
+    def _regions(self) -> list[tuple[str, Behind]]:
+        """How pieces end and which they are, in the order they run in: what is behind a block is behind its steps.
+
+        LU has rows and columns behind each step, a solver with many right sides rows only.
+        """
+        rows, columns = (self._behind(name) for name in ("i", "j"))
+        if rows and columns:
+            return [
+                ("", (False, False)),
+                ("_below", (True, False)),
+                ("_right", (False, True)),
+                ("_rest", (True, True)),
+            ]
+        if rows or columns:
+            return [
+                ("", (False if rows else None, False if columns else None)),
+                ("_rest", (rows or None, columns or None)),
+            ]
+        return []
+
+    def _behind(self, name: str) -> bool:
+        """Whether rows, or columns, are never before their steps: { [i, j, k] : i >= k }."""
+        never = isl.Set(f"{{ [i, j, k] : {name} < k }}")
+        return all(self._box(statement).is_disjoint(never) for statement in self.dates)
 
     @cached_property
     def origins(self) -> isl.UnionMap:
@@ -178,9 +210,18 @@ class _Made:
         """The statements, sums that do the same together; the first of a group is written for all."""
         found: list[tuple[str, ...]] = []
         for name in self.dates:
-            alike = next((group for group in found if self._alike(group[0], name)), None)
-            found = [(*group, name) if group is alike else group for group in found]
-            found += [] if alike is not None else [(name,)]
+            for at, group in enumerate(found):
+                if self._alike(group[0], name):
+                    found[at] = (*group, name)
+                elif self._alike(
+                    name, group[0]
+                ):  # A[i, j] says what A[i, i] does, and not the other way round
+                    found[at] = (name, *group)
+                else:
+                    continue
+                break
+            else:
+                found.append((name,))
         return tuple(found)
 
     def _alike(self, one: str, other: str) -> bool:
@@ -216,13 +257,15 @@ class _Made:
         """{ [rows, columns, steps] -> element }, beyond the statement's own instances too."""
         return self._in_loops(name).reverse().apply_range(access.map).gist_domain(self._box(name))
 
-    def _region(self, below: bool, right: bool) -> isl.Map:
-        """{ [b, i, j, k] -> [rows, columns, steps] }: all but rows and columns behind the block count from its first."""
-        i, j = ("i" if below else f"{self.size} b + i", "j" if right else f"{self.size} b + j")
-        ends = [f"{name} >= {self.size} b + {self.size}" if far else f"{name} < {self.size}" for name, far in
-                (("i", below), ("j", right))]
-        within = " and ".join([f"0 <= k < {self.size}", *ends])
-        return isl.Map(f"{{ [b, i, j, k] -> [{i}, {j}, {self.size} b + k] : {within} }}")
+    def _region(self, below: bool | None, right: bool | None) -> isl.Map:
+        """{ [b, i, j, k] -> [rows, columns, steps] }, where those in the block, as its steps, count from its first."""
+        first = f"{self.size} b"
+        at, within = {}, [f"0 <= k < {self.size}"]
+        for name, behind in (("i", below), ("j", right)):
+            at[name] = f"{first} + {name}" if behind is False else name
+            within += [f"{name} < {self.size}"] if behind is False else []
+            within += [f"{name} >= {first} + {self.size}"] if behind else []
+        return isl.Map(f"{{ [b, i, j, k] -> [{at['i']}, {at['j']}, {first} + k] : {' and '.join(within)} }}")
 
     def _piece(self, group: tuple[str, ...], ending: str, here: isl.Map, taken: set[str]) -> _Piece | None:
         """The instances of a group in a region; None if there are none."""

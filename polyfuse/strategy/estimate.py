@@ -194,9 +194,12 @@ class _Run:
         self.most = 1.0
         self.kernels = parts(tree)
 
-    def extent(self, loop: Loop, depth: int) -> int:
-        """The values of a loop in the middle of those around it."""
-        return max(self.chains[name].extents[depth] for name, _ in loop.dates)
+    def extent(self, tree: Tree, depth: int) -> int:
+        """The values of the loop at a depth, in the middle of those around it, that run a part of what is in it.
+
+        for k: { R at k < i; S at k = i }: one for S
+        """
+        return max(self.chains[name].extents[depth] for name in statements(tree))
 
     def compute(self, tree: Tree, depth: int, units: float) -> float:
         """Seconds of arithmetic, loads and stores."""
@@ -213,7 +216,8 @@ class _Run:
             )
             entered = max(self.filled(name) for name in statements(tree))
             return (LOOP_SECONDS * entered + inner) / units
-        return count * self.compute(tree.body, depth + 1, units)
+        inside = ((self.extent(part, depth), part) for part in parts(tree.body))
+        return sum(count * self.compute(part, depth + 1, units) for count, part in inside)
 
     def unrolled(self, tree: Tree, depth: int) -> bool:
         """Whether a part is a loop of few values around statements, which LLVM writes out inside the loop around it."""
@@ -322,8 +326,11 @@ class _Run:
         if sum(once.values()) <= size or not _has_loops(tree.body):
             # the next iteration finds what this one left: a tensor comes in at most once
             return [(float(sum(min(count * once.get(t, 0), b) for t, b in held.items())), units)]
-        parts = self.traffic(tree.body, depth + 1, size, units)
-        return [(moved * count, drawn) for moved, drawn in parts]
+        return [
+            (moved * self.extent(part, depth), drawn)
+            for part in parts(tree.body)
+            for moved, drawn in self.traffic(part, depth + 1, size, units)
+        ]
 
     def held(self, tree: Tree, depth: int) -> dict[str, int]:
         """The bytes of each tensor that a part touches."""

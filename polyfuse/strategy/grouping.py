@@ -129,4 +129,4 @@ def grouped(
     )
     if not fuse:
         return schedule, decisions, frozenset()
-    return with_joined(schedule, model, decisions, done)
+    return with_joined(schedule, model, decisions, done, refused)

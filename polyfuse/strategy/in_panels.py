@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 import sympy
 
+from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.tree import Loop, Tree, parts, statements
 from polyfuse.machine import Machine
-from polyfuse.rewrite.panels import Panels, panels_or_refusal
+from polyfuse.rewrite.in_place import in_place
+from polyfuse.rewrite.panels import panels
 from polyfuse.strategy.contraction import moved_axes
 from polyfuse.strategy.counts import stride
+from polyfuse.strategy.fusion import Refused
 from polyfuse.strategy.isl_order import found_by_isl
 
 SIZES = (32, 64)
@@ -30,24 +33,51 @@ LOOPS = 3
 
 @dataclass(frozen=True)
 class InPanels:
-    """A nest whose eliminations run in blocks, and a sentence on each."""
+    """A nest whose eliminations run in blocks, a sentence on each, and what is to be in no kernel with them: all else.
+
+    A solver that reads LU's result row by row would wait in its loop over blocks, and be no loop of its own.
+    """
 
     nest: Nest
     said: tuple[str, ...]
+    alone: Refused
 
 
 def in_panels(nest: Nest, machine: Machine) -> Iterator[InPanels]:
     """The nest with its eliminations in blocks of each size. On a CPU: elsewhere products have other tiles."""
-    found = _eliminations(nest) if machine.kind == "cpu" else {}
+    if machine.kind != "cpu":
+        return
+    start, found = nest, _eliminations(nest)
+    if not found:
+        general, sizes = nest.general
+        placed = in_place(general)
+        start = placed.with_sizes(sizes) if sizes else placed
+        found = _eliminations(start) if placed is not general else {}
     for size in SIZES if found else ():
-        done, said = nest, list[str]()
+        done, said, updates = start, list[str](), set[str]()
         for dates in found.values():
-            made = panels_or_refusal(done, dates, size)
-            if isinstance(made, Panels):
-                done = made.nest
-                said.append(f"{', '.join(dates)} run in {made}")
+            try:
+                made = panels(done, dates, size)
+            except IllegalRewrite:
+                continue
+            done, updates = made.nest, updates.union(made.updates)
+            said.append(f"{', '.join(dates)} run in {made}")
         if said:
-            yield InPanels(done, tuple(said))
+            yield InPanels(done, tuple(said), _alone(done, updates))
+
+
+def _alone(nest: Nest, updates: set[str]) -> Refused:
+    """Each statement of an elimination with each one of another part: no kernel is to hold both."""
+    every = [set(statements(part)) for part in parts(nest.order)]
+    mine = [own for own in every if not own.isdisjoint(updates)]
+    return frozenset(
+        frozenset((one, other))
+        for own in mine
+        for others in every
+        if others is not own
+        for one in own
+        for other in others
+    )
 
 
 def _eliminations(nest: Nest) -> dict[tuple[str, ...], dict[str, str]]:

@@ -14,16 +14,21 @@ from polyfuse.ir.tree import Tree, date_parts, parts, statements
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost import Model
 from polyfuse.strategy.decisions import Decision
+from polyfuse.strategy.fusion import Refused
 
 Joined = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
 
 
 def with_joined(
-    schedule: Schedule, model: Model, decisions: tuple[Decision, ...], done: frozenset[str] = frozenset()
+    schedule: Schedule,
+    model: Model,
+    decisions: tuple[Decision, ...],
+    done: frozenset[str] = frozenset(),
+    refused: Refused = frozenset(),
 ) -> Joined:
     """Neighbouring serial kernels that depend on each other in one: (schedule, decisions, their statements).
 
-    Statements that are `done` have their kernels.
+    Statements that are `done` have their kernels. No kernel is made of a `refused` group.
     """
     together: set[str] = set()
     more: list[Decision] = []
@@ -33,7 +38,8 @@ def with_joined(
         if position == 0 or statements(run[position])[0] != name:
             continue
         first, second = run[position - 1], run[position]
-        if not done.isdisjoint((*statements(first), *statements(second))):
+        members = first.members | second.members
+        if not done.isdisjoint(members) or any(group <= members for group in refused):
             continue
         found = _joined(schedule, model, first, second, together)
         if found is not None:

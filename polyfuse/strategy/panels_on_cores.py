@@ -1,7 +1,7 @@
 """Panels of an elimination on cores, inside the loop over its blocks: rows, or pieces of columns, that no step mixes.
 
-    for b: { …;  for i: { T; S }                          for b: { …;  for i (cores): { T; S }
-             for i: for k: for j (vector): S_right }  ->           for j (pieces, cores): for i: for k: for j_in: S_right }
+for b: { …;  for i: { T; S }                          for b: { …;  for i (cores): { T; S }
+         for i: for k: for j (vector): S_right }  ->           for j (pieces, cores): for i: for k: for j_in: S_right }
 """
 
 from __future__ import annotations

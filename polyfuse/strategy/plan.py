@@ -8,6 +8,7 @@ from functools import partial
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree, parts, statements
+from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import cpu, cuda, loops
@@ -32,7 +33,7 @@ from polyfuse.strategy.in_one_kernel import in_one_kernel_if_cheaper
 from polyfuse.strategy.in_panels import in_panels
 from polyfuse.strategy.in_registers import in_registers, under_maximum
 from polyfuse.strategy.in_sections import Behind, behind_each_other, cheaper_in_turns, may_run_behind
-from polyfuse.strategy.inner import innermost, waits
+from polyfuse.strategy.inner import waits
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.long_rows import in_long_rows
 from polyfuse.strategy.moves import common_loops, far_and_near, internal
@@ -140,7 +141,10 @@ def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choo
 def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
     """The plan for a nest, or for the nest with eliminations in blocks of the cheapest size where that is cheaper."""
     usual = _cheapest(nest, said, machine, choose)
-    plans = [(made, _planned(made.nest, said, machine, True, choose)) for made in in_panels(nest, machine)]
+    plans = [
+        (made, _planned(made.nest, said, machine, True, choose, refused=made.alone))
+        for made in in_panels(nest, machine)
+    ]
     if not plans:
         return usual
     made, best = min(plans, key=lambda one: one[1].seconds)
@@ -223,13 +227,17 @@ def _planned(
     fuse: bool,
     choose: Choose,
     made: Recomputed | None = None,
+    refused: Refused = frozenset(),
 ) -> Plan:
-    """The plan for a nest whose sums and views are as they should be, or with kernels in it that are decided."""
+    """The plan for a nest whose sums and views are as they should be, or with kernels in it that are decided.
+
+    No kernel is made of a `refused` group.
+    """
     tiles = fuse and machine.kind == "cpu"
     rewritten = made or (recomputed(nest, machine, choose) if tiles else Recomputed(nest))
 
-    def without(refused: Refused, choose: Choose = cheapest) -> Doubted:
-        plan, doubts = _in_shape(rewritten, machine, fuse, choose, refused)
+    def without(others: Refused, choose: Choose = cheapest) -> Doubted:
+        plan, doubts = _in_shape(rewritten, machine, fuse, choose, refused | others)
         return replace(plan, recomputed=(*said, *plan.recomputed)), doubts
 
     plan, doubts = without(frozenset(), choose)
@@ -405,7 +413,7 @@ def _better(
     part = part_with(schedule, kernel.names[0])
     written = Draft(schedule.nest, schedule.tree)
     only_if_one_waits = jumps or internal(kernel) or len(kernel.band) > 1
-    inside = (loop for loop in innermost(part) if all(loop.name != x.name for x in kernel.band))
+    inside = (loop for loop in loops_of(part) if all(loop.name != x.name for x in kernel.band))
     if only_if_one_waits and not any(waits(written, loop) for loop in inside):
         return None
     done = loops.planned(schedule, counts, part, machine, choose)

@@ -15,7 +15,6 @@ from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.shares import Share, busiest, pieces, place_of, place_one_by_one
 
-
 PIECES_IN_STEPS = 8
 """Pieces for each core of the columns that all steps have together, where a step has a part of them."""
 
@@ -78,7 +77,9 @@ class Question:
         """
         p, units = self.product, self.machine.units
         sizes = {d: self.counts.extent(loop) for d, loop in loops.items()}
-        part = ceil(sizes[p.columns] / (units * PIECES_IN_STEPS))
+        itemsize = self.schedule.nest.tensor(self.schedule.nest.statement(p.statement).write.tensor).itemsize
+        least = min(sizes[p.columns], self.machine.vector_bytes // itemsize)
+        part = max(least, ceil(sizes[p.columns] / (units * PIECES_IN_STEPS)))
         one = self._sized({**sizes, p.columns: part})
         choice = blocking(one)
         size = ceil(part / choice.columns) * choice.columns if choice is not None else part

@@ -170,7 +170,9 @@ class _Blocks:
         if self.product.across and self.own not in internal(self.kernel):
             return f"the sums' neighbours in memory are not columns, and {self.own} is seen outside of the kernel"
         in_steps = parallel and self.around
-        task, often, share = self.question.task_in_steps(loops) if in_steps else self.question.task(loops, parallel)
+        task, often, share = (
+            self.question.task_in_steps(loops) if in_steps else self.question.task(loops, parallel)
+        )
         most, block = task.extents.rows, self._block(self.product.rows)
         choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= most]
         choices = [b for b in self.question.in_whole_tiles(choices, share) if self._begins_panels(b)]
