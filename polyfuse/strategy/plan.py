@@ -394,9 +394,16 @@ def _blocked(
 
 
 def _still(schedule: Schedule, names: tuple[str, ...]) -> dict[str, frozenset[int]]:
-    """For each statement the dimensions of the loops around all of them."""
-    around = common_loops(schedule, names)
-    return {name: frozenset(d for loop in around for d in dims_of(loop.date(name))) for name in names}
+    """For each statement the dimensions of the loops around all of them that no loop inside these moves."""
+    around = len(common_loops(schedule, names))
+    found = {}
+    for name in names:
+        outer, inner = (
+            {d for loop in loops for d in dims_of(loop.date(name))}
+            for loops in (schedule.loops(name)[:around], schedule.loops(name)[around:])
+        )
+        found[name] = frozenset(outer - inner)
+    return found
 
 
 def _better(
