@@ -58,8 +58,8 @@ class Panels:
 def panels(nest: Nest, dates: Mapping[str, str], size: int) -> Panels:
     """Steps in blocks of `size`, by the rows, columns, steps and place of each statement, as text.
 
-    panels(lu, {"S0": "[i, j, k, 1]", "S1": "[i, j, j, 0]", "S2": "[i, j, k, 2]"}, 64) of the sums S0 below LU's diagonal
-    and S2 above it, and the quotients S1.
+    panels(lu, {"S0": "[i, j, k, 1]", "S1": "[i, j, j, 0]", "S2": "[i, j, k, 2]"}, 64) where S0 and S2 are LU's sums
+    below the diagonal and above it, and S1 its quotients.
 
     Raises IllegalRewrite where `why_not_panels` says why.
     """

@@ -18,6 +18,7 @@ from polyfuse.rewrite.pieces import pieces
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import tiled
 from polyfuse.strategy.ahead import tiles_ahead
+from polyfuse.strategy.components import in_components
 from polyfuse.strategy.cost import Model, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.decisions import Decision
@@ -114,15 +115,18 @@ def grouped(
     """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
 
     The search starts from the order as written and, where that puts statements into common loops, from the order with
-    these loops taken apart. The cheaper result counts. Kernels of statements that are `done` stay as they are, and what
-    runs once for all calls keeps the loops that it was written with. No kernel is made of a `refused` group.
+    these loops taken apart, as they are written and by what waits for what. The cheapest result counts. Kernels of
+    statements that are `done` stay as they are, and what runs once for all calls keeps the loops that it was written
+    with. No kernel is made of a `refused` group.
     """
     early = early_statements(start.nest, start.tree)
     open_ = tuple(name for name in statements(start.nest.order) if name not in done | early)
     if not open_:
         return start, (), frozenset()
     apart = separated(start, open_, 0)
-    starts = [start] if len(parts(apart.tree)) == len(parts(start.tree)) else [start, apart]
+    reordered = separated(in_components(apart, open_), open_, 0)
+    starts = [start]
+    starts += [s for s in (apart, reordered) if len(parts(s.tree)) > len(parts(starts[-1].tree))]
     found = [search(s, model, fuse, done, refused) for s in (starts if fuse else starts[-1:])]
     schedule, decisions = min(
         found, key=lambda one: sum(alone_cost(one[0].nest, model, part).total for part in parts(one[0].tree))
