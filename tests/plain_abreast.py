@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.codegen.abreast_rows import ALONG, LINE, NUMBER, STILL, TARGET, Abreast
+from polyfuse.codegen.abreast_rows import LINE, NUMBER, READ, STILL, TARGET, Abreast
 
 Array = np.ndarray[Any, Any]
 Places = dict[Abreast, tuple[Array, tuple[int, ...], tuple[int, ...]]]
-"""For each element in memory its array, its index in the first step and row, and what the next row adds to that."""
+"""For each element in memory its array, its index in the first step and row, and what the next row adds to that, or
+the next step where rows are neighbours."""
 
 
 def plain_rows_abreast(
@@ -56,7 +57,7 @@ def _square(
         for one in where
         for row in rows
         for step in steps
-        if one.form in (ALONG, LINE, STILL) or (one.steps and not _is_inside(one, row, step, rows, steps))
+        if one.form in (READ, LINE, STILL) or (one.steps and not _is_inside(one, row, step, rows, steps))
     }
     computed: dict[tuple[Abreast, int, int], Any] = {}
     for step in steps:
@@ -86,7 +87,8 @@ def _loaded(where: Places, one: Abreast, row: int, step: int) -> Any:
 
 def _at(where: Places, one: Abreast, row: int, step: int) -> tuple[Array, tuple[int, ...]]:
     array, index, by = where[one]
-    *outer, last = (i + row * b for i, b in zip(index, by, strict=True))
-    here = (*outer, last + one.by * step)
+    moved = row if one.by else step
+    *outer, last = (i + moved * b for i, b in zip(index, by, strict=True))
+    here = (*outer, last + (one.by * step if one.by else row))
     assert all(0 <= i < n for i, n in zip(here, array.shape, strict=True)), "outside of an array"
     return array, here

@@ -23,7 +23,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from polyfuse.codegen.abreast_rows import ALONG, LINE, NUMBER, STILL, TARGET, Abreast
+from polyfuse.codegen.abreast_rows import LINE, NUMBER, READ, STILL, TARGET, Abreast
 from polyfuse.codegen.chosen_rows import is_chosen
 from polyfuse.codegen.extrema import EXTREMA
 from polyfuse.codegen.index import binary, mentions, operand
@@ -93,7 +93,9 @@ def rows_abreast(
     elements, names = named
     body = "; ".join(line for store in found.stores for line in _lines(store, names))
     known = {one.name: one.dtype for one, _ in elements}
-    if not are_on_vectors(ast.parse(body).body, known) or not any(one.steps for one, _ in elements):
+    waits = any(one.steps for one, _ in elements)
+    turned = any(one.form in (READ, TARGET) and one.by for one, _ in elements)
+    if not are_on_vectors(ast.parse(body).body, known) or not waits or not turned:
         return None
     whole = _whole(found)
     if whole is None:
@@ -109,7 +111,9 @@ def rows_abreast(
             ast.Constant(" ".join(str(one) for one, _ in elements)),
             binary(ast.Sub(), ast.Name(done), ast.Name(begin)),
             ast.Tuple([call("address", [ast.Name(e.array), corner(e, first)]) for e in places]),
-            ast.Tuple([_apart(e, found.rows) for e in places]),
+            ast.Tuple(
+                [_apart(e, found.rows if one.by else steps) for one, e in elements if one.form != NUMBER]
+            ),
             ast.Tuple([place(e) for one, e in elements if one.form == NUMBER]),
         ],
     )
@@ -168,7 +172,8 @@ def _parts(node: Node) -> tuple[Node, ...]:
 def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]] | None:
     """Each element that is loaded or stored and how it goes, and what each is called by its text; None for others."""
     targets = {store.target.array: store.target for store in found.stores}
-    if len(targets) < len(found.stores) or not all(_goes_along(target, found) for target in targets.values()):
+    ways = {array: _way(target, found) for array, target in targets.items()}
+    if len(targets) < len(found.stores) or None in ways.values():
         return None
     names: dict[str, str] = {}
     elements: list[tuple[Abreast, Element]] = []
@@ -180,15 +185,15 @@ def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]
         if all(named != one for one, _ in elements):
             elements.append((named, element))
 
-    for target in targets.values():
-        add(target, Abreast("", target.dtype, TARGET, by=_along(target, found.steps)))
+    for array, target in targets.items():
+        add(target, Abreast("", target.dtype, TARGET, by=ways[array] or 0))
     stored: set[str] = set()
     for store in found.stores:
         for read in store.reads if store.op == "=" else (store.target, *store.reads):
             own = targets.get(read.array)
             if own is not None and str(read) == str(own) and read.array in stored:
                 continue
-            form = _still_form(read, found) if own is None else _form(read, own, names, found)
+            form = _still_form(read, found) if own is None else _own_form(read, own, names, found)
             if form is None:
                 return None
             add(read, form)
@@ -196,25 +201,51 @@ def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]
     return elements, names
 
 
-def _form(read: Element, target: Element, names: dict[str, str], found: _Steps) -> Abreast | None:
+def _own_form(read: Element, target: Element, names: dict[str, str], found: _Steps) -> Abreast | None:
     """How an element of a stored array is read: as an earlier step computed it, or as it was before."""
-    apart = [distance(a, b) for a, b in zip(read.subscripts, target.subscripts, strict=True)]
-    rows, last = movement(target, found.rows), len(apart) - 1
-    if rows is None or movement(read, found.steps) != movement(target, found.steps):
+    if movement(read, found.steps) != movement(target, found.steps):
         return None
-    known = [number for number in apart if number is not None]
-    if len(known) < len(apart):
+    by = _way(target, found) or 0
+    ago_and_over = _apart_along(read, target, found) if by else _apart_across(read, target, found)
+    if ago_and_over is None:
         return None
-    axis = next(k for k in range(last) if rows[k])
-    over = -known[axis] // rows[axis]
-    if any(known[k] != -over * rows[k] for k in range(last)):
-        return None
-    by = _along(target, found.steps)
-    ago = (-known[last] - over * rows[last]) * by
+    ago, over = ago_and_over
     if ago < 0 or str(read) == str(target):
-        return Abreast("", read.dtype, ALONG, by=by)
+        return Abreast("", read.dtype, READ, by=by)
     near = 0 < ago < found.lanes and abs(over) < found.lanes
     return Abreast("", read.dtype, names[str(target)], ago, over, by) if near else None
+
+
+def _apart_along(read: Element, target: Element, found: _Steps) -> tuple[int, int] | None:
+    """How many steps and rows before a target, along memory with steps, an element of its array is one."""
+    apart = _distances(read, target)
+    rows = movement(target, found.rows)
+    if apart is None or rows is None:
+        return None
+    *lines, last = apart
+    axis = next(k for k, _ in enumerate(lines) if rows[k])
+    over = -lines[axis] // rows[axis]
+    if any(number != -over * rows[k] for k, number in enumerate(lines)):
+        return None
+    return (-last - over * rows[-1]) * _along(target, found.steps), over
+
+
+def _apart_across(read: Element, target: Element, found: _Steps) -> tuple[int, int] | None:
+    """The same where rows are neighbours in memory: of the same row only."""
+    apart, step = _distances(read, target), movement(target, found.steps)
+    if apart is None or step is None:
+        return None
+    axis = next(k for k, by in enumerate(step) if by)
+    ago = -apart[axis] // step[axis]
+    same = all(number == -ago * by for number, by in zip(apart, step, strict=True))
+    return (ago, 0) if same else None
+
+
+def _distances(read: Element, target: Element) -> list[int] | None:
+    """How far apart two elements of an array are along each axis."""
+    apart = [distance(a, b) for a, b in zip(read.subscripts, target.subscripts, strict=True)]
+    known = [number for number in apart if number is not None]
+    return known if len(known) == len(apart) else None
 
 
 def _still_form(read: Element, found: _Steps) -> Abreast | None:
@@ -222,16 +253,30 @@ def _still_form(read: Element, found: _Steps) -> Abreast | None:
     step, row = movement(read, found.steps), movement(read, found.rows)
     if step is None or row is None or is_chosen(read):
         return None
+    if not any(step):
+        return Abreast("", read.dtype, STILL if any(row) else NUMBER)
+    if _is_across(read, found):
+        return Abreast("", read.dtype, READ, by=0)
     by = _along(read, found.steps)
-    if by:
-        return Abreast("", read.dtype, ALONG if any(row) else LINE, by=by)
-    return None if any(step) else Abreast("", read.dtype, STILL if any(row) else NUMBER)
+    return Abreast("", read.dtype, READ if any(row) else LINE, by=by) if by else None
 
 
-def _goes_along(target: Element, found: _Steps) -> bool:
-    """Whether steps go along memory, and each row is another line of it."""
+def _way(target: Element, found: _Steps) -> int | None:
+    """1 or -1 where steps go along memory, and each row is another line of it; 0 where that is the other way round."""
     row = movement(target, found.rows)
-    return row is not None and not is_chosen(target) and _along(target, found.steps) != 0 and any(row[:-1])
+    if row is None or is_chosen(target):
+        return None
+    if _is_across(target, found):
+        return 0
+    return _along(target, found.steps) or None if any(row[:-1]) else None
+
+
+def _is_across(element: Element, found: _Steps) -> bool:
+    """Whether rows are neighbours in memory, and each step is another line of it."""
+    step, row = movement(element, found.steps), movement(element, found.rows)
+    if step is None or row is None:
+        return False
+    return row[-1:] == (1,) and not any(row[:-1]) and any(step[:-1]) and not step[-1]
 
 
 def _along(element: Element, steps: For) -> int:
@@ -268,9 +313,9 @@ def _whole(found: _Steps) -> tuple[ast.expr, ast.expr] | None:
     return start, end[0] if len(end) == 1 else call("min", end)
 
 
-def _apart(element: Element, rows: For) -> ast.expr:
-    """The bytes from an element to the next row's."""
-    by = movement(element, rows) or ()
+def _apart(element: Element, loop: For) -> ast.expr:
+    """The bytes from an element to that of a loop's next value."""
+    by = movement(element, loop) or ()
     return call(
         "beside", [ast.Constant(0), ast.Name(element.array), ast.Tuple([ast.Constant(n) for n in by])]
     )

@@ -1,7 +1,7 @@
 """Steps of a recurrence along rows that run side by side, as one operation: squares of steps and rows in registers.
 
     for j: for r < 16: t[r, j] = x[r, j] + 0.5 * t[r, j - 1]
-    ->  rows_abreast(float32, 16, 't = x + up * float32(0.5)', 't:float32:target x:float32:along up:float32:t,1,0',
+    ->  rows_abreast(float32, 16, 't = x + up * float32(0.5)', 't:float32:target x:float32:read up:float32:t,1,0',
                      steps, (address(t, …), …), (bytes from row to row, …), ())
 
     x ->  16 loads along memory, transposed  ->  step: t = x[j] + 0.5 * t before  ->  16 times  ->  transposed, stored
@@ -28,16 +28,21 @@ from polyfuse.codegen.transposing import transposed
 
 WORD, LANE = ir.IntType(64), ir.IntType(32)
 
-TARGET, ALONG, STILL, LINE, NUMBER = "target", "along", "still", "line", "number"
-"""How an element goes with steps and rows: is stored, and along memory with steps; is read so; is the same for all
-steps; the same for all rows, along memory with steps; the same for all."""
+TARGET, READ, STILL, LINE, NUMBER = "target", "read", "still", "line", "number"
+"""How an element goes with steps and rows: is stored; is read, and another one for each step and row; is the same for
+all steps; the same for all rows, along memory with steps; the same for all."""
+
+
+_WAYS = {1: "", -1: "-", 0: "/"}
+"""How the way that steps go is printed before a form."""
 
 
 @dataclass(frozen=True)
 class Abreast:
     """An element: its name and type, how it goes; or so many steps and rows before which a target was computed.
 
-    The next step is `by` elements further along memory, -1 where steps go backwards.
+    The next step is `by` elements further along memory: -1 where steps go backwards; 0 where it is in another line, in
+    which rows are neighbours.
     """
 
     name: str
@@ -49,7 +54,7 @@ class Abreast:
 
     def __str__(self) -> str:
         carried = f",{self.steps},{self.rows}" if self.steps else ""
-        return f"{self.name}:{self.dtype}:{'-' if self.by < 0 else ''}{self.form}{carried}"
+        return f"{self.name}:{self.dtype}:{_WAYS[self.by]}{self.form}{carried}"
 
     @staticmethod
     def parsed(text: str) -> Abreast:
@@ -57,7 +62,8 @@ class Abreast:
         name, dtype, form = text.split(":")
         form, *carried = form.split(",")
         steps, rows = map(int, carried) if carried else (0, 0)
-        return Abreast(name, dtype, form.removeprefix("-"), steps, rows, -1 if form.startswith("-") else 1)
+        by = next((by for by, way in _WAYS.items() if way and form.startswith(way)), 1)
+        return Abreast(name, dtype, form.removeprefix(_WAYS[by]), steps, rows, by)
 
 
 @intrinsic(prefer_literal=True)
@@ -76,7 +82,8 @@ def rows_abreast(
 
     body: a literal, assignments with "; " between them, of what `on_vectors` knows.
     elements: a literal, what the body calls them and how they go.
-    places: the addresses of those in memory in the first step of the first row, `apart` the bytes from row to row.
+    places: the addresses of those in memory in the first step of the first row, `apart` the bytes from row to row, or
+    from step to step where rows are neighbours.
     numbers: the values of the others.
     """
     if not are_literals(rows) or not all(isinstance(text, types.Literal) for text in (body, elements)):
@@ -146,7 +153,7 @@ class _Rows:
             builder.position_at_end(loop)
             at = builder.phi(WORD)
             phis = {key: [builder.phi(value.type) for value in values] for key, values in before.items()}
-            computed = self._square(assignments, builder.mul(at, WORD(VECTOR_BYTES)), kept, phis)
+            computed = self._square(assignments, at, kept, phis)
             after = builder.add(at, WORD(1))
             pairs = [(at, WORD(0), after)]
             for (name, ago), lanes in phis.items():
@@ -174,6 +181,9 @@ class _Rows:
         for target in self.targets:
             reads = [one for one in self.carried if one.form == target.name]
             for ago in range(1, max((one.steps for one in reads), default=0) + 1):
+                if target.by == 0:
+                    found[target.name, ago] = self._vectors(target, WORD(-ago))
+                    continue
                 asked = {
                     row - one.rows for one in reads if one.steps >= ago for row in range(self.rows)
                 } & set(range(self.rows))
@@ -188,12 +198,15 @@ class _Rows:
     def _square(
         self,
         assignments: Assigned,
-        at: Any,
+        square: Any,
         kept: dict[str, Lanes],
         before: dict[tuple[str, int], Lanes],
     ) -> dict[str, list[Lanes]]:
-        """As many steps as there are lanes, from so many bytes along memory on: what each target is in each."""
-        loaded = {one.name: self._loaded(one, at) for one in self.elements if one.form in (ALONG, LINE)}
+        """As many steps as there are lanes, in one square after so many others: what each target is in each."""
+        builder = self.builder
+        at = builder.mul(square, WORD(VECTOR_BYTES))
+        begun = builder.mul(square, WORD(self.lanes))
+        loaded = {one.name: self._loaded(one, at, begun) for one in self.elements if one.form in (READ, LINE)}
         edges = {one.name: self._edges(one, at) for one in self.carried}
         computed: dict[str, list[Lanes]] = {target.name: [] for target in self.targets}
         for step in range(self.lanes):
@@ -210,15 +223,39 @@ class _Rows:
             for name, steps in computed.items():
                 steps.append(names[name])
         for target in self.targets:
+            if target.by == 0:
+                self._store_lines(target, computed[target.name], begun)
+                continue
             for group in range(self.groups):
-                square = transposed(self.builder, [lanes[group] for lanes in computed[target.name]])
-                for lane, value in enumerate(square):
+                turned = transposed(builder, [lanes[group] for lanes in computed[target.name]])
+                for lane, value in enumerate(turned):
                     place = self._line_at(target, group * self.lanes + lane, at)
-                    self.builder.store(self._forwards(target, value), place, align=self.itemsize)
+                    builder.store(self._forwards(target, value), place, align=self.itemsize)
         return computed
 
-    def _loaded(self, one: Abreast, at: Any) -> list[Lanes]:
-        """An element of each step: squares along memory, transposed; or one vector of all steps."""
+    def _store_lines(self, target: Abreast, computed: list[Lanes], begun: Any) -> None:
+        """Each step's rows, which are neighbours in a line of memory."""
+        for step, lanes in enumerate(computed):
+            for group, value in enumerate(lanes):
+                place = self._vector_at(target, self.builder.add(begun, WORD(step)), group)
+                self.builder.store(value, place, align=self.itemsize)
+
+    def _vectors(self, one: Abreast, step: Any) -> Lanes:
+        """An element of a step in all rows, which are neighbours in memory."""
+        places = (self._vector_at(one, step, group) for group in range(self.groups))
+        return [self.builder.load(place, align=self.itemsize) for place in places]
+
+    def _vector_at(self, one: Abreast, step: Any, group: int) -> Any:
+        """Where the rows of a group lie in a step."""
+        builder = self.builder
+        line = builder.add(self.places[one.name], builder.mul(self.apart[one.name], step))
+        place = builder.add(line, WORD(group * VECTOR_BYTES))
+        return builder.inttoptr(place, self.on_vectors.vector(one.dtype).as_pointer())
+
+    def _loaded(self, one: Abreast, at: Any, begun: Any) -> list[Lanes]:
+        """An element of each step: squares along memory, transposed; lines of rows; or one vector of all steps."""
+        if one.by == 0:
+            return [self._vectors(one, self.builder.add(begun, WORD(step))) for step in range(self.lanes)]
         if one.form == LINE:
             line = self._line(one, 0, at)
             return [[self._lane_everywhere(line, step)] * self.groups for step in range(self.lanes)]

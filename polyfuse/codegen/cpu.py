@@ -15,6 +15,7 @@ from polyfuse.codegen.emit import subscripted
 from polyfuse.codegen.fetching import PIECE
 from polyfuse.codegen.first_values import first_values
 from polyfuse.codegen.gathered import Gathered, gathered
+from polyfuse.codegen.guards import decided_outside
 from polyfuse.codegen.halves import held_as, zero
 from polyfuse.codegen.index import not_negative, operand, substituted
 from polyfuse.codegen.joined import along_two_axes
@@ -132,6 +133,9 @@ class CpuEmitter(InRegions):
 
     def loop(self, node: For) -> list[str]:
         """A loop, of whose variable the lines inside know what values it has."""
+        decided = decided_outside(node)
+        if decided is not None and rows_abreast(decided[1], self.place, self._unused) is not None:
+            return self.lines(Guard(*decided))
         outside = self.known, self.facts, self.around
         outermost = not (self.around and streams_inside(self.around[-1]))
         here = node.bind not in ON_CORES or node is self.part

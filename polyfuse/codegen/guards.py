@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
-from polyfuse.codegen.looptree import Block, Guard, Node
+from polyfuse.codegen.index import mentions
+from polyfuse.codegen.looptree import Block, For, Guard, Node
 
 
 def same(a: ast.expr, b: ast.expr) -> bool:
@@ -24,3 +26,15 @@ def elsewhere(condition: ast.expr, body: Node) -> Node:
     if isinstance(condition, ast.Constant):
         return Block(()) if condition.value else body
     return Guard(ast.UnaryOp(ast.Not(), condition), body)
+
+
+def decided_outside(loop: For) -> tuple[ast.expr, For, For | None] | None:
+    """A condition that all values of a loop run under, the loop where it holds, and where not; None if there is none.
+
+    for j: { if i < 61: A; else: B }   ->   if i < 61: { for j: A } else: { for j: B }
+    """
+    inside = loop.body
+    if loop.bind is not None or not isinstance(inside, Guard) or mentions(inside.condition, loop.variable):
+        return None
+    other = None if inside.otherwise is None else replace(loop, body=inside.otherwise)
+    return inside.condition, replace(loop, body=inside.body), other
