@@ -8,9 +8,9 @@
           for i: for j: for k < 64:
             S_rest: A[i, j] -= A[i, 64 b + k] * A[64 b + k, j]          both: a product
 
-The loops are those of any order in which rows, columns and steps of all statements may change places: a band that isl
-finds for LU and Cholesky (Bondhugula et al., PLDI 2008). Its steps are cut into blocks, and the statements' index sets
-are split (Griebl, Feautrier & Lengauer, "Index set splitting", IJPP 2000) where rows and columns leave the block. That
+The loops are those of any order in which rows, columns and steps of all statements may change places: LU and Cholesky
+have a permutable band (Bondhugula et al., PLDI 2008). Its steps are cut into blocks, and the statements' index sets are
+split (Griebl, Feautrier & Lengauer, "Index set splitting", IJPP 2000) where rows and columns leave the block. That
 is the right-looking blocked algorithm of LAPACK (Dongarra, Duff, Sorensen & van der Vorst, 1998, section 5), from
 loops. Sums that do the same on other instances, as LU's above and below its diagonal, are one statement before that.
 

@@ -3,26 +3,24 @@
     for i: { for k: R: C[k] += B[i] * A[i, k];  for k: S: s[i] += …;  T: C[i] = … + s[i] }
     ->  for i: for k: S;   for i: T;   for i: for k: R
 
-Statements that wait for each other, round in a circle, stay together: the strongly connected components of the
-dependences (Kennedy & McKinley, "Maximizing loop parallelism and improving data locality via loop fusion and
-distribution", LCPC 1993). The search fuses again what pays.
+Where none waits round in a circle, that is: else the dependences' strongly connected components are loops in time, or
+eliminations, and what may leave them is not worth another order by itself (Kennedy & McKinley, "Maximizing loop
+parallelism and improving data locality via loop fusion and distribution", LCPC 1993). The search fuses again what pays.
 """
 
 from __future__ import annotations
 
-from graphlib import TopologicalSorter
-
-import islpy as isl
+from graphlib import CycleError, TopologicalSorter
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir.tree import Loop, date_parts, parts, statements
+from polyfuse.ir.tree import Loop, parts, statements
 from polyfuse.schedule import Schedule
 from polyfuse.sets import expression_text
 from polyfuse.strategy.counts import dims_of, stride
 
 
 def in_components(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
-    """Every part that several components of these statements make up, one component after the other."""
+    """Every part of these statements none of which waits for itself by way of others, one statement after the other."""
     for part in parts(schedule.tree):
         if isinstance(part, Loop) and part.members <= {*names}:
             schedule = _apart(schedule, part)
@@ -31,14 +29,9 @@ def in_components(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
 
 def _apart(schedule: Schedule, part: Loop) -> Schedule:
     order = _ordered(schedule, statements(part))
-    if len(order) < 2:
+    if order is None or len(order) < 2:
         return schedule
-    dates = date_parts(part)
-    texts: dict[str, str | None] = {}
-    for position, component in enumerate(order):
-        for name in component:
-            own = dates[name] if len(component) > 1 else _alone(schedule, name)
-            texts[name] = _text(own, position)
+    texts = {name: _text(schedule, name, position) for position, name in enumerate(order)}
     if None in texts.values():
         return schedule
     try:
@@ -47,52 +40,30 @@ def _apart(schedule: Schedule, part: Loop) -> Schedule:
         return schedule
 
 
-def _ordered(schedule: Schedule, names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The components of some statements, none before what it waits for, else as they are written."""
+def _ordered(schedule: Schedule, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Statements, none before what it waits for, else as they are written; None where some wait in a circle."""
     pairs = schedule.nest.dependences().pairs
-    after = {name: {p.sink for p in pairs if p.source == name and p.sink in names} for name in names}
-    reached = {name: _reached(after, name) for name in names}
-    components = list(
-        dict.fromkeys(
-            tuple(n for n in names if n == name or (n in reached[name] and name in reached[n]))
-            for name in names
-        )
-    )
-    sorter = TopologicalSorter(
-        {
-            mine: [other for other in components if other is not mine and mine[0] in reached[other[0]]]
-            for mine in components
-        }
-    )
-    return list(sorter.static_order())
+    before = {
+        name: [p.source for p in pairs if p.sink == name != p.source and p.source in names] for name in names
+    }
+    try:
+        return tuple(TopologicalSorter(before).static_order())
+    except CycleError:
+        return None
 
 
-def _reached(after: dict[str, set[str]], name: str) -> set[str]:
-    """What waits for a statement, or for what does."""
-    found: set[str] = set()
-    ahead = [name]
-    while ahead:
-        new = after[ahead.pop()] - found
-        found |= new
-        ahead += new
-    return found
+def _text(schedule: Schedule, name: str, position: int) -> str | None:
+    """The loops of a statement by itself, behind its place; None where a date is in pieces.
 
+    Of a sum those along its results come first, where nothing else orders it:
 
-def _alone(schedule: Schedule, name: str) -> list[isl.PwAff | int]:
-    """The loops of a statement by itself; of a sum those along its results first, where nothing else orders it.
-
-    for i: for k < i: C[k] += …   ->   for k: for i > k: C[k] += …
+        for i: for k < i: C[k] += …   ->   for k: for i > k: C[k] += …
     """
-    own = [loop.date(name) for loop in schedule.loops(name)]
-    if any(pair.kind != "reduction" for pair in schedule.nest.dependences().between(name, name)):
-        return [*own]
-    write = schedule.nest.statement(name).write
-    return sorted(own, key=lambda date: not any(stride(write, d) for d in dims_of(date)))
-
-
-def _text(dates: list[isl.PwAff | int], position: int) -> str | None:
-    """A statement's dates behind the place of its component; None where one is in pieces."""
-    texts = [str(date) if isinstance(date, int) else expression_text(date) for date in dates]
+    dates = [loop.date(name) for loop in schedule.loops(name)]
+    if all(pair.kind == "reduction" for pair in schedule.nest.dependences().between(name, name)):
+        write = schedule.nest.statement(name).write
+        dates.sort(key=lambda date: not any(stride(write, d) for d in dims_of(date)))
+    texts = [expression_text(date) for date in dates]
     if any(";" in text or " : " in text for text in texts):
         return None
     return f"[{', '.join([str(position), *texts])}]"

@@ -2,33 +2,36 @@
 
     for i: for j: for k: A[i, j] -= A[i, k] * A[k, j]; …   ->   for b: { the block's corner; below; right; a product }
 
-isl's order gives the rows, columns and steps of all statements (isl_order.py), and `rewrite.panels` the blocks. Their
-sizes are what the model compares: a product wants many steps, panels, which run in vectors along memory, few.
+The elements that statements make say what rows and columns are, what sums read the steps, and `rewrite.panels` makes
+the blocks. Their sizes are what the model compares: a product wants many steps, panels, which run in vectors, few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
+import islpy as isl
 import sympy
 
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
-from polyfuse.ir.tree import Loop, Tree, parts, statements
+from polyfuse.ir.tree import Loop, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite.in_place import in_place
 from polyfuse.rewrite.panels import panels
-from polyfuse.strategy.contraction import moved_axes
+from polyfuse.sets import IN, expression_text
 from polyfuse.strategy.counts import stride
 from polyfuse.strategy.fusion import Refused
-from polyfuse.strategy.isl_order import found_by_isl
 
 SIZES = (32, 64)
 """Steps of a block. LU of 2000 x 2000 float64 numbers took 71 ms with 32, 77 with 48, 85 with 64, 97 with 96 and 113
 with 128, of 500 x 500 1.8 with 16 and 2.2 with 32; Cholesky of 2000 37 to 39 with 32, 64 and 96 (one Zen 5 core)."""
 
 LOOPS = 3
+AXES = 0, 1
+"""The axes of a matrix: its rows and its columns."""
 
 
 @dataclass(frozen=True)
@@ -81,48 +84,69 @@ def _alone(nest: Nest, updates: set[str]) -> Refused:
 
 
 def _eliminations(nest: Nest) -> dict[tuple[str, ...], dict[str, str]]:
-    """The dates of the statements of each part that isl has rows, columns and steps for."""
+    """The dates of the statements of each part that is an elimination."""
     found: dict[tuple[str, ...], dict[str, str]] = {}
     for part in parts(nest.order):
         own = [nest.statement(name) for name in statements(part)]
-        main = next((s for s in own if _eliminates(s)), None)
+        main = next((s for s in own if _eliminates(nest, s)), None)
         if main is None or not isinstance(part, Loop):
             continue
-        dates = _dates(nest, part, main, own)
+        dates = _dates(nest, main, own)
         if dates is not None:
             found[statements(part)] = dates
     return found
 
 
-def _eliminates(s: Statement) -> bool:
-    """Whether a sum of products reads what it makes: A[i, j] += a * b, where a or b is an element of A."""
+def _eliminates(nest: Nest, s: Statement) -> bool:
+    """Whether a sum of products reads the matrix that it makes: A[i, j] += a * b, where a or b is an element of A."""
     product = isinstance(s.body, sympy.Mul) and len(s.body.args) == 2
-    reads = any(access.tensor == s.write.tensor for access in s.reads)
-    return s.op == "+=" and product and reads and len(s.dims) == LOOPS
+    matrix = nest.tensor(s.write.tensor).rank == len(AXES)
+    return s.op == "+=" and product and matrix and len(s.dims) == LOOPS and _step(s) is not None
 
 
-def _dates(nest: Nest, part: Tree, main: Statement, own: list[Statement]) -> dict[str, str] | None:
-    """Rows, columns, steps and places in isl's order of a part; None where it has another form.
+def _dates(nest: Nest, main: Statement, own: list[Statement]) -> dict[str, str] | None:
+    """Rows, columns, steps and places of a part's statements; None where one makes something else.
 
-    isl's places only decide between instances whose dates agree, of which an elimination has none. What the innermost
-    loop along memory meets first comes first: sums that run along their steps, and what waits for a sum before it.
+    Rows and columns are those of the element that a statement makes, steps those of what a sum reads in its row or
+    column: A[i, j] -= A[i, k] * A[k, j] at (i, j, k). What is no sum is done with its element's last step, as A[i, j]
+    is divided by A[j, j] at (i, j, j). Places only decide between instances whose dates agree, of which an elimination
+    has none. What the innermost loop along memory meets first comes first: sums along their steps, else the others.
     """
-    order = found_by_isl(nest, part)
-    if isinstance(order, str):
+    if any(s.write.tensor != main.write.tensor for s in own):
         return None
-    dates = {name: text.strip("[]").split(", ") for name, text in order.dates.items()}
-    written = moved_axes(main.write, LOOPS) or {}
-    steps = [d for d in range(LOOPS) if d not in written]
-    if any(len(date) != LOOPS + 1 for date in dates.values()) or len(steps) != 1:
-        return None
-    at = next((p for p, date in enumerate(dates[main.name]) if date == main.dims[steps[0]]), None)
-    if at is None:
+    found = ((s, _step(s)) for s in own if s.is_reduction)
+    sums = [(s, step) for s, step in found if step is not None]
+    steps = {s.name: step for s, step in sums}
+    behind = [axis for axis in AXES if all(_is_behind(nest, s, axis, step) for s, step in sums)]
+    if not behind:
         return None
     along = max(range(LOOPS), key=lambda d: [stride(a, d) for a in main.accesses].count(1))
-    sums_first = along == steps[0]
-    names = sorted(dates, key=lambda name: nest.statement(name).is_reduction != sums_first)
-    return {
-        s.name: f"[{', '.join([*(d for p, d in enumerate(dates[s.name][:LOOPS]) if p != at), dates[s.name][at]])}, "
-        f"{names.index(s.name)}]"
-        for s in own
-    }
+    sums_first = not any(
+        main.write.subscripts().get_pw_aff(axis).involves_dims(IN, along, 1) for axis in AXES
+    )
+    names = sorted((s.name for s in own), key=lambda name: (name in steps) != sums_first)
+    dates = {}
+    for s in own:
+        at = [s.write.subscripts().get_pw_aff(axis) for axis in AXES]
+        step = steps[s.name] if s.name in steps else reduce(isl.PwAff.min, (at[axis] for axis in behind))
+        texts = [expression_text(value.gist(nest.domains[s.name])) for value in (*at, step)]
+        if any(";" in text or " : " in text for text in texts):
+            return None
+        dates[s.name] = f"[{', '.join(texts)}, {names.index(s.name)}]"
+    return dates
+
+
+def _step(s: Statement) -> isl.PwAff | None:
+    """The step of a sum: where along its row, or its column, an element of its matrix lies that it reads."""
+    made = s.write.subscripts()
+    for read in (access.subscripts() for access in s.reads if access.tensor == s.write.tensor):
+        apart = [axis for axis in AXES if not read.get_pw_aff(axis).is_equal(made.get_pw_aff(axis))]
+        if len(apart) == 1:
+            return read.get_pw_aff(apart[0])
+    return None
+
+
+def _is_behind(nest: Nest, s: Statement, axis: int, step: isl.PwAff) -> bool:
+    """Whether a sum's elements are nowhere before its steps along an axis."""
+    before = s.write.subscripts().get_pw_aff(axis).lt_set(step)
+    return bool(nest.domains[s.name].is_disjoint(before))
