@@ -157,6 +157,26 @@ def _rows_of(draft: Draft, outer: Loop) -> Loop:
     return next((loop for loop in reversed(around) if (extent(draft.nest, loop) or ROWS) >= ROWS), outer)
 
 
+TURNS = 8
+"""Rows whose steps take turns: enough for a division of one to hide behind those of the others."""
+
+
+def rows_by_turns(draft: Draft, own: tuple[str, ...]) -> Draft:
+    """for i: for k: { T; S }  ->  for i (of 8): for k: for i_in: { T; S }, where rows are parallel and steps wait.
+
+    Below a block of LU's steps a row's step divides what the step before it has changed.
+    """
+    name = own[0]
+    chain = [loop for loop in draft.loops(name) if statements(loop) == own]
+    free = {id(fact.loop) for fact in facts(draft.nest, part_of(draft.tree, name)) if fact.parallel}
+    if len(chain) < 2 or id(chain[0]) not in free or not waits(draft, chain[1]):
+        return draft
+    rows, steps = chain[0].name, chain[1].name
+    draft = draft.do("split", name, rows, TURNS)
+    few = next(loop.name for loop in draft.loops(name) if loop.name.startswith(f"{rows}_in"))
+    return draft.do("reorder", name, rows, steps, few)
+
+
 def outermost(draft: Draft, tree: Tree) -> Iterator[Loop]:
     """The outermost parallel loops that have loops inside: those without are for vectors."""
     unbound = (f.loop for f in facts(draft.nest, tree) if f.parallel and f.loop.bind is None)

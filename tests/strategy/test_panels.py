@@ -12,9 +12,11 @@ from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import loops, parts, statements
 from polyfuse.machine import KiB, Machine, cpu
 from polyfuse.rewrite import expand, panels
+from polyfuse.schedule.binding import extent
 from polyfuse.strategy import Plan, plan_for, schedule_costs
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.estimate import Estimator
+from polyfuse.strategy.inner import TURNS
 from tests.execution import memory, run_plain
 from tests.rewrite.test_panels import BY, by_steps, draw, in_variables, lu, solved, upper
 
@@ -57,6 +59,14 @@ def test_cores_and_lanes_in_any_order_leave_what_the_program_does(
     run_plain(schedule.nest, schedule.tree, arrays, {}, n)
     for tensor, expected in pf.interpret(nest, inputs).items():
         np.testing.assert_allclose(arrays[tensor], expected, rtol=1e-12)
+
+
+def test_rows_below_a_block_take_turns_in_each_step() -> None:
+    plan = planned(lu, 400, ONE)
+    names = [loop.name for loop in plan.schedule.loops("S0_below")]
+    assert names == ["b", "i", "k", "i_in", "j"]
+    rows = [loop for loop in plan.schedule.loops("S0_below") if loop.name.startswith("i")]
+    assert [extent(plan.schedule.nest, loop) for loop in rows][-1] == TURNS
 
 
 def test_small_ones_stay_in_loops_and_the_numbers_are_said() -> None:
