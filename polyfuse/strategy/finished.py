@@ -19,7 +19,7 @@ from polyfuse.strategy.decisions import Group
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.in_sections import cost_in_turns
 from polyfuse.strategy.kernel import band_of, kernel_of
-from polyfuse.strategy.panel_cost import panel_cost, panels_beside
+from polyfuse.strategy.panel_cost import in_tiles, panel_cost, panels_beside
 from polyfuse.strategy.region_cost import joined_kernels, region_cost
 from polyfuse.strategy.resident import resident_cost, with_meetings
 from polyfuse.strategy.shares import cores_at_work
@@ -44,7 +44,8 @@ def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
         return region_cost(joined, [finished_cost(counts, each, machine) for each in joined], machine)
     band = band_as_bound(counts, part, machine.kind)
     places = {loop.bind: loop for loop in loops_of(part)}
-    panels = panels_beside(counts, part) if machine.kind == "cpu" and "microkernel" in places else ()
+    tiled = in_tiles(part) if machine.kind == "cpu" else frozenset[str]()
+    panels = panels_beside(counts.nest, statements(part), tiled)
     if panels and isinstance(part, Loop):
         return panel_cost(counts, part, panels, machine)
     if "microkernel" in places:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polyfuse.ir import Nest
 from polyfuse.ir.tree import SHARED, Loop, Tree, loops, loops_around, restrict, statements
 from polyfuse.machine import Machine
 from polyfuse.strategy.cost import CPU_EXPOSED, REGION_AGAIN, TILE_EFFICIENCY, KernelCost, Tiling
@@ -9,13 +10,17 @@ from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.estimate import Estimator
 
 
-def panels_beside(counts: Counts, part: Tree) -> tuple[str, ...]:
-    """A kernel's statements that no tile holds, if there are sums of a product that is somewhere else in tiles too."""
-    tiled = {name for loop in loops(part) if loop.bind == "microkernel" for name in loop.names}
-    made = {counts.nest.statement(name).write.tensor for name in tiled}
-    others = tuple(name for name in statements(part) if name not in tiled)
-    own = (counts.nest.statement(name) for name in others)
+def panels_beside(nest: Nest, names: tuple[str, ...], products: frozenset[str]) -> tuple[str, ...]:
+    """A kernel's other statements, if some of them add to what its products make; nothing else."""
+    made = {nest.statement(name).write.tensor for name in products}
+    others = tuple(name for name in names if name not in products)
+    own = (nest.statement(name) for name in others)
     return others if any(s.is_reduction and s.write.tensor in made for s in own) else ()
+
+
+def in_tiles(part: Tree) -> frozenset[str]:
+    """The products of a kernel that are in tiles."""
+    return frozenset(name for loop in loops(part) if loop.bind == "microkernel" for name in loop.names)
 
 
 def panel_cost(counts: Counts, part: Loop, panels: tuple[str, ...], machine: Machine) -> KernelCost:

@@ -1,50 +1,40 @@
 """Panels of an elimination on cores, inside the loop over its blocks: rows, or pieces of columns, that no step mixes.
 
-for b: { …;  for i: { T; S }                          for b: { …;  for i (cores): { T; S }
-         for i: for k: for j (vector): S_right }  ->           for j (pieces, cores): for i: for k: for j_in: S_right }
+    for i: { T; S }                          ->  for i (cores): { T; S }
+    for i: for k: for j (vector): S_right    ->  for j (pieces, cores): for i: for k: for j_in (vector): S_right
+
+The corner of a block, and what its own steps wait for, is one core's.
 """
 
 from __future__ import annotations
 
 from polyfuse.analysis.bands import facts
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, loops, restrict, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.contraction import Product
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.fusion import part_of
-from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.moves import units
 
 COLUMNS = 128
 """Columns of a piece: whole vectors, and few enough for all cores to have some until the last blocks."""
 
 
-def has_panels(nest: Nest, names: tuple[str, ...], products: tuple[Product, ...]) -> bool:
-    """Whether other statements of a kernel add to what its products make."""
-    own = {p.statement for p in products}
-    made = {nest.statement(name).write.tensor for name in own}
-    others = (nest.statement(name) for name in names if name not in own)
-    return any(s.is_reduction and s.write.tensor in made for s in others)
-
-
 def panels_on_cores(
     schedule: Schedule,
     counts: Counts,
-    kernel: Kernel,
-    products: tuple[Product, ...],
+    names: tuple[str, ...],
+    products: frozenset[str],
     machine: Machine,
     around: int,
 ) -> Schedule:
     """Each loop nest beside the products with rows or columns on cores, where the model finds that cheaper."""
-    own = {p.statement for p in products}
     estimator = Estimator(counts, machine)
-    for unit in units(schedule, kernel.names, around):
-        if not own.isdisjoint(unit):
+    for unit in units(schedule, names, around):
+        if not products.isdisjoint(unit):
             continue
         alone = _seconds(estimator, schedule.tree, unit)
         drafts = [(_seconds(estimator, d.tree, unit), d) for d in _shared(schedule, unit, around)]

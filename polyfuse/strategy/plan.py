@@ -131,11 +131,18 @@ def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choo
     other = _planned(made.nest, said, machine, True, choose, Recomputed(made.nest, passes=made.passes))
     every = frozenset(s.name for s in (*usual.schedule.nest.statements, *other.schedule.nest.statements))
     apart, together = compared(usual, other, every, beyond_first(machine))
-    numbers = f"{microseconds(together)} so, {microseconds(apart)} otherwise"
-    if together >= apart:
-        refused = (f"not taken: {line}; {numbers}." for line in made.said)
+    return _either(usual, other, apart, together, made.said, "otherwise")
+
+
+def _either(
+    usual: Plan, other: Plan, usually: float, so: float, said: tuple[str, ...], otherwise: str
+) -> Plan:
+    """Of two plans the one of fewer seconds, with what the other one does in words and both numbers."""
+    numbers = f"{microseconds(so)} so, {microseconds(usually)} {otherwise}"
+    if so >= usually:
+        refused = (f"not taken: {line}; {numbers}." for line in said)
         return replace(usual, recomputed=(*usual.recomputed, *refused))
-    return replace(other, recomputed=(*other.recomputed, *(f"{line}: {numbers}." for line in made.said)))
+    return replace(other, recomputed=(*other.recomputed, *(f"{line}: {numbers}." for line in said)))
 
 
 def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
@@ -148,11 +155,7 @@ def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choo
     if not plans:
         return usual
     made, best = min(plans, key=lambda one: one[1].seconds)
-    numbers = f"{microseconds(best.seconds)} so, {microseconds(usual.seconds)} in loops"
-    if best.seconds >= usual.seconds:
-        refused = (f"not taken: {line}; {numbers}." for line in made.said)
-        return replace(usual, recomputed=(*usual.recomputed, *refused))
-    return replace(best, recomputed=(*best.recomputed, *(f"{line}: {numbers}." for line in made.said)))
+    return _either(usual, best, usual.seconds, best.seconds, made.said, "in loops")
 
 
 def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
@@ -162,11 +165,7 @@ def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choos
     if made is None:
         return usual
     other = _cheaper(made.nest, said, machine, choose)
-    numbers = f"{microseconds(other.seconds)} so, {microseconds(usual.seconds)} in place"
-    if other.seconds >= usual.seconds:
-        refused = (f"not taken: {line}; {numbers}." for line in made.said)
-        return replace(usual, recomputed=(*usual.recomputed, *refused))
-    return replace(other, recomputed=(*other.recomputed, *(f"{line}: {numbers}." for line in made.said)))
+    return _either(usual, other, usual.seconds, other.seconds, made.said, "in place")
 
 
 def _in_tiles(

@@ -41,7 +41,8 @@ from polyfuse.strategy.moves import (
     where_legal,
 )
 from polyfuse.strategy.one_row import in_one_row
-from polyfuse.strategy.panels_on_cores import has_panels, panels_on_cores
+from polyfuse.strategy.panel_cost import panels_beside
+from polyfuse.strategy.panels_on_cores import panels_on_cores
 from polyfuse.strategy.products import blocked_inside
 from polyfuse.strategy.shapes import vectorized
 
@@ -75,7 +76,9 @@ def stepped(
             schedule = each_alone(shared, names)
         around = common_loops(schedule, names)
         held = int(_held(counts, schedule, names[0], around))
-        parallel = machine.units > 1 and shared is None and has_panels(schedule.nest, names, products)
+        of_products = frozenset(p.statement for p in products)
+        panels = panels_beside(schedule.nest, names, of_products)
+        parallel = machine.units > 1 and shared is None and bool(panels)
         for product, group in _grouped(schedule, names, products):
             done = blocked_inside(
                 schedule, counts, kernel, product, machine, group, around, held, choose, parallel
@@ -87,7 +90,7 @@ def stepped(
                 done = row
             schedule, notes = done.schedule, [*notes, *done.notes]
         if parallel:
-            schedule = panels_on_cores(schedule, counts, kernel, products, machine, len(around))
+            schedule = panels_on_cores(schedule, counts, kernel.names, of_products, machine, len(around))
         schedule = _on_lanes(schedule, counts, kernel, products, len(around))
         schedule = _in_buffers(schedule, kernel, machine)
     except (IllegalSchedule, InvalidSchedule) as refused:
