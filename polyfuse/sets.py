@@ -284,6 +284,15 @@ def unmet(context: isl.Set, sizes: dict[str, int]) -> tuple[str, ...]:
     return min(broken, key=len, default=())
 
 
+def single_expression(value: isl.PwAff) -> str | None:
+    """The right-hand side of a function of one affine piece; None if there are several.
+
+    >>> single_expression(isl.PwAff("{ S[i] -> [(i)] : i >= 0; S[i] -> [(-i)] : i < 0 }"))
+    """
+    text = expression_text(value)
+    return None if ";" in text or " : " in text else text
+
+
 def expression_text(value: isl.PwAff) -> str:
     """The right-hand side of a function of one affine piece, or isl's text if there are several.
 

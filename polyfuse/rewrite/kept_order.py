@@ -1,11 +1,12 @@
-"""The theorem of rewrites that give a nest's instances other names and other dates, and check nothing else."""
+"""The theorem of rewrites that give a nest's instances other names and other dates, and change nothing else."""
 
 from __future__ import annotations
 
 import islpy as isl
 
+from polyfuse.errors import ValidationFailure
 from polyfuse.ir import Nest
-from polyfuse.sets import maps_of
+from polyfuse.sets import maps_of, union_set
 
 
 def turned_round(nest: Nest, result: Nest, origins: isl.UnionMap) -> isl.Map | None:
@@ -13,8 +14,12 @@ def turned_round(nest: Nest, result: Nest, origins: isl.UnionMap) -> isl.Map | N
 
     `origins`: { new instance -> the instance of the nest that it is }. The result computes what the nest did if
     { source of a dependence -> its sink } under the new names is part of the new order's "before". A declared reduction
-    may add in any order.
+    may add in any order. Raises ValidationFailure where not every instance of the nest runs once, which would be a bug.
     """
+    every = union_set(nest.domains.values()), union_set(result.domains.values())
+    ran = origins.range().is_equal(every[0]) and origins.domain().is_equal(every[1])
+    if not (ran and origins.is_bijective()):
+        raise ValidationFailure(f"{result.name}: not every instance of the nest runs once in its rewrite")
     order = result.original_dates()
     forward = order.lex_lt_union_map(order)
     for pair in nest.dependences().pairs:

@@ -15,7 +15,7 @@ is the right-looking blocked algorithm of LAPACK (Dongarra, Duff, Sorensen & van
 loops. Sums that do the same on other instances, as LU's above and below its diagonal, are one statement before that.
 
 The theorem: every instance runs once under a new name, and all that depends on each other stays in order
-(kept_order.py). Both are checked.
+(kept_order.py). Both are checked on the result.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.names import fresh
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, sequence, statements
+from polyfuse.ir.whole import is_whole
 from polyfuse.rewrite.kept_order import turned_round
 from polyfuse.rewrite.refusal import Refusal, refused
 from polyfuse.sets import IN, OUT, dimension, union_map, union_set
 
-LOOPS = 3
-"""Loops of the band: rows, columns and steps."""
+NAMES = "i", "j", "k"
+"""The loops of the band, where no statement has a name for each: rows, columns and steps."""
+
+LOOPS = len(NAMES)
 
 Behind = tuple[bool | None, bool | None]
 """Whether rows and columns of a region are behind the block; None: they have nothing to do with it."""
@@ -77,8 +80,8 @@ def why_not_panels(nest: Nest, dates: Mapping[str, str], size: int) -> Refusal |
 
 def _in_blocks(nest: Nest, dates: Mapping[str, str], size: int) -> Panels | Refusal:
     call = f"panels({dict(dates)}, {size})"
-    if size < 1:
-        return refused(call, f"a block has {size} steps", "a number of 1 at least")
+    if not is_whole(size) or size < 1:
+        return refused(call, f"a block has {size!r} steps", "a whole number of 1 at least")
     at = next((p for p, part in enumerate(parts(nest.order)) if set(statements(part)) == set(dates)), None)
     if at is None:
         named = ", ".join(dates) or "no statements"
@@ -212,15 +215,13 @@ class _Made:
         found: list[tuple[str, ...]] = []
         for name in self.dates:
             for at, group in enumerate(found):
+                # A[i, j] says what A[i, i] does, and not the other way round
                 if self._alike(group[0], name):
                     found[at] = (*group, name)
-                elif self._alike(
-                    name, group[0]
-                ):  # A[i, j] says what A[i, i] does, and not the other way round
+                    break
+                if self._alike(name, group[0]):
                     found[at] = (name, *group)
-                else:
-                    continue
-                break
+                    break
             else:
                 found.append((name,))
         return tuple(found)
@@ -277,7 +278,7 @@ class _Made:
         if dates.is_empty():
             return None
         loops = isl.Map("{ [b, i, j, k] -> [i, j, k] }").intersect_domain(dates.domain())
-        dims = [self._block, *(first.dims if len(first.dims) == LOOPS else ("i", "j", "k"))]
+        dims = [self._block, *(first.dims if len(first.dims) == LOOPS else NAMES)]
         for d in reversed(range(1, LOOPS + 1)):
             less = dates.project_out(IN, d, 1)
             if less.is_single_valued():  # what the others say already: T[i, j] at [i, j, j]
@@ -323,7 +324,7 @@ def _nest(region: tuple[_Piece, ...]) -> Tree:
     """for rows: for columns: for steps: the pieces of a region."""
     tree: Tree = sequence(tuple(Leaf(piece.statement.name) for piece in region))
     deepest = max((piece.statement.dims[1:] for piece in region), key=len)
-    names = deepest if len(deepest) == LOOPS else ("i", "j", "k")
+    names = deepest if len(deepest) == LOOPS else NAMES
     for which in reversed(range(LOOPS)):
         dates = tuple((p.statement.name, p.loops.get_pw_aff(which)) for p in region)
         tree = Loop(names[which], dates, tree)

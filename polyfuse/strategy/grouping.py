@@ -18,7 +18,6 @@ from polyfuse.rewrite.pieces import pieces
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import tiled
 from polyfuse.strategy.ahead import tiles_ahead
-from polyfuse.strategy.components import in_components
 from polyfuse.strategy.cost import Model, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.decisions import Decision
@@ -33,6 +32,7 @@ from polyfuse.strategy.row_passes import row_by_row
 from polyfuse.strategy.scalars import begun
 from polyfuse.strategy.sums_apart import Summed, read_elsewhere, stored_after
 from polyfuse.strategy.tiled_alone import tiled_alone
+from polyfuse.strategy.waiting_order import in_waiting_order
 
 Grouped = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
 
@@ -124,7 +124,7 @@ def grouped(
     if not open_:
         return start, (), frozenset()
     apart = separated(start, open_, 0)
-    reordered = separated(in_components(apart, open_), open_, 0)
+    reordered = separated(in_waiting_order(apart, open_), open_, 0)
     starts = [start]
     starts += [s for s in (apart, reordered) if len(parts(s.tree)) > len(parts(starts[-1].tree))]
     found = [search(s, model, fuse, done, refused) for s in (starts if fuse else starts[-1:])]

@@ -20,8 +20,8 @@ from polyfuse.ir import Nest, Statement
 from polyfuse.ir.tree import Loop, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite.in_place import in_place
-from polyfuse.rewrite.panels import panels
-from polyfuse.sets import IN, expression_text
+from polyfuse.rewrite.panels import LOOPS, panels
+from polyfuse.sets import IN, single_expression
 from polyfuse.strategy.counts import stride
 from polyfuse.strategy.fusion import Refused
 
@@ -30,7 +30,6 @@ SIZES = (32, 64)
 with 128, of 500 x 500 1.8 with 16 and 2.2 with 32; Cholesky of 2000 37 to 39 with 32, 64 and 96 (one Zen 5 core,
 before rows below a block took turns)."""
 
-LOOPS = 3
 AXES = 0, 1
 """The axes of a matrix: its rows and its columns."""
 
@@ -39,11 +38,13 @@ AXES = 0, 1
 class InPanels:
     """A nest whose eliminations run in blocks, a sentence on each, and what is to be in no kernel with them: all else.
 
-    A solver that reads LU's result row by row would wait in its loop over blocks, and be no loop of its own.
+    A solver that reads LU's result row by row would wait in its loop over blocks, and be no loop of its own. `refused`
+    are sentences on those that cannot run in such blocks; where nothing can, there is nothing `said`.
     """
 
     nest: Nest
     said: tuple[str, ...]
+    refused: tuple[str, ...]
     alone: Refused
 
 
@@ -58,16 +59,17 @@ def in_panels(nest: Nest, machine: Machine) -> Iterator[InPanels]:
         start = placed.with_sizes(sizes) if sizes else placed
         found = _eliminations(start) if placed is not general else {}
     for size in SIZES if found else ():
-        done, said, updates = start, list[str](), set[str]()
+        done, said, refused, updates = start, list[str](), list[str](), set[str]()
         for dates in found.values():
+            names = ", ".join(dates)
             try:
                 made = panels(done, dates, size)
-            except IllegalRewrite:
+            except IllegalRewrite as error:
+                refused.append(f"{names} do not run in blocks of {size} steps: {error.refusal.why}.")
                 continue
             done, updates = made.nest, updates.union(made.updates)
-            said.append(f"{', '.join(dates)} run in {made}")
-        if said:
-            yield InPanels(done, tuple(said), _alone(done, updates))
+            said.append(f"{names} run in {made}")
+        yield InPanels(done, tuple(said), tuple(refused), _alone(done, updates))
 
 
 def _alone(nest: Nest, updates: set[str]) -> Refused:
@@ -130,10 +132,10 @@ def _dates(nest: Nest, main: Statement, own: list[Statement]) -> dict[str, str] 
     for s in own:
         at = [s.write.subscripts().get_pw_aff(axis) for axis in AXES]
         step = steps[s.name] if s.name in steps else reduce(isl.PwAff.min, (at[axis] for axis in behind))
-        texts = [expression_text(value.gist(nest.domains[s.name])) for value in (*at, step)]
-        if any(";" in text or " : " in text for text in texts):
+        texts = [single_expression(value.gist(nest.domains[s.name])) for value in (*at, step)]
+        if None in texts:
             return None
-        dates[s.name] = f"[{', '.join(texts)}, {names.index(s.name)}]"
+        dates[s.name] = f"[{', '.join(map(str, texts))}, {names.index(s.name)}]"
     return dates
 
 

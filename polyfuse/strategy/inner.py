@@ -49,10 +49,8 @@ def _apart(draft: Draft, names: tuple[str, ...], own: tuple[str, ...]) -> Draft:
     while True:
         tree = part_of(draft.tree, names[0])
         inside = parts(tree.body) if isinstance(tree, Loop) else ()
-        mixed = (_mixed(draft, part) for part in inside if part.members <= {*own})
-        found = next((loop for loop in mixed if loop is not None), None)
-        if found is None and own == names and isinstance(tree, Loop):
-            found = _mixed(draft, tree.body)
+        mine = inside if own == names else tuple(part for part in inside if part.members <= {*own})
+        found = next((loop for loop in (_mixed(draft, part) for part in mine) if loop is not None), None)
         if found is None:
             return draft
         draft = draft.do("distribute", statements(found)[0], found.name)
@@ -172,8 +170,9 @@ def rows_by_turns(draft: Draft, own: tuple[str, ...]) -> Draft:
     if len(chain) < 2 or id(chain[0]) not in free or not waits(draft, chain[1]):
         return draft
     rows, steps = chain[0].name, chain[1].name
+    at = [loop.name for loop in draft.loops(name)].index(rows)
     draft = draft.do("split", name, rows, TURNS)
-    few = next(loop.name for loop in draft.loops(name) if loop.name.startswith(f"{rows}_in"))
+    few = draft.loops(name)[at + 1].name
     return draft.do("reorder", name, rows, steps, few)
 
 

@@ -22,7 +22,7 @@ from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.names import fresh
 from polyfuse.ir.sizes import at_sizes
 from polyfuse.ir.tree import Loop, Tree, statements
-from polyfuse.sets import IN, OUT, PARAM, expression_text, union_map, union_set
+from polyfuse.sets import IN, OUT, PARAM, expression_text, single_expression, union_map, union_set
 
 DEEPEST = 3
 """Loops around a statement: with four, isl's scheduler needs minutes for a stencil (heat-3d: more than five), and its
@@ -181,8 +181,8 @@ def _member(
     for name in names:
         if name not in found:  # a statement that never runs is not in isl's schedule
             return False
-        text = expression_text(at_sizes(step.date(found[name], name), sizes))
-        if ";" in text or " : " in text:
+        text = single_expression(at_sizes(step.date(found[name], name), sizes))
+        if text is None:
             return False
         dates[name].append(text)
     return True

@@ -7,11 +7,12 @@ They share no loop, so `fuse` has nothing to align; `affine` gives them one of a
 
 from __future__ import annotations
 
-import islpy as isl
+from collections.abc import Mapping
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Tree, date_parts, parts, statements
 from polyfuse.schedule import Schedule
+from polyfuse.sets import single_expression
 from polyfuse.strategy.cost import Model
 from polyfuse.strategy.decisions import Decision
 from polyfuse.strategy.fusion import Refused
@@ -68,10 +69,14 @@ def _joined(
         return None
     nested = bool(together & inside[0])
     texts = _dates(first, 0, nested) | _dates(second, _next(first) if nested else 1, False)
-    if None in texts.values():
-        return None
+    return at_dates(schedule, texts)
+
+
+def at_dates(schedule: Schedule, texts: Mapping[str, str | None]) -> Schedule | None:
+    """`affine`; None where a date has no text, or where it is refused."""
+    known = {name: text for name, text in texts.items() if text is not None}
     try:
-        return schedule.affine(**{name: str(text) for name, text in texts.items()})
+        return schedule.affine(**known) if len(known) == len(texts) else None
     except (IllegalSchedule, InvalidSchedule):
         return None
 
@@ -85,15 +90,7 @@ def _dates(part: Tree, position: int, nested: bool) -> dict[str, str | None]:
     """The dates of a part's statements, at a position inside a loop of one value (or already inside it)."""
     found: dict[str, str | None] = {}
     for name, date in date_parts(part).items():
-        texts = [_text(one) for one in date]
+        texts = [str(one) if isinstance(one, int) else single_expression(one) for one in date]
         prefix = [] if nested else ["0", str(position)]
         found[name] = None if None in texts else f"[{', '.join([*prefix, *map(str, texts)])}]"
     return found
-
-
-def _text(date: isl.PwAff | int) -> str | None:
-    if isinstance(date, int):
-        return str(date)
-    text = str(date)
-    body = text[text.index("{") + 1 : text.rindex("}")]
-    return None if ";" in body or " : " in body else body.split("->")[1].strip().strip("[]").strip()

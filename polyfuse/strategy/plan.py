@@ -147,10 +147,13 @@ def _either(
 
 def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
     """The plan for a nest, or for the nest with eliminations in blocks of the cheapest size where that is cheaper."""
+    found = tuple(in_panels(nest, machine))
+    said = (*said, *(line for made in found for line in made.refused))
     usual = _cheapest(nest, said, machine, choose)
     plans = [
         (made, _planned(made.nest, said, machine, True, choose, refused=made.alone))
-        for made in in_panels(nest, machine)
+        for made in found
+        if made.said
     ]
     if not plans:
         return usual

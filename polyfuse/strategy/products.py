@@ -262,6 +262,11 @@ class _Blocks:
         said = sentences(task, b, names, often)
         if share is not None and share.part < 1.0:
             said = (*said, share.sentence(loops[share.dim].name, self.machine.units))
+        elif share is not None and self.around:
+            shared_out = (
+                f"{loops[share.dim].name} in pieces of {share.size}, of which cores share what a step has"
+            )
+            said = (*said, shared_out)
         return schedule, said
 
     def _packed(self, schedule: Schedule, task: Task, b: Blocking, block: str | None, rows: str) -> Schedule:

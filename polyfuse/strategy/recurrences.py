@@ -11,6 +11,7 @@ waits for no other.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import takewhile
 from math import ceil
 
@@ -105,16 +106,14 @@ def _turned_panels(schedule: Schedule, kernel: Kernel, products: tuple[Product, 
     the other (one Zen 5 core).
     """
     of_product = {p.statement for p in products}
-    draft = Draft(schedule.nest, schedule.tree)
     for name in kernel.names:
+        draft = Draft(schedule.nest, schedule.tree)
         own = nest_of(draft, kernel.names, name)
         sums = any(schedule.nest.statement(n).is_reduction for n in own)
         if len(own) > 1 and sums and of_product.isdisjoint(own):
-            draft = rows_by_turns(turned(draft, kernel.names, own), own)
-    try:
-        return draft.taken(schedule)
-    except IllegalSchedule:
-        return schedule
+            with suppress(IllegalSchedule):
+                schedule = rows_by_turns(turned(draft, kernel.names, own), own).taken(schedule)
+    return schedule
 
 
 def each_alone(schedule: Schedule, names: tuple[str, ...]) -> Schedule:

@@ -6,25 +6,19 @@ from __future__ import annotations
 
 from math import sqrt
 
+import islpy as isl
 import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.errors import IllegalRewrite
+from papers.polybench import KERNELS
+from polyfuse.errors import IllegalRewrite, ValidationFailure
 from polyfuse.rewrite import expand, in_place, panels, why_not_panels
+from polyfuse.rewrite.kept_order import turned_round
+from polyfuse.sets import union_map
 from tests.frontend.running import assert_close, by_python
 
-
-@pf.nest
-def lu(A: "f64[N, N]"):
-    for i in range(N):
-        for j in range(i):
-            for k in range(j):
-                A[i, j] -= A[i, k] * A[k, j]
-            A[i, j] /= A[j, j]
-        for j in range(i, N):
-            for k in range(i):
-                A[i, j] -= A[i, k] * A[k, j]
+lu = KERNELS["lu"].nest
 
 
 @pf.nest
@@ -130,13 +124,14 @@ def test_fixed_sizes_without_anything_behind_a_block_are_refused() -> None:
     ("changed", "size", "why"),
     [
         ({}, 0, "a block has 0 steps"),
+        ({}, 2.5, "a block has 2.5 steps"),
         ({"S1": "[i, j, 0]"}, 4, r"'\[i, j, 0\]' are no dates of S1"),
         ({"S1": "[i, j, j, k]"}, 4, "are no dates of S1"),
         ({"S1": "[i, j, j, i]"}, 4, "are no dates of S1"),
         ({"S1": "[i, 0, 0, 1]"}, 4, "are no dates of S1"),
     ],
 )
-def test_what_is_refused_is_said(changed: dict[str, str], size: int, why: str) -> None:
+def test_what_is_refused_is_said(changed: dict[str, str], size: float, why: str) -> None:
     with pytest.raises(IllegalRewrite, match=why):
         panels(lu, BY["lu"][1] | changed, size)
 
@@ -149,8 +144,17 @@ def test_an_order_that_turns_a_dependence_round_is_refused_with_the_two_instance
     refusal = why_not_panels(lu, BY["lu"][1] | {"S1": "[i, j, 0, 0]"}, 4)
     assert refusal is not None
     assert "these would run the other way round" in str(refusal)
-    source, sink = refusal.instances
-    assert source.statement != sink.statement or source.point != sink.point
+    assert [str(instance) for instance in refusal.instances] == ["S0[2, 1, 0]", "S1[2, 1]"]
+
+
+def test_an_instance_that_would_not_run_is_no_rewrite() -> None:
+    done = panels(lu, BY["lu"][1], 4)
+    same = [isl.Map.identity(d.get_space().map_from_set()).intersect_domain(d) for d in lu.domains.values()]
+    assert turned_round(lu, lu, union_map(same)) is None
+    with pytest.raises(ValidationFailure, match="not every instance of the nest runs once"):
+        turned_round(lu, lu, union_map(same[:-1]))
+    with pytest.raises(ValidationFailure, match="not every instance"):
+        turned_round(lu, done.nest, union_map(same))
 
 
 def test_sums_in_variables_are_added_up_in_their_array() -> None:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
 
-from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop, parts, statements
 from polyfuse.schedule import Schedule
-from polyfuse.sets import expression_text
+from polyfuse.sets import single_expression
 from polyfuse.strategy.counts import dims_of, stride
+from polyfuse.strategy.join import at_dates
 
 
-def in_components(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
+def in_waiting_order(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
     """Every part of these statements none of which waits for itself by way of others, one statement after the other."""
     for part in parts(schedule.tree):
         if isinstance(part, Loop) and part.members <= {*names}:
@@ -32,12 +32,7 @@ def _apart(schedule: Schedule, part: Loop) -> Schedule:
     if order is None or len(order) < 2:
         return schedule
     texts = {name: _text(schedule, name, position) for position, name in enumerate(order)}
-    if None in texts.values():
-        return schedule
-    try:
-        return schedule.affine(**{name: str(text) for name, text in texts.items()})
-    except (IllegalSchedule, InvalidSchedule):
-        return schedule
+    return at_dates(schedule, texts) or schedule
 
 
 def _ordered(schedule: Schedule, names: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -63,7 +58,5 @@ def _text(schedule: Schedule, name: str, position: int) -> str | None:
     if all(pair.kind == "reduction" for pair in schedule.nest.dependences().between(name, name)):
         write = schedule.nest.statement(name).write
         dates.sort(key=lambda date: not any(stride(write, d) for d in dims_of(date)))
-    texts = [expression_text(date) for date in dates]
-    if any(";" in text or " : " in text for text in texts):
-        return None
-    return f"[{', '.join([str(position), *texts])}]"
+    texts = [single_expression(date) for date in dates]
+    return None if None in texts else f"[{', '.join([str(position), *map(str, texts)])}]"

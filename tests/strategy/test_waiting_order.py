@@ -12,7 +12,7 @@ from papers.polybench import KERNELS
 from polyfuse.ir.tree import loops, parts, statements
 from polyfuse.rewrite import expand
 from polyfuse.strategy import plan_for
-from polyfuse.strategy.components import in_components
+from polyfuse.strategy.waiting_order import in_waiting_order
 from tests.frontend.running import assert_close, by_python, called
 from tests.frontend.test_polybench import inputs_of
 
@@ -34,7 +34,7 @@ def circle(a: "f64[N]", b: "f64[N]"):
 
 def names(nest: pf.Nest) -> list[tuple[str, ...]]:
     schedule = pf.Schedule(nest)
-    found = in_components(schedule, tuple(s.name for s in nest.statements))
+    found = in_waiting_order(schedule, tuple(s.name for s in nest.statements))
     return [statements(part) for part in parts(found.tree)]
 
 
