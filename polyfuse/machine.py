@@ -229,7 +229,11 @@ def cpu(
 
 
 def detect_cpu(sys: Path, cpuinfo: Path) -> Machine:
-    """A CPU described by Linux's files; every value that is missing or unreadable gets a safe default."""
+    """A CPU described by Linux's files; every value that is missing or unreadable gets a safe default.
+
+    Its clock is the fastest that the files name, or that a measured machine of its kind had: a virtual machine's files
+    name its processor's base, by which arithmetic and caches would be priced too high beside memory.
+    """
     info = _first_processor(cpuinfo)
     flags = set(info.get("flags", info.get("Features", "")).split())
     vector = 64 if "avx512f" in flags else 32 if "avx2" in flags else 16
@@ -239,13 +243,14 @@ def detect_cpu(sys: Path, cpuinfo: Path) -> Machine:
     fastest = _number(_read(sys / "cpu0/cpufreq/cpuinfo_max_freq"), 0.0) * 1e3
     registers = 32 if vector == 64 or "asimd" in flags else 16  # AVX-512, NEON of 64-bit ARM; AVX2, SSE
     caches = _caches(sys)
+    rates = rates_of(info.get("vendor_id", ""), vector, caches[1], info.get("cpu family", ""))
     return cpu(
         info.get("model name", "cpu"),
         usable_cores(),
         vector,
         caches,
-        max(hertz, fastest),
-        rates_of(info.get("vendor_id", ""), vector, caches[1], info.get("cpu family", "")),
+        max(hertz, fastest or rates.hertz),
+        rates,
         registers,
     )
 

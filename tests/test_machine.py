@@ -6,7 +6,7 @@ import pytest
 
 from polyfuse.errors import TargetUnavailable
 from polyfuse.machine import KiB, Machine, MiB, detect_cpu
-from polyfuse.rates import MESH, ZEN, ZEN4, Rates
+from polyfuse.rates import MESH, ZEN, ZEN4, ZEN5, Rates
 
 
 @pytest.mark.parametrize("name", ["a100", "h100", "h200", "rtx4090"])
@@ -61,7 +61,7 @@ def test_linux_files_are_read(tmp_path: Path) -> None:
     [
         ("GenuineIntel", 6, "avx2 avx512f", MESH),
         ("GenuineIntel", 6, "avx2", ZEN),
-        ("AuthenticAMD", 26, "avx2 avx512f", ZEN),
+        ("AuthenticAMD", 26, "avx2 avx512f", ZEN5),
         ("AuthenticAMD", 25, "avx2 avx512f", ZEN4),
         ("AuthenticAMD", 25, "avx2", ZEN),
     ],
@@ -74,8 +74,22 @@ def test_rates_are_those_of_the_machine_that_is_most_alike(
         f"vendor_id\t: {vendor}\ncpu family\t: {family}\ncpu MHz\t\t: 2600.0\nflags\t\t: {flags}\n"
     )
     found = detect_cpu(tmp_path, info)  # caches by default: an L2 of 1 MiB
-    assert found.levels[1].bandwidth == rates.near[1] * 2.6e9
+    assert found.levels[1].bandwidth == rates.near[1] * max(2.6e9, rates.hertz)
     assert found.foresees == rates.foresees == (rates is ZEN4)
+
+
+def test_a_virtual_machines_clock_is_that_of_a_measured_one_of_its_kind(tmp_path: Path) -> None:
+    info = tmp_path / "cpuinfo"
+    known = "vendor_id\t: AuthenticAMD\ncpu family\t: 26\nflags\t: avx2 avx512f\ncpu MHz\t: {}\n"
+    info.write_text(known.format(2596.1))
+    assert detect_cpu(tmp_path, info).flops32 == Machine.preset("zen5").flops32, "what files say is its base"
+    info.write_text(known.format(5000.0))
+    assert detect_cpu(tmp_path, info).flops32 == 64 * 5.0e9, "it runs faster than the measured one"
+    fastest = tmp_path / "cpu0/cpufreq/cpuinfo_max_freq"
+    fastest.parent.mkdir(parents=True)
+    fastest.write_text("3000000\n")
+    info.write_text(known.format(2596.1))
+    assert detect_cpu(tmp_path, info).flops32 == 64 * 3.0e9, "what it can reach is known"
 
 
 def test_one_core_draws_a_part_of_a_servers_memory() -> None:

@@ -31,9 +31,13 @@ ZEN5 = [
     ((1, 64, 4096), 0.95),
     ((1, 128, 4096), 0.88),
     ((8, 128, 4096), 0.89),
+    ((8, 64, 2048), 0.95),
+    ((1, 256, 2048), 0.89),
+    ((4, 256, 1024), 0.90),
 ]
 """(layers, batch, width), and the time with Strassen's product in every layer over the classical network's, one core:
-grid-cpu-2026-11-22-zen5-after.csv in the paper's results, 8 × 4096 from -zen5.csv. Left out are cells of 256 and 512:
+grid-cpu-2026-11-22-zen5-after.csv in the paper's results, 8 × 4096 from -zen5.csv, the last three later, beside
+products as they are since. Left out are cells of 256 and 512:
 what follows each tile of the classical product costs up to a tenth there, which the model does not know."""
 
 XEON = [
