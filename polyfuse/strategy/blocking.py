@@ -75,7 +75,8 @@ VECTORS = (1, 2, 4)
 class Operand:
     """One factor: bytes from one row of its panels to the next, and whether a panel's row is contiguous.
 
-    One that is `fixed` depends on constants alone: packed once for all calls, it costs memory and no time.
+    One that is `fixed` depends on constants alone: packed once for all calls, it costs memory and no time. One that is
+    packed `by_cores` is in panels before the product begins, each core having copied its part of it.
 
     A row of a's panel is one of the product's rows, over steps; a row of b's panel is one step, over columns. What is
     `computed` of tensors, alpha * A[i, k], has to be packed. One that is not `packable` stays where it is: windows that
@@ -88,6 +89,12 @@ class Operand:
     fixed: bool = False
     computed: bool = False
     packable: bool = True
+    by_cores: int = 0
+
+    @property
+    def ahead(self) -> bool:
+        """Whether all of it is in panels before the product begins, if it is packed."""
+        return self.fixed or self.by_cores > 0
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,7 @@ class Task:
     def asks(self, b: Blocking) -> bool:
         """Whether a block of b is one panel, whose tiles ask for the next one: what calls find packed, behind L2."""
         one = b.width == b.columns < self.extents.columns and self.held > self.l2.size
-        return one and b.pack_right and self.right.fixed and self.extents.window == 1
+        return one and b.pack_right and self.right.ahead and self.extents.window == 1
 
     def rate(self, size: float) -> float:
         """Bytes per second, read and written, from the level that holds `size` bytes."""
@@ -195,7 +202,7 @@ def choices(task: Task) -> Iterator[Blocking]:
     packings = [
         (left, right)
         for left, right in product((False, True), repeat=2)
-        if (right or (task.right.contiguous and not task.right.computed))
+        if (right or (task.right.contiguous and not task.right.computed and not task.right.by_cores))
         and (left or not task.left.computed)
         and (task.left.packable or not left)
     ]
@@ -229,8 +236,8 @@ def _blocks(task: Task, rows: int, columns: int) -> dict[tuple[int, int], None]:
     for steps in step_blocks(task, rows):
         fitting = _width_in(task.l2.size // 2, steps, columns, task)
         found |= dict.fromkeys((steps, width) for width in (every, fitting))
-    # only what calls find packed is asked for ahead of time
-    return found | {(task.extents.steps, one): None} if task.right.fixed else found
+    # only what is found packed is asked for ahead of time
+    return found | {(task.extents.steps, one): None} if task.right.ahead else found
 
 
 def step_blocks(task: Task, rows: int) -> Iterator[int]:
@@ -312,10 +319,10 @@ def streaming(task: Task, b: Blocking) -> float:
     slower = 1.0 if b.pack_right else _scattered(task.right)
     near = STREAM_EXPOSED * slower * size / task.reading(_around(task, b, block))
     first = STREAM_EXPOSED * slower * size / task.reading(max(size, 2 * block))
-    if task.right.fixed and task.held > task.l2.size:
+    if task.right.ahead and task.held > task.l2.size:
         first = size / task.reading(task.held) * (STREAM_EXPOSED if task.asks(b) else UNASKED)
         first *= 1.0 if b.pack_right else max(STRIDED, slower)
-    elif b.pack_right and not task.right.fixed:
+    elif b.pack_right and not task.right.ahead:
         first = near
     return e.batches * (first + (ceil(e.rows / b.rows) - 1) * near)
 
@@ -382,7 +389,7 @@ def packing(task: Task, b: Blocking) -> float:
         if packed and not operand.fixed:
             size = elements * task.itemsize
             slower = TRANSPOSING if not operand.contiguous else STRIDED if _apart(operand) else 1.0
-            total += e.batches * slower * 2 * size * times / task.rate(size)
+            total += e.batches * slower * 2 * size * times / task.rate(size) / max(1, operand.by_cores)
     return total
 
 

@@ -55,6 +55,8 @@ def _packed_how(operand: Operand, packed: bool) -> str:
         return "not packed"
     if operand.fixed:
         return "packed once for all calls"
+    if operand.by_cores:
+        return f"packed by {operand.by_cores} cores before"
     return "computed while it is packed" if operand.computed else "packed"
 
 

@@ -20,6 +20,7 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
+from polyfuse.strategy.counts import dims_of
 from polyfuse.strategy.decisions import Plan
 
 SHORT = 64
@@ -51,15 +52,22 @@ def with_full_tiles(plan: Plan) -> Plan:
 
 
 def _short_loops(schedule: Schedule, name: str) -> Loop | None:
-    """The outermost of a statement's innermost point loops, if the innermost of all is a short one."""
+    """The outermost of a statement's innermost point loops, if the innermost of all is a short one.
+
+    Of loops over tiles, along what has a loop in the tile too, one is among them: a row of tiles is full far more often
+    than all of a core's, or a cache's.
+    """
     around = schedule.loops(name)
     if not around or any(loop.apart for loop in around):
         return None
     inner = extent(schedule.nest, around[-1])
     if inner is None or inner > SHORT:
         return None
-    first = len(around)
+    first, inside = len(around), list[frozenset[int]]()
     while first and is_point_loop(around[first - 1]):
+        inside.append(dims_of(around[first - 1].date(name)))
+        if len(inside) - len(set(inside)) > 1:
+            break
         first -= 1
     return around[first] if first < len(around) else None
 

@@ -55,6 +55,14 @@ def packed_once(schedule: Schedule, tensor: str, statement: str, panel: tuple[in
     return _row_by_row(done, copy, [loop.name for loop in done.loops(copy)], panel)
 
 
+def packed_by_cores(schedule: Schedule, tensor: str, statement: str, panel: tuple[int, int]) -> Schedule:
+    """A copy of a whole tensor in panels, of which each core makes a part, in a kernel of its own."""
+    done = packed_once(schedule, tensor, statement, panel)
+    (copy,) = added(schedule, done)
+    outer, *_ = done.loops(copy)
+    return done.bind(copy, **{outer.name: "cores"})
+
+
 def added(before: Schedule, after: Schedule) -> tuple[str, ...]:
     """The copies that a later schedule has and an earlier one has not."""
     known = {s.name for s in before.nest.statements}

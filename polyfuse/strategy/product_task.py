@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import ceil, prod
+from dataclasses import dataclass, replace
+from math import ceil, inf, prod
 
 from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir.tree import Loop
@@ -13,10 +13,15 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, blockings
 from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
+from polyfuse.strategy.moves import constant_extent
 from polyfuse.strategy.shares import Share, busiest, pieces, place_of, place_one_by_one
 
 PIECES_IN_STEPS = 8
 """Pieces for each core of the columns that all steps have together, where a step has a part of them."""
+
+CLEARLY = 0.98
+"""What rows of panels that cores made together may cost by the model, as a part of the other way to share a product
+out: float64 900 x 1100 x 1200, of which 0.99 is expected, took 1.03 (two Zen 5 cores), 2000 x 450 x 450, 0.96, 0.80."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,12 @@ class Question:
             often = busiest(profile, extent, 1, units, place)
             return self._sized({**sizes, shared: 1}), often, Share(shared, 1, extent, place)
         found = [each for d in self._shareable() for each in self._shared(sizes, d, self._profile(loops[d]))]
-        return min(found, key=lambda each: each[0])[1:] if found else whole
+        if not found:
+            return whole
+        apart = min(found, key=lambda each: each[0])[1:]
+        together = next(self._packed_together(sizes, loops), None)
+        pays = together is not None and self._busiest(*together) < CLEARLY * self._busiest(*apart)
+        return together if together is not None and pays else apart
 
     def task_in_steps(self, loops: dict[int, Loop]) -> tuple[Task, float, Share]:
         """The same inside loops in order, in each of which cores share what columns there are, in pieces.
@@ -110,21 +120,22 @@ class Question:
             yield choice.seconds * work / part, one, work / part, share
 
     def _in_whole_tiles(
-        self, sizes: dict[int, int], d: int, often: float
+        self, sizes: dict[int, int], d: int, often: float, packing: int = 0
     ) -> Iterator[tuple[float, Task, float, Share]]:
         """The ways to share a dimension out to cores in one piece each, of whole tiles of each width.
 
         320 columns on two cores: 192 and 128 in tiles of 64, 160 and 160 in tiles of 32, which take 0.92 of the time
         (256 rows, 1024 steps, a Zen 5). Narrower tiles than of two vectors lose more than equal parts gain: 176 and 157
-        of 333 columns in tiles of 16 took 1.2 times what 192 and 141 in tiles of 32 did.
+        of 333 columns in tiles of 16 took 1.2 times what 192 and 141 in tiles of 32 did. So many cores are `packing` b
+        together.
         """
         part = ceil(sizes[d] / self.machine.units)
-        one = self._sized({**sizes, d: part})
+        one = self._sized({**sizes, d: part}, packing)
         equal = blockings(one)
         tiles = self._tiles(one, equal, d)
         found: list[tuple[float, Task, Share]] = []
         for size in sorted({ceil(part / tile) * tile for tile in tiles}):
-            one = self._sized({**sizes, d: min(size, sizes[d])})
+            one = self._sized({**sizes, d: min(size, sizes[d])}, packing)
             for b in blockings(one):
                 if self._tile(b, d) in tiles and size % self._tile(b, d) == 0:
                     found.append((b.seconds, one, Share(d, size, ceil(sizes[d] / size))))
@@ -132,6 +143,33 @@ class Question:
         if found:
             _, one, share = min(found, key=lambda each: each[0])
             yield equal[0].seconds * often, one, often, share
+
+    def _packed_together(
+        self, sizes: dict[int, int], loops: dict[int, Loop]
+    ) -> Iterator[tuple[Task, float, Share]]:
+        """Rows shared out, where all cores have put b into panels before, each a part of it.
+
+        Else each core packs all of b, or has its part of the columns in whole panels: 480 and 420 of 900 in panels of
+        32. GFLOP/s of two Zen 5 cores in turns, columns and rows, float32: 800 x 900 x 1000 430 and 454, 900 x 1100 x
+        1200 458 and 466, 257 x 333 x 1000 360 and 380, 600 x 420 x 2000 399 and 419; 3mm LARGE took 13.2 and 11.7 ms.
+        """
+        p = self.product
+        profile = self._profile(loops[p.rows])
+        alone = not p.across and len(p.steps) == 1 and not p.others and not p.right.computed
+        known = all(constant_extent(self.schedule, loop) is not None for loop in loops.values())
+        if not (alone and known and len(profile) == 1 and p.rows in self._shareable()):
+            return
+        right = self.schedule.nest.tensor(p.right.access.tensor)
+        if self._sized(sizes).right.fixed or right.name in self.made or right.role == "gathered":
+            return
+        for _, task, often, share in self._in_whole_tiles(sizes, p.rows, profile[0], self.machine.units):
+            yield task, often, share
+
+    def _busiest(self, task: Task, often: float, share: Share) -> float:
+        """Seconds of the core with most to do, and what another kernel costs where b is packed in one."""
+        choices = self.in_whole_tiles(list(blockings(task)), share)
+        more = self.machine.launch_seconds + self.machine.region_seconds if task.right.by_cores else 0.0
+        return choices[0].seconds * often + more if choices else inf
 
     def _tiles(self, task: Task, choices: tuple[Blocking, ...], d: int) -> set[int]:
         """Columns of tiles of two vectors or more, if any are; else the rows or columns of the fastest."""
@@ -159,7 +197,7 @@ class Question:
         factors = ((p.rows, p.right), (p.columns, p.left))
         return tuple(d for d, other in factors if other.access.tensor not in self.made)
 
-    def _sized(self, sizes: dict[int, int]) -> Task:
+    def _sized(self, sizes: dict[int, int], packing: int = 0) -> Task:
         p, nest = self.product, self.schedule.nest
         first, *window = p.steps
         extents = Extents(
@@ -171,7 +209,7 @@ class Question:
             prod(sizes[d] for d in window if d in p.windowed),
         )
         left = self._operand(p.left, p.rows, first, packable=not (window or p.windowed))
-        right = self._operand(p.right, first, p.columns)
+        right = replace(self._operand(p.right, first, p.columns), by_cores=packing)
         itemsize = nest.tensor(nest.statement(self.product.statement).write.tensor).itemsize
         return Task(extents, left, right, itemsize, self.machine, p.across, self.held)
 

@@ -51,7 +51,7 @@ from polyfuse.strategy.moves import (
     units,
     users_in,
 )
-from polyfuse.strategy.packing import added, apart, packed, packed_once, rows_asked_for
+from polyfuse.strategy.packing import added, apart, packed, packed_by_cores, packed_once, rows_asked_for
 from polyfuse.strategy.product_task import Question
 from polyfuse.strategy.shares import Share
 from polyfuse.strategy.window_sums import summed_in_rows, sums_along_memory
@@ -226,7 +226,7 @@ class _Blocks:
         blocks = {d: self._block(d) for d in others}
         outer += [cut(d, blocks[d]) if blocks[d] > 1 else inner[d] for d in others]
         within = tuple(inner[d] for d in others if blocks[d] > 1)
-        packs_left, packs_right = b.pack_left and not task.left.fixed, b.pack_right and not task.right.fixed
+        packs_left, packs_right = b.pack_left and not task.left.fixed, b.pack_right and not task.right.ahead
         # a buffer has a constant size, whatever the sizes at a call are
         several = b.steps < task.extents.steps or (
             (packs_left or packs_right) and self._is_symbolic(loops[first])
@@ -273,13 +273,15 @@ class _Blocks:
         """The operands in panels: whole and once for all calls, or a block of b and a tile's rows of a at a time."""
         p, name = self.product, self.name
         left, right = (p.left.axes[p.rows], b.rows), (p.right.axes[p.columns], b.columns)
-        if b.pack_right and task.right.fixed:
-            schedule = packed_once(schedule, p.right.name, name, right)
+        before = schedule
+        if b.pack_right and task.right.ahead:
+            pack = packed_by_cores if task.right.by_cores else packed_once
+            schedule = pack(schedule, p.right.name, name, right)
         elif b.pack_right and block is not None:
-            before, schedule = schedule, packed(schedule, p.right.name, name, block, right)
-            if self._comes_in_parts_of_rows():
-                for copy in added(before, schedule):
-                    schedule = rows_asked_for(schedule, p.right.access.tensor, copy)
+            schedule = packed(schedule, p.right.name, name, block, right)
+        if not task.right.fixed and self._comes_in_parts_of_rows():
+            for copy in added(before, schedule):
+                schedule = rows_asked_for(schedule, p.right.access.tensor, copy)
         if b.pack_left and task.left.fixed:
             return packed_once(schedule, p.left.name, name, left)
         panel = None if task.left.contiguous else left

@@ -27,6 +27,15 @@ def test_short_rows_that_some_sizes_cut_are_apart_and_said() -> None:
     assert "separate('S1', 'i_in')" in plan.schedule.trace()
 
 
+def test_a_row_of_tiles_is_apart_and_no_row_of_such_rows() -> None:
+    """Of a core's rows and of a block's columns some are cut wherever a tile is: for i_in: for j_in: tile."""
+    nest = pf.einsum("ik,kj->ij", {"i": 800, "j": 900, "k": 1000}, dtype="float32")
+    plan = plan_for(nest, Machine.preset("zen5"))
+    assert [loop.name for loop in plan.schedule.loops("zero")][-4:] == ["i_in", "j_in", "i_in_in", "j_in_in"]
+    assert "j_in" in apart(plan)
+    assert "i_in" not in apart(plan)
+
+
 def test_tiles_that_all_fit_are_left_alone() -> None:
     assert apart(plan_of("gemver", N=1024)) == []
 

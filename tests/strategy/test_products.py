@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, Machine, cpu
-from polyfuse.strategy import plan_for
+from polyfuse.strategy import plan_for, product_task
 
 SMALL = cpu("small caches", 1, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
 """Caches so small that products of some dozens are blocked and packed."""
@@ -204,6 +205,39 @@ def test_cores_share_the_larger_operand_rather_than_read_it_twice() -> None:
     for sides, shared in (((64, 1024, 1024), "j"), ((1024, 64, 1024), "i")):
         loop = plan_for(product(sides, fixed="w"), two).schedule.loops("mac")[0]
         assert (loop.name, loop.bind) == (shared, "cores")
+
+
+def test_cores_put_what_all_of_them_read_into_panels_together() -> None:
+    """Where columns in whole panels leave one core more: 480 and 420 of 900. The copy has a kernel of its own."""
+    plan = plan_for(product((800, 900, 1000)), Machine.preset("zen5"))
+    assert [group.statements for group in plan.groups] == [("pack_w",), ("zero", "mac")]
+    assert [plan.schedule.loops(name)[0].bind for name in ("pack_w", "mac")] == ["cores", "cores"]
+    assert plan.schedule.loops("mac")[0].name == "i"
+    assert any("w is packed by 2 cores before" in note for note in plan.groups[1].notes)
+    even = plan_for(product((800, 1024, 1000)), Machine.preset("zen5"))
+    assert "pack_w" not in str(even), "512 columns each are whole panels"
+
+
+@pytest.mark.parametrize(
+    ("right", "after", "dtype"),
+    [("kj", "none", "float32"), ("jk", "bias, relu", "float32"), ("kj", "residual, scale", "float64")],
+)
+def test_panels_that_cores_make_together_equal_the_oracle(
+    right: str, after: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it costs, on small products; also with more cores than tiles."""
+    monkeypatch.setattr(product_task, "CLEARLY", inf)
+    for units, sides in ((2, (40, 36, 50)), (3, (70, 50, 33)), (8, (29, 70, 40))):
+        nest = product(sides, right=right, after=after, dtype=dtype)
+        net = agrees(nest, replace(SMALL, units=units, region_seconds=0.0))
+        assert "cores" in [loop.bind for loop in net.schedule.loops("pack_w")]
+
+
+def test_a_factor_of_an_earlier_kernel_is_packed_by_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(product_task, "CLEARLY", inf)
+    x, w, v = (nn.input(name, shape) for name, shape in (("x", (40, 50)), ("w", (50, 60)), ("v", (60, 36))))
+    net = agrees(nn.lower(x @ (w @ v)), replace(SMALL, units=2, region_seconds=0.0))
+    assert sum(s.name.startswith("pack") for s in net.schedule.nest.statements) == 2
 
 
 def test_products_that_run_in_blocks_apart_are_not_put_together() -> None:
