@@ -17,6 +17,7 @@ from polyfuse.rewrite.panels import Panels, panels, why_not_panels
 from polyfuse.rewrite.pieces import Pieces, pieces
 from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
 from polyfuse.rewrite.refusal import Refusal
+from polyfuse.rewrite.scratch import Scratch, scratch, why_not_scratch
 from polyfuse.rewrite.shares import Shares
 from polyfuse.rewrite.snapshot import Snapshot, snapshot, why_not_snapshot
 from polyfuse.rewrite.terms import Terms, terms, why_not_terms
@@ -45,6 +46,7 @@ __all__ = [
     "Pieces",
     "Recomputed",
     "Refusal",
+    "Scratch",
     "Shares",
     "Snapshot",
     "SplitReduction",
@@ -71,6 +73,7 @@ __all__ = [
     "pieces",
     "place",
     "read_through",
+    "scratch",
     "snapshot",
     "split_reduction",
     "terms",
@@ -84,6 +87,7 @@ __all__ = [
     "why_not_panels",
     "why_not_place",
     "why_not_read_through",
+    "why_not_scratch",
     "why_not_snapshot",
     "why_not_split_reduction",
     "why_not_terms",

@@ -12,9 +12,8 @@ from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import cpu, cuda, loops
-from polyfuse.strategy.across import with_readers
 from polyfuse.strategy.ahead import rows_ahead
-from polyfuse.strategy.batches import in_batches
+from polyfuse.strategy.before_schedules import before_schedules
 from polyfuse.strategy.choice import Choose, asked_once, cheapest
 from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.copied_first import copied_first
@@ -22,13 +21,13 @@ from polyfuse.strategy.cost import Model, evenly, in_blocks, microseconds, ranke
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.decisions import Group, Plan
 from polyfuse.strategy.draft import Draft
+from polyfuse.strategy.either import either
 from polyfuse.strategy.estimate import Estimator
 from polyfuse.strategy.finished import finished_cost, kernels_of, schedule_costs
 from polyfuse.strategy.full_tiles import with_full_tiles
 from polyfuse.strategy.fusion import Refused, early_statements, part_with
 from polyfuse.strategy.grid_steps import in_order
 from polyfuse.strategy.grouping import Grouped, in_kernels
-from polyfuse.strategy.groups import in_groups
 from polyfuse.strategy.in_one_kernel import in_one_kernel_if_cheaper
 from polyfuse.strategy.in_panels import in_panels
 from polyfuse.strategy.in_registers import in_registers, under_maximum
@@ -48,6 +47,7 @@ from polyfuse.strategy.read_once import beyond_first, read_once
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
+from polyfuse.strategy.scratch_apart import scratch_apart
 from polyfuse.strategy.second_thoughts import (
     NOT_IN_BLOCKS,
     Doubt,
@@ -60,11 +60,7 @@ from polyfuse.strategy.second_thoughts import (
 from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.split_products import in_parts
 from polyfuse.strategy.sums_apart import summed_apart
-from polyfuse.strategy.terms_apart import with_terms_apart
-from polyfuse.strategy.two_passes import in_two_passes
 from polyfuse.strategy.untiled import NOT_IN_TILES, with_words
-from polyfuse.strategy.viewing import without_copies
-from polyfuse.strategy.where_read import computed_where_read
 
 CODE_SECONDS = 0.5
 """What machine code for a loop over cores takes longer to make: the price of a region in a kernel that runs once."""
@@ -73,8 +69,9 @@ CODE_SECONDS = 0.5
 def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
-    Views are composed into their users first, sums of products taken apart, isomorphic products batched, and long
-    reductions to a few results split in two passes. On a CPU cheap temporaries that no cache near a core holds are
+    Scratch arrays of the caller are private to iterations where that is cheaper. Views are composed into their users,
+    sums of products taken apart, isomorphic products batched, and long reductions to a few results split in two
+    passes. On a CPU cheap temporaries that no cache near a core holds are
     computed where they are read, and pipelines of stencils are rewritten to run in overlapping tiles, where that pays.
     The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a
     reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
@@ -83,25 +80,23 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     cheaper. On a GPU each sum of products without tiles has a note that says why.
     """
     choose = asked_once(choose)
-    lean, said = _rewritten(nest, machine) if fuse else (nest, ())
+    usual = _plan_of(nest, machine, fuse, choose)
+    made = scratch_apart(nest) if fuse else None
+    if made is None:
+        return usual
+    other = _plan_of(made.nest, machine, fuse, choose)
+    return either(usual, other, usual.seconds, other.seconds, made.said, "in the array itself")
+
+
+def _plan_of(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
+    """The plan for a nest in the arrays that it has."""
+    lean, said = before_schedules(nest, machine) if fuse else (nest, ())
     plan = with_words(_in_kernels_of_their_own(lean, said, machine, fuse, choose))
     if not fuse:
         return plan
     if machine.kind == "cpu":
         return in_one_region(plan, lambda other: _read_once(lean, said, other, choose), choose)
-    return in_one_launch(plan, lambda other: plan_for(nest, other, fuse, choose))
-
-
-def _rewritten(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
-    """The nest after the rewrites that come before any schedule, and what was decided."""
-    viewed, said = without_copies(nest, machine)
-    grouped, dealt = in_groups(viewed, machine)
-    single, added_up = with_terms_apart(grouped, machine)
-    members, shown = in_batches(single, machine)
-    read, turned = with_readers(members, machine)
-    halved, told = in_two_passes(read, machine)
-    lean, again = computed_where_read(halved, machine) if machine.kind == "cpu" else (halved, ())
-    return lean, (*said, *dealt, *added_up, *shown, *turned, *told, *again)
+    return in_one_launch(plan, lambda other: _plan_of(nest, other, fuse, choose))
 
 
 def _in_kernels_of_their_own(
@@ -131,18 +126,7 @@ def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choo
     other = _planned(made.nest, said, machine, True, choose, Recomputed(made.nest, passes=made.passes))
     every = frozenset(s.name for s in (*usual.schedule.nest.statements, *other.schedule.nest.statements))
     apart, together = compared(usual, other, every, beyond_first(machine))
-    return _either(usual, other, apart, together, made.said, "otherwise")
-
-
-def _either(
-    usual: Plan, other: Plan, usually: float, so: float, said: tuple[str, ...], otherwise: str
-) -> Plan:
-    """Of two plans the one of fewer seconds, with what the other one does in words and both numbers."""
-    numbers = f"{microseconds(so)} so, {microseconds(usually)} {otherwise}"
-    if so >= usually:
-        refused = (f"not taken: {line}; {numbers}." for line in said)
-        return replace(usual, recomputed=(*usual.recomputed, *refused))
-    return replace(other, recomputed=(*other.recomputed, *(f"{line}: {numbers}." for line in said)))
+    return either(usual, other, apart, together, made.said, "otherwise")
 
 
 def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
@@ -158,7 +142,7 @@ def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choo
     if not plans:
         return usual
     made, best = min(plans, key=lambda one: one[1].seconds)
-    return _either(usual, best, usual.seconds, best.seconds, made.said, "in loops")
+    return either(usual, best, usual.seconds, best.seconds, made.said, "in loops")
 
 
 def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
@@ -168,7 +152,7 @@ def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choos
     if made is None:
         return usual
     other = _cheaper(made.nest, said, machine, choose)
-    return _either(usual, other, usual.seconds, other.seconds, made.said, "in place")
+    return either(usual, other, usual.seconds, other.seconds, made.said, "in place")
 
 
 def _in_tiles(
