@@ -102,7 +102,7 @@ class Extents:
     """The values of a product's loops: y[rows, columns] += a[rows, steps] * b[steps, columns], `batches` times.
 
     Each of the `steps` goes through the elements of a `window`; neighbouring rows read the same numbers `overlap`
-    times: 9 and 3 for a window of 3 x 3.
+    times: 9 and 3 for a window of 3 x 3. Of the batches so many at a time are `alike`: they have the same b.
     """
 
     rows: int
@@ -111,6 +111,7 @@ class Extents:
     batches: int = 1
     window: int = 1
     overlap: int = 1
+    alike: int = 1
 
     def of_left(self, rows: int, steps: int) -> int:
         """The numbers that so many rows read of a in so many steps."""
@@ -177,6 +178,11 @@ class Task:
     def reading(self, size: float) -> float:
         """The same where they are only read."""
         return self.machine.reading(self.machine.level(size), 1.0)
+
+    def coming(self, size: float) -> float:
+        """Bytes per second that come in from the level that holds `size` bytes, where other cores read the same b."""
+        level, cores = self.machine.level(size), max(1, self.right.by_cores)
+        return self.machine.reading(level, cores) / cores
 
 
 def blocking(task: Task) -> Blocking | None:
@@ -320,7 +326,7 @@ def streaming(task: Task, b: Blocking) -> float:
     near = STREAM_EXPOSED * slower * size / task.reading(_around(task, b, block))
     first = STREAM_EXPOSED * slower * size / task.reading(max(size, 2 * block))
     if task.right.ahead and task.held > task.l2.size:
-        first = size / task.reading(task.held) * (STREAM_EXPOSED if task.asks(b) else UNASKED)
+        first = size / task.coming(task.held) * (STREAM_EXPOSED if task.asks(b) else UNASKED)
         first *= 1.0 if b.pack_right else max(STRIDED, slower)
     elif b.pack_right and not task.right.ahead:
         first = near
@@ -383,21 +389,22 @@ def packing(task: Task, b: Blocking) -> float:
     """Reading and writing what a call packs: b once, a once for each block of columns."""
     e, total = task.extents, 0.0
     for packed, operand, elements, times in (
-        (b.pack_right, task.right, e.of_right(e.steps, e.columns), 1),
-        (b.pack_left, task.left, e.rows * e.steps, ceil(e.columns / b.width)),
+        (b.pack_right, task.right, e.of_right(e.steps, e.columns), e.batches // e.alike),
+        (b.pack_left, task.left, e.rows * e.steps, e.batches * ceil(e.columns / b.width)),
     ):
         if packed and not operand.fixed:
             size = elements * task.itemsize
             slower = TRANSPOSING if not operand.contiguous else STRIDED if _apart(operand) else 1.0
-            total += e.batches * slower * 2 * size * times / task.rate(size) / max(1, operand.by_cores)
+            rate = task.coming(task.held) * operand.by_cores if operand.by_cores else task.rate(size)
+            total += slower * 2 * size * times / rate
     return total
 
 
 def carrying(task: Task, b: Blocking) -> float:
-    """Sums are loaded and stored once for each block of steps, if there are several."""
+    """Sums, of all batches that are alike, are loaded and stored once for each block of steps, if there are several."""
     e, blocks = task.extents, ceil(task.extents.steps / b.steps)
-    size = e.rows * e.columns * task.itemsize
-    return 0.0 if blocks == 1 else e.batches * 2.0 * size * blocks / task.rate(size)
+    size = e.alike * e.rows * e.columns * task.itemsize
+    return 0.0 if blocks == 1 else e.batches // e.alike * 2.0 * size * blocks / task.rate(size)
 
 
 def turning(task: Task, b: Blocking) -> float:

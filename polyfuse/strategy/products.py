@@ -24,8 +24,8 @@ from polyfuse.strategy.blocking import Blocking, Task, blockings
 from polyfuse.strategy.blocking_words import sentences
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import Product
-from polyfuse.strategy.cost import CACHED
 from polyfuse.strategy.counts import Counts, dims_of, stride
+from polyfuse.strategy.factor_panels import with_panels
 from polyfuse.strategy.followers import (
     belongs,
     block_of,
@@ -51,7 +51,7 @@ from polyfuse.strategy.moves import (
     units,
     users_in,
 )
-from polyfuse.strategy.packing import added, apart, packed, packed_by_cores, packed_once, rows_asked_for
+from polyfuse.strategy.packing import apart
 from polyfuse.strategy.product_task import Question
 from polyfuse.strategy.shares import Share
 from polyfuse.strategy.window_sums import summed_in_rows, sums_along_memory
@@ -219,14 +219,17 @@ class _Blocks:
             return block
 
         shared = share.dim if share is not None else None
-        if share is not None and shared not in p.others:
+        if share is not None and (shared not in p.others or share.size > 1):
             outer.append(cut(share.dim, share.size))
         kept = {loop.name for loop in self.around}
         others = sorted((d for d in p.others if inner[d] not in kept), key=lambda d: d != shared)
         blocks = {d: self._block(d) for d in others}
-        outer += [cut(d, blocks[d]) if blocks[d] > 1 else inner[d] for d in others]
+        batches = {d: cut(d, blocks[d]) if blocks[d] > 1 else inner[d] for d in others}
         within = tuple(inner[d] for d in others if blocks[d] > 1)
         packs_left, packs_right = b.pack_left and not task.left.fixed, b.pack_right and not task.right.ahead
+        alike = self.question.alike() if packs_right else ()
+        within_blocks = [batches[d] for d in others if d in alike and (d != shared or outer)]
+        outer += [loop for loop in batches.values() if loop not in within_blocks]
         # a buffer has a constant size, whatever the sizes at a call are
         several = b.steps < task.extents.steps or (
             (packs_left or packs_right) and self._is_symbolic(loops[first])
@@ -238,6 +241,8 @@ class _Blocks:
             ahead = outer[-1] if task.asks(b) else None
         if several:
             outer.append(cut(first, b.steps))
+        block = outer[-1] if outer else None
+        outer += within_blocks
         rows, columns = cut(p.rows, b.rows), cut(p.columns, b.columns)
         tile, places = (columns, *within)[-1], tuple(reversed((*outer, rows, columns, *within)))
         order = (*outer, rows, columns, *within, *(inner[d] for d in (*p.steps, p.rows, p.columns)))
@@ -250,7 +255,7 @@ class _Blocks:
             schedule = self._guests_on_lanes(schedule, place, place in (columns, tile))
         if share is not None:
             schedule = schedule.bind(name, **{outer[0]: share.place})
-        schedule = self._packed(schedule, task, b, outer[-1] if outer else None, rows)
+        schedule = with_panels(schedule, self.question, task, b, block, rows)
         if p.across:
             schedule = schedule.promote(self.own, name, at=tile, panel=(p.lanes, b.columns))
         schedule = schedule.microkernel(name, inner[first])
@@ -268,32 +273,6 @@ class _Blocks:
             )
             said = (*said, shared_out)
         return schedule, said
-
-    def _packed(self, schedule: Schedule, task: Task, b: Blocking, block: str | None, rows: str) -> Schedule:
-        """The operands in panels: whole and once for all calls, or a block of b and a tile's rows of a at a time."""
-        p, name = self.product, self.name
-        left, right = (p.left.axes[p.rows], b.rows), (p.right.axes[p.columns], b.columns)
-        before = schedule
-        if b.pack_right and task.right.ahead:
-            pack = packed_by_cores if task.right.by_cores else packed_once
-            schedule = pack(schedule, p.right.name, name, right)
-        elif b.pack_right and block is not None:
-            schedule = packed(schedule, p.right.name, name, block, right)
-        if not task.right.fixed and self._comes_in_parts_of_rows():
-            for copy in added(before, schedule):
-                schedule = rows_asked_for(schedule, p.right.access.tensor, copy)
-        if b.pack_left and task.left.fixed:
-            return packed_once(schedule, p.left.name, name, left)
-        panel = None if task.left.contiguous else left
-        return packed(schedule, p.left.name, name, rows, panel) if b.pack_left else schedule
-
-    def _comes_in_parts_of_rows(self) -> bool:
-        """Whether blocks of b are parts of rows of a tensor in memory that comes from behind L2."""
-        factor = self.product.right
-        if factor.computed or self.question.held <= self.machine.levels[CACHED].size:
-            return False
-        right = self.schedule.nest.tensor(factor.access.tensor)
-        return right.role != "gathered" and factor.axes[self.product.columns] == right.rank - 1 > 0
 
     def _is_symbolic(self, loop: Loop) -> bool:
         return constant_extent(self.schedule, loop) is None
@@ -443,5 +422,7 @@ class _Blocks:
                 else:
                     schedule = contracted(schedule, tensor, users, self.machine)
             elif tensor == self.own and not several and not self.product.across:
-                schedule = promoted(schedule, self.own, self.name, tile, "local") or schedule
+                near = promoted(schedule, self.own, self.name, tile, "local")
+                users = users_in(schedule, self.names, tensor)
+                schedule = near or contracted(schedule, tensor, users, self.machine)
         return schedule

@@ -132,7 +132,7 @@ def once(x: "f64[N]", row: "f64[N]", y: "f64[N]"):
     ("nest", "array", "why"),
     [
         (carried, "row", "S0 reads what the caller put into row"),
-        (across, "row", "no loop around all its uses"),
+        (across, "row", "no loop is around all its uses"),
         (once, "row", "no call writes row again and again"),
         (rows, "x", "no call writes x again and again"),
     ],

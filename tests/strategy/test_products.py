@@ -193,6 +193,20 @@ def test_a_batch_of_products() -> None:
     assert "tile_mac(" in net.source
 
 
+@pytest.mark.parametrize("units", [1, 2, 3, 8])
+@pytest.mark.parametrize("order", ["bik,jk->bij", "bik,bjk->bij", "abik,ajk->abij"])
+def test_what_batches_have_in_common_is_packed_once(units: int, order: str) -> None:
+    """for b: { pack w; for i: … }  ->  pack w; for b: for i: …; not where each batch has a w of its own."""
+    sizes = {"a": 2, "b": 5, "i": 14, "k": 60, "j": 40}
+    nest = pf.einsum(order, {d: size for d, size in sizes.items() if d in order}, dtype="float32")
+    net = agrees(nest, replace(SMALL, units=units, region_seconds=0.0))
+    copies = [s.name for s in net.schedule.nest.statements if s.name.startswith(("load", "pack"))]
+    around = {loop.name for copy in copies for loop in net.schedule.loops(copy)}
+    again = [loop.name for loop in net.schedule.loops("mac") if loop.name not in around]
+    assert copies
+    assert any(name.startswith("b") for name in again) == ("bjk" not in order)
+
+
 def test_cores_share_rows_or_columns() -> None:
     two = cpu("two cores", 2, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
     for sides in ((256, 512, 256), (8, 2048, 512)):
