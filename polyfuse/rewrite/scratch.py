@@ -18,7 +18,7 @@ from functools import reduce
 import islpy as isl
 
 from polyfuse.errors import IllegalRewrite, ValidationFailure
-from polyfuse.ir import Access, Nest, Statement, Tensor
+from polyfuse.ir import Access, Instance, Nest, Statement, Tensor
 from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.names import fresh
 from polyfuse.ir.nest import own_loops
@@ -26,7 +26,7 @@ from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import Loop, Tree, date_map, loops_around, parts, replace_node, sequence
 from polyfuse.rewrite.expand import Expansion, expand
 from polyfuse.rewrite.refusal import Refusal, refused
-from polyfuse.sets import IN, OUT, SET, dimension, maps_of
+from polyfuse.sets import IN, OUT, SET, dimension, point_of, sets_of
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,9 @@ def _made(nest: Nest, tensor: str) -> Scratch | Refusal:
         return refused(call, f"no call writes {tensor} again and again", "an array that a nest reuses")
     exposed = _exposed(nest, tensor)
     if exposed is not None:
-        return refused(
-            call, f"{exposed} reads what the caller put into {tensor}", "values that are written before"
-        )
+        name, sizes, point = exposed
+        why, remedy = f"{name} reads what the caller put into {tensor}", "values that are written before"
+        return Refusal(call, why, remedy, (Instance(name, point),), sizes)
     alone = _with_temporary(nest, tensor)
     expanded = expand(alone, only=(own := alone.tensors[-1].name,))
     found = [each for each in expanded.expansions if each.tensor == own]
@@ -87,8 +87,8 @@ def _made(nest: Nest, tensor: str) -> Scratch | Refusal:
     return _kept(nest, tensor, expanded.nest, found[0])
 
 
-def _exposed(nest: Nest, tensor: str) -> str | None:
-    """A statement that reads an element of the array, or adds to it, before any has assigned it."""
+def _exposed(nest: Nest, tensor: str) -> tuple[str, dict[str, int], tuple[int, ...]] | None:
+    """An instance that reads an element of the array, or adds to it, before any has assigned it, and its sizes."""
     dates = nest.original_dates()
     assigned = relation_of((s, s.write) for s in nest.writers(tensor) if not s.is_reduction)
     for s in nest.statements:
@@ -98,8 +98,10 @@ def _exposed(nest: Nest, tensor: str) -> str | None:
         for access in used:
             reads = relation_of([(s, access)]).intersect_params(nest.context)
             before = reads.apply_range(assigned.reverse()).intersect(dates.lex_gt_union_map(dates))
-            if not reads.domain().is_subset(before.domain()):
-                return s.name
+            for left in sets_of(reads.domain().subtract(before.domain())):
+                found = point_of(left)
+                if found is not None:
+                    return s.name, *found
     return None
 
 
@@ -162,10 +164,8 @@ def _source(expanded: Nest, made: Expansion, moments: dict[str, list[isl.PwAff]]
     found = []
     for name, dates in moments.items():
         private = expanded.statement(name).write.map
-        rank = private.dim(OUT) - len(made.loops)
-        element = private.project_out(OUT, 0, len(made.loops)) if rank else private.range_map()
-        assert rank == element.dim(OUT)
-        here = date_map(expanded.domains[name], dates).flat_range_product(element.reset_tuple_id(OUT))
+        element = private.project_out(OUT, 0, len(made.loops)).reset_tuple_id(OUT)
+        here = date_map(expanded.domains[name], dates).flat_range_product(element)
         found.append(here.reverse().apply_range(private))
     source = reduce(isl.Map.union, found).set_tuple_name(IN, domain.get_tuple_name()).coalesce()
     return Access(made.into, source.gist_domain(source.domain()))
@@ -207,7 +207,7 @@ def _checked(before: Nest, after: Nest, copy: Statement) -> Nest:
             f"scratch of {before.name} keeps {kept.range()}, which is not what it writes: {written}"
         )
     fed = isl.UnionSet.from_set(copy.domain).is_subset(new.flow.intersect_range(copies).range())
-    if not fed or list(maps_of(new.flow.intersect_domain(copies))):
+    if not fed or not new.flow.intersect_domain(copies).is_empty():
         raise ValidationFailure(
             f"scratch of {before.name} keeps values that nothing wrote, or feeds others with them"
         )

@@ -55,7 +55,23 @@ def every_other(x: "f64[N, N]", row: "f64[N]", y: "f64[N, N]"):
                 y[i, j] = row[j] * row[j]
 
 
-GOOD = {"rows": rows, "triangle": triangle, "backward": backward, "every_other": every_other}
+@pf.nest
+def returned(x: "f64[M, N]", y: "f64[M]"):
+    for i in range(M):
+        s = 0.0
+        for j in range(N):
+            s += x[i, j]
+        y[i] = s * 2.0
+    return s
+
+
+GOOD = {
+    "rows": rows,
+    "triangle": triangle,
+    "backward": backward,
+    "every_other": every_other,
+    "returned": returned,
+}
 SIZES = ({"M": 5, "N": 7}, {"M": 1, "N": 1}, {"M": 3, "N": 2})
 
 
@@ -73,7 +89,7 @@ def arrays_of(nest: pf.Nest, sizes: dict[str, int]) -> dict[str, Any]:
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_the_caller_finds_what_the_loops_would_leave(name: str, sizes: dict[str, int]) -> None:
     nest = GOOD[name]
-    (array,) = (t.name for t in nest.inputs if t.name in ("row", "total"))
+    (array,) = (t.name for t in nest.outputs if t.name in ("row", "total", "s"))
     done = scratch(nest, array)
     arrays = arrays_of(nest, sizes)
     expected = by_python(nest, arrays)
@@ -131,7 +147,7 @@ def once(x: "f64[N]", row: "f64[N]", y: "f64[N]"):
 @pytest.mark.parametrize(
     ("nest", "array", "why"),
     [
-        (carried, "row", "S0 reads what the caller put into row"),
+        (carried, "row", "S0 reads what the caller put into row (S0[0, 0])"),
         (across, "row", "no loop is around all its uses"),
         (once, "row", "no call writes row again and again"),
         (rows, "x", "no call writes x again and again"),
