@@ -149,7 +149,7 @@ class Machine:
     @staticmethod
     def preset(name: str) -> Machine:
         """A machine by name: "a100", "h200", "rtx4090", "xeon", "zen5", …; TargetUnavailable names all there are."""
-        found = PRESETS.get(name.lower())
+        found = PRESETS.get(str(name).lower())
         if found is None:
             raise TargetUnavailable(f"no machine {name!r}; there are {', '.join(sorted(PRESETS))}")
         return found

@@ -31,6 +31,10 @@ def einsum(
     >>> [s.name for s in einsum("ik,kj->ij").statements]
     ['zero', 'mac']
     """
+    if not (isinstance(subscripts, str) and isinstance(sizes, Mapping | None)):
+        raise InvalidNest(
+            f"einsum({subscripts!r}, {sizes!r}): expected such as 'ik,kj->ij', and sizes by index"
+        )
     operands, result = _parsed(subscripts)
     called = tuple(names or NAMES[: len(operands)])
     if len(called) != len(operands):

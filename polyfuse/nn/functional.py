@@ -123,6 +123,10 @@ def linear(x: Value, weight: Linear | Array | Value, bias: Array | Value | None 
             raise BadArgument(
                 "linear: a layer brings its own bias; give the layer alone, or weight and bias arrays"
             )
+        if not callable(getattr(weight, "forward", None)):
+            raise BadArgument(
+                f"linear: {weight!r} is no weight; expected an array, a value or a Linear layer"
+            )
         return weight.forward(x)
     operands = [x, as_value(weight, x.dtype)]
     if bias is not None:

@@ -11,6 +11,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.ir.whole import all_whole
 from polyfuse.nn import images
+from polyfuse.nn.draws import generator
 from polyfuse.nn.emit import Array
 from polyfuse.nn.graph import Value, dtype_of
 from polyfuse.nn.images import Sizes
@@ -50,7 +51,7 @@ class Convolution(Module):
         windows_of(name, self.rank, stride, padding, dilation)
         layout_named(name, layout, self.rank)
         shape = (out_channels, in_channels // groups, *per_axis(name, "window", self.rank, window))
-        draw = seed if isinstance(seed, np.random.Generator) else np.random.default_rng((seed, *shape))
+        draw = generator(name, seed, shape)
         bound = 1 / np.sqrt(np.prod(shape[1:]))
         self.weight: Array = draw.uniform(-bound, bound, shape).astype(dtype_of(dtype))
         self.bias: Array | None = (

@@ -15,6 +15,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.ir.whole import all_whole
 from polyfuse.nn import functional
+from polyfuse.nn.draws import generator
 from polyfuse.nn.embedding import embedding
 from polyfuse.nn.emit import Array, Shape
 from polyfuse.nn.graph import Value, dtype_of
@@ -75,7 +76,7 @@ class Linear(Module):
         element, sizes = dtype_of(dtype), all_whole("Linear", (in_features, out_features))
         if min(sizes) < 1:
             raise BadArgument(f"Linear({in_features}, {out_features}): both sizes must be at least 1")
-        draw = seed if isinstance(seed, np.random.Generator) else np.random.default_rng((seed, *sizes))
+        draw = generator("Linear", seed, sizes)
         bound = 1 / np.sqrt(in_features)
         self.weight: Array = draw.uniform(-bound, bound, sizes).astype(element)
         self.bias: Array | None = draw.uniform(-bound, bound, out_features).astype(element) if bias else None
@@ -120,7 +121,7 @@ class Embedding(Module):
             raise BadArgument(
                 f"Embedding({num}, {dim}): padding_idx {padding_idx} is no row; they are 0 … {num - 1}"
             )
-        draw = seed if isinstance(seed, np.random.Generator) else np.random.default_rng((seed, num, dim))
+        draw = generator("Embedding", seed, (num, dim))
         self.weight: Array = draw.standard_normal((num, dim)).astype(dtype_of(dtype))
         if padding_idx is not None:
             self.weight[padding_idx] = 0

@@ -10,6 +10,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.ir.whole import all_whole
 from polyfuse.nn import recurrent
+from polyfuse.nn.draws import generator
 from polyfuse.nn.emit import Array
 from polyfuse.nn.graph import Value, constant, dtype_of
 from polyfuse.nn.layers import Module
@@ -40,7 +41,7 @@ class Recurrent(Module):
                 f"{type(self).__name__}({features}, {hidden}, layers={layers}): all must be at least 1"
             )
         sizes = (self.gates, features, hidden, layers)
-        draw = seed if isinstance(seed, np.random.Generator) else np.random.default_rng((seed, *sizes))
+        draw = generator(type(self).__name__, seed, sizes)
         bound, element, rows = 1 / np.sqrt(hidden), dtype_of(dtype), self.gates * hidden
 
         def drawn(*shape: int) -> Array:

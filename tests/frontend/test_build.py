@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import islpy as isl
 import numpy as np
 import pytest
@@ -110,3 +112,9 @@ def test_what_einsum_cannot_read(subscripts: str) -> None:
         pf.einsum(subscripts)
     with pytest.raises(pf.InvalidNest, match="has 2 operands, names are given for 1"):
         pf.einsum("i,i->i", names=("A",))
+
+
+@pytest.mark.parametrize("given", [(3,), ("ij->i", 3), (None, {"i": 2})])
+def test_what_is_no_notation_or_no_sizes(given: tuple[Any, ...]) -> None:
+    with pytest.raises(pf.InvalidNest, match="expected such as 'ik,kj->ij', and sizes by index"):
+        pf.einsum(*given)
