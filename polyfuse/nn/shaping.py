@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from numbers import Real
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir.whole import all_whole, is_whole, whole
@@ -137,11 +136,12 @@ def pad(x: Value, widths: Sequence[int | tuple[int, int]], value: float = 0.0) -
         raise BadArgument(
             f"pad: widths {widths} of {x!r}; expected a number that is not negative, or two, for each axis"
         )
-    between: object = value
-    if not isinstance(between, Real):
-        raise BadArgument(f"pad: value={value!r}, expected a number")
+    try:
+        between = float(value)
+    except (TypeError, ValueError) as error:
+        raise BadArgument(f"pad: value={value!r}, expected a number") from error
     pairs = tuple((sides[0], sides[-1]) for sides in every)
-    return apply(Pad(pairs, float(value)), [x]) if any(map(any, pairs)) else x
+    return apply(Pad(pairs, between), [x]) if any(map(any, pairs)) else x
 
 
 def unfold(x: Value, axis: int, size: int, step: int = 1, dilation: int = 1) -> Value:

@@ -49,15 +49,15 @@ def scratch(nest: Nest, tensor: str) -> Scratch:
 
     Values do not change, nor does what the caller finds in T. Raises IllegalRewrite where `why_not_scratch` says why.
     """
-    done = _made(nest, tensor)
+    done = tried(nest, tensor)
     if isinstance(done, Refusal):
         raise IllegalRewrite(done)
     return done
 
 
 def why_not_scratch(nest: Nest, tensor: str) -> Refusal | None:
-    """Why an array cannot be private to iterations, with instances that show it; None if it can."""
-    done = _made(nest, tensor)
+    """Why an array cannot be private to iterations, with an instance that reads the caller's values; None if it can."""
+    done = tried(nest, tensor)
     return done if isinstance(done, Refusal) else None
 
 
@@ -69,7 +69,8 @@ def is_reused(nest: Nest, tensor: str) -> bool:
     return len(assigns) > 1 or not _elements(assigns[0], assigns[0].write).is_injective()
 
 
-def _made(nest: Nest, tensor: str) -> Scratch | Refusal:
+def tried(nest: Nest, tensor: str) -> Scratch | Refusal:
+    """What `scratch` makes, or what `why_not_scratch` says."""
     call = f"scratch({tensor!r})"
     if not is_reused(nest, tensor):
         return refused(call, f"no call writes {tensor} again and again", "an array that a nest reuses")

@@ -167,7 +167,7 @@ class Task:
         return max(1, b.columns * self.itemsize // self.machine.vector_bytes)
 
     def asks(self, b: Blocking) -> bool:
-        """Whether a block of b is one panel, whose tiles ask for the next one: what calls find packed, behind L2."""
+        """Whether a block of b is one panel, whose tiles ask for the next one: what is found packed, behind L2."""
         one = b.width == b.columns < self.extents.columns and self.held > self.l2.size
         return one and b.pack_right and self.right.ahead and self.extents.window == 1
 
@@ -403,8 +403,9 @@ def packing(task: Task, b: Blocking) -> float:
 def carrying(task: Task, b: Blocking) -> float:
     """Sums, of all batches that are alike, are loaded and stored once for each block of steps, if there are several."""
     e, blocks = task.extents, ceil(task.extents.steps / b.steps)
-    size = e.alike * e.rows * e.columns * task.itemsize
-    return 0.0 if blocks == 1 else e.batches // e.alike * 2.0 * size * blocks / task.rate(size)
+    alike = e.alike if b.pack_right else 1  # else each batch goes through its blocks by itself
+    size = alike * e.rows * e.columns * task.itemsize
+    return 0.0 if blocks == 1 else e.batches // alike * 2.0 * size * blocks / task.rate(size)
 
 
 def turning(task: Task, b: Blocking) -> float:

@@ -69,7 +69,7 @@ class Question:
         if units == 1:
             return whole
         shared = next((d for d in p.others if sizes[d] >= units), None)
-        if shared is not None and shared in self.alike():
+        if shared in self.alike() and len(self._profile(loops[shared])) == 1:
             part = ceil(sizes[shared] / units)
             count = ceil(sizes[shared] / part)
             return self._sized({**sizes, shared: part}), whole[1], Share(shared, part, count)
@@ -82,9 +82,10 @@ class Question:
         if not found:
             return whole
         apart = min(found, key=lambda each: each[0])[1:]
-        together = next(self._packed_together(sizes, loops), None)
-        pays = together is not None and self._busiest(*together) < CLEARLY * self._busiest(*apart)
-        return together if together is not None and pays else apart
+        together = self._packed_together(sizes, loops)
+        if together is None or self._busiest(*together) >= CLEARLY * self._busiest(*apart):
+            return apart
+        return together
 
     def alike(self) -> tuple[int, ...]:
         """The dimensions of batches that have the same b, if it is no constant: what is packed serves all of them.
@@ -163,24 +164,25 @@ class Question:
 
     def _packed_together(
         self, sizes: dict[int, int], loops: dict[int, Loop]
-    ) -> Iterator[tuple[Task, float, Share]]:
+    ) -> tuple[Task, float, Share] | None:
         """Rows shared out, where all cores have put b into panels before, each a part of it.
 
         Else each core packs all of b, or has its part of the columns in whole panels: 480 and 420 of 900 in panels of
         32. GFLOP/s of two Zen 5 cores in turns, columns and rows, float32: 800 x 900 x 1000 430 and 454, 900 x 1100 x
-        1200 458 and 466, 257 x 333 x 1000 360 and 380, 600 x 420 x 2000 399 and 419; 3mm LARGE took 13.2 and 11.7 ms.
+        1200 458 and 466, 257 x 333 x 1000 360 and 380. None for other products, or where no row tiles are whole.
         """
         p = self.product
         profile = self._profile(loops[p.rows])
         alone = not p.across and len(p.steps) == 1 and not p.others and not p.right.computed
         known = all(constant_extent(self.schedule, loop) is not None for loop in loops.values())
         if not (alone and known and len(profile) == 1 and p.rows in self._shareable()):
-            return
+            return None
         right = self.schedule.nest.tensor(p.right.access.tensor)
         if self._sized(sizes).right.fixed or right.name in self.made or right.role == "gathered":
-            return
-        for _, task, often, share in self._in_whole_tiles(sizes, p.rows, profile[0], together=True):
-            yield task, often, share
+            return None
+        return next(
+            (found[1:] for found in self._in_whole_tiles(sizes, p.rows, profile[0], together=True)), None
+        )
 
     def _of_panels(self, one: Task, sizes: dict[int, int]) -> Task:
         """A core's part of a product of such sizes, of whose b all cores have made panels right before.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from polyfuse.analysis.bands import is_parallel, open_at
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import loops_around
-from polyfuse.rewrite.scratch import Scratch, is_reused, scratch, why_not_scratch
+from polyfuse.rewrite.scratch import Scratch, is_reused, tried
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,9 @@ def scratch_apart(nest: Nest) -> ScratchApart | None:
     """
     said: list[str] = []
     for tensor in nest.tensors:
-        if is_reused(nest, tensor.name) and why_not_scratch(nest, tensor.name) is None:
-            made = scratch(nest, tensor.name)
-            if _frees_a_loop(made):
-                nest, said = made.nest, [*said, str(made)]
+        made = tried(nest, tensor.name) if is_reused(nest, tensor.name) else None
+        if isinstance(made, Scratch) and _frees_a_loop(made):
+            nest, said = made.nest, [*said, str(made)]
     return ScratchApart(nest, tuple(said)) if said else None
 
 
