@@ -209,11 +209,11 @@ def plain_tile(
 
 
 def plain_tile_ahead(rows: int, columns: int, *operands: Any) -> None:
-    """The same, asking for what `following` says: no element behind b's last panel but one."""
+    """The same, asking for what `following` says: what lies behind b's end begins as its last block of steps ends."""
     *operands_, following, part, share = operands
-    b, b_at = operands_[7], operands_[8]
+    b, b_at, count = operands_[7], operands_[8], operands_[10]
     assert share * part < columns
-    assert all(0 <= index <= size for index, size in zip(following, b.shape, strict=True))
+    assert all(0 <= index <= size + count for index, size in zip(following, b.shape, strict=True))
     assert following != b_at
     plain_tile(rows, columns, *operands_)
 

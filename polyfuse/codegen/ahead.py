@@ -12,18 +12,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from polyfuse.codegen.cases import Facts, cases
 from polyfuse.codegen.index import binary, plus, substituted
 from polyfuse.codegen.looptree import For
 from polyfuse.codegen.product_loops import corner
 
 
 def asked_ahead(
-    top: For, around: Sequence[For], panel: ast.Tuple, first: dict[str, ast.expr], columns: int
+    top: For, around: Sequence[For], facts: Facts, panel: ast.Tuple, first: dict[str, ast.expr], columns: int
 ) -> tuple[ast.expr, ast.expr, ast.expr] | None:
     """Where the next panel begins, which share of it this tile asks for, and the columns of a share.
 
-    `around` are the loops outside, outermost first; `panel` is where this tile's panel begins, and `first` where the
-    loops inside begin. None where nothing is asked for, or the loops between the two have no known numbers of tiles.
+    `around` are the loops outside, outermost first, and `facts` what is known of their variables here: tiles that are
+    cut short are elsewhere, and ask for nothing. `panel` is where this tile's panel begins, and `first` where the loops
+    inside begin. None where nothing is asked for, or the loops between the two have no known numbers of tiles.
     """
     if not top.ahead:
         return None
@@ -38,14 +40,21 @@ def asked_ahead(
         count = binary(ast.Sub(), loop.high, loop.low)
         if not (isinstance(count, ast.Constant) and isinstance(count.value, int)) or loop.step != 1:
             return None
-        shares *= count.value
+        number = _values_here(loop, count.value, facts)
         here = binary(ast.Sub(), ast.Name(loop.variable), loop.low)
-        position = binary(ast.Add(), binary(ast.Mult(), position, count), here)
+        position = binary(ast.Add(), binary(ast.Mult(), position, ast.Constant(number)), here)
+        shares *= number
     share = -(-columns // max(1, shares))
     last = -(-columns // share) - 1
     if last < shares - 1:
         position = ast.Call(ast.Name("min"), [position, ast.Constant(last)], [])
     return following, position, ast.Constant(share)
+
+
+def _values_here(loop: For, every: int, facts: Facts) -> int:
+    """How many of a loop's values, from the first on, what is known leaves: 2 of 3 where i <= 1."""
+    values = cases([ast.Name(loop.variable)], facts)
+    return values[-1][0] - loop.low.value + 1 if values and isinstance(loop.low, ast.Constant) else every
 
 
 def _next(panel: ast.Tuple, loop: For) -> ast.Tuple:

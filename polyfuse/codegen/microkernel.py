@@ -32,10 +32,10 @@ def tile_product(top: For, facts: Facts, around: Sequence[For] = ()) -> ast.expr
     tile = tile_of(top)
     if tile is None:
         return None
-    return _one_loop_of_steps(tile, around) or slanted_product(tile) or over_windows(tile, facts)
+    return _one_loop_of_steps(tile, around, facts) or slanted_product(tile) or over_windows(tile, facts)
 
 
-def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For]) -> ast.expr | None:
+def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -> ast.expr | None:
     """`tile_mac`, `tile_mac_ahead` or `tile_mac_cut`; None where the loops are not of that form."""
     top, rows, columns = tile.steps[0], tile.rows, tile.columns
     most_rows, most_columns = most_of(rows), most_of(columns)
@@ -58,7 +58,8 @@ def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For]) -> ast.expr | 
     sizes = [*most] if whole else [*most, *map(last_of, here, most)]
     arguments = [*map(ast.Constant, sizes), *([] if whole else here), *passed]
     # a tile that is cut short is one of the last: the others have asked
-    asked = asked_ahead(top, around, corner(tile.right, first), first, most_columns) if whole else None
+    panel = corner(tile.right, first)
+    asked = asked_ahead(top, around, facts, panel, first, most_columns) if whole else None
     if asked is not None:
         return ast.Call(ast.Name("tile_mac_ahead"), [*arguments, *asked], [])
     return ast.Call(ast.Name("tile_mac" if whole else "tile_mac_cut"), arguments, [])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from polyfuse.strategy.blocking import Blocking, Operand, Task, packing
+from polyfuse.strategy.block_prices import packing
+from polyfuse.strategy.blocks import Blocking, Operand, Task
 
 
 def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float = 1.0) -> tuple[str, ...]:
@@ -30,7 +31,8 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float
             f"{columns} in blocks of {b.width}: {kib(block)} of {task.right.tensor} in {m.level(block).name}"
         )
     if task.asks(b):
-        lines.append(f"each tile asks for its share of the next {b.columns} columns of {task.right.tensor}")
+        following = f"{b.columns} columns" if blocks == 1 else f"{b.steps} steps"
+        lines.append(f"each tile asks for its share of the next {following} of {task.right.tensor}")
     lines.append(_packed_sentence(task, b, block))
     expected = (
         2.0 * e.batches * e.rows * e.columns * e.steps * e.window / b.seconds / m.peak(task.itemsize, 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.blocking import Blocking, Task
+from polyfuse.strategy.blocks import Blocking, Task
 from polyfuse.strategy.cost import CACHED
 from polyfuse.strategy.packing import added, packed, packed_by_cores, packed_once, rows_asked_for
 from polyfuse.strategy.product_task import Question

@@ -38,7 +38,8 @@ from polyfuse.bilinear import Algorithm
 from polyfuse.ir import Nest
 from polyfuse.machine import Machine
 from polyfuse.rewrite.bilinear_roles import Roles
-from polyfuse.strategy.blocking import Extents, Operand, Task, blocking
+from polyfuse.strategy.blocking import blocking
+from polyfuse.strategy.blocks import Extents, Operand, Task
 
 REST = 0.25
 """What the rest of a peeled product reaches of the peak: thin products read more than they compute."""

@@ -20,7 +20,7 @@ from math import prod
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree
 from polyfuse.machine import Machine
-from polyfuse.strategy.blocking import STRIDED
+from polyfuse.strategy.block_prices import STRIDED
 from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.cost import CACHED, KernelCost, Model, evenly, in_blocks
 from polyfuse.strategy.counts import Counts, dims_of

@@ -10,7 +10,8 @@ from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.blocking import Blocking, Extents, Operand, Task, blocking, blockings
+from polyfuse.strategy.blocking import blocking, blockings
+from polyfuse.strategy.blocks import Blocking, Extents, Operand, Task
 from polyfuse.strategy.contraction import Factor, Product, moved_axes
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.moves import constant_extent

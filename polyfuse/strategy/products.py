@@ -20,8 +20,9 @@ from polyfuse.ir.tree import Loop
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import loop_named
-from polyfuse.strategy.blocking import Blocking, Task, blockings
+from polyfuse.strategy.blocking import blockings
 from polyfuse.strategy.blocking_words import sentences
+from polyfuse.strategy.blocks import Blocking, Task
 from polyfuse.strategy.choice import Choose, cheapest
 from polyfuse.strategy.contraction import Product
 from polyfuse.strategy.counts import Counts, dims_of, stride
@@ -208,6 +209,7 @@ class _Blocks:
         first = p.steps[0]
         inner = {d: loop.name for d, loop in loops.items()}
         outer: list[str] = []
+        panel: str | None = None
         ahead: str | None = None
 
         def cut(d: int, size: int) -> str:
@@ -238,9 +240,10 @@ class _Blocks:
         if wide or (packs_right and not several):
             # whole tiles: a core's columns are, which may be a few more than its part of them
             outer.append(cut(p.columns, ceil(b.width / b.columns) * b.columns))
-            ahead = outer[-1] if task.asks(b) else None
+            panel = ahead = outer[-1] if task.asks(b) else None
         if several:
             outer.append(cut(first, b.steps))
+            ahead = outer[-1] if panel is not None else None
         block = outer[-1] if outer else None
         outer += within_blocks
         rows, columns = cut(p.rows, b.rows), cut(p.columns, b.columns)
@@ -262,7 +265,7 @@ class _Blocks:
         if ahead is not None:
             panels = (r.tensor for r in schedule.nest.statement(name).reads if stride(r, p.columns))
             schedule = schedule.prefetch(name, next(panels), ahead)
-        schedule = self._in_buffers(schedule, several, tile, {columns, tile}, b.columns)
+        schedule = self._in_buffers(schedule, panel if several else tile, {columns, tile}, b.columns)
         names = loops[p.rows].name, loops[p.columns].name, loops[first].name
         said = sentences(task, b, names, often)
         if share is not None and share.part < 1.0:
@@ -405,12 +408,11 @@ class _Blocks:
         lanes = [loop for loop in loops if dims_of(loop.date(unit[0])) == {dim}]
         return on_lanes(schedule, unit[0], loops, lanes[-1]) if lanes else schedule
 
-    def _in_buffers(
-        self, schedule: Schedule, several: bool, tile: str, tiles: set[str], width: int
-    ) -> Schedule:
+    def _in_buffers(self, schedule: Schedule, sums_at: str | None, tiles: set[str], width: int) -> Schedule:
         """Temporaries of this kernel alone in buffers; the sums in one of a tile, if there is one block of steps.
 
-        What a tile holds lies as its sums do: in panels where columns lie across the sums.
+        Or in one of all tiles of a panel, whose blocks of steps are inside. What a tile holds lies as its sums do: in
+        panels where columns lie across the sums.
         """
         for tensor in internal(self.kernel):
             if tensor != self.own and not self.around:
@@ -421,8 +423,8 @@ class _Blocks:
                     schedule = schedule.promote(tensor, users[0], at=around[-1].name, panel=panel)
                 else:
                     schedule = contracted(schedule, tensor, users, self.machine)
-            elif tensor == self.own and not several and not self.product.across:
-                near = promoted(schedule, self.own, self.name, tile, "local")
+            elif tensor == self.own and sums_at is not None and not self.product.across:
+                near = promoted(schedule, self.own, self.name, sums_at, "local")
                 users = users_in(schedule, self.names, tensor)
                 schedule = near or contracted(schedule, tensor, users, self.machine)
         return schedule

@@ -296,6 +296,24 @@ def test_tiles_may_ask_for_the_next_panel(rows: int, tile: tuple[int, int]) -> N
     np.testing.assert_array_equal(arrays["out"], pf.interpret(nest, inputs)["out"])
 
 
+@pytest.mark.parametrize(("rows", "share"), [(16, 16), (20, 16), (24, 11), (7, 32)])
+def test_tiles_may_ask_for_the_next_block_of_steps(rows: int, share: int) -> None:
+    """Whole tiles ask for all of it together: 32 columns in two, with a third that is cut short or without."""
+    nest = product(rows, 64, 40, "float64")
+    s = pf.Schedule(nest).split("mac", "j", 32).split("mac", "k", 16).split("mac", "i", min(rows, 8))
+    s = s.reorder("mac", "j", "k", "i", "k_in", "i_in", "j_in").pack("B", "mac", panel=(1, 32))
+    s = s.microkernel("mac", "k_in").prefetch("mac", "B_panels", "k")
+    inputs = draw(nest)
+    net = pf.compile(nest, target="cpu", schedule=s)
+    asked = [line for line in net.source.splitlines() if "tile_mac_ahead(" in line]
+    assert asked
+    assert all(line.endswith(f", {share})") and "16 * (k + 1), 0)" in line for line in asked)
+    np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+    arrays = memory(nest, s.nest, s.tree, inputs, {})
+    run_plain(s.nest, s.tree, arrays, {}, seed=1)
+    np.testing.assert_array_equal(arrays["out"], pf.interpret(nest, inputs)["out"])
+
+
 def test_what_asking_ahead_needs_is_said() -> None:
     s = tiled(product(16, 64, 24, "float32"), 8, 32).microkernel("mac", "k")
     for tensor, loop, why in (

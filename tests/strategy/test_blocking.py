@@ -7,17 +7,10 @@ from dataclasses import replace
 import pytest
 
 from polyfuse.machine import KiB, Machine, MiB, cpu
-from polyfuse.strategy.blocking import (
-    Blocking,
-    Extents,
-    Operand,
-    Task,
-    arithmetic,
-    blocking,
-    choices,
-    seconds,
-)
+from polyfuse.strategy.block_prices import arithmetic, seconds
+from polyfuse.strategy.blocking import blocking, choices
 from polyfuse.strategy.blocking_words import sentences
+from polyfuse.strategy.blocks import Blocking, Extents, Operand, Task
 
 AVX512 = Machine.preset("zen5")
 AVX2 = cpu("avx2", 2, 32, (32 * KiB, 512 * KiB, 16 * MiB), 3.5e9)
@@ -119,6 +112,27 @@ def test_constants_from_behind_l2_come_in_panel_by_panel() -> None:
         one = replace(fixed, held=held)
         assert chosen(one).pack_right
         assert one.asks(chosen(one)) is asks
+
+
+@pytest.mark.parametrize("rows", [2, 8, 16, 64, 128])
+def test_blocks_of_a_constant_leave_the_next_one_room_in_l2(rows: int) -> None:
+    """All steps of a panel would be a MiB, as would the next one, which tiles ask for meanwhile."""
+    t = task(rows, 4096, 4096)
+    fixed = replace(t, right=replace(t.right, fixed=True), held=64 * MiB)
+    found = chosen(fixed)
+    assert fixed.in_time(found)
+    assert found.steps < 4096
+    assert found.width == found.columns
+    every = replace(found, steps=4096)
+    assert not fixed.in_time(every)
+    assert seconds(fixed, found) < seconds(fixed, every)
+
+
+def test_a_product_takes_no_less_than_its_constant_from_memory() -> None:
+    """Two rows compute for less time than their weights take to come, however early these are asked for."""
+    t = task(2, 4096, 4096)
+    fixed = replace(t, right=replace(t.right, fixed=True), held=1024 * MiB)
+    assert chosen(fixed).seconds >= 4096 * 4096 * 4 / AVX512.levels[-1].bandwidth
 
 
 def test_an_operand_across_memory_is_packed() -> None:

@@ -1,0 +1,133 @@
+"""A product on one core, and the sizes of its blocks: the values that blocking chooses from and that prices are of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polyfuse.machine import Level, Machine
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One factor: bytes from one row of its panels to the next, and whether a panel's row is contiguous.
+
+    One that is `fixed` depends on constants alone: packed once for all calls, it costs memory and no time. One that is
+    packed `by_cores` is in panels before the product begins, each core having copied its part of it.
+
+    A row of a's panel is one of the product's rows, over steps; a row of b's panel is one step, over columns. What is
+    `computed` of tensors, alpha * A[i, k], has to be packed. One that is not `packable` stays where it is: windows that
+    overlap would be copied again and again. Two that lie alike are equal, whatever their tensors are called.
+    """
+
+    tensor: str = field(compare=False)
+    stride: int
+    contiguous: bool
+    fixed: bool = False
+    computed: bool = False
+    packable: bool = True
+    by_cores: int = 0
+
+    @property
+    def ahead(self) -> bool:
+        """Whether all of it is in panels before the product begins, if it is packed."""
+        return self.fixed or self.by_cores > 0
+
+
+@dataclass(frozen=True)
+class Extents:
+    """The values of a product's loops: y[rows, columns] += a[rows, steps] * b[steps, columns], `batches` times.
+
+    Each of the `steps` goes through the elements of a `window`; neighbouring rows read the same numbers `overlap`
+    times: 9 and 3 for a window of 3 x 3. Of the batches so many at a time are `alike`: they have the same b.
+    """
+
+    rows: int
+    columns: int
+    steps: int
+    batches: int = 1
+    window: int = 1
+    overlap: int = 1
+    alike: int = 1
+
+    def of_left(self, rows: int, steps: int) -> int:
+        """The numbers that so many rows read of a in so many steps."""
+        return rows * steps * self.window // self.overlap
+
+    def of_right(self, steps: int, columns: int) -> int:
+        """The numbers of b for so many steps and columns."""
+        return steps * self.window * columns
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """The sizes of the loops above, and which operands are packed; `seconds` by the model."""
+
+    rows: int
+    columns: int
+    steps: int
+    width: int
+    pack_left: bool
+    pack_right: bool
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A product on one core of a machine.
+
+    `across`: the sums' neighbours in memory are no columns. Then all steps are in one block, the sums in a buffer where
+    columns are neighbours, and they are turned when they leave it. `held` are the bytes that go by before the same
+    numbers are read again: those of a call, or of a step of a loop around all of the product.
+    """
+
+    extents: Extents
+    left: Operand
+    right: Operand
+    itemsize: int
+    machine: Machine
+    across: bool = False
+    held: int = 0
+
+    @property
+    def l1(self) -> Level:
+        """The first cache."""
+        return self.machine.levels[0]
+
+    @property
+    def l2(self) -> Level:
+        """The second cache."""
+        return self.machine.levels[1]
+
+    def vectors(self, b: Blocking) -> int:
+        """The vector registers that a row of a tile takes."""
+        return max(1, b.columns * self.itemsize // self.machine.vector_bytes)
+
+    def asks(self, b: Blocking) -> bool:
+        """Whether a block of b is one panel, whose tiles ask for the next one: what is found packed, behind L2."""
+        one = b.width == b.columns < self.extents.columns and self.held > self.l2.size
+        return one and b.pack_right and self.right.ahead and self.extents.window == 1
+
+    def tile(self, b: Blocking) -> int:
+        """The bytes of a and of sums that a tile goes through."""
+        return (self.extents.of_left(b.rows, b.steps) + b.rows * b.columns) * self.itemsize
+
+    def block(self, b: Blocking) -> int:
+        """The bytes of a block of b."""
+        return self.extents.of_right(b.steps, b.width) * self.itemsize
+
+    def in_time(self, b: Blocking) -> bool:
+        """Whether what tiles ask for stays in L2 until it is needed: half of that is for the rest."""
+        return self.asks(b) and 2 * self.block(b) + self.tile(b) <= self.l2.size // 2
+
+    def rate(self, size: float) -> float:
+        """Bytes per second, read and written, from the level that holds `size` bytes."""
+        return self.machine.bandwidth(self.machine.level(size), 1.0)
+
+    def reading(self, size: float) -> float:
+        """The same where they are only read."""
+        return self.machine.reading(self.machine.level(size), 1.0)
+
+    def coming(self, size: float) -> float:
+        """Bytes per second that come in from the level that holds `size` bytes, where other cores read the same b."""
+        level, cores = self.machine.level(size), max(1, self.right.by_cores)
+        return self.machine.reading(level, cores) / cores
