@@ -305,9 +305,9 @@ def test_tiles_may_ask_for_the_next_block_of_steps(rows: int, share: int) -> Non
     s = s.microkernel("mac", "k_in").prefetch("mac", "B_panels", "k")
     inputs = draw(nest)
     net = pf.compile(nest, target="cpu", schedule=s)
-    asked = [line for line in net.source.splitlines() if "tile_mac_ahead(" in line]
-    assert asked
-    assert all(line.endswith(f", {share})") and "16 * (k + 1), 0)" in line for line in asked)
+    asked = next(line for line in net.source.splitlines() if "tile_mac_ahead(" in line)
+    assert "16 * (k + 1), 0)" in asked
+    assert asked.endswith(f", {share})")
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
     arrays = memory(nest, s.nest, s.tree, inputs, {})
     run_plain(s.nest, s.tree, arrays, {}, seed=1)
