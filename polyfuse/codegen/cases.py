@@ -32,8 +32,11 @@ class Facts:
         return replace(self, ranges={**self.ranges, variable: values})
 
     def where(self, condition: ast.expr, holds: bool) -> Facts:
-        """What holds where a condition does, or where it does not."""
-        return replace(self, conditions=(*self.conditions, (condition, holds)))
+        """What holds where a condition does, or where it does not; of several that hold together each is one."""
+        parts = [condition]
+        if holds and isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
+            parts = condition.values
+        return replace(self, conditions=(*self.conditions, *((part, holds) for part in parts)))
 
 
 def cases(nodes: Sequence[ast.expr], facts: Facts) -> tuple[tuple[int, ...], ...] | None:
