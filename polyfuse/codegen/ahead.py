@@ -54,7 +54,8 @@ def asked_ahead(
 def _values_here(loop: For, every: int, facts: Facts) -> int:
     """How many of a loop's values, from the first on, what is known leaves: 2 of 3 where i <= 1."""
     values = cases([ast.Name(loop.variable)], facts)
-    return values[-1][0] - loop.low.value + 1 if values and isinstance(loop.low, ast.Constant) else every
+    first = facts.ranges[loop.variable].low if values else None
+    return every if not values or first is None else values[-1][0] - first + 1
 
 
 def _next(panel: ast.Tuple, loop: For) -> ast.Tuple:
