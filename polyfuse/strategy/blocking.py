@@ -101,7 +101,7 @@ def _asked_steps(task: Task, rows: int, columns: int) -> Iterator[int]:
     whole = Blocking(rows, columns, steps, columns, pack_left=False, pack_right=True)
     if task.across or not task.asks(whole) or task.in_time(whole):
         return
-    for size in (task.l2.size // 8, 2 * task.l1.size // 3, task.l1.size // 3):
+    for size in (task.l2.size // 16, 2 * task.l1.size // 3, task.l1.size // 3):
         yield ceil(steps / ceil(task.block(whole) / size) / 8) * 8
 
 
