@@ -119,7 +119,7 @@ def streaming(task: Task, b: Blocking) -> float:
 
 
 def _coming(task: Task, b: Blocking, memory: float) -> float:
-    """What is left of the time that all of b takes from memory: what is asked for in time comes while whole tiles compute.
+    """What is left of the time that b takes from memory: what is asked for in time comes while whole tiles compute.
 
     With all steps in a block, 4096 x 64 of them, the next one did not stay in L2 beside it. One layer of 4096, ms in
     turns, with blocks of 4096 steps and of 128: batch 2 4.0 and 2.4 (28 GB/s), 8 6.0 and 2.4, 16 6.2 and 3.5, 64 21.5
