@@ -9,10 +9,11 @@
 Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), section 4: of the two operands of the
 innermost product one stays in L1 and the other streams. Here a's panel stays: its side of the tile is the shorter one,
 which leaves most of L1 to what streams. A block may be one panel of b, with all steps: then that stays near, all of a
-streams by, from L2, and b comes in once, each tile asking for its share of the next panel. Sizes are chosen by an
-analytical model as in Low et al., "Analytical Modeling Is Enough for High-Performance BLIS" (2016), sections 3 and 4:
-registers bound the tile, L1 the steps, L2 the width; where that leaves a choice, the time that the traffic between the
-caches takes decides.
+streams by, from L2, and b comes in once, each tile asking for its share of the next panel. Where two panels do not stay
+in L2 together, it has fewer steps, the tiles ask for the next block, and all rows' sums of a panel are in a buffer.
+Sizes are chosen by an analytical model as in Low et al., "Analytical Modeling Is Enough for High-Performance BLIS"
+(2016), sections 3 and 4: registers bound the tile, L1 the steps, L2 the width; where that leaves a choice, the time
+that the traffic between the caches takes decides.
 """
 
 from __future__ import annotations

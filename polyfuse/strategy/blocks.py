@@ -60,7 +60,7 @@ class Extents:
 
 @dataclass(frozen=True)
 class Blocking:
-    """The sizes of the loops above, and which operands are packed; `seconds` by the model."""
+    """The sizes of a product's loops (strategy.blocking), and which operands are packed; `seconds` by the model."""
 
     rows: int
     columns: int
