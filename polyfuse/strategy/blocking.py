@@ -89,10 +89,9 @@ def _blocks(task: Task, rows: int, columns: int) -> dict[tuple[int, int], None]:
     for steps in step_blocks(task, rows):
         fitting = _width_in(task.l2.size // 2, steps, columns, task)
         found |= dict.fromkeys((steps, width) for width in (every, fitting))
-    # only what is found packed is asked for ahead of time
-    return (
-        found | {(steps, one): None for steps in _asked_steps(task, rows, one)} if task.right.ahead else found
-    )
+    if task.right.ahead:  # only what is found packed is asked for ahead of time
+        found |= dict.fromkeys((steps, one) for steps in _asked_steps(task, rows, one))
+    return found
 
 
 def _asked_steps(task: Task, rows: int, columns: int) -> Iterator[int]:
@@ -102,7 +101,7 @@ def _asked_steps(task: Task, rows: int, columns: int) -> Iterator[int]:
     whole = Blocking(rows, columns, steps, columns, pack_left=False, pack_right=True)
     if task.across or not task.asks(whole) or task.in_time(whole):
         return
-    for size in (task.l2.size // 16, 2 * task.l1.size // 3, task.l1.size // 3):
+    for size in (task.l2.size // 16, task.l1.size // 2):
         yield ceil(steps / ceil(task.block(whole) / size) / 8) * 8
 
 
