@@ -121,9 +121,10 @@ def streaming(task: Task, b: Blocking) -> float:
 def _coming(task: Task, b: Blocking, memory: float) -> float:
     """What is left of the time that b takes from memory: what is asked for in time comes while whole tiles compute.
 
-    With all steps in a block, 4096 x 64 of them, the next one did not stay in L2 beside it. One layer of 4096, ms in
-    turns, with blocks of 4096 steps and of 128: batch 2 4.0 and 2.4 (28 GB/s), 8 6.0 and 2.4, 16 6.2 and 3.5, 64 21.5
-    and 14.4; two of 2048, batch 64, 7.4 and 6.6; of 1024 the same (one core of a Xeon, L2 of 2 MiB).
+    With all steps in a block, 4096 x 64 of them, the next one did not stay in L2 beside it. One layer of 4096, ms, with
+    blocks of 4096 steps and of 128 (the latter in tiles of 8 x 32 at batch 8 and 16): batch 2 4.0 and 2.4, which is 28
+    GB/s, 8 6.0 and 2.4, 16 6.2 and 3.5, 64 21.5 and 14.4; two of 2048, batch 64, 7.4 and 6.6; four of 1024 3.7 and 3.6
+    (one core of a Xeon, L2 of 2 MiB).
     """
     if not task.in_time(b):
         return UNASKED * memory
