@@ -106,9 +106,9 @@ def streaming(task: Task, b: Blocking) -> float:
     where both cores read all of b, and 0.79 ms with the columns (two Zen 4 cores).
     """
     e = task.extents
-    size, block = (e.of_right(*part) * task.itemsize for part in ((e.steps, e.columns), (b.steps, b.width)))
+    size, block = e.of_right(e.steps, e.columns) * task.itemsize, task.block(b)
     slower = 1.0 if b.pack_right else _scattered(task.right)
-    near = STREAM_EXPOSED * slower * size / task.reading(_around(task, b, block))
+    near = STREAM_EXPOSED * slower * size / task.reading(_around(task, b))
     first = STREAM_EXPOSED * slower * size / task.reading(max(size, 2 * block))
     if task.right.ahead and task.held > task.l2.size:
         first = _coming(task, b, size / task.coming(task.held))
@@ -133,12 +133,13 @@ def _coming(task: Task, b: Blocking, memory: float) -> float:
     return max(STREAM_EXPOSED * memory, memory - asking * arithmetic(task, b))
 
 
-def _around(task: Task, b: Blocking, block: int) -> int:
+def _around(task: Task, b: Blocking) -> int:
     """The bytes of a cache in which a block of b stays: half of it is for the rest, or for two tiles' rows and sums.
 
     A panel of 128 x 64 floats stays in 48 KiB while rows go by: an LSTM of 2 x 128 at batch 50 took 7.6 ms for 8.0 with
     all panels in L2, a tile of rows at a time (one core of a Xeon). What is asked for comes into L2.
     """
+    block = task.block(b)
     if b.width > b.columns:
         return 2 * block
     size = min(2 * block, block + 2 * task.tile(b))
@@ -209,10 +210,8 @@ def carrying(task: Task, b: Blocking) -> float:
     alike = e.alike if b.pack_right else 1  # else each batch goes through its blocks by itself
     size = held = alike * e.rows * e.columns * task.itemsize
     if b.width == b.columns:
-        block = (
-            alike * e.rows * b.columns + e.of_left(alike * e.rows, b.steps) + e.of_right(b.steps, b.columns)
-        )
-        held = min(size, block * task.itemsize)
+        going_by = alike * e.rows * b.columns + e.of_left(alike * e.rows, b.steps)
+        held = min(size, going_by * task.itemsize + task.block(b))
     return 0.0 if blocks == 1 else e.batches // alike * 2.0 * size * blocks / task.rate(held)
 
 

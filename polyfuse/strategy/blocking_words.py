@@ -17,9 +17,7 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float
     e, m = task.extents, task.machine
     vectors = task.vectors(b)
     used = vectors * (b.rows + 1) + 1
-    panel, block = (
-        size * task.itemsize for size in (e.of_left(b.rows, b.steps), e.of_right(b.steps, b.width))
-    )
+    panel, block = e.of_left(b.rows, b.steps) * task.itemsize, task.block(b)
     blocks = ceil(e.steps / b.steps)
     lines = [
         f"{rows} x {columns} in tiles of {b.rows} x {b.columns} sums: {used} of {m.vector_registers} vector registers",
