@@ -69,15 +69,16 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=15, help="how often each candidate is timed")
     parser.add_argument("--out", type=Path, default=results.FOLDER, help="folder for the results")
     options = parser.parse_args()
-    about, rows = pf.measure.environment(), []
+    run = results.Run.begin(options.out, "gemm", pf.measure.environment())
     for threads in map(int, options.threads.split(",")):
         for dtype in PRODUCTS:
             for sides in (*SIDES, *(LONG if options.long else ())):
                 arguments = dtype, *map(str, sides), str(options.turns)
-                rows.append({"threads": threads, **fresh("benchmarks.gemm", *arguments, threads=threads)})
-                print(line(rows[-1]), flush=True)
-    for path in results.write(options.out, "gemm", about, rows):
-        print(f"wrote {path}")
+                row = {"threads": threads, **fresh("benchmarks.gemm", *arguments, threads=threads)}
+                run.add([row])
+                print(line(row), flush=True)
+    for kind in ("json", "csv"):
+        print(f"wrote {run.path(kind)}")
 
 
 def measured(dtype: str, sides: tuple[int, int, int], turns: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.precision import Math
-from polyfuse.rates import MESH, ZEN, Rates, rates_of
+from polyfuse.rates import MESH, ZEN, ZEN4, Rates, rates_of
 
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
@@ -86,8 +86,9 @@ class Machine:
     `region_seconds` what a parallel loop adds to it (a GPU's launch holds that already). `vector_registers` of
     `vector_bytes` each are what one of a CPU's threads can name. `tensor` has the peak of one unit's tensor cores by
     the format of the factors, and `math` is what float32 factors may be rounded to (compile's `math=`).
-    A load beside multiply-adds costs `loading` of one. A result of more than `keeps` bytes is gone from the caches, or
-    as good as gone, before somebody reads it. A CPU whose own prefetchers keep up with rows `foresees` them: nothing is
+    A CPU's core begins `multiply_adds` of whole vectors a cycle, beside which a load costs `loading` of one; loops that
+    are no register tiles reach `loops` of the peak. A result of more than `keeps` bytes is gone from the caches, or as
+    good as gone, before somebody reads it. A CPU whose own prefetchers keep up with rows `foresees` them: nothing is
     gained by asking for the next one. `chosen_for` is the device that it was chosen for where none was named.
     """
 
@@ -102,9 +103,11 @@ class Machine:
     region_seconds: float = 0.0
     gpu: Gpu | None = None
     vector_registers: int = 16
+    multiply_adds: int = 2
     tensor: tuple[tuple[str, float], ...] = ()
     math: Math = "ieee"
     loading: float = 0.05
+    loops: float = 0.5
     keeps: int = UNBOUNDED
     foresees: bool = False
     chosen_for: str = ""
@@ -123,6 +126,11 @@ class Machine:
     def sms(self) -> int:
         """The units of a GPU."""
         return self.units
+
+    @property
+    def cycle(self) -> float:
+        """Seconds of a CPU's cycle."""
+        return 2 * self.multiply_adds * (self.vector_bytes // 4) / self.flops32
 
     def level(self, size: float) -> Level:
         """The smallest level that holds `size` bytes; the last one if none does."""
@@ -145,6 +153,10 @@ class Machine:
         if math != "ieee":
             return dict(self.tensor)[math] * units
         return (self.flops64 if itemsize > 4 else self.flops32) * units
+
+    def in_loops(self, itemsize: int, units: float) -> float:
+        """Operations per second of a CPU's loops that are no register tiles."""
+        return self.loops * self.peak(itemsize, units)
 
     @staticmethod
     def preset(name: str) -> Machine:
@@ -197,12 +209,13 @@ def cpu(
     rates: Rates = ZEN,
     registers: int | None = None,
 ) -> Machine:
-    """A CPU from its data: two vector multiply-adds a cycle and core, L1 and L2 private, L3 shared.
+    """A CPU from its data: L1 and L2 private, L3 shared.
 
     `caches` holds the bytes of L1 and L2 of one core, and of the whole L3; `hertz` the cycles per second. `registers`
     are the vector registers: by default AVX-512's 32 or AVX2's 16.
     """
-    every = zip(("L1", "L2", "L3"), caches, rates.near, rates.reading, rates.rows, strict=True)
+    sizes = (*caches[:2], int(rates.share * caches[2]))
+    every = zip(("L1", "L2", "L3"), sizes, rates.near, rates.reading, rates.rows, strict=True)
     levels = (
         *(
             Level(name, size, near * hertz, True, 1, reading, rows)
@@ -210,7 +223,7 @@ def cpu(
         ),
         Level("DRAM", UNBOUNDED, rates.dram, private=False, drawn_by=rates.drawn_by),
     )
-    flops32 = 2 * 2 * vector_bytes / 4 * hertz
+    flops32 = 2 * rates.multiply_adds * vector_bytes / 4 * hertz
     return Machine(
         name,
         "cpu",
@@ -222,7 +235,9 @@ def cpu(
         CALL_SECONDS,
         REGION_SECONDS,
         vector_registers=registers or (32 if vector_bytes == 64 else 16),
+        multiply_adds=rates.multiply_adds,
         loading=rates.loading,
+        loops=rates.loops,
         keeps=caches[2] if rates.keeps is None else min(rates.keeps, caches[2]),
         foresees=rates.foresees,
     )
@@ -390,13 +405,14 @@ PRESETS: Mapping[str, Machine] = {
         (82.6, 165.2, 0.0),
     ),
     "zen5": cpu("zen5", 2, 64, (48 * KiB, 1 * MiB, 32 * MiB), 4.1e9),
+    "zen4": cpu("zen4", 2, 64, (32 * KiB, 1 * MiB, 32 * MiB), 3.7e9, ZEN4),
     "xeon": cpu("xeon", 2, 64, (48 * KiB, 2 * MiB, 480 * MiB), 2.6e9, MESH),
 }
 """Machines by name.
 
 GPUs: SXM boards; SMs, peak rates (tensor cores' for dense matrices; sums in float32, of float64 numbers in float64),
 DRAM and the size of L2 from NVIDIA's data sheets. The rate of L2 is on none of them: A100's is its white paper's 5120
-bytes a cycle at 1.41 GHz, H100's and H200's assume as many at 1.76 GHz, the RTX 4090's assumes 2048 at 2.5 GHz. "zen5"
-and "xeon" are the machines of two cores on which `rates.ZEN` and `rates.MESH` were measured; CALL_SECONDS and
+bytes a cycle at 1.41 GHz, H100's and H200's assume as many at 1.76 GHz, the RTX 4090's assumes 2048 at 2.5 GHz. "zen5",
+"zen4" and "xeon" are the machines of two cores on which `rates.ZEN`, `ZEN4` and `MESH` were measured; CALL_SECONDS and
 REGION_SECONDS are from the first.
 """

@@ -78,6 +78,20 @@ def test_rates_are_those_of_the_machine_that_is_most_alike(
     found = detect_cpu(tmp_path, info)  # caches by default: an L2 of 1 MiB
     assert found.levels[1].bandwidth == rates.near[1] * max(2.6e9, rates.hertz)
     assert found.foresees == rates.foresees == (rates is ZEN4)
+    assert found.multiply_adds == (1 if rates is ZEN4 else 2)
+
+
+def test_a_zen_4_begins_one_whole_vector_a_cycle_and_counts_on_a_part_of_l3() -> None:
+    machine = Machine.preset("zen4")
+    assert machine.flops32 == 2 * 16 * 3.7e9
+    assert machine.cycle == pytest.approx(1 / 3.7e9)
+    assert machine.in_loops(4, 2.0) == 2 * 0.75 * machine.flops32
+    assert machine.level(16 * MiB).name == "L3"
+    assert machine.level(28 * MiB).name == "DRAM", "of 32 MiB, which others use too"
+    assert machine.keeps == 32 * MiB
+    zen5 = Machine.preset("zen5")
+    assert zen5.cycle == pytest.approx(1 / 4.1e9)
+    assert zen5.level(28 * MiB).name == "L3"
 
 
 def test_a_virtual_machines_clock_is_that_of_a_measured_one_of_its_kind(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ FOLLOWED = 0.006
 """Each row of a that is contiguous is a stream of its own to the prefetchers; what one more than ROWS costs:
 with 12 and 14 rows products of 1344 and 2016 took 1 to 5 % longer than with 8 (one Zen 4 core)."""
 
-LATENCY = 8
-"""Vectors of sums that keep the multipliers busy: two of them, four cycles from one sum to the next."""
+LATENCY = 4
+"""Cycles from one sum to the next, in which each multiplier begins as many others."""
 
 ENTRY = 20
 """Cycles before a tile's first sums are added and after its last ones: latencies of loads, multiply-adds, stores."""
@@ -69,11 +69,12 @@ def arithmetic(task: Task, b: Blocking) -> float:
     """Multiply-adds at the peak, loads among them, enough of them at once; a tile cut short has fewer of them."""
     e, lanes = task.extents, task.machine.vector_bytes // task.itemsize
     down, across = _whole_and_last(e.rows, b.rows), _whole_and_last(e.columns, b.columns)
+    least = LATENCY * task.machine.multiply_adds
     work = 0.0  # multiply-adds of vectors in a step, of all tiles
     for (tall, rows), (wide, columns) in product(down, across):
         vectors = ceil(columns / lanes)
         loading = 1.0 + task.machine.loading * (rows + vectors) / (rows * vectors)
-        work += tall * wide * max(LATENCY, rows * vectors) * loading
+        work += tall * wide * max(least, rows * vectors) * loading
     slower = 1.0 + FOLLOWED * max(0, b.rows - ROWS) if task.left.contiguous else 1.0
     return (
         slower * 2.0 * lanes * e.batches * work * e.steps * e.window / task.machine.peak(task.itemsize, 1.0)
@@ -92,10 +93,9 @@ def _whole_and_last(extent: int, size: int) -> tuple[tuple[int, int], tuple[int,
 
 def entering(task: Task, b: Blocking) -> float:
     """Each tile fills and drains the pipeline once a block of steps."""
-    e, m = task.extents, task.machine
+    e = task.extents
     tiles = e.batches * ceil(e.rows / b.rows) * ceil(e.columns / b.columns) * ceil(e.steps / b.steps)
-    cycle = LATENCY // 4 * 2 * m.vector_bytes / task.itemsize / m.peak(task.itemsize, 1.0)
-    return tiles * ENTRY * cycle
+    return tiles * ENTRY * task.machine.cycle
 
 
 def streaming(task: Task, b: Blocking) -> float:

@@ -23,10 +23,6 @@ from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.kernel import Kernel, kernel_of
 
-CPU_EFFICIENCY = 0.5
-"""What the emitted loops reach of the peak: products of width 512 at batch 64 ran at 139 of 262 GFLOP/s, of width 1024
-at 113 (one Zen 5 core, numba 0.68)."""
-
 TILE_EFFICIENCY = 0.9
 """What products in register tiles and blocks reach of the peak: 89 to 95 % at 512 to 2048 (one Zen 4 core)."""
 
@@ -259,7 +255,7 @@ def on_cpu(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> K
     """Tiles in order, or one loop of them over the cores."""
     counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
     units = 1.0 if tiling.parallel is None else evenly(counts[tiling.parallel], machine.units)
-    compute = kernel.effort / (machine.peak(kernel.itemsize, units) * CPU_EFFICIENCY)
+    compute = kernel.effort / machine.in_loops(kernel.itemsize, units)
     memory = kernel.compulsory / machine.bandwidth(machine.level(resident), units)
     again = 0.0
     for moved, held in rereads(kernel, tiling):

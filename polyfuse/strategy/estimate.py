@@ -35,7 +35,7 @@ from polyfuse.machine import Level, Machine
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import OUT, PARAM, SET, least_and_most
 from polyfuse.strategy.arithmetic import effort
-from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED, REGION_AGAIN, WAIT_SECONDS
+from polyfuse.strategy.cost import CPU_EXPOSED, REGION_AGAIN, WAIT_SECONDS
 from polyfuse.strategy.counts import Counts, dims_of, stride
 from polyfuse.strategy.shares import cores_at_work
 
@@ -261,7 +261,7 @@ class _Run:
         statement = self.counts.nest.statement(name)
         itemsize = max(self.counts.nest.tensor(a.tensor).itemsize for a in statement.accesses)
         work = effort(statement.body, itemsize) + statement.is_reduction + self.moved(name, inner)
-        seconds = work / (self.machine.peak(itemsize, 1.0) * CPU_EFFICIENCY) * self.filled(name)
+        seconds = work / self.machine.in_loops(itemsize, 1.0) * self.filled(name)
         lanes = self.machine.vector_bytes / itemsize
         if inner is None:
             return seconds * lanes

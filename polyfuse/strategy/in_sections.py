@@ -35,9 +35,6 @@ from polyfuse.strategy.recurrences import each_alone, stepped
 
 REFUSED = "loops in time do not run behind each other on cores"
 
-CLEARLY = 0.99
-"""What that has to cost, as a part of what they cost by themselves, to be taken."""
-
 LAYER = "layer"
 """What the loop over such parts is called."""
 
@@ -153,7 +150,7 @@ def cheaper_in_turns(usual: Plan, other: Plan, behind: Behind, counts: Counts) -
     """The cheaper of two plans, the `other` one with loops behind each other, and what the model says of both."""
     apart = usual.seconds + sum(_reading_again(usual, stage, counts) for stage in behind.stages)
     together = other.seconds
-    pays = together < CLEARLY * apart
+    pays = together < apart
     cost = next(group.cost for group in other.groups if set(behind.names) <= set(group.statements))
     before, after = (sum(g.cost.compulsory for g in plan.groups) for plan in (usual, other))
     kept = f"{abs(before - after)} bytes {'less' if after <= before else 'more'} between kernels and memory"

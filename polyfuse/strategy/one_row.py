@@ -47,20 +47,16 @@ class RowProduct:
         """Numbers in a vector."""
         return self.machine.vector_bytes // self.itemsize
 
-    def cycles(self) -> float:
-        """The processor's, one vector multiply-add each half of one."""
-        return 4 * self.lanes / self.machine.peak(self.itemsize, 1.0)
-
     def in_pieces(self, width: int) -> float:
         """Seconds in pieces of `width` columns: multiply-adds and a load for each, or the matrix from its cache."""
         vectors = self.steps * self.columns / self.lanes
-        issued = self.cycles() * (vectors / 2 + ENTRY * self.columns / width)
+        issued = self.machine.cycle * (vectors / self.machine.multiply_adds + ENTRY * self.columns / width)
         return max(issued, self._stream(width))
 
     def in_loops(self) -> float:
         """Seconds in loops over steps and columns: each sum is loaded and stored once for a few steps."""
         vectors = self.steps * self.columns / self.lanes
-        issued = self.cycles() * vectors * (1 + 2 / STEPS) / 2
+        issued = self.machine.cycle * vectors * (1 + 2 / STEPS) / self.machine.multiply_adds
         return max(issued, self._stream(self.columns))
 
     def _stream(self, width: int) -> float:

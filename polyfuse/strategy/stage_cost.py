@@ -20,7 +20,7 @@ import sympy
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.scalar import own_operations
 from polyfuse.machine import Machine
-from polyfuse.strategy.cost import CPU_EFFICIENCY, CPU_EXPOSED, KernelCost, Tiling
+from polyfuse.strategy.cost import CPU_EXPOSED, KernelCost, Tiling
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.estimate import LOOP_SECONDS, holding
 from polyfuse.strategy.stencils import Part, Parts
@@ -137,7 +137,7 @@ class StageModel:
         self, every: tuple[Pass, ...], sizes: tuple[int, ...], tiles: list[int], units: float
     ) -> StageCost:
         issued, entered, flops = self._work(every, sizes)
-        rate = self.machine.peak(self.itemsize, units) * CPU_EFFICIENCY
+        rate = self.machine.in_loops(self.itemsize, units)
         count = prod(tiles)
         compute = count * (issued / rate + entered * LOOP_SECONDS / units)
         outside = self._outside(every)
@@ -163,7 +163,7 @@ class StageModel:
 
     def _apart(self, every: tuple[Pass, ...], units: float) -> StageCost:
         issued, entered, flops = self._work(every, self.extents)
-        rate = self.machine.peak(self.itemsize, units) * CPU_EFFICIENCY
+        rate = self.machine.in_loops(self.itemsize, units)
         moved = sum(self.counts.tensor_bytes(t) for one in every for t in one.tensors)
         held = {t: self.counts.tensor_bytes(t) for one in every for t in one.tensors}
         memory = moved / self.machine.bandwidth(holding(self.machine, sum(held.values())), units)

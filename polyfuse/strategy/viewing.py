@@ -13,7 +13,7 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite import Composed, compose_views
 from polyfuse.rewrite.view_flow import is_view
 from polyfuse.strategy.contraction import products_of
-from polyfuse.strategy.cost import CPU_EFFICIENCY, TILE_EFFICIENCY, microseconds
+from polyfuse.strategy.cost import TILE_EFFICIENCY, microseconds
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.fusion import early_statements
 
@@ -75,7 +75,7 @@ def _why_keep(before: Nest, done: Composed, machine: Machine) -> str | None:
 def _seconds_lost(nest: Nest, s: Statement, machine: Machine) -> float:
     flops = Counts(nest).work(s.name).flops
     peak = machine.peak(nest.tensor(s.write.tensor).itemsize, machine.units)
-    return flops / (peak * CPU_EFFICIENCY) - flops / (peak * TILE_EFFICIENCY)
+    return flops / (machine.loops * peak) - flops / (peak * TILE_EFFICIENCY)
 
 
 def _seconds_copying(nest: Nest, copies: list[Statement], machine: Machine) -> float:
