@@ -16,7 +16,7 @@ from typing import Literal
 
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.precision import Math
-from polyfuse.rates import MESH, ZEN, ZEN4, Rates, rates_of
+from polyfuse.rates import MESH, ZEN, ZEN4, Exposed, Rates, rates_of
 
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
@@ -87,9 +87,9 @@ class Machine:
     `vector_bytes` each are what one of a CPU's threads can name. `tensor` has the peak of one unit's tensor cores by
     the format of the factors, and `math` is what float32 factors may be rounded to (compile's `math=`).
     A CPU's core begins `multiply_adds` of whole vectors a cycle, beside which a load costs `loading` of one; loops that
-    are no register tiles reach `loops` of the peak. A result of more than `keeps` bytes is gone from the caches, or as
-    good as gone, before somebody reads it. A CPU whose own prefetchers keep up with rows `foresees` them: nothing is
-    gained by asking for the next one. `chosen_for` is the device that it was chosen for where none was named.
+    are no register tiles reach `loops` of the peak, and a product does not hide what is `exposed` of what it moves. A
+    result of more than `keeps` bytes is gone from the caches, or as good as gone, before somebody reads it. A CPU whose
+    own prefetchers keep up with rows `foresees` them: nothing is gained by asking for the next one. `chosen_for` is the device that it was chosen for where none was named.
     """
 
     name: str
@@ -108,6 +108,7 @@ class Machine:
     math: Math = "ieee"
     loading: float = 0.05
     loops: float = 0.5
+    exposed: Exposed = ZEN.exposed
     keeps: int = UNBOUNDED
     foresees: bool = False
     chosen_for: str = ""
@@ -238,6 +239,7 @@ def cpu(
         multiply_adds=rates.multiply_adds,
         loading=rates.loading,
         loops=rates.loops,
+        exposed=rates.exposed,
         keeps=caches[2] if rates.keeps is None else min(rates.keeps, caches[2]),
         foresees=rates.foresees,
     )

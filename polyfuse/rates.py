@@ -6,6 +6,21 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
+class Exposed:
+    """The parts of the time of a product's traffic that its multiply-adds do not hide (strategy/block_prices.py).
+
+    Of `panels` of b, of `rows` of a, and of `sums` behind L2, which are loaded and stored once a block of steps; those
+    of a block that is narrower than all columns are pieces of rows, which no prefetcher follows: `pieces` times as
+    much. By default all that packed products of 1024 to 2048 lost on a Zen 4 core is put down to panels (6 to 9 %).
+    """
+
+    panels: float = 0.2
+    rows: float = 0.2
+    sums: float = 0.5
+    pieces: float = 1.0
+
+
+@dataclass(frozen=True)
 class Rates:
     """What memory gives to a core, read and write together, and how much of its arithmetic a core gets done.
 
@@ -29,6 +44,7 @@ class Rates:
     multiply_adds: int = 2
     loops: float = 0.5
     share: float = 1.0
+    exposed: Exposed = Exposed()
     keeps: int | None = None
     foresees: bool = False
     hertz: float = 0.0
@@ -47,27 +63,37 @@ GFLOP/s of float32 multiply-adds, as 4.1 GHz do: by the former 1024 x 1024 x 102
 it takes 8.3 to 9.0."""
 
 ZEN4 = Rates(
-    (64.0, 61.0, 30.0),
+    (64.0, 61.0, 26.0),
     44e9,
     drawn_by=2,
     rows=(1.0, 1.0, 0.9),
     loading=0.025,
     multiply_adds=1,
     loops=0.75,
-    share=0.75,
+    share=0.5,
+    exposed=Exposed(panels=0.02, rows=0.5, sums=1.3, pieces=1.8),
     foresees=True,
     hertz=3.7e9,
 )
 """A Zen 4, AMD's family 25 with AVX-512, whose vectors of 64 bytes are halves one after the other: 118 GFLOP/s of
 float32 multiply-adds at 3.7 GHz, one a cycle. By each of two cores of a server that lends them, GB/s of a copy, of
-scaling in place and of reading alone: L1 235, 236 and 206, L2 115, 233 and 117, L3 97, 180 and 99 up to 8 MiB. What L2
-exposes of products is as on a Zen 5, so that its rate is that of scaling. Of its 32 MiB of L3 copies of 16 MiB in all
-still got 69 GB/s, 24 47, 32 35 and 256 20 to 26: with all of L3 to count on, PolyBench's gemver of 2000 x 2000 would
-store its sum (2.5 ms for 2.1). Two cores get twice one's of memory: 41 copied, 62 past the caches, 67 scaled. A dozen
-rows: 87 of 96 GB/s in L3.
+scaling in place and of reading alone: L1 235, 236 and 206, L2 115, 233 and 117, L3 97, 180 and 99 up to 8 MiB. L2's
+rate is that of scaling: with the copy's, jacobi-2d of 1300 x 1300 had tiles of 8 steps for 16 (56 ms for 46). Of its 32
+MiB of L3 copies of 16 MiB in all still got 69 GB/s, 24 47, 32 35 and 256 20 to 26: with all of L3 to count on,
+PolyBench's gemver of 2000 x 2000 would store its sum (2.5 ms for 2.1). Two cores get twice one's of memory: 41 copied,
+62 past the caches, 67 scaled. A dozen rows: 87 of 96 GB/s in L3.
+
 Loads: tiles of 128 steps, panels in L1, ran at 100 % of the peak with 8 x 2 and 4 x 4 vectors, 99 with 6 x 4 and 12 x
 2, 96 with 16 x 1. Loops: nine or ten multiplications and additions for a number from L1 or L2 ran at 71 to 91 GFLOP/s,
 sums of products at up to 111.
+
+Exposed, by what products took with blocks by hand, % of the multiply-adds in the same turns more than these: 2048 x
+2048 x 2048 in tiles of 6 x 64, blocks of 688 x 128 and 512 x 256 (steps, columns; 344 KiB and 512 in L2) 6.1 and 6.3,
+of 344, 512 and 688 steps with all columns (2.8 to 5.6 MB in L3) 2.9, 3.3 and 2.2; 800 x 1200 x 900 456 x 256 9.1, 304,
+456 and 900 with all columns 6.3, 5.0, 3.8; 900 x 1100 x 1200 600 x 192 9.3, 400 and 600 with all 6.1, 5.0; by this 5.8
+to 7.5 and 4 to 6.5. So panels cost next to nothing as far as L3 gives them in time (tiles of 2 x 64, which need 32
+bytes a cycle, took 1.26 of the time of 6 x 64 at 1024), and most of the rest are pieces of sums. With three quarters of
+L3, 2048 x 2048 x 2048 of float64 had tiles of 3 x 32 and blocks of 11 MB, which took 1.05 of 4 x 32 and 8 MB.
 
 Asking for the next rows, ms with and without, an L3 of 32 MiB: softmax of 4096 x 1024 1.87 and 1.46, of 8192 x 512 2.17
 and 1.45, of 1024 x 1024 and 16384 x 1024 the same, layer norm of 4096 x 1024 1.64 and 1.32, of 16384 x 256 1.26 and

@@ -87,7 +87,7 @@ def test_a_zen_4_begins_one_whole_vector_a_cycle_and_counts_on_a_part_of_l3() ->
     assert machine.cycle == pytest.approx(1 / 3.7e9)
     assert machine.in_loops(4, 2.0) == 2 * 0.75 * machine.flops32
     assert machine.level(16 * MiB).name == "L3"
-    assert machine.level(28 * MiB).name == "DRAM", "of 32 MiB, which others use too"
+    assert machine.level(20 * MiB).name == "DRAM", "of 32 MiB, which others use too"
     assert machine.keeps == 32 * MiB
     zen5 = Machine.preset("zen5")
     assert zen5.cycle == pytest.approx(1 / 4.1e9)

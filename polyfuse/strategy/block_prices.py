@@ -17,8 +17,8 @@ LINE = 64
 """Bytes of a cache line."""
 
 STREAM_EXPOSED = 0.2
-"""The part of the time to stream b's panels that multiply-adds do not hide: packed products of 1024 to 2048 ran at 91
-to 94 % of the peak of a Zen 4 core, whose panels take about a third of the arithmetic's time."""
+"""The part of the time that multiply-adds do not hide of panels that tiles ask for and of rows of b as they lie; of
+panels that go by again, and of rows and sums behind L2, it is the machine's (`Machine.exposed`)."""
 
 UNASKED = 1.25
 """How much longer panels take than their bandwidth says that come from behind L2 while tiles wait for them and that
@@ -35,7 +35,7 @@ core of a Xeon, in turns): 256 73 and 81 %, 384 70 and 80, 511 62 and 81, 512 56
 64 x 512 x 512 59 and 60. Some panels of these runs lay off their cache lines (codegen/stack.py); not measured anew."""
 
 SUMS_EXPOSED = 0.5
-"""The part of the time to load and store sums, once a block of steps, that is not hidden. An estimate."""
+"""The part of the time to load sums from L2 and store them, once a block of steps, that is not hidden. An estimate."""
 
 TRANSPOSING = 4.0
 """How much longer packing takes where the panel's neighbours are not the tensor's. An estimate, like `STRIDED`."""
@@ -60,7 +60,7 @@ def seconds(task: Task, b: Blocking) -> float:
         + streaming(task, b)
         + reloading(task, b)
         + packing(task, b)
-        + SUMS_EXPOSED * carrying(task, b)
+        + carrying(task, b)
         + turning(task, b)
     )
 
@@ -99,7 +99,7 @@ def entering(task: Task, b: Blocking) -> float:
 
 
 def streaming(task: Task, b: Blocking) -> float:
-    """b's panels go by once for each tile of rows, from the cache that holds a block of them.
+    """b's panels go by once for each tile of rows, from the cache that holds a block of them, as fast as it gives them.
 
     The first time they come from where all of b lies, unless packing has just put them nearer; a constant from where
     all that a call reads lies, as it was last used a call ago. 64 x 1024 x 1024 took 1.42 ms with the rows shared out,
@@ -108,8 +108,11 @@ def streaming(task: Task, b: Blocking) -> float:
     e = task.extents
     size, block = e.of_right(e.steps, e.columns) * task.itemsize, task.block(b)
     slower = 1.0 if b.pack_right else _scattered(task.right)
-    near = STREAM_EXPOSED * slower * size / task.reading(_around(task, b))
-    first = STREAM_EXPOSED * slower * size / task.reading(max(size, 2 * block))
+    exposed = slower * STREAM_EXPOSED if slower > 1.0 else task.machine.exposed.panels
+    passing = size / task.reading(_around(task, b))
+    computing = arithmetic(task, b) / e.batches / ceil(e.rows / b.rows)
+    near = max(exposed * passing, passing - computing)
+    first = exposed * size / task.reading(max(size, 2 * block))
     if task.right.ahead and task.held > task.l2.size:
         first = _coming(task, b, size / task.coming(task.held))
         first *= 1.0 if b.pack_right else max(STRIDED, slower)
@@ -170,7 +173,7 @@ def reloading(task: Task, b: Blocking) -> float:
     size = e.batches * one
     once = size * ceil(e.columns / b.width) / task.reading(one)
     often = size * ceil(e.columns / b.columns) / task.machine.reading(task.l2, 1.0)
-    return max(once, often) if crowded(task, b) else STREAM_EXPOSED * _far(task.left) * once
+    return max(once, often) if crowded(task, b) else task.machine.exposed.rows * _far(task.left) * once
 
 
 def crowded(task: Task, b: Blocking) -> bool:
@@ -202,7 +205,7 @@ def packing(task: Task, b: Blocking) -> float:
 
 
 def carrying(task: Task, b: Blocking) -> float:
-    """Sums, of all batches that are alike, are loaded and stored once for each block of steps, if there are several.
+    """What is not hidden of sums, of all batches that are alike: loaded and stored once for each of several blocks.
 
     Those of one panel of columns go by before they are needed again, with the factors of a block: the others are done.
     """
@@ -212,7 +215,13 @@ def carrying(task: Task, b: Blocking) -> float:
     if b.width == b.columns:
         going_by = alike * e.rows * b.columns + e.of_left(alike * e.rows, b.steps)
         held = min(size, going_by * task.itemsize + task.block(b))
-    return 0.0 if blocks == 1 else e.batches // alike * 2.0 * size * blocks / task.rate(held)
+    if blocks == 1:
+        return 0.0
+    exposed = SUMS_EXPOSED
+    if held > task.l2.size:
+        in_pieces = b.columns < b.width < e.columns
+        exposed = task.machine.exposed.sums * (task.machine.exposed.pieces if in_pieces else 1.0)
+    return exposed * (e.batches // alike) * 2.0 * size * blocks / task.rate(held)
 
 
 def turning(task: Task, b: Blocking) -> float:

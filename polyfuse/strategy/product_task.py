@@ -142,7 +142,8 @@ class Question:
         """The ways to share a dimension out to cores in one piece each, of whole tiles of each width.
 
         320 columns on two cores: 192 and 128 in tiles of 64, 160 and 160 in tiles of 32, which take 0.92 of the time
-        (256 rows, 1024 steps, a Zen 5). Narrower tiles than of two vectors lose more than equal parts gain: 176 and 157
+        (256 rows, 1024 steps, a Zen 5). 64 rows: 36 and 28 in tiles of 6, 32 and 32 in tiles of 8, which take 0.88 (256
+        columns and steps, a Zen 4). Narrower tiles than of two vectors lose more than equal parts gain: 176 and 157
         of 333 columns in tiles of 16 took 1.2 times what 192 and 141 in tiles of 32 did. If `together`, b is in panels
         that all cores made.
         """
@@ -150,7 +151,7 @@ class Question:
         one = self._sized({**sizes, d: part})
         one = self._of_panels(one, sizes) if together else one
         equal = blockings(one)
-        tiles = self._tiles(one, equal, d)
+        tiles = self._tiles(one, equal, d, part)
         found: list[tuple[float, Task, Share]] = []
         for size in sorted({ceil(part / tile) * tile for tile in tiles}):
             one = self._sized({**sizes, d: min(size, sizes[d])})
@@ -202,10 +203,13 @@ class Question:
         more = self.machine.launch_seconds + self.machine.region_seconds if task.right.by_cores else 0.0
         return choices[0].seconds * often + more if choices else inf
 
-    def _tiles(self, task: Task, choices: tuple[Blocking, ...], d: int) -> set[int]:
-        """Columns of tiles of two vectors or more, if any are; else the rows or columns of the fastest."""
+    def _tiles(self, task: Task, choices: tuple[Blocking, ...], d: int, part: int) -> set[int]:
+        """Columns of tiles of two vectors or more, if any are; else those of the fastest, and that leaves no rest."""
         wide = {b.columns for b in choices if task.vectors(b) > 1}
-        return wide if wide and d == self.product.columns else {self._tile(b, d) for b in choices[:1]}
+        if wide and d == self.product.columns:
+            return wide
+        every = [self._tile(b, d) for b in choices]
+        return {*every[:1], *[tile for tile in every if part % tile == 0][:1]}
 
     def in_whole_tiles(self, choices: list[Blocking], share: Share | None) -> list[Blocking]:
         """The blockings whose tiles divide a core's columns, where columns are shared out and some do."""
