@@ -89,7 +89,8 @@ class Machine:
     A CPU's core begins `multiply_adds` of whole vectors a cycle, beside which a load costs `loading` of one; loops that
     are no register tiles reach `loops` of the peak, and a product does not hide what is `exposed` of what it moves. A
     result of more than `keeps` bytes is gone from the caches, or as good as gone, before somebody reads it. A CPU whose
-    own prefetchers keep up with rows `foresees` them: nothing is gained by asking for the next one. `chosen_for` is the device that it was chosen for where none was named.
+    own prefetchers keep up with rows `foresees` them: nothing is gained by asking for the next one. `chosen_for` is the
+    device that it was chosen for where none was named.
     """
 
     name: str

@@ -92,8 +92,8 @@ Exposed, by what products took with blocks by hand, % of the multiply-adds in th
 of 344, 512 and 688 steps with all columns (2.8 to 5.6 MB in L3) 2.9, 3.3 and 2.2; 800 x 1200 x 900 456 x 256 9.1, 304,
 456 and 900 with all columns 6.3, 5.0, 3.8; 900 x 1100 x 1200 600 x 192 9.3, 400 and 600 with all 6.1, 5.0; by this 5.8
 to 7.5 and 4 to 6.5. So panels cost next to nothing as far as L3 gives them in time (tiles of 2 x 64, which need 32
-bytes a cycle, took 1.26 of the time of 6 x 64 at 1024), and most of the rest are pieces of sums. With three quarters of
-L3, 2048 x 2048 x 2048 of float64 had tiles of 3 x 32 and blocks of 11 MB, which took 1.05 of 4 x 32 and 8 MB.
+bytes a cycle, took 1.26 of the time of 6 x 64 at 1024), and most of the rest are pieces of sums. With three quarters
+of L3, 2048 x 2048 x 2048 of float64 had tiles of 3 x 32 and blocks of 11 MB, which took 1.05 of 4 x 32 and 8 MB.
 
 Asking for the next rows, ms with and without, an L3 of 32 MiB: softmax of 4096 x 1024 1.87 and 1.46, of 8192 x 512 2.17
 and 1.45, of 1024 x 1024 and 16384 x 1024 the same, layer norm of 4096 x 1024 1.64 and 1.32, of 16384 x 256 1.26 and
