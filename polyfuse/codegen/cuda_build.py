@@ -346,8 +346,10 @@ def _type(text: str) -> Any:
 def _cubin(
     entry: str, arch: str, code: bytes, ptx: str, log: str, shared_bytes: int, dynamic_bytes: int
 ) -> Cubin:
-    registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
+    registers = [int(n) for n in re.findall(r"[Uu]sed (\d+) registers", log)]
     spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    # the driver's own linker counts local memory as a whole
+    spills = spills or [(n, n) for n in re.findall(r"(\d+) bytes lmem", log)]
     if not registers or not spills:
         raise BuildFailure(f"the linker's report on {entry!r} names no registers or spills: {log!r}")
     return Cubin(
