@@ -343,21 +343,29 @@ def _type(text: str) -> Any:
     return types.CPointer(kind) if text.endswith("*") else kind
 
 
-def _cubin(
-    entry: str, arch: str, code: bytes, ptx: str, log: str, shared_bytes: int, dynamic_bytes: int
-) -> Cubin:
+def report(entry: str, log: str) -> tuple[int, int, int]:
+    """A kernel's registers, and the bytes of its spills, stored and loaded, in what a linker says of it.
+
+    nvJitLink counts both; the driver's own linker, which cuda.core takes too, counts local memory as a whole.
+    """
     registers = [int(n) for n in re.findall(r"[Uu]sed (\d+) registers", log)]
     spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", log)
-    # the driver's own linker counts local memory as a whole
     spills = spills or [(n, n) for n in re.findall(r"(\d+) bytes lmem", log)]
     if not registers or not spills:
         raise BuildFailure(f"the linker's report on {entry!r} names no registers or spills: {log!r}")
+    return max(registers), sum(int(stores) for stores, _ in spills), sum(int(loads) for _, loads in spills)
+
+
+def _cubin(
+    entry: str, arch: str, code: bytes, ptx: str, log: str, shared_bytes: int, dynamic_bytes: int
+) -> Cubin:
+    registers, stores, loads = report(entry, log)
     return Cubin(
         entry=entry,
         arch=arch,
-        registers=max(registers),
-        spill_stores=sum(int(stores) for stores, _ in spills),
-        spill_loads=sum(int(loads) for _, loads in spills),
+        registers=registers,
+        spill_stores=stores,
+        spill_loads=loads,
         shared_bytes=shared_bytes,
         dynamic_bytes=dynamic_bytes,
         code=code,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polyfuse.codegen.cuda_build import BuildFailure, Cubin, build, opcodes, sass
+from polyfuse.codegen.cuda_build import BuildFailure, Cubin, build, opcodes, report, sass
 from polyfuse.errors import TargetUnavailable
 
 GEMM = """
@@ -52,6 +52,18 @@ def test_the_report(gemm: Cubin) -> None:
     assert gemm.spill_stores == gemm.spill_loads == 0
     assert gemm.shared_bytes == 2 * 16 * 17 * 4
     assert gemm.code[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(("local", "spills"), [(0, 0), (24, 24)])
+def test_the_drivers_linker_counts_local_memory_as_a_whole(local: int, spills: int) -> None:
+    log = f"used 32 registers, used 0 barriers, {local} stack, 0 bytes smem, 544 bytes cmem[0], {local} bytes lmem"
+    found = report("k", f"info : Function properties for 'k':\ninfo : {log}\n")
+    assert found == (32, spills, spills)
+
+
+def test_a_report_that_says_nothing_of_registers_or_memory_is_refused() -> None:
+    with pytest.raises(BuildFailure, match="names no registers or spills"):
+        report("k", "info    : 0 bytes gmem\n")
 
 
 def test_the_entry_has_its_own_name_and_bounds(gemm: Cubin) -> None:
