@@ -14,7 +14,8 @@ import pytest
 import polyfuse as pf
 from polyfuse import cases, nn
 from polyfuse.cases import CASES, TOLERANCE, Case
-from polyfuse.cli import gpu_check
+from polyfuse.cli import gpu_case, gpu_check
+from polyfuse.cli.gpu_check import Run
 from polyfuse.cli.terminal import Terminal
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.runtime.cuda import build_kernels
@@ -160,7 +161,7 @@ def test_a_wrong_kernel_fails_its_case_and_the_others_run(
         Case("tanh", lambda: cases.pointwise(nn.Tanh())),
     )
     monkeypatch.setattr(gpu_check, "CASES", chosen)
-    monkeypatch.setattr(gpu_check, "compile", broken)
+    monkeypatch.setattr(gpu_case, "compile", broken)
     assert not gpu_check.run_check(Terminal(), "lockstep", None, None, 1)
     printed = capsys.readouterr().out
     assert "FAILED  ReLU" in printed
@@ -177,13 +178,13 @@ def test_without_the_extra_the_error_is_the_commands_and_not_a_cases(monkeypatch
     def absent(*args: Any) -> None:
         raise TargetUnavailable("compiling for CUDA needs cuda: pip install polyfuse[cuda]")
 
-    monkeypatch.setattr(gpu_check, "build_kernels", absent)
+    monkeypatch.setattr(gpu_case, "build_kernels", absent)
     with pytest.raises(TargetUnavailable, match=r"pip install polyfuse\[cuda\]"):
         gpu_check.run_check(Terminal(), "lockstep", None, "softmax", 1)
 
 
 def test_on_a_gpu_plans_are_for_that_one_and_what_it_cannot_run_is_one_case(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def there(nest: pf.Nest, **options: Any) -> pf.Executable:
         assert options["machine"] is None
@@ -196,15 +197,10 @@ def test_on_a_gpu_plans_are_for_that_one_and_what_it_cannot_run_is_one_case(
         Case("tanh", lambda: cases.pointwise(nn.Tanh())),
     )
     about = {"name": "A100", "compute_capability": (8, 0)}
-    for name, put in (
-        ("CASES", chosen),
-        ("compile", there),
-        ("missing", lambda: None),
-        ("gpu_facts", lambda: about),
-    ):
+    monkeypatch.setattr(gpu_case, "compile", there)
+    for name, put in (("CASES", chosen), ("missing", lambda: None), ("gpu_facts", lambda: about)):
         monkeypatch.setattr(gpu_check, name, put)
-    monkeypatch.setattr(gpu_check, "write", lambda *given: None)
-    assert not gpu_check.run_check(Terminal(), "gpu", None, None, 1)
+    assert not gpu_check.run_check(Terminal(), "gpu", tmp_path, None, 1)
     printed = capsys.readouterr().out
     assert "FAILED  dense" in printed
     assert "zero_mac has wgmma instructions" in printed
@@ -214,3 +210,52 @@ def test_on_a_gpu_plans_are_for_that_one_and_what_it_cannot_run_is_one_case(
 def test_a_name_that_no_case_has() -> None:
     with pytest.raises(BadArgument, match="no case has 'lookahead' in its name; there are linear"):
         gpu_check.run_check(Terminal(), "lockstep", None, "lookahead", None)
+
+
+def test_two_processes_find_what_one_does(tmp_path: Path) -> None:
+    alone, beside = tmp_path / "alone", tmp_path / "beside"
+    assert gpu_check.run_check(Terminal(), "lockstep", alone, "tanh", 3)
+    assert gpu_check.run_check(Terminal(), "lockstep", beside, "tanh", 3, Run(processes=2))
+    first, second = (json.loads(next(folder.iterdir()).read_text()) for folder in (alone, beside))
+    for one in (*first["cases"], *second["cases"]):
+        del one["seconds"]
+    assert first["cases"] == second["cases"]
+    assert len(first["cases"]) >= 2
+
+
+def test_what_there_was_no_time_for_is_named_and_run_when_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = (
+        Case("ReLU", lambda: cases.pointwise(nn.ReLU())),
+        Case("tanh", lambda: cases.pointwise(nn.Tanh())),
+    )
+    monkeypatch.setattr(gpu_check, "CASES", chosen)
+    clock = iter([0.0, 0.0, 1.0, 3.0])
+    monkeypatch.setattr("polyfuse.cli.side_by_side.time.monotonic", lambda: next(clock))
+    assert not gpu_check.run_check(Terminal(), "lockstep", tmp_path, None, 1, Run(seconds=2))
+    assert "2 not run, the time was up: --resume goes on with them" in capsys.readouterr().out
+    (path,) = tmp_path.iterdir()
+    before = json.loads(path.read_text())
+    assert [one["case"] for one in before["cases"]] == ["ReLU", "ReLU"]
+    assert before["left"] == ["tanh", "tanh (unfused)"]
+    monkeypatch.undo()
+    monkeypatch.setattr(gpu_check, "CASES", chosen)
+    assert gpu_check.run_check(Terminal(), "lockstep", tmp_path, None, 1, Run(resume=True))
+    printed = capsys.readouterr().out
+    assert "2 have passed before" in printed
+    assert "ok      ReLU" not in printed
+    after = json.loads(path.read_text())
+    assert (after["passed"], after["left"]) == (4, [])
+    assert after["cases"][:2] == before["cases"]
+
+
+def test_a_file_of_another_commit_is_not_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_check, "CASES", (Case("ReLU", lambda: cases.pointwise(nn.ReLU())),))
+    assert gpu_check.run_check(Terminal(), "lockstep", tmp_path, None, 1)
+    (path,) = tmp_path.iterdir()
+    path.write_text(json.dumps({**json.loads(path.read_text()), "commit": "another"}))
+    assert gpu_check.run_check(Terminal(), "lockstep", tmp_path, None, 1, Run(resume=True))
+    assert "passed before" not in capsys.readouterr().out

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from polyfuse.cli import sanitize
+from polyfuse.cli.gpu_check import Run
 from polyfuse.cli.sanitize import FOUND, run_sanitized
 from polyfuse.cli.terminal import Terminal
 from polyfuse.errors import BadArgument, TargetUnavailable
@@ -51,6 +52,25 @@ def test_both_tools_run_the_cases_with_one_seed(
     asked = (tmp_path / "out" / "gpu-memcheck.log").read_text()
     assert "-m polyfuse gpu-check --seed 5" in asked
     assert "--only softmax" in asked
+    assert "--jobs 1" in asked
+
+
+def test_processes_are_watched_and_one_that_found_something_counts(
+    a_gpu: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "echo '========= ERROR SUMMARY: 3 errors' > \"$2\"; echo '========= ERROR SUMMARY: 0 errors' >> \"$2\""
+    tool = tmp_path / "bin" / "compute-sanitizer"
+    tool.parent.mkdir()
+    tool.write_text(
+        f'#!/bin/sh\nall=$*\nwhile [ "$1" != --log-file ]; do shift; done\n{said}\necho $all >> "$2"\n'
+    )
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    assert not run_sanitized(Terminal(), "gpu", tmp_path / "out", None, 5, Run(14, 120, True))
+    assert "memcheck   FAILED, the sanitizer found errors: ERROR SUMMARY: 3 errors" in capsys.readouterr().out
+    asked = (tmp_path / "out" / "gpu-memcheck.log").read_text()
+    assert "--target-processes all" in asked
+    assert "--jobs 14 --minutes 2.0 --resume" in asked
 
 
 def test_without_the_tool_the_error_says_where_it_comes_from(

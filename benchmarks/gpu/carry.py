@@ -1,6 +1,6 @@
 """A folder of wheels for a machine with a GPU where the package index cannot be reached.
 
-python -m benchmarks.gpu.carry FOLDER [--python 3.12] [--platform x86_64] [--there torch,numba-cuda,…]
+python -m benchmarks.gpu.carry FOLDER [--python 3.12] [--platform x86_64] [--toolkit] [--also numpy<2.4]
 
 Downloads what polyfuse needs and is not `--there`, for that Python and platform, whatever machine this is. On the other
 machine, in the checkout:
@@ -28,8 +28,10 @@ THERE = (
     "torch", "triton", "numba-cuda", "numba", "llvmlite", "cupy-cuda13x", "numpy", "sympy", "mpmath", "typer", "rich",
     "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-nvjitlink",
 )  # fmt: skip
-"""What such machines usually have, the last three with torch; `--there ""` carries everything. Where CUDA's toolkit is
-installed (nvcc), nvidia-nvvm is there as well: 60 of 80 MiB."""
+"""What such machines usually have, the last three with torch; `--there ""` carries everything."""
+
+TOOLKIT = ("nvidia-nvvm", "nvidia-cuda-nvdisasm")
+"""What is there as well where CUDA's toolkit is installed (nvcc): 60 of 80 MiB."""
 
 EXTRAS = ("cuda",)
 
@@ -43,16 +45,32 @@ def main() -> None:
     parser.add_argument("--python", default="3.12", help="of the other machine")
     parser.add_argument("--platform", default="x86_64", help="of the other machine: x86_64 or aarch64")
     parser.add_argument("--there", default=",".join(THERE), help="packages that it has, with commas")
+    parser.add_argument("--toolkit", action="store_true", help="CUDA's toolkit is installed there")
+    parser.add_argument(
+        "--also", default="", help="with commas; for packages whose version there does not suit another's"
+    )
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    there = [name for name in options.there.split(",") if name]
-    needed = wanted(requirements(ROOT / "pyproject.toml"), there)
+    also = [line for line in options.also.split(",") if line]
+    there = there_but(options.there.split(","), options.toolkit, also)
+    needed = [*wanted(requirements(ROOT / "pyproject.toml"), there), *also]
     subprocess.run(download(needed, options.folder, options.python, options.platform), check=True)
     drop(options.folder, there)
     for path in scripts(options.folder):
         print(f"wrote {path}")
     size = sum(wheel.stat().st_size for wheel in options.folder.glob("*.whl"))
     print(f"{len(list(options.folder.glob('*.whl')))} wheels, {size / 2**20:.0f} MiB in {options.folder}")
+
+
+def there_but(names: Iterable[str], toolkit: bool, also: Iterable[str]) -> list[str]:
+    """What is there and need not be carried: not what is to be carried all the same.
+
+    >>> there_but(["numpy", "torch"], True, ["numpy<2.5"])
+    ['torch', 'nvidia-nvvm', 'nvidia-cuda-nvdisasm']
+    """
+    carried = {canonicalize_name(Requirement(line).name) for line in also}
+    there = [*filter(None, names), *(TOOLKIT if toolkit else ())]
+    return [name for name in there if canonicalize_name(name) not in carried]
 
 
 def requirements(project: Path) -> list[Requirement]:

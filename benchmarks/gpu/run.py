@@ -10,6 +10,7 @@ from typing import Any
 
 import polyfuse as pf
 from benchmarks import results
+from benchmarks.gpu.ahead import Ahead, built_ahead, pieces_of
 from benchmarks.gpu.parts import PARTS, Part, Subject
 from benchmarks.gpu.subject import Row, on_gpu, on_stand_in
 
@@ -23,10 +24,22 @@ Measure = Callable[[Subject], list[Row]]
 
 def run(
     names: Sequence[str], facts: Mapping[str, Any] | None, folder: Path, minutes: float, turns: int,
-    seed: int, resume: bool, say: Say,
+    seed: int, resume: bool, say: Say, processes: int = 1,
 ) -> list[tuple[Part, list[Row], list[str]]]:  # fmt: skip
-    """(part, rows, what is left of it) for each name. `facts` are the GPU's; None is the dry run."""
-    measure: Measure = (lambda s: on_gpu(s, seed, turns)) if facts else (lambda s: on_stand_in(s, seed))
+    """(part, rows, what is left of it) for each name. `facts` are the GPU's; None is the dry run.
+
+    With several `processes` these compile first, for at most as many minutes as a part has.
+    """
+    ahead: Ahead = {}
+    if processes > 1:
+        ahead = built_ahead(names, "gpu" if facts else "lockstep", processes, 60 * minutes)
+        say(f"compiled ahead: {len(ahead)} of {len(pieces_of(names, facts is None))}")
+
+    def measure(subject: Subject) -> list[Row]:
+        rows = on_gpu(subject, seed, turns) if facts else on_stand_in(subject, seed)
+        known = ((row, ahead.get((row["workload"], row["side"]))) for row in rows)
+        return [row if took is None else {**row, "ahead_s": took} for row, took in known]
+
     about = {**pf.measure.environment(), "seed": seed, "measured": facts is not None}
     if facts is None:
         about["device"] = NO_FIGURE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -189,17 +190,27 @@ def gpu_check(
     sanitize: Annotated[
         bool, typer.Option("--sanitize", help="Under compute-sanitizer: memcheck, then racecheck.")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="So many cases at a time, each in a process; they share the GPU.")
+    ] = 1,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="No case begins later than this; the file names those left.")
+    ] = inf,
+    resume: Annotated[
+        bool, typer.Option(help="Keep what passed in today's file of this commit and GPU.")
+    ] = False,
 ) -> None:
     """Run every CUDA kernel of the test suite on this machine's GPU and compare with the oracle.
 
     Prints one line a case, and writes the results with date, GPU, driver and commit.
     """
-    from polyfuse.cli.gpu_check import run_check
+    from polyfuse.cli.gpu_check import Run, run_check
     from polyfuse.cli.sanitize import run_sanitized
 
+    run = Run(jobs, 60 * minutes, resume)
     if sanitize:
-        raise typer.Exit(0 if run_sanitized(Terminal(), device.value, out, only, seed) else 1)
-    raise typer.Exit(0 if run_check(Terminal(), device.value, out, only, seed) else 1)
+        raise typer.Exit(0 if run_sanitized(Terminal(), device.value, out, only, seed, run) else 1)
+    raise typer.Exit(0 if run_check(Terminal(), device.value, out, only, seed, run) else 1)
 
 
 @app.command("gpu-bench")
@@ -224,6 +235,9 @@ def gpu_bench(
     resume: Annotated[
         bool, typer.Option(help="Keep what this commit's latest run on this GPU measured.")
     ] = True,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Compile ours in so many processes before anything is measured.")
+    ] = 1,
 ) -> None:
     """Measure polyfuse on this machine's GPU beside torch (eager, compiled, in graphs) and cuBLAS, part by part.
 
@@ -231,7 +245,7 @@ def gpu_bench(
     """
     from polyfuse.cli.gpu_bench import run_bench
 
-    done = run_bench(Terminal(), parts or (), device.value, out, minutes, turns, seed, resume)
+    done = run_bench(Terminal(), parts or (), device.value, out, minutes, turns, seed, resume, jobs)
     raise typer.Exit(0 if done else 1)
 
 

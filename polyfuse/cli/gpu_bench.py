@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polyfuse.cli.checkout import ROOT, module, present
-from polyfuse.cli.gpu_check import RESULTS, Place, gpu_facts
+from polyfuse.cli.gpu_case import Place
+from polyfuse.cli.gpu_check import RESULTS, gpu_facts
 from polyfuse.cli.terminal import Terminal
 from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.runtime.cache import store_here
 from polyfuse.runtime.cuda_driver import missing
 
 
@@ -23,8 +25,11 @@ def run_bench(
     turns: int,
     seed: int | None,
     resume: bool,
+    jobs: int = 1,
 ) -> bool:
     """Measure parts, all without names; a table last. Whether everything was right and nothing is left to measure.
+
+    With several `jobs` ours are compiled by so many processes first, into the cache.
 
     Raises BadArgument for a part that there is not, TargetUnavailable where there is no GPU or no torch beside it.
     """
@@ -33,6 +38,10 @@ def run_bench(
     unknown = [name for name in names if name not in parts]
     if unknown:
         raise BadArgument(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
+    if jobs > 1 and store_here() is None:
+        raise BadArgument(
+            f"--jobs {jobs} compiles into the cache first, which is off, as POLYFUSE_CACHE says"
+        )
     facts = None
     if device == "gpu":
         _available()
@@ -41,7 +50,7 @@ def run_bench(
     folder = out or (RESULTS if device == "gpu" else Path(tempfile.mkdtemp(prefix="polyfuse-gpu-bench-")))
     terminal.text(f"{facts['name'] if facts else 'a dry run on the stand-in, nothing is timed'}; seed {seed}")
     done = module("benchmarks.gpu.run").run(
-        names or list(parts), facts, folder, minutes, turns, seed, resume, terminal.text
+        names or list(parts), facts, folder, minutes, turns, seed, resume, terminal.text, jobs
     )
     table = module("benchmarks.gpu.table")
     terminal.table(table.COLUMNS, [row for _, rows, _ in done for row in table.lines(rows)])

@@ -1,4 +1,9 @@
-"""`polyfuse gpu-check`: every CUDA case on a GPU, or on the stand-in for one, against the oracle."""
+"""`polyfuse gpu-check`: every CUDA case on a GPU, or on the stand-in for one, against the oracle.
+
+    cases, fused and unfused  --(some processes)-->  a line each  -->  gpu-check-GPU-DATE.json, written anew with each
+
+Most of a case's time is its compilation, so that many processes pay on one GPU.
+"""
 
 from __future__ import annotations
 
@@ -6,66 +11,39 @@ import json
 import re
 import secrets
 import subprocess
-import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-
-from polyfuse import cases, measure
-from polyfuse.cases import CASES, TOLERANCE, Case
+from polyfuse import measure
+from polyfuse.cases import CASES, TOLERANCE
+from polyfuse.cli.gpu_case import Kernel, Place, Result, check
+from polyfuse.cli.side_by_side import side_by_side
 from polyfuse.cli.terminal import Terminal
-from polyfuse.codegen.cuda_build import Cubin
-from polyfuse.compiler import compile
 from polyfuse.errors import BadArgument, TargetUnavailable
-from polyfuse.runtime.cuda import build_kernels
 from polyfuse.runtime.cuda_driver import Gpu, missing
 
 RESULTS = Path("benchmarks/results")
 SM_90 = (9, 0)
-CALLS = 2
-"""Calls of each executable, each with its own inputs: the second replays what the first captured."""
+STAND_IN = {"name": "lockstep, a stand-in on the CPU"}
 
-
-Place = Literal["gpu", "lockstep"]
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel's machine code, as its compiler reports it."""
-
-    name: str
-    arch: str
-    registers: int
-    spill_bytes: int
-    shared_bytes: int
+Piece = tuple[int, bool]
+"""A case by its place in CASES, and whether it is fused: what another process can be told."""
 
 
 @dataclass(frozen=True)
-class Result:
-    """One case under one strategy. `error` is in units of rounding; `problem` says what went wrong, if anything."""
+class Run:
+    """How the cases run: so many `processes` at a time, none begun after so many `seconds`.
 
-    case: str
-    fused: bool
-    passed: bool
-    launches: int
-    error: float | None
-    seconds: float
-    kernels: tuple[Kernel, ...]
-    problem: str | None = None
+    `resume` keeps what the file of today has, of this commit and GPU, and runs what it has not as passed.
+    """
 
-    def __str__(self) -> str:
-        name = f"{self.case}{'' if self.fused else ' (unfused)'}"
-        if self.problem is not None:
-            return f"FAILED  {name:<46} {self.problem}"
-        registers = max((k.registers for k in self.kernels), default=0)
-        spills = sum(k.spill_bytes for k in self.kernels)
-        shared = max((k.shared_bytes for k in self.kernels), default=0)
-        return (
-            f"ok      {name:<46} {self.launches:>2} launches of {len(self.kernels)}, error {self.error:6.2f}, "
-            f"{registers:>3} registers, {spills} bytes spilled, {shared} shared"
-        )
+    processes: int = 1
+    seconds: float = float("inf")
+    resume: bool = False
 
 
 def run_check(
@@ -74,75 +52,68 @@ def run_check(
     out: Path | None,
     only: str | None,
     seed: int | None,
+    run: Run | None = None,
 ) -> bool:
-    """Run the cases, print a line for each, write the results file; whether all passed.
+    """Run the cases, print a line for each, write the results file; whether all passed, and none is left.
 
     Raises TargetUnavailable where there is no GPU (or no compiler for one), naming what is missing.
     """
+    run = run or Run()
     reason = missing() if device == "gpu" else None
     if reason is not None:
         raise TargetUnavailable(f"{reason}. A dry run on the stand-in: polyfuse gpu-check --device lockstep")
-    chosen = [c for c in CASES if (device == "gpu" or c.small) and (only is None or only in c.name)]
-    if not chosen:
-        raise BadArgument(f"no case has {only!r} in its name; there are {', '.join(c.name for c in CASES)}")
-    about = gpu_facts() if device == "gpu" else {"name": "lockstep, a stand-in on the CPU"}
-    capability = tuple(about.get("compute_capability", SM_90))
+    chosen = _chosen(device, only)
+    about: dict[str, Any] = gpu_facts() if device == "gpu" else STAND_IN
     seed = secrets.randbits(32) if seed is None else seed
     terminal.text(f"{len(chosen)} cases, fused and unfused, on {about['name']}; seed {seed}")
     terminal.text(f"error: in units of rounding of the largest element, {TOLERANCE} allowed;")
     terminal.text(f"of rounded factors in parts of each element's bound, of which {TOLERANCE} are all")
-    results = []
-    for case in chosen:
-        for fused in (True, False):
-            results.append(check(case, fused, device, (capability[0], capability[1]), seed))
-            terminal.text(str(results[-1]))
-    failed = [r for r in results if not r.passed]
-    terminal.text(f"{len(results) - len(failed)} passed, {len(failed)} failed")
     folder = out or (RESULTS if device == "gpu" else None)
-    if folder is not None:
-        terminal.text(f"wrote {write(folder, device, about, seed, results)}")
-    return not failed
+    file = Results(folder, device, about, seed) if folder is not None else None
+    pieces = [(n, fused) for n in chosen for fused in (True, False)]
+    found = dict(file.passed(pieces)) if file is not None and run.resume else {}
+    if found:
+        terminal.text(f"{len(found)} have passed before")
+    capability: tuple[int, int] = about.get("compute_capability", SM_90)
+    work = partial(_checked, device=device, capability=capability, seed=seed)
+    to_run = [piece for piece in pieces if piece not in found]
+    for piece, result in side_by_side(work, to_run, run.processes, run.seconds):
+        found[piece] = _died(piece, result) if isinstance(result, BrokenProcessPool) else result
+        terminal.text(str(found[piece]))
+        if file is not None:
+            file.write(found, [piece for piece in pieces if piece not in found])
+    return _summed_up(terminal, list(found.values()), len(pieces) - len(found), file)
 
 
-def check(case: Case, fused: bool, device: Place, capability: tuple[int, int], seed: int) -> Result:
-    """Compile a case, call it with fresh inputs into poisoned outputs, compare with the oracle."""
-    start = time.perf_counter()
-    launches = 0
-    kernels: tuple[Kernel, ...] = ()
-    try:
-        nest = case.nest()
-        net = compile(
-            nest,
-            target="cuda",
-            machine=None if device == "gpu" else "h200",
-            device=device,
-            fuse=fused,
-            math=case.math,
-            schedule=case.by_hand(nest),
-        )
-        launches = len(net.kernels)
-        kernels = tuple(map(_kernel, build_kernels(net.program, capability).values()))
-        generator = np.random.default_rng((seed, len(case.name)))
-        error = 0.0
-        for _ in range(CALLS):
-            inputs, outputs = cases.draw(nest, generator), cases.poisoned(nest)
-            net(**inputs, out=outputs)
-            names = [tensor.name for tensor in nest.with_role("output")]
-            found = dict(zip(names, outputs, strict=True))
-            error = max(error, cases.error(nest, inputs, found, case.math))
-        problem = None if error <= TOLERANCE else f"error {error:.3g} of {TOLERANCE} allowed"
-    except Exception as raised:  # whatever a case raises is its result; the others still run
-        if device != "gpu" and isinstance(raised, TargetUnavailable):
-            raise  # no compiler for CUDA: that is no case's fault
-        error, problem = None, f"{type(raised).__name__}: {raised}"
-    seconds = time.perf_counter() - start
-    return Result(case.name, fused, problem is None, launches, error, seconds, kernels, problem)
+def _chosen(device: Place, only: str | None) -> list[int]:
+    """The cases to run, by their places in CASES: a stand-in runs small ones."""
+    chosen = [
+        n for n, c in enumerate(CASES) if (device == "gpu" or c.small) and (only is None or only in c.name)
+    ]
+    if not chosen:
+        raise BadArgument(f"no case has {only!r} in its name; there are {', '.join(c.name for c in CASES)}")
+    return chosen
 
 
-def _kernel(cubin: Cubin) -> Kernel:
-    return Kernel(
-        cubin.entry, cubin.arch, cubin.registers, cubin.spill_stores + cubin.spill_loads, cubin.shared_bytes
-    )
+def _summed_up(terminal: Terminal, results: Sequence[Result], left: int, file: Results | None) -> bool:
+    failed = sum(not result.passed for result in results)
+    terminal.text(f"{len(results) - failed} passed, {failed} failed")
+    if left:
+        terminal.text(f"{left} not run, the time was up: --resume goes on with them")
+    if file is not None:
+        terminal.text(f"wrote {file.path}")
+    return not failed and not left
+
+
+def _checked(piece: Piece, device: Place, capability: tuple[int, int], seed: int) -> Result:
+    position, fused = piece
+    return check(CASES[position], fused, device, capability, seed)
+
+
+def _died(piece: Piece, why: BrokenProcessPool) -> Result:
+    position, fused = piece
+    problem = f"a process died, with this case or another in it: {why}"
+    return Result(CASES[position].name, fused, False, 0, None, 0.0, (), problem)
 
 
 def gpu_facts() -> dict[str, Any]:
@@ -160,20 +131,43 @@ def driver_version() -> str | None:
     return done.stdout.splitlines()[0].strip() if done.stdout.strip() else None
 
 
-def write(folder: Path, device: str, about: dict[str, Any], seed: int, results: list[Result]) -> Path:
-    """The results file, named after device and date."""
-    facts = measure.environment()
-    slug = re.sub(r"[^a-z0-9]+", "-", about["name"].lower()).strip("-") if device == "gpu" else device
-    path = folder / f"gpu-check-{slug}-{str(facts['date'])[:10]}.json"
-    content = {
-        **facts,
-        "device": about,
-        "seed": seed,
-        "tolerance": TOLERANCE,
-        "passed": sum(r.passed for r in results),
-        "failed": sum(not r.passed for r in results),
-        "cases": [asdict(r) for r in results],
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path
+class Results:
+    """The results file, named after device and date, and what it says of the run."""
+
+    def __init__(self, folder: Path, device: Place, about: Mapping[str, Any], seed: int) -> None:
+        facts = measure.environment()
+        slug = re.sub(r"[^a-z0-9]+", "-", about["name"].lower()).strip("-") if device == "gpu" else device
+        self.path = folder / f"gpu-check-{slug}-{str(facts['date'])[:10]}.json"
+        self._about = {**facts, "device": dict(about), "seed": seed, "tolerance": TOLERANCE}
+
+    def write(self, found: Mapping[Piece, Result], left: Sequence[Piece]) -> None:
+        """All results so far, in the order of the cases, and which are left."""
+        results = [found[piece] for piece in sorted(found, key=_in_order)]
+        content = {
+            **self._about,
+            "passed": sum(r.passed for r in results),
+            "failed": sum(not r.passed for r in results),
+            "left": [CASES[n].name + ("" if fused else " (unfused)") for n, fused in left],
+            "cases": [asdict(r) for r in results],
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        new.replace(self.path)  # a run that is interrupted here has lost nothing
+
+    def passed(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Result]]:
+        """Those of the pieces that the file there has as passed, if it is of this commit and device."""
+        there = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else {}
+        now = json.loads(json.dumps(self._about))
+        if any(there.get(key) != now[key] for key in ("commit", "device", "tolerance")):
+            return
+        written = {(one["case"], one["fused"]): one for one in there["cases"] if one["passed"]}
+        for n, fused in pieces:
+            if (one := written.get((CASES[n].name, fused))) is not None:
+                kernels = tuple(Kernel(**kernel) for kernel in one["kernels"])
+                yield (n, fused), Result(**{**one, "kernels": kernels})
+
+
+def _in_order(piece: Piece) -> tuple[int, bool]:
+    position, fused = piece
+    return position, not fused

@@ -3,7 +3,7 @@
     memcheck   accesses out of bounds or misaligned, on the device
     racecheck  threads of a block that meet in shared memory without a barrier between them
 
-Each tool runs `polyfuse gpu-check` in a process of its own, with the same seed.
+Each tool runs `polyfuse gpu-check` in a process of its own, with the same seed, and watches those that it starts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 
 from polyfuse import measure
-from polyfuse.cli.gpu_check import RESULTS
+from polyfuse.cli.gpu_check import RESULTS, Run
 from polyfuse.cli.terminal import Terminal
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.runtime.cuda_driver import missing
@@ -28,6 +29,9 @@ TOOLS = ("memcheck", "racecheck")
 
 FOUND = 86
 """The exit code that stands for an error which the sanitizer found; a failed case is 1."""
+
+SOMETHING = re.compile(r"SUMMARY: [1-9]")
+"""How a summary reads that is not of nothing."""
 
 PLACES = ("/usr/local/cuda/bin", "/opt/cuda/bin")
 """Where CUDA's installers put it, beside the PATH."""
@@ -44,18 +48,23 @@ class Finding:
 
     @property
     def clean(self) -> bool:
-        """Whether every case passed and the tool found nothing."""
-        return self.exit_code == 0
+        """Whether every case passed and the tool found nothing, in whichever process."""
+        return self.exit_code == 0 and SOMETHING.search(self.summary) is None
 
     def __str__(self) -> str:
-        said = {0: "ok", FOUND: "FAILED, the sanitizer found errors"}.get(
-            self.exit_code, f"FAILED, gpu-check ended with {self.exit_code}"
-        )
+        said = f"FAILED, gpu-check ended with {self.exit_code}"
+        if self.exit_code in (0, FOUND):
+            said = "ok" if self.clean else "FAILED, the sanitizer found errors"
         return f"{self.tool:<10} {said}: {self.summary} ({self.log})"
 
 
 def run_sanitized(
-    terminal: Terminal, device: str, out: Path | None, only: str | None, seed: int | None
+    terminal: Terminal,
+    device: str,
+    out: Path | None,
+    only: str | None,
+    seed: int | None,
+    run: Run | None = None,
 ) -> bool:
     """Run the cases under every tool; whether all were clean. Logs and a results file go into `out`.
 
@@ -75,7 +84,7 @@ def run_sanitized(
     for tool in TOOLS:
         log = folder / f"gpu-{tool}.log"
         terminal.heading(f"{tool}, seed {seed}")
-        done = subprocess.run(command(program, tool, log, folder / tool, only, seed))
+        done = subprocess.run(command(program, tool, log, folder / tool, only, seed, run or Run()))
         findings.append(Finding(tool, done.returncode, summary(log), str(log)))
     for finding in findings:
         terminal.text(str(finding))
@@ -101,25 +110,36 @@ def sanitizer() -> str:
     return found
 
 
-def command(program: str, tool: str, log: Path, out: Path, only: str | None, seed: int) -> Sequence[str]:
+def command(
+    program: str, tool: str, log: Path, out: Path, only: str | None, seed: int, run: Run
+) -> Sequence[str]:
     """The sanitizer around `gpu-check`."""
     watched = [sys.executable, "-m", "polyfuse", "gpu-check", "--seed", str(seed), "--out", str(out)]
     chosen = ["--only", only] if only is not None else []
+    timed = ["--minutes", str(run.seconds / 60)] if run.seconds < inf else []
     return [
         program,
-        "--tool",
-        tool,
-        "--error-exitcode",
-        str(FOUND),
-        "--log-file",
-        str(log),
+        *(
+            "--tool",
+            tool,
+            "--target-processes",
+            "all",
+            "--error-exitcode",
+            str(FOUND),
+            "--log-file",
+            str(log),
+        ),
         *watched,
+        *("--jobs", str(run.processes)),
         *chosen,
+        *timed,
+        *(["--resume"] if run.resume else []),
     ]
 
 
 def summary(log: Path) -> str:
-    """The tool's own last word."""
+    """The tool's last word; of several processes one that it found something in."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     said: list[str] = re.findall(r"[A-Z]+ SUMMARY: .*", text)
-    return said[-1].strip() if said else "no summary was written"
+    found = [line for line in said if SOMETHING.search(line)]
+    return (found or said)[-1].strip() if said else "no summary was written"

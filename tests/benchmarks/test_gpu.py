@@ -55,6 +55,23 @@ def test_there_are_the_cells_that_are_asked_for() -> None:
     assert len(names) == len(set(names)) + 3  # gemm-8192 is in two parts, and so are two networks
 
 
+def test_ours_are_compiled_ahead_into_the_cache_and_the_rows_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POLYFUSE_CACHE", str(tmp_path / "cache"))
+    assert run_bench(Terminal(), ("memory", "calls"), "lockstep", tmp_path, 8, 2, 1, True, jobs=2)
+    assert "compiled ahead: 5 of 5" in capsys.readouterr().out
+    memory, calls = (
+        json.loads(next(tmp_path.glob(f"gpu-{name}-dry-*.json")).read_text())["rows"]
+        for name in ("memory", "calls")
+    )
+    assert all(row["from_cache"] and row["ahead_s"] > row["build_s"] for row in memory)
+    assert not any(row["from_cache"] or "ahead_s" in row for row in calls)
+    monkeypatch.setenv("POLYFUSE_CACHE", "off")
+    with pytest.raises(BadArgument, match="--jobs 2 compiles into the cache first, which is off"):
+        run_bench(Terminal(), ("memory",), "lockstep", tmp_path, 8, 2, 1, True, jobs=2)
+
+
 SUBJECTS = PARTS["gemm"].subjects(False)[:3]
 
 
