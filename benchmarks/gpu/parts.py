@@ -24,7 +24,8 @@ Options = Mapping[str, Any]
 class Subject:
     """A workload; `flops` and `moved` (bytes read and written at least) of a call, 0 where it is not rated by them.
 
-    `ways` are compile's options for each of our sides: the first is OURS, which the others are compared with too.
+    `ways` are compile's options for each of our sides: the first is OURS, which the others are compared with too. One
+    more of them, "tiles", is a place in the model's order of register tiles (tiles.py).
     """
 
     workload: Workload
@@ -54,6 +55,15 @@ def gemm(small: bool) -> list[Subject]:
     """Products alone, then one layer with bias and ReLU."""
     sizes = (24,) if small else (1024, 2048, 4096, 8192)
     return [*map(square, sizes), *(dense(1, n, n) for n in sizes)]
+
+
+def tiles(small: bool) -> list[Subject]:
+    """Products in the tiles that the model puts first, second, and so on."""
+    ways = {
+        OURS: {},
+        **{f"{OURS}, tiles {place + 1}": {"tiles": place} for place in range(1, 2 if small else 8)},
+    }
+    return [square(n, ways) for n in ((24,) if small else (1024, 2048, 4096))]
 
 
 def square(n: int, ways: Mapping[str, Options] | None = None, bound: float = 1e-4) -> Subject:
@@ -191,6 +201,7 @@ PARTS: Mapping[str, Part] = {
     for part in (
         Part("calls", "host at most 5 µs a call; compile at most 6 s for 8 layers", calls),
         Part("gemm", "peer/ours at least 0.95 alone, 1.05 with bias and ReLU", gemm),
+        Part("tiles", "the model's first choice within 5 % of the best of eight", tiles),
         Part("tensor", "peer/ours at least 0.90, beside cuBLAS with the same factors", tensor),
         Part("memory", "at least 0.90 of a copy's bytes a second", memory),
         Part("conv", "beside cuDNN", convolutions),

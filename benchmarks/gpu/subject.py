@@ -19,6 +19,7 @@ from benchmarks.gpu import kinds
 from benchmarks.gpu.clock import Call, host_seconds, in_turns, ratio
 from benchmarks.gpu.clocks import under_load
 from benchmarks.gpu.parts import OURS, Subject
+from benchmarks.gpu.tiles import in_other_tiles
 from benchmarks.peers.references import WrongResult, error
 
 COPY = "copy"
@@ -59,8 +60,16 @@ def compiled(
     nest, sizes = kinds.nest_of(subject.workload.kind, arrays)
     machine = None if device == "gpu" else "h200"
     start = time.perf_counter()
-    net = pf.compile(nest, target="cuda", machine=machine, device=device, sizes=sizes, **options)
+    more = {name: value for name, value in options.items() if name != "tiles"}
+    plan = None
+    if "tiles" in options:
+        plan = in_other_tiles(nest.with_sizes(sizes), options["tiles"], machine)
+        nest, more["schedule"] = plan.schedule.source, plan.schedule
+    else:
+        more["sizes"] = sizes
+    net = pf.compile(nest, target="cuda", machine=machine, device=device, **more)
     return net, {
+        "expected_us": digits(1e6 * (plan.seconds if plan else net.report().predicted_seconds)),
         "build_s": round(time.perf_counter() - start, 3),
         "launches": sum(not launch.once for launch in net.kernels),
         "from_cache": "cache" in net.report().compile_seconds,

@@ -52,6 +52,7 @@ from polyfuse.codegen.met_lanes import met_by_warps, with_constant_bounds
 from polyfuse.codegen.over_lanes import shuffled, warps_of
 from polyfuse.codegen.overlapped_products import with_overlapped_products
 from polyfuse.codegen.padded_copies import with_padded_copies
+from polyfuse.codegen.paired_threads import in_pairs
 from polyfuse.codegen.register_tiles import VectorCopy
 from polyfuse.codegen.tensor_maps import KIND, BoxMap
 from polyfuse.codegen.warpgroup_calls import shown_to_warpgroups
@@ -245,12 +246,12 @@ class _Cuda(Emitter):
 
     def opening(self) -> list[str]:
         lines, apart = [], self.bulk is not None and self.bulk.slots > 0
-        cluster = cluster_of(self.kernel.axes)
+        cluster, pairs = cluster_of(self.kernel.axes), in_pairs(self.kernel)
         for axis in self.kernel.axes:
             unit, d = axis.name.split(".")
             known = f" & {_largest(axis)}" if self.in_tiles else ""
             if not apart or unit != "thread":
-                number = number_of(axis.name, cluster)
+                number = pairs.get(axis.name) or number_of(axis.name, cluster)
                 lines.append(f"{axis_name(axis.name)} = {number or f'cuda.{AXIS_OF[unit]}.{d}{known}'}")
         lines += self._in_a_row() if apart else []
         for name, (count, dtype) in warps_of(self.kernel.body).items():

@@ -18,7 +18,7 @@
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
-    expr        ::= int | float | name | name[expr, ...] | expr (+ | - | * | / | // | % | >> | &) expr | -expr
+    expr        ::= int | float | name | name[expr, ...] | expr (+ | - | * | / | // | % | >> | & | "|") expr | -expr
                   | expr (and | or) expr | not expr | expr (< | <= | > | >= | == | !=) expr
                   | expr if expr else expr
                   | cuda.(threadIdx | blockIdx | blockDim | gridDim).(x | y | z)
@@ -82,7 +82,18 @@ ARRAYS_OF = {
 
 WAITS = ("await_copies", "await_bulk", "await_free", "await_full")
 
-_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd, ast.Pow)
+_OPERATORS = (
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.RShift,
+    ast.BitAnd,
+    ast.BitOr,
+    ast.Pow,
+)
 _AUGMENTED = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 

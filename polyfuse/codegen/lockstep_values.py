@@ -29,9 +29,10 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mod: np.remainder,
     ast.RShift: np.right_shift,
     ast.BitAnd: np.bitwise_and,
+    ast.BitOr: np.bitwise_or,
     ast.Pow: np.power,
 }
-_OF_INTEGERS = (ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd, ast.Pow)
+_OF_INTEGERS = (ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd, ast.BitOr, ast.Pow)
 COMPARISON: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
@@ -51,7 +52,7 @@ def arithmetic(operator: ast.operator, left: Value, right: Value) -> Value:
     if "b" in kinds:
         raise TypeError("arithmetic on truth values")
     if isinstance(operator, _OF_INTEGERS) and kinds != {"i"}:
-        raise TypeError("//, %, >>, & or ** of floating-point values")
+        raise TypeError("//, %, >>, &, | or ** of floating-point values")
     result: Value = ARITHMETIC[type(operator)](_widened(left), _widened(right))
     return result
 

@@ -85,20 +85,21 @@ class Schedule:
             lambda: tiling.split(self.nest, self.tree, statement, loop, size),
         )
 
-    def collapse(self, statement: str, outer: str, inner: str) -> Schedule:
+    def collapse(self, statement: str, outer: str, inner: str, *, width: int | None = None) -> Schedule:
         """Make one loop of two, the inner one all there is in the outer one: longer rows, in the order as it was.
 
         for k: for l < 28: S[k, l]  ->  for k_l: S[k_l // 28, k_l % 28]
 
         A loop along two axes of an array walks along its memory. The inner loop may be on vector lanes, which then
-        run the values of both. Raises InvalidSchedule where the inner loop's values are not known to lie between 0 and
-        a number.
+        run the values of both. With a `width` rows count so many values, those that the inner loop does not have left
+        out: 32 for k_l >> 5. Raises InvalidSchedule where the inner loop's values are not known to lie between 0 and
+        a number, or are more than the width.
         """
         return self._do(
             "collapse",
             (statement, outer, inner),
-            {},
-            lambda: tiling.collapse(self.nest, self.tree, statement, outer, inner),
+            beside_defaults(Schedule.collapse, {"width": width}),
+            lambda: tiling.collapse(self.nest, self.tree, statement, outer, inner, width),
         )
 
     def separate(self, statement: str, loop: str) -> Schedule:

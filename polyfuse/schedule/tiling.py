@@ -69,8 +69,10 @@ def tile(nest: Nest, tree: Tree, statement: str, sizes: Mapping[str, int]) -> Tr
     return replace_node(tree, chain[0], new)
 
 
-def collapse(nest: Nest, tree: Tree, statement: str, outer: str, inner: str) -> Tree:
-    """for k: for l < n: S  ->  for c: S at k = c // n, l = c % n."""
+def collapse(
+    nest: Nest, tree: Tree, statement: str, outer: str, inner: str, width: int | None = None
+) -> Tree:
+    """for k: for l < n: S  ->  for c: S at k = c // width, l = c % width, where width is n if it is not given."""
     around, within = loop_named(tree, statement, outer), loop_named(tree, statement, inner)
     if around.body is not within:
         raise InvalidSchedule(f"collapse: {inner} is not the only thing inside {outer}; distribute first")
@@ -86,8 +88,11 @@ def collapse(nest: Nest, tree: Tree, statement: str, outer: str, inner: str) -> 
     extremes = [v for e in ends if not e.is_empty() for v in (e.dim_min_val(0), e.dim_max_val(0))]
     if not all(v.is_int() and not v.is_neg() for v in extremes):
         raise InvalidSchedule(f"collapse: the values of {inner} are not known to lie between 0 and a number")
+    values = 1 + max((int(v.to_python()) for v in extremes), default=0)
+    if width is not None and width < values:
+        raise InvalidSchedule(f"collapse: {inner} has {values} values, which rows of {width} do not hold")
     # 0 <= l, l' < n:  k < k', or k = k' and l < l'  <=>  n k + l < n k' + l', so that the order stays
-    count = isl.Val(1 + max((int(v.to_python()) for v in extremes), default=0))
+    count = isl.Val(width or values)
     dates = tuple((n, around.date(n).scale_val(count).add(date)) for n, date in within.dates)
     name = fresh(f"{outer}_{inner}", names_in_reach(tree, around))
     return replace_node(tree, around, replace(within, name=name, dates=dates))

@@ -29,7 +29,8 @@ from polyfuse.schedule.microkernel import DEALT_OTHERS, warpgroup_registers
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.kept_shapes import STAGES, KeptShape
 from polyfuse.strategy.moves import inside
-from polyfuse.strategy.register_shapes import Shape, Side, costed
+from polyfuse.strategy.register_shapes import Shape, Side
+from polyfuse.strategy.tile_costs import costed
 from polyfuse.strategy.warpgroup_shapes import fits, has_warpgroups
 
 OWN = ""

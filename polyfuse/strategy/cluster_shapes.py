@@ -19,7 +19,8 @@ from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.bulk_shapes import every_bulk
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.own_warp_shapes import OwnWarpShape
-from polyfuse.strategy.register_shapes import Side, costed
+from polyfuse.strategy.register_shapes import Side
+from polyfuse.strategy.tile_costs import costed
 from polyfuse.strategy.warpgroup_shapes import fits, has_warpgroups
 
 SIZES = (2, 4)

@@ -15,8 +15,9 @@ from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import STEPS
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.register_shapes import SCHEDULERS, SHARED_BYTES, costed
+from polyfuse.strategy.register_shapes import SCHEDULERS, SHARED_BYTES
 from polyfuse.strategy.tensor_shapes import WarpShape, fits
+from polyfuse.strategy.tile_costs import costed
 
 FLOAT64 = 8
 """Bytes of an element, in memory as in shared memory."""

@@ -11,8 +11,8 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.double_shapes import DEEP, FLOAT64, STAGES, TILES, DoubleShape
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.register_shapes import costed
 from polyfuse.strategy.tensor_windows import WarpWindow, fits
+from polyfuse.strategy.tile_costs import costed
 from polyfuse.strategy.window_shapes import MOST_THREADS
 
 

@@ -20,8 +20,9 @@ from polyfuse.ir.precision import Math
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import warpgroup_registers
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.register_shapes import SHARED_BYTES, Integers, Side, costed, threads_of
+from polyfuse.strategy.register_shapes import SHARED_BYTES, Integers, Side, threads_of
 from polyfuse.strategy.tensor_shapes import FLOAT32
+from polyfuse.strategy.tile_costs import costed
 from polyfuse.strategy.warpgroup_shapes import WarpgroupShape, fits, has_warpgroups, layout_for
 
 PAIR = 2
@@ -58,12 +59,12 @@ class KeptShape(WarpgroupShape):
         return self.vector if by_steps else PAIR
 
     def copying(self, by_steps: bool) -> tuple[str, str]:
-        """Steps are on thread.x, columns on thread.y (`folded`) and then on thread.x."""
+        """Steps are on thread.x, columns on thread.y (`folding`) and then on thread.x."""
         return ("x", "yz") if by_steps else ("z", "yx")
 
-    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
+    def folding(self, side: Side, by_steps: bool, vector: int) -> tuple[str, int]:
         """Eight pairs of columns follow each other, in other banks; what else is on thread.y are steps."""
-        return 1 if by_steps else LINE
+        return "y", 1 if by_steps else LINE
 
     def apart(self, side: Side, by_steps: bool, axis: str) -> int:
         """Four threads on thread.x copy what the four of an instruction have: words of 16 bytes, in four banks."""
@@ -73,10 +74,10 @@ class KeptShape(WarpgroupShape):
         """Columns that are neighbours in memory are so in core matrices."""
         return not by_steps
 
-    def copied_by(self, by_steps: bool) -> tuple[Integers, Integers]:
+    def copied_by(self, side: Side, by_steps: bool, vector: int) -> tuple[Integers, Integers]:
         """The first step of each thread's copies, and the first of the other elements, both in accesses."""
         if by_steps:
-            return super().copied_by(by_steps)
+            return super().copied_by(side, by_steps, vector)
         z, y, x = threads_of(self)
         return z * (self.threads_y // LINE) + y // LINE, x * (self.columns // PAIR) + y % LINE
 

@@ -82,6 +82,16 @@ class Panels:
 
 
 @dataclass(frozen=True)
+class ExchangingShape(Shape):
+    """A shape of which a row's lanes exchange what they find of it."""
+
+    @property
+    def in_pairs(self) -> bool:
+        """Lanes that exchange are neighbours."""
+        return False
+
+
+@dataclass(frozen=True)
 class PassShape:
     """Threads of a block and results of a thread of both products; once costed, the seconds expected, and why."""
 
@@ -204,7 +214,7 @@ def _every(itemsize: int, columns: int) -> Iterator[PassShape]:
     for z, x, rows, keys in pairs((1, 2, 4), (8, 16), (vector, 2 * vector), (vector, 2 * vector)):
         own = next((n for n in (vector, 2 * vector) if n * x >= columns), None)
         if own is not None:
-            tile = Shape(z, 4, x, rows, keys, STEPS, itemsize)
+            tile = ExchangingShape(z, 4, x, rows, keys, STEPS, itemsize)
             yield PassShape(tile, replace(tile, columns=own))
 
 

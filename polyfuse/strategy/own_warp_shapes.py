@@ -20,7 +20,7 @@ from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.bulk_shapes import BulkShape, every_bulk
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.occupancy import occupancy
-from polyfuse.strategy.register_shapes import costed
+from polyfuse.strategy.tile_costs import costed
 from polyfuse.strategy.warpgroup_shapes import fits, has_warpgroups
 
 

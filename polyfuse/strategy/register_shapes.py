@@ -1,12 +1,4 @@
-"""Shapes of register tiles on a GPU: which there are, what the model expects of each, why one is chosen.
-
-    time = launch + waves × (tiles × max(resident blocks × busy, wait, busy + meeting) + LATENCY × fillings) + written
-    wait = busy + LATENCY × loads in a row, or LATENCY / (stages - 1) where tiles are asked for while others are used
-    busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
-           the SM's share of the bytes from L2, and of those from DRAM where the factors do not fit into L2
-
-All are cycles of one SM and one tile of steps; `waves` counts how often the SMs are filled with resident blocks.
-"""
+"""Shapes of register tiles on a GPU: which there are, what a tile of steps needs, and where it lies."""
 
 from __future__ import annotations
 
@@ -15,19 +7,18 @@ from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from itertools import product as pairs
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP, least_waiting, waits
 from polyfuse.analysis.neighbours import ACCESS_BYTES
+from polyfuse.analysis.paired_lanes import can_pair, paired
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import registers_for
-from polyfuse.strategy.cost import microseconds
-from polyfuse.strategy.cycles import LATENCY, hertz, seconds_of_wait
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Grid, Order
 from polyfuse.strategy.occupancy import occupancy
@@ -39,6 +30,9 @@ SCHEDULERS = 4
 
 SHARED_BYTES = 128
 """What an SM's shared memory delivers in a cycle."""
+
+LINES = SHARED_BYTES // ACCESS_BYTES
+"""Accesses of 16 bytes that shared memory takes in a cycle."""
 
 WAYS = ((True, True), (True, False), (False, True), (False, False))
 """How a factor may be copied: along its steps or not, 16 bytes at a time or not."""
@@ -72,7 +66,8 @@ class Shape:
 
     Once it is costed for a product: the `group` of rows of blocks that start together (strategy/grid_order.py), the
     seconds expected, those in which instructions are issued (or shared memory is
-    read, if that takes longer) and those in which bytes are moved; the tiles of steps one after the other; and why.
+    read, if that takes longer) and those in which bytes are moved; the tiles of steps one after the other, and the
+    seconds in which all blocks of an SM have been through one; and why.
     """
 
     threads_z: int
@@ -88,6 +83,7 @@ class Shape:
     issuing: float = field(default=0.0, compare=False)
     moving: float = field(default=0.0, compare=False)
     tiles: int = field(default=0, compare=False)
+    tile: float = field(default=0.0, compare=False)
     why: str = field(default="", compare=False)
 
     @property
@@ -145,34 +141,50 @@ class Shape:
         """The axes that a block's rows are on, the outer ones first, and those of its columns."""
         return "zy", "x"
 
+    @property
+    def in_pairs(self) -> bool:
+        """Whether lanes are in pairs (analysis/paired_lanes.py)."""
+        return can_pair(self.threads_x, self.threads_y)
+
     def at_once(self, by_steps: bool) -> int:
-        """Elements that a thread copies in one access, where a factor can be copied 16 bytes at a time."""
-        return self.vector
+        """Elements that a thread copies in one access, where a factor can be copied 16 bytes at a time.
+
+        What is asked for ahead is stored as it comes: neighbours that are to lie in several lines one by one.
+        """
+        return 1 if by_steps and self.stages > 1 else self.vector
 
     def copying(self, by_steps: bool) -> tuple[str, str]:
         """The axes on which a copy has its steps, and those of its other elements, the inner ones first.
 
-        `by_steps` says that steps are neighbours in memory: those of one row of threads are one line of it then.
+        `by_steps` says that steps are neighbours in memory: those of one row of threads are one line of it then, or
+        those of one access of a warp, where each thread copies one.
         """
-        return ("y", "xz") if by_steps else ("yz", "x")
+        return (("x", "yz") if self.stages > 1 else ("y", "xz")) if by_steps else ("yz", "x")
 
-    def copied_by(self, by_steps: bool) -> tuple[Integers, Integers]:
+    def copied_by(self, side: Side, by_steps: bool, vector: int) -> tuple[Integers, Integers]:
         """The first step of each thread's copies, and the first of the other elements, both in accesses."""
         axes = dict(zip("zyx", threads_of(self), strict=True))
+        folds, folded = self.folding(side, by_steps, vector)
 
-        def counted(names: str) -> Integers:
-            """A thread's number along some axes, the inner ones first."""
-            found = 0 * axes["x"]
-            for axis in reversed(names):
-                found = found * self.on(axis) + axes[axis]
+        def counted(names: str, found: Integers, before: int) -> Integers:
+            """A thread's number along some axes, the inner ones first, behind one that counts so far."""
+            for axis in names:
+                found, before = found + before * axes[axis], before * self.on(axis)
             return found
 
-        steps, elements = map(counted, self.copying(by_steps))
-        return steps, elements
+        steps, elements = self.copying(by_steps)
+        if folded == 1:
+            return counted(steps, 0 * axes["x"], 1), counted(elements, 0 * axes["x"], 1)
+        rest, before = axes[folds] // folded, self.on(folds) // folded
+        return axes[folds] % folded, counted(elements, rest, before)
 
-    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
-        """How many neighbours on thread.y copy neighbours in memory, as those on thread.x do."""
-        return 1
+    def folding(self, side: Side, by_steps: bool, vector: int) -> tuple[str, int]:
+        """An axis, and how many neighbours on it copy neighbours in memory that lie beside each other in turn.
+
+        Steps that are copied one by one are stored into lines whose banks are multiples of 4 (so that 16 bytes can be
+        read from them): of more than 8 at a time two would share a bank.
+        """
+        return "x", LINES if by_steps and self.stages > 1 and self.threads_x > LINES else 1
 
     def apart(self, side: Side, by_steps: bool, axis: str) -> int:
         """How many neighbours one thread copies before its neighbour on an axis goes on."""
@@ -315,21 +327,6 @@ class Shape:
         )
 
 
-AnyShape = TypeVar("AnyShape", bound=Shape)
-
-
-def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
-    """The shapes that fit a product and a machine, the cheapest first."""
-    every = (s for s in candidates(itemsize) if s.stages == 1 or extents.wide or extents.singles)
-    found = [costed(s, extents, machine, gpu) for s in every if fits(s, extents, gpu)]
-    return sorted(found, key=lambda s: s.seconds)
-
-
-def waiting_seconds(shape: Shape, machine: Machine) -> float:
-    """What threads with one result each wait for their tiles, of 64 bytes of steps and not loaded ahead."""
-    return shape.tiles * ceil(shape.steps / (4 * shape.vector)) * seconds_of_wait(machine)
-
-
 def candidates(itemsize: int) -> Iterator[Shape]:
     """The shapes there are, whatever a product's sizes."""
     vector = ACCESS_BYTES // itemsize
@@ -349,58 +346,18 @@ def fits(s: Shape, extents: Extents, gpu: Gpu) -> bool:
     return enough and s.shared_bytes <= gpu.shared_per_block and s.resident(gpu) >= 1
 
 
-def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShape:
-    """A shape with what the model expects of it."""
-    cycles, blocks = hertz(machine), s.blocks(extents)
-    resident = 1 if extents.lone else min(s.resident(gpu), ceil(blocks / machine.units))
-    issue, delivered = s.demands(machine)
-    issue += s.singly(extents) / SCHEDULERS
-    issue += extents.computing(s.block_rows, s.block_columns, s.vector) * s.steps / (WARP * SCHEDULERS)
-    if extents.lone:  # a scheduler without a warp issues nothing
-        issue *= SCHEDULERS / min(SCHEDULERS, ceil(s.threads / WARP))
-    cache, memory = machine.levels[0], machine.levels[-1]
-    moved = s.read_bytes * extents.read_of(s.block_rows, s.block_columns)
-    fits = extents.factors * s.staged_bytes <= cache.size * s.staged
-    order = Order() if fits else s.order(extents, machine.units * resident, cache.size)
-    needs = {
-        "instructions": issue,
-        "shared memory": delivered + s.storing,
-        "L2": moved * machine.units * cycles / machine.bandwidth(cache, machine.units),
-        "DRAM": order.read / resident * cycles / machine.bandwidth(memory, machine.units),
-    }
-    what = max(needs, key=lambda name: needs[name])
-    busy = needs[what] + EXPOSED * (sum(needs.values()) - needs[what])
-    wait = busy + s.waits * LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
-    pausing, pause = s.pause(gpu)
-    bounds = {what: resident * busy, "latency": wait, pausing: busy + pause}
-    decides = max(bounds, key=lambda name: bounds[name])
-    tile = bounds[decides]
-    waves, tiles = ceil(blocks / (machine.units * resident)), ceil(extents.steps / s.steps) * extents.windows
-    written = extents.results * s.result_bytes + extents.beside
-    end = written / machine.bandwidth(memory, min(blocks, machine.units))
-    seconds = machine.launch_seconds + waves * (tiles * tile + s.fillings(extents) * LATENCY) / cycles + end
-    every = waves * tiles * resident / cycles
-    issuing = every * max(issue, needs["shared memory"])
-    moving = every * max(needs["L2"], needs["DRAM"]) + end
-    parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items() if value)
-    why = (
-        f"{microseconds(seconds)} expected: {blocks} blocks{order}, {resident} on an SM, {waves} waves of {tiles} "
-        f"tiles of {tile:.0f} cycles ({parts} a block; {decides} decides)"
-    )
-    done = replace(s, seconds=seconds, issuing=issuing, moving=moving)
-    return replace(done, group=order.group, tiles=tiles, why=why)
-
-
 def delivered(s: Shape, side: Side) -> float:
-    """Cycles of shared memory in which one warp's factors of one step are delivered."""
-    starts = np.unique(s.starts(side)[:WARP])
-    return max(1.0, len(starts) * s.vector * s.itemsize / SHARED_BYTES) * (side.tile // s.vector)
+    """Cycles of shared memory in which one warp's factors of one step are delivered (analysis/paired_lanes.py)."""
+    lanes, starts = np.arange(WARP), s.starts(side)[:WARP]
+    twice = any((starts == starts[lanes ^ other]).all() for other in (1, 2))
+    return WARP * s.itemsize * side.tile / SHARED_BYTES / (2 if twice else 1)
 
 
 def threads_of(s: Shape) -> tuple[Integers, ...]:
-    """(z, y, x) of every thread of a block, in the order of its warps."""
-    z, y, x = np.indices((s.threads_z, s.threads_y, s.threads_x))
-    return z.ravel(), y.ravel(), x.ravel()
+    """(z, y, x) of every thread of a block, in the order of its warps' lanes."""
+    z, y, x = (each.ravel() for each in np.indices((s.threads_z, s.threads_y, s.threads_x)))
+    x, y = paired(x, y, s.threads_x) if s.in_pairs else (x, y)
+    return z, y, x
 
 
 # -- shared memory -----------------------------------------------------------------------------------------------------
@@ -412,7 +369,9 @@ def spread_for(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
     `by_steps` says that a factor's steps are neighbours in global memory: a copy then turns 4 steps of one row into
     elements of 4 lines. `wide` says that it loads 16 bytes at a time.
     """
-    return _spread_of(replace(s, stages=1), side, by_steps, wide)  # stages are laid out alike
+    return _spread_of(
+        replace(s, stages=min(s.stages, 2)), side, by_steps, wide
+    )  # all stages are laid out alike
 
 
 @cache
@@ -430,8 +389,8 @@ def positions(spread: Spread, rows: Integers, along: Integers, width: int) -> In
 
 def _waits(s: Shape, side: Side, by_steps: bool, wide: bool) -> Callable[[Spread], int]:
     """The turns that reads of a step and the copy's stores wait for banks, as a function of the layout."""
-    vector = s.vector if wide else 1
-    steps, elements = s.copied_by(by_steps)
+    vector = s.at_once(by_steps) if wide else 1
+    steps, elements = s.copied_by(side, by_steps, vector)
     stores = (steps * vector, elements, 1) if by_steps else (steps, elements * vector, vector)
     accesses = [
         (rows, along, (along >= side.width) | (rows >= s.steps), nbytes)

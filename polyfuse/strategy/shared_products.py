@@ -83,22 +83,22 @@ def _may_be_shared(s: Shape) -> bool:
 
 
 def _priced(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Priced | None:
-    """A shape in shares: chunks take what they take in whole waves; and each result is stored and loaded once more."""
+    """A shape in shares: chunks take what they take on full SMs; and each result is stored and loaded once more."""
     blocks = s.blocks(extents)
     resident = min(s.resident(gpu), ceil(blocks / machine.units))
     slots = machine.units * resident
     waves, share = ceil(blocks / slots), ceil(blocks * s.tiles / slots)
-    if share >= waves * s.tiles or share < LEAST_CHUNKS:
+    most = ceil(blocks / machine.units) * s.tiles
+    if share * resident >= most or share < LEAST_CHUNKS:
         return None
     memory, cut = machine.levels[-1], s.block_rows * s.block_columns * s.itemsize
     end = extents.results * s.itemsize / machine.bandwidth(memory, min(blocks, machine.units))
-    chunk = (s.seconds - machine.launch_seconds - end) / (waves * s.tiles)
     # a boundary between shares cuts one tile in two
     stored = (blocks + slots) * cut
     storing = stored / machine.bandwidth(machine.level(stored), machine.units)
     begun = 1 + ceil(share / s.tiles)
-    seconds = machine.launch_seconds + share * chunk + begun * seconds_of_wait(machine) + storing
-    part = share / (waves * s.tiles)
+    seconds = machine.launch_seconds + share * s.tile + begun * seconds_of_wait(machine) + storing
+    part = share * resident / most
     why = (
         f"{microseconds(seconds)} expected: {slots} blocks, {resident} on an SM, one share of {share} tiles of steps "
         f"each, where {blocks} blocks of {s.tiles} would take {waves} {'wave' if waves == 1 else 'waves'}"

@@ -7,6 +7,7 @@ Every kernel in register tiles stages its factors so, attention's too (one_pass_
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from polyfuse.analysis.storage import geometry
@@ -54,14 +55,15 @@ def staged_tile(
     step, element = own[factor.axes[product.steps[0]]], own[factor.axes[along]]
     if isinstance(shape, StepShape) and side.along_x and shape.groups > 1:
         done, element = _in_groups(done, copy, (element, step), shape.period)
-    vector = shape.at_once(along_steps) if wide else 1
-    axes = shape.copying(along_steps)
+    copied = replace(shape, stages=stages)
+    vector = copied.at_once(along_steps) if wide else 1
+    axes = copied.copying(along_steps)
     if isinstance(shape, BulkShape):
         done, box = in_boxes(done, copy, (step, element), along_steps, shape)
         if isinstance(shape, ClusterShape) and side == shape.shared and box.blocks != shape.cluster:
             raise InvalidSchedule(f"{factor.name} is not the same, or not copied, in all blocks of a cluster")
     else:
-        done = by_threads(done, copy, (step, element), along_steps, vector, shape, side, axes, together=held)
+        done = by_threads(done, copy, (step, element), along_steps, vector, copied, side, axes, together=held)
     if stages == 1 or isinstance(shape, OwnWarpShape):  # whose warp runs ahead by itself
         return done
     return done.shift(copy, at, 1 - shape.stages)

@@ -25,10 +25,11 @@ from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.counts import Counts, dims_of
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.products_cuda import extents_for, shapes_for
-from polyfuse.strategy.register_shapes import Shape, waiting_seconds
+from polyfuse.strategy.register_shapes import Shape
 from polyfuse.strategy.same_blocks import Follower, follower
 from polyfuse.strategy.step_parts import Part, seconds_of
 from polyfuse.strategy.step_shapes import StepShape, step_shapes
+from polyfuse.strategy.tile_costs import waiting_seconds
 
 
 def decided(

@@ -22,15 +22,8 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.cycles import seconds_of_wait
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.register_shapes import (
-    WAYS,
-    Shape,
-    Side,
-    candidates,
-    costed,
-    fits,
-    spread_for,
-)
+from polyfuse.strategy.register_shapes import WAYS, Shape, Side, candidates, fits, spread_for
+from polyfuse.strategy.tile_costs import costed
 
 LONGER = (1, 2)
 """Tiles of so many times the steps that they have where both factors are staged."""
@@ -111,9 +104,9 @@ class StepShape(Shape):
     def _spread(self, side: Side, by_steps: bool, wide: bool) -> Spread:
         """More lines are laid out alike."""
         steps = 4 * self.vector
-        plain = Shape(
-            self.threads_z, self.threads_y, self.threads_x, self.rows, self.columns, steps, self.itemsize
-        )
+        z, y, x = self.threads_z, self.threads_y, self.threads_x
+        stages = 1 if side == self.held else self.stages
+        plain = Shape(z, y, x, self.rows, self.columns, steps, self.itemsize, stages)
         return spread_for(plain, side, by_steps, wide)
 
     def _elements(self, side: Side, lines: int) -> int:

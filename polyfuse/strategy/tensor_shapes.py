@@ -29,10 +29,10 @@ from polyfuse.strategy.register_shapes import (
     Integers,
     Shape,
     Side,
-    costed,
     spread_for,
     threads_of,
 )
+from polyfuse.strategy.tile_costs import costed
 
 FLOAT32 = 4
 """Bytes of a factor's elements in memory: float32, whatever they are rounded to."""
@@ -63,6 +63,19 @@ class WarpShape(Shape):
     def over(self) -> tuple[str, str]:
         """Rows on thread.y, columns on thread.z and thread.x."""
         return "y", "zx"
+
+    @property
+    def in_pairs(self) -> bool:
+        """Instructions say which lane has what."""
+        return False
+
+    def at_once(self, by_steps: bool) -> int:
+        """Elements that a thread copies in one access, where a factor can be copied 16 bytes at a time."""
+        return self.vector
+
+    def folding(self, side: Side, by_steps: bool, vector: int) -> tuple[str, int]:
+        """Each thread's neighbour on thread.x copies its neighbour in memory, without more ado."""
+        return "y", 1
 
     def copying(self, by_steps: bool) -> tuple[str, str]:
         """A quarter of a warp's row copies neighbours."""
@@ -114,11 +127,11 @@ class TensorShape(WarpShape):
         """What multiplies, for a report."""
         return f" by tensor cores on {self.math} factors"
 
-    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
-        """As many as the layout that was found has."""
+    def folding(self, side: Side, by_steps: bool, vector: int) -> tuple[str, int]:
+        """As many on thread.y as the layout that was found has."""
         if not by_steps and self.format == "tf32":
-            return 1
-        return laid_out(self.staged_side(side), by_steps, vector)[0]
+            return "y", 1
+        return "y", laid_out(self.staged_side(side), by_steps, vector)[0]
 
     @property
     def held(self) -> int:

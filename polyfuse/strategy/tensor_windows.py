@@ -22,9 +22,10 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID
-from polyfuse.strategy.register_shapes import Integers, Side, costed, threads_of
+from polyfuse.strategy.register_shapes import Integers, Side, threads_of
 from polyfuse.strategy.tensor_shapes import DEEP, FLOAT32, TensorShape, WarpShape
 from polyfuse.strategy.thread_copies import WRITTEN_OUT
+from polyfuse.strategy.tile_costs import costed
 from polyfuse.strategy.window_shapes import MOST_THREADS, WindowShape
 
 ROUNDED = 12
@@ -48,6 +49,10 @@ class WarpWindow(WindowShape, WarpShape):
         """Lane 4 * g + t reads of step t its own rows, or the g-th tile of columns."""
         _, y, x = threads_of(self)
         return x, (y % 8 if side.along_x else y) * side.tile
+
+    def folding(self, side: Side, by_steps: bool, vector: int) -> tuple[str, int]:
+        """As of a warp's shape without windows."""
+        return super(WindowShape, self).folding(side, by_steps, vector)
 
     def spreads(self, side: Side) -> list[Spread]:
         """Those of any warp's lines: a tile has whole fours of them (`fits`)."""

@@ -3,9 +3,10 @@
     for e0: for e1: load   ->   for e0_out: for e1_out: for e1_x (thread.x): for e0_y (thread.y): for l (vector): load
 
 Neighbours in memory are on thread.x, 16 bytes of them a thread; the other axes have what else there is. Where a shape
-asks for it, neighbours on thread.y go on with neighbours in memory:
+asks for it, neighbours on thread.y go on with neighbours in memory, or some on thread.x have them:
 
     for e0: for e1: load   ->   … for e1_x (thread.x): for e0_y_e1_y (thread.y; e1_y inside): load
+    for e0: for e1: load   ->   … for e0_x_e1_x (thread.x; e1_x inside): load
 
 and where neighbours on an axis are to lie apart, a thread has what is between them: for e1_x: for e1 (serial): load.
 """
@@ -50,10 +51,10 @@ def by_threads(
         schedule = schedule.split(copy, fine, vector)
         lanes = (inside(schedule, copy, fine).name,)
     steps, elements = axes
-    folded = shape.folded(side, by_steps, vector)
+    folds, folded = shape.folding(side, by_steps, vector)
     for several, along in ((steps, step), (elements, element))[:: 1 if by_steps else -1]:
         for axis in several:
-            if axis == "y" and folded > 1:
+            if axis == folds and folded > 1:
                 schedule, on_axis = _folded(schedule, copy, (other, fine), shape.on(axis), folded)
             else:
                 apart = shape.apart(side, by_steps, axis)
@@ -86,7 +87,7 @@ def _folded(
     others = [name for name in _own(schedule, copy) if name not in pair]
     schedule = schedule.reorder(copy, *others, *pair)
     before = set(_own(schedule, copy))
-    schedule = schedule.collapse(copy, *pair)
+    schedule = schedule.collapse(copy, *pair, width=folded)
     (made,) = set(_own(schedule, copy)) - before
     return schedule, made
 

@@ -11,8 +11,9 @@ from polyfuse.strategy.double_shapes import double_shapes
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.kept_shapes import kept_shapes
 from polyfuse.strategy.own_warp_shapes import own_warp_shapes
-from polyfuse.strategy.register_shapes import Shape, shapes
+from polyfuse.strategy.register_shapes import Shape
 from polyfuse.strategy.tensor_shapes import tensor_shapes
+from polyfuse.strategy.tile_costs import shapes
 from polyfuse.strategy.warpgroup_shapes import warpgroup_shapes
 
 

@@ -17,8 +17,8 @@ from polyfuse.strategy.contraction import products_among
 from polyfuse.strategy.cost import KernelCost
 from polyfuse.strategy.kernel import Kernel
 from polyfuse.strategy.products_cuda import band_by_dimension, of_one_step
-from polyfuse.strategy.register_shapes import waiting_seconds
 from polyfuse.strategy.split_products import extents_of
+from polyfuse.strategy.tile_costs import waiting_seconds
 from polyfuse.strategy.tile_shapes import tiles_for
 
 

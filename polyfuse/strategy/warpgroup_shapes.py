@@ -25,15 +25,9 @@ from polyfuse.ir.precision import STEPS, Math
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import MOST_REGISTERS, warpgroup_registers
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.register_shapes import (
-    SCHEDULERS,
-    SHARED_BYTES,
-    WAYS,
-    Integers,
-    Side,
-    costed,
-)
+from polyfuse.strategy.register_shapes import SCHEDULERS, SHARED_BYTES, WAYS, Integers, Side
 from polyfuse.strategy.tensor_shapes import TensorShape
+from polyfuse.strategy.tile_costs import costed
 
 CAPABILITY = (9, 0)
 """The GPUs that have such instructions: their code, sm_90a, runs on no others."""
@@ -55,9 +49,9 @@ class WarpgroupShape(TensorShape):
         """A quarter of a warp's row copies neighbours; steps that are none lie along the others of the warpgroup."""
         return ("x", "yz") if by_steps else ("y", "xz")
 
-    def folded(self, side: Side, by_steps: bool, vector: int) -> int:
+    def folding(self, side: Side, by_steps: bool, vector: int) -> tuple[str, int]:
         """Threads on thread.y copy one line each."""
-        return 1
+        return "y", 1
 
     def panels(self, side: Side, by_steps: bool) -> tuple[bool, int]:
         """Panels of rows, or of columns."""
@@ -171,8 +165,8 @@ def _layout_of(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool) -> Cor
 
 def copy_waits(s: WarpgroupShape, side: Side, by_steps: bool, wide: bool, cores: Cores) -> int:
     """The turns that a copy's stores wait for banks, the first tile of each loop."""
-    steps, elements = s.copied_by(by_steps)
     lanes = s.at_once(by_steps) if wide else 1
+    steps, elements = s.copied_by(side, by_steps, lanes)
     if by_steps:
         return _turns(s, side, cores, steps * lanes, elements, lanes * s.held)
     if cores.turned:

@@ -22,16 +22,18 @@ from polyfuse.schedule.microkernel import registers_for
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Order
 from polyfuse.strategy.register_shapes import (
+    LINES,
+    SCHEDULERS,
     STAGES,
     WAYS,
     Integers,
     Shape,
     Side,
-    costed,
     spread_for,
     threads_of,
 )
 from polyfuse.strategy.thread_copies import WRITTEN_OUT
+from polyfuse.strategy.tile_costs import costed
 
 HALF = 2
 """Bytes of a half."""
@@ -41,6 +43,9 @@ MOST_THREADS = 256
 
 COPIED = 8
 """Instructions that copy one pixel: its guard, its address, zero or the load, stores."""
+
+TURNING = 50
+"""Instructions in which a warp finds the one of four stages: 21 more than of two in windows of 1 x 1, 88 of 3 x 3."""
 
 ASKED = 6
 """Instructions that ask for one pixel, or for zero: its guard, its address, the copy that goes on by itself."""
@@ -81,6 +86,14 @@ class WindowShape(Shape):
     def over(self) -> tuple[str, str]:
         """Rows on thread.y, columns on thread.x."""
         return "y", "x"
+
+    def at_once(self, by_steps: bool) -> int:
+        """Elements that a thread copies in one access, where a factor can be copied 16 bytes at a time."""
+        return self.vector
+
+    def folding(self, side: Side, by_steps: bool, vector: int) -> tuple[str, int]:
+        """Channels that are neighbours, one by one, into no more lines than have banks of their own."""
+        return "x", LINES if by_steps and self.threads_x > LINES else 1
 
     def copying(self, by_steps: bool) -> tuple[str, str]:
         """Neighbours in memory on thread.x."""
@@ -128,6 +141,11 @@ class WindowShape(Shape):
         vectors = ceil(self._elements(filters) / self.vector / WARP) * (2 + self.vector)
         return ceil(self._elements(pixels) / WARP) * (COPIED if self.stages == 1 else ASKED) + vectors
 
+    def demands(self, machine: Machine) -> tuple[float, float]:
+        """Those of any shape, and more where stages are not even and odd."""
+        issue, delivered = super().demands(machine)
+        return issue + (self.stages > 2) * TURNING * self.threads / (WARP * SCHEDULERS), delivered
+
     @property
     def waits(self) -> int:
         """Loads that a thread waits for one after the other: of a padded image each pixel, or all together."""
@@ -168,13 +186,15 @@ def window_shapes(
     gpu: Gpu,
     halves: bool = False,
 ) -> tuple[Shape, ...]:
-    """The shapes that fit a convolution and a machine, the cheapest first. Kept, since layers ask the same.
+    """The shapes that fit a convolution and a machine, the cheapest first, of equals those whose blocks have fewer rows
+    of the image, each of which has addresses and guards of its own. Kept, since layers ask the same.
 
     `halves` are copied through registers, so that none is on its way while its thread multiplies: in one stage.
     """
-    every = (replace(s, halves=halves) for s in _every(itemsize, pixels_left, padded))
-    found = [s for s in every if (s.stages == 1 or not halves) and _fits(s, extents, gpu)]
-    return tuple(sorted((costed(s, extents, machine, gpu) for s in found), key=lambda s: s.seconds))
+    there = (replace(s, halves=halves) for s in _every(itemsize, pixels_left, padded))
+    found = [s for s in there if (s.stages == 1 or not halves) and _fits(s, extents, gpu)]
+    every = [costed(s, extents, machine, gpu) for s in found]
+    return tuple(sorted(every, key=lambda s: (round(s.seconds, 9), s.threads_z)))
 
 
 def _every(itemsize: int, pixels_left: bool, padded: bool) -> Iterator[WindowShape]:

@@ -52,7 +52,7 @@ def test_there_are_the_cells_that_are_asked_for() -> None:
     assert len(PARTS["grid"].subjects(False)) == 168
     assert set(GRID["width"]) == {128, 256, 512, 1024, 2048, 4096}
     names = [subject.name for part in PARTS.values() for subject in part.subjects(False)]
-    assert len(names) == len(set(names)) + 3  # gemm-8192 is in two parts, and so are two networks
+    assert len(names) == len(set(names)) + 6  # four products are in two parts, and so are two networks
 
 
 def test_ours_are_compiled_ahead_into_the_cache_and_the_rows_say_so(
@@ -187,7 +187,7 @@ def test_clocks_are_read_while_calls_run() -> None:
 
 
 def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(BadArgument, match="no part gem; there are calls, gemm, tensor, memory"):
+    with pytest.raises(BadArgument, match="no part gem; there are calls, gemm, tiles, tensor, memory"):
         run_bench(Terminal(), ("gem",), "lockstep", tmp_path, 8, 2, None, True)
     monkeypatch.setattr("polyfuse.cli.gpu_bench.missing", lambda: "no driver library is found")
     with pytest.raises(TargetUnavailable, match=r"no driver library is found.*gpu-bench --device lockstep"):

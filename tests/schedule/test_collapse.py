@@ -36,8 +36,20 @@ def test_one_loop_walks_along_two_axes_where_an_array_has_them_so() -> None:
     np.testing.assert_array_equal(net(x, t), x + t.T)
 
 
+def test_rows_may_count_more_than_they_have() -> None:
+    schedule = pf.Schedule(images()).collapse("S", "k", "l", width=8)
+    assert "{ S[i, k, l] -> [8k + l] }" in str(schedule)
+    assert "collapse('S', 'k', 'l', width=8)" in schedule.trace()
+    net = pf.compile(schedule.source, target="cpu", schedule=schedule)
+    numbers = np.random.default_rng(0)
+    x, t = numbers.random((3, 4, 5), np.float32), numbers.random((5, 4), np.float32)
+    np.testing.assert_array_equal(net(x, t), x + t.T)
+
+
 def test_what_is_refused() -> None:
     schedule = pf.Schedule(images())
+    with pytest.raises(InvalidSchedule, match="l has 5 values, which rows of 4 do not hold"):
+        schedule.collapse("S", "k", "l", width=4)
     with pytest.raises(InvalidSchedule, match="l is not the only thing inside i"):
         schedule.collapse("S", "i", "l")
     with pytest.raises(InvalidSchedule, match="i or k is bound"):

@@ -20,7 +20,8 @@ from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.double_shapes import DoubleShape, double_shapes
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.products_cuda import whole_steps
-from polyfuse.strategy.register_shapes import WAYS, _waits, shapes, spread_for
+from polyfuse.strategy.register_shapes import WAYS, _waits, spread_for
+from polyfuse.strategy.tile_costs import shapes
 from tests.strategy import on_tensor_cores as products
 from tests.strategy.banks import assert_no_waits
 from tests.strategy.on_tensor_cores import by_tensor_cores, in_planned_registers

@@ -23,7 +23,8 @@ from polyfuse.runtime.samples import roundings
 from polyfuse.strategy.decisions import Plan
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.plan import plan_for
-from polyfuse.strategy.register_shapes import shapes, spread_for
+from polyfuse.strategy.register_shapes import spread_for
+from polyfuse.strategy.tile_costs import shapes
 from tests.strategy.banks import assert_no_waits
 
 
@@ -193,7 +194,8 @@ def test_machine_code_is_multiply_adds_in_planned_registers(sides: tuple[int, in
             assert {"STG.E.128", "LDG.E.128"} <= set(every), "results and the bias are rows of whole vectors"
             assert not {"STG.E", "LDG.E"} & set(every), "nothing is accessed 4 bytes at a time"
         else:
-            assert loop.count("FFMA") >= 0.85 * len(loop), "rows of 514 and 1023 numbers are no whole vectors"
+            # rows of 514 and 1023 numbers are no whole vectors, and each of 24 copies has its guards
+            assert loop.count("FFMA") >= 0.82 * len(loop)
 
 
 @pytest.mark.parametrize("preset", ["a100", "h200"])

@@ -173,7 +173,7 @@ def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice(math: An
                 assert _waits(shape, side, *way)(spread) == 0, (shape, side, way)
                 continue
             vector = 4 if wide else 1
-            stores = Stores(by_steps, vector, shape.folded(side, by_steps, vector))
+            stores = Stores(by_steps, vector, shape.folding(side, by_steps, vector)[1])
             assert turns_of(shape.staged_side(side), stores, spread) == 0, (shape, side, way)
 
 

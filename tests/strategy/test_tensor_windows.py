@@ -228,7 +228,7 @@ def check_layouts(math: Any, shapes: set[TensorWindow]) -> None:
                 assert _waits(shape, side, by_steps, wide)(spread) == 0, (shape, side)
                 continue
             vector = 4 if wide else 1
-            stores = Stores(by_steps, vector, shape.folded(side, by_steps, vector))
+            stores = Stores(by_steps, vector, shape.folding(side, by_steps, vector)[1])
             assert turns_of(shape.staged_side(side), stores, spread) == 0, (shape, side)
 
 

@@ -1,0 +1,84 @@
+"""What the model expects of tiles of a product on a GPU, and why one is chosen.
+
+    time = launch + waves × (tiles × max(resident blocks × busy, wait, busy + meeting) + LATENCY × fillings) + written,
+           a last wave with the blocks that are left
+    wait = busy + LATENCY × loads in a row, or LATENCY / (stages - 1) where tiles are asked for while others are used
+    busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
+           the SM's share of the bytes from L2, and of those from DRAM where the factors do not fit into L2
+
+All are cycles of one SM and one tile of steps; `waves` counts how often the SMs are filled with resident blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from typing import TypeVar
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.cost import microseconds
+from polyfuse.strategy.cycles import LATENCY, hertz, seconds_of_wait
+from polyfuse.strategy.extents import Extents
+from polyfuse.strategy.grid_order import Order
+from polyfuse.strategy.register_shapes import EXPOSED, SCHEDULERS, Shape, candidates, fits
+
+AnyShape = TypeVar("AnyShape", bound=Shape)
+
+
+def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
+    """The shapes that fit a product and a machine, the cheapest first."""
+    every = (s for s in candidates(itemsize) if s.stages == 1 or extents.wide or extents.singles)
+    found = [costed(s, extents, machine, gpu) for s in every if fits(s, extents, gpu)]
+    return sorted(found, key=lambda s: s.seconds)
+
+
+def waiting_seconds(shape: Shape, machine: Machine) -> float:
+    """What threads with one result each wait for their tiles, of 64 bytes of steps and not loaded ahead."""
+    return shape.tiles * ceil(shape.steps / (4 * shape.vector)) * seconds_of_wait(machine)
+
+
+def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShape:
+    """A shape with what the model expects of it."""
+    cycles, blocks = hertz(machine), s.blocks(extents)
+    resident = 1 if extents.lone else min(s.resident(gpu), ceil(blocks / machine.units))
+    issue, delivered = s.demands(machine)
+    issue += s.singly(extents) / SCHEDULERS
+    issue += extents.computing(s.block_rows, s.block_columns, s.vector) * s.steps / (WARP * SCHEDULERS)
+    if extents.lone:  # a scheduler without a warp issues nothing
+        issue *= SCHEDULERS / min(SCHEDULERS, ceil(s.threads / WARP))
+    cache, memory = machine.levels[0], machine.levels[-1]
+    moved = s.read_bytes * extents.read_of(s.block_rows, s.block_columns)
+    near = extents.factors * s.staged_bytes <= cache.size * s.staged
+    order = Order() if near else s.order(extents, machine.units * resident, cache.size)
+    needs = {
+        "instructions": issue,
+        "shared memory": delivered + s.storing,
+        "L2": moved * machine.units * cycles / machine.bandwidth(cache, machine.units),
+        "DRAM": order.read / resident * cycles / machine.bandwidth(memory, machine.units),
+    }
+    what = max(needs, key=lambda name: needs[name])
+    busy = needs[what] + EXPOSED * (sum(needs.values()) - needs[what])
+    wait = busy + s.waits * LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
+    pausing, pause = s.pause(gpu)
+    bounds = {what: resident * busy, "latency": wait, pausing: busy + pause}
+    decides = max(bounds, key=lambda name: bounds[name])
+    tile, tiles = bounds[decides], ceil(extents.steps / s.steps) * extents.windows
+    full, rest = divmod(ceil(blocks / machine.units), resident)
+    last = max(rest * busy, wait, busy + pause) if rest else 0.0
+    waves = full + (rest > 0)
+    written = extents.results * s.result_bytes + extents.beside
+    end = written / machine.bandwidth(memory, min(blocks, machine.units))
+    passes = tiles * (full * tile + last) + waves * s.fillings(extents) * LATENCY
+    seconds = machine.launch_seconds + passes / cycles + end
+    every = tiles * (full * resident + rest) / cycles
+    issuing = every * max(issue, needs["shared memory"])
+    moving = every * max(needs["L2"], needs["DRAM"]) + end
+    parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items() if value)
+    why = (
+        f"{microseconds(seconds)} expected: {blocks} blocks{order}, {resident} on an SM, {full} waves of {tiles} "
+        f"tiles of {tile:.0f} cycles{f', one with {rest} of {last:.0f}' if rest else ''} ({parts} a block; {decides} "
+        "decides)"
+    )
+    done = replace(s, seconds=seconds, issuing=issuing, moving=moving, tile=tile / cycles)
+    return replace(done, group=order.group, tiles=tiles, why=why)
