@@ -1,6 +1,6 @@
 """A product in other tiles than the model's first: whether its order is the measured one.
 
-tiles of a thread and threads of a block, by the model:   57 µs, 59, 61, …   ->   the schedule with the second, third
+tiles by the model: 57 µs, 59, 61, …   ->   the plan with the first, the second, the third, …
 """
 
 from __future__ import annotations

@@ -89,8 +89,11 @@ def collapse(
     if not all(v.is_int() and not v.is_neg() for v in extremes):
         raise InvalidSchedule(f"collapse: the values of {inner} are not known to lie between 0 and a number")
     values = 1 + max((int(v.to_python()) for v in extremes), default=0)
-    if width is not None and width < values:
-        raise InvalidSchedule(f"collapse: {inner} has {values} values, which rows of {width} do not hold")
+    if width is not None and (not isinstance(width, int) or isinstance(width, bool) or width < values):
+        raise InvalidSchedule(
+            f"collapse: {inner} has {values} values, which rows of width={width!r} do not hold: give a whole number "
+            f"from {values} on"
+        )
     # 0 <= l, l' < n:  k < k', or k = k' and l < l'  <=>  n k + l < n k' + l', so that the order stays
     count = isl.Val(width or values)
     dates = tuple((n, around.date(n).scale_val(count).add(date)) for n, date in within.dates)

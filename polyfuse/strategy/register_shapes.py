@@ -369,9 +369,8 @@ def spread_for(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
     `by_steps` says that a factor's steps are neighbours in global memory: a copy then turns 4 steps of one row into
     elements of 4 lines. `wide` says that it loads 16 bytes at a time.
     """
-    return _spread_of(
-        replace(s, stages=min(s.stages, 2)), side, by_steps, wide
-    )  # all stages are laid out alike
+    # all stages beyond the first are laid out alike
+    return _spread_of(replace(s, stages=min(s.stages, 2)), side, by_steps, wide)
 
 
 @cache

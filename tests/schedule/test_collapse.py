@@ -48,8 +48,11 @@ def test_rows_may_count_more_than_they_have() -> None:
 
 def test_what_is_refused() -> None:
     schedule = pf.Schedule(images())
-    with pytest.raises(InvalidSchedule, match="l has 5 values, which rows of 4 do not hold"):
-        schedule.collapse("S", "k", "l", width=4)
+    for width in (4, 0, True, "8", 8.0):
+        with pytest.raises(
+            InvalidSchedule, match=r"l has 5 values, which rows of width=.* do not hold: give a whole"
+        ):
+            schedule.collapse("S", "k", "l", width=width)  # type: ignore[arg-type]
     with pytest.raises(InvalidSchedule, match="l is not the only thing inside i"):
         schedule.collapse("S", "i", "l")
     with pytest.raises(InvalidSchedule, match="i or k is bound"):
