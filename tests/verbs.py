@@ -113,7 +113,8 @@ def on_loops(
         case "separate":
             return Call("separate", (statement, draw(st.sampled_from(names))), {})
         case "collapse" if len(names) > 1:
-            return Call("collapse", (statement, *names[-2:]), {})
+            width = draw(st.sampled_from([None, None, 8, 16]))
+            return Call("collapse", (statement, *names[-2:]), {} if width is None else {"width": width})
         case "interchange" if len(names) > 1:
             return Call("interchange", (statement, *draw(st.permutations(chain))[:2]), {})
         case "reorder":
