@@ -12,7 +12,7 @@ from polyfuse.analysis.paired_lanes import can_pair, paired
 from polyfuse.strategy.register_shapes import Shape, candidates, delivered, threads_of
 from polyfuse.strategy.tensor_shapes import WarpShape
 
-IN_PAIRS = "tx = cuda.threadIdx.x >> 1 & "
+IN_PAIRS = "tx = (cuda.threadIdx.x >> 1 & "
 
 
 @pytest.mark.parametrize(("x", "y"), [(4, 2), (8, 4), (16, 2), (16, 4), (16, 6), (8, 10)])
