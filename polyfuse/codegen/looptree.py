@@ -269,12 +269,16 @@ def grid_barriers(node: Node) -> int:
     return sum(map(grid_barriers, below(node)), int(isinstance(node, Barrier) and node.grid))
 
 
+def nodes_in(node: Node) -> Iterator[Node]:
+    """A node and all inside, in the order as written."""
+    yield node
+    for part in below(node):
+        yield from nodes_in(part)
+
+
 def stores_in(node: Node) -> Iterator[Store]:
     """The stores inside a node, or the node itself, in the order as written."""
-    if isinstance(node, Store):
-        yield node
-    for part in below(node):
-        yield from stores_in(part)
+    return (each for each in nodes_in(node) if isinstance(each, Store))
 
 
 def touched(node: Node, array: str) -> tuple[tuple[Element, ...], tuple[Element, ...]]:

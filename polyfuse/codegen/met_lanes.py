@@ -20,14 +20,14 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.axes import axis_name
 from polyfuse.codegen.device_calls import constant_bounds
 from polyfuse.codegen.index import beside, mentions
-from polyfuse.codegen.looptree import Block, For, Guard, Kernel, Lanes, Node, below, with_below
+from polyfuse.codegen.looptree import Block, For, Guard, Kernel, Lanes, Node, nodes_in, with_below
 
 THREADS = tuple(axis_name(f"thread.{d}") for d in "xyz")
 
 
 def met_by_warps(kernel: Kernel) -> Kernel:
     """The kernel with guards of rows that are part of a warp inside what the lanes do, and around what lane 0 does."""
-    if not any(_narrow(node) for node in _every(kernel.body)):
+    if not any(_narrow(node) for node in nodes_in(kernel.body)):
         return kernel
     extents = [axis.extent for axis in kernel.axes if axis.name.startswith("thread")]
     known = [e.value for e in extents if isinstance(e, ast.Constant) and isinstance(e.value, int)]
@@ -53,7 +53,7 @@ def with_constant_bounds(node: For, low: int, high: int) -> For:
 
 def _met(node: Node, conditions: tuple[ast.expr, ...], whole: bool) -> Node:
     """A node under conditions that move inside where narrow rows are; `whole`: all lanes of a warp are here."""
-    if not any(map(_narrow, _every(node))):
+    if not any(map(_narrow, nodes_in(node))):
         return _under(conditions, node)
     match node:
         case Lanes():
@@ -81,10 +81,6 @@ def _bounds(node: For) -> tuple[int, int] | None:
 
 def _narrow(node: Node) -> bool:
     return isinstance(node, Lanes) and node.threads < WARP
-
-
-def _every(node: Node) -> list[Node]:
-    return [node, *(inner for part in below(node) for inner in _every(part))]
 
 
 def _by_thread(condition: ast.expr) -> bool:

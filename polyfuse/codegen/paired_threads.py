@@ -10,10 +10,10 @@ multiply, whose fragments say which lane has what, nor where lanes of a row exch
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from polyfuse.analysis.paired_lanes import can_pair
-from polyfuse.codegen.looptree import Kernel, Lanes, Node, below, stores_in
+from polyfuse.codegen.looptree import Kernel, Lanes, nodes_in, stores_in
 from polyfuse.codegen.register_tiles import TileProduct
 
 
@@ -24,7 +24,7 @@ def in_pairs(kernel: Kernel) -> Mapping[str, str]:
     extents = {axis.name: axis.extent for axis in kernel.axes}
     x, y = (_known(extents.get(f"thread.{d}")) for d in "xy")
     multiplied = bool(tiles) and all(tile.math == "ieee" for tile in tiles)
-    if not multiplied or not can_pair(x, y) or any(isinstance(node, Lanes) for node in _every(kernel.body)):
+    if not multiplied or not can_pair(x, y) or any(isinstance(node, Lanes) for node in nodes_in(kernel.body)):
         return {}
     # of a sum and bits for each, this pair has most multiply-adds in the loops and no spills (LLVM, ptxas of CUDA 13)
     rows = 2 ** (y - 1).bit_length() - 2
@@ -36,9 +36,3 @@ def in_pairs(kernel: Kernel) -> Mapping[str, str]:
 
 def _known(extent: ast.expr | None) -> int:
     return extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else 1
-
-
-def _every(node: Node) -> Iterator[Node]:
-    yield node
-    for part in below(node):
-        yield from _every(part)

@@ -9,16 +9,12 @@ polyfuse.analysis proves it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
-from polyfuse.analysis.legality import Broken, first_broken
-from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir.given import nest_given
-from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import Math
-from polyfuse.ir.tree import Loop, Tree, loops_around
+from polyfuse.ir.tree import Loop, loops_around
 from polyfuse.ir.violation import Violation
 from polyfuse.schedule import (
     affine,
@@ -36,12 +32,13 @@ from polyfuse.schedule import (
     tiling,
 )
 from polyfuse.schedule.dump import TEXTS
-from polyfuse.schedule.step import VERBS, Step, beside_defaults, check_places, violation_of
+from polyfuse.schedule.proven import Proven
+from polyfuse.schedule.step import VERBS, Step, beside_defaults
 
 Form = Literal["tree", "yaml", "c", "python"]
 
 
-class Schedule:
+class Schedule(Proven):
     """An order for a nest's statement instances. Immutable: every verb returns another Schedule.
 
     >>> import polyfuse as pf
@@ -51,16 +48,6 @@ class Schedule:
     s = pf.Schedule(nest)
     s = s.fuse('bias0', 'relu0', at='j')
     """
-
-    def __init__(self, nest: Nest) -> None:
-        self.source = nest_given("Schedule", nest)
-        """The nest as it was given: what validation checks the finished schedule against."""
-        self.nest = nest
-        """The nest with the copy statements that `promote` and `pack` added."""
-        self.tree: Tree = nest.order
-        """The order: loops, sequences, statements."""
-        self.steps: tuple[Step, ...] = ()
-        """The verbs that made this schedule, in order."""
 
     # -- cutting loops -------------------------------------------------------------------------------------------
 
@@ -411,43 +398,3 @@ class Schedule:
 
     def __str__(self) -> str:
         return self.dump("tree")
-
-    # -- how a step is taken -------------------------------------------------------------------------------------
-
-    def _do(
-        self, verb: str, args: tuple[object, ...], options: Mapping[str, object], rewrite: Callable[[], Tree]
-    ) -> Schedule:
-        return self._checked(verb, args, options, self.nest, rewrite())
-
-    def _checked(
-        self, verb: str, args: tuple[object, ...], options: Mapping[str, object], nest: Nest, tree: Tree
-    ) -> Schedule:
-        known = None if options.get("padded") else self.tree
-        step, broken = Step(verb, args, tuple(options.items())), self._proof(nest, tree, known)
-        if broken is not None:
-            raise IllegalSchedule(violation_of(step, broken))
-        check_places(verb, nest, tree, self.nest, self.tree)
-        return self.followed_by((step,), nest, tree)
-
-    def _first_legal(self, step: Step, trees: Iterator[Tree]) -> Schedule:
-        """The schedule with the first of several trees for a step that is legal."""
-        refused: Broken | None = None
-        for tree in trees:
-            found = self._proof(self.nest, tree, self.tree)
-            if found is None:
-                check_places(step.verb, self.nest, tree, self.nest, self.tree)
-                return self.followed_by((step,), self.nest, tree)
-            refused = refused or found
-        assert refused is not None, "there is a tree, or the verb raises"
-        raise IllegalSchedule(violation_of(step, refused))
-
-    def _proof(self, nest: Nest, tree: Tree, known: Tree | None) -> Broken | None:
-        # Only `promote` and `pack` change the nest, and every dependence they add has the new copy at one end: what
-        # the two trees have in common holds no such statement and stays proven. Padding adds instances of the reader.
-        return first_broken(tree, nest.dependences().pairs, known) or unsafe_buffer(nest, tree, known)
-
-    def followed_by(self, steps: tuple[Step, ...], nest: Nest, tree: Tree) -> Schedule:
-        """The schedule after steps that are proven: what they made of the nest and of the tree."""
-        new = object.__new__(Schedule)
-        new.source, new.nest, new.tree, new.steps = self.source, nest, tree, (*self.steps, *steps)
-        return new

@@ -28,7 +28,6 @@ from polyfuse.strategy.cycles import LATENCY, hertz
 from polyfuse.strategy.occupancy import occupancy
 from polyfuse.strategy.one_pass_roles import ROW, OneKernel
 from polyfuse.strategy.register_shapes import (
-    EXPOSED,
     SCHEDULERS,
     SHARED_BYTES,
     Shape,
@@ -37,6 +36,7 @@ from polyfuse.strategy.register_shapes import (
     spread_for,
     threads_of,
 )
+from polyfuse.strategy.tile_costs import EXPOSED
 
 STEPS = 16
 """Steps of a product that are written out."""

@@ -47,9 +47,6 @@ SINGLE = {True: 2.5, False: 5.0}
 sm_80 and sm_90 1.5 to 2.8 and 3.7 to 4.8, without 20 of each tile that `demands` counts (1023 × 1023 by 1023, tiles
 of 32 to 64 rows by 64 to 128 columns)."""
 
-EXPOSED = 0.25
-"""The part of what does not decide a tile's time that is not hidden behind it; an assumption until it is measured."""
-
 
 @dataclass(frozen=True)
 class Side:

@@ -35,6 +35,11 @@ def test_lanes_are_in_pairs_where_threads_multiply_tiles() -> None:
 
     assert IN_PAIRS in source(cases.dense(256, 256, batch=256))
     assert IN_PAIRS not in source(cases.dense(256, 256, batch=256), math="tf32"), "fragments say who has what"
+    q, k, v = (nn.input(name, (8, 1024, 64)) for name in "qkv")  # one kernel
+    attention = source(pf.lower(nn.softmax(q @ nn.transpose(k)) @ v))
+    assert "tile_fma(" in attention
+    assert "shfl" in attention
+    assert IN_PAIRS not in attention, "a row's lanes exchange values"
     assert IN_PAIRS not in source(pf.lower(nn.relu(nn.input("x", (512, 512))))), "nothing is multiplied"
 
 

@@ -201,11 +201,8 @@ def test_what_is_accessed_16_bytes_at_a_time_has_to_begin_so() -> None:
     model = nn.Sequential(nn.Linear(64, 64, seed=1), nn.ReLU())
     program = pf.compile(pf.lower(model, batch=32), target="cuda", machine="h200", device="none").program
     (launch,) = program.launches
-    assert {launch.tensors[position] for position in launch.code.wide} == {
-        "w0",
-        "b0",
-        "out",
-    }  # x number by number, ahead
+    wide = {launch.tensors[position] for position in launch.code.wide}
+    assert wide == {"w0", "b0", "out"}, "x is copied number by number, ahead"
     runner = CudaProgram(program, HostGpu(program), {})  # type: ignore[arg-type]
     runner._check_alignment({"x": 4100, "out": 4112})
     with pytest.raises(BadArgument, match="out begins at 0x1004, no multiple of 16 bytes"):
