@@ -13,6 +13,7 @@ from polyfuse.analysis.validation import validate
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Tensor
 from polyfuse.runtime.memory import shape_of
+from tests.examples import examples
 from tests.execution import Arrays, memory, run_lockstep, run_plain, without_gpu
 from tests.nests import inputs_for, nests, some_sizes
 from tests.test_random_schedules import same, scheduled, synchronised
@@ -32,7 +33,7 @@ def gathering(nest: Nest) -> Nest:
 
 
 @settings(
-    max_examples=12,
+    max_examples=examples(12),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 @given(st.data(), st.sampled_from(["cpu", "cuda"]), nests(), st.integers(0, 999))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
+from tests.examples import examples
 from tests.verbs import calls
 
 RESULTS, STEPS = "ijl", "rst"
@@ -100,7 +101,7 @@ def tried(s: pf.Schedule, verb: str, args: Iterable[Any], options: dict[str, Any
 
 
 @settings(
-    max_examples=settings.default.max_examples // 6,  # type: ignore[union-attr]
+    max_examples=examples(16),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.data(), products(), st.integers(0, 999))

@@ -24,6 +24,7 @@ import polyfuse as pf
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.rewrite import expand
 from polyfuse.strategy import plan_for
+from tests.examples import examples
 from tests.verbs import Call, calls, placements
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 33, 48)
@@ -210,7 +211,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(
-    max_examples=settings.default.max_examples // 5,  # type: ignore[union-attr]
+    max_examples=examples(20),
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a smaller seed is no smaller program
 )
@@ -228,7 +229,7 @@ def test_random_programs(folder: Path, seed: int, units: int) -> None:
 
 
 @settings(
-    max_examples=settings.default.max_examples // 4,  # type: ignore[union-attr]
+    max_examples=examples(25),
     suppress_health_check=list(HealthCheck),
     phases=[Phase.reuse, Phase.generate],
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse.errors import InvalidNest
 from polyfuse.ir import Nest, Tensor, statement
+from tests.examples import examples
 
 TYPES = ("int32", "int64", "float32", "float64")
 COUNT = 37
@@ -54,7 +55,7 @@ def nests(draw: st.DrawFn) -> Nest:
     return Nest.of([tensor for tensor in tensors if tensor.name in used], [first, second])
 
 
-@settings(max_examples=settings.default.max_examples // 3)  # type: ignore[union-attr]
+@settings(max_examples=examples(33))
 @given(nests(), st.integers(0, 999))
 def test_both_targets_have_numpys_types(nest: Nest, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -75,7 +75,7 @@ def build(
     the kernel only reads, "int64" a number.
     `launch_bounds` is the most threads a block will have, or (threads, least blocks per multiprocessor).
     So many blocks along each axis are a `cluster`, in each launch.
-    With `count_passes` addresses follow from loops' variables alone (polyfuse.codegen.counted_loops).
+    With `count_passes` addresses follow from loops' variables alone, in all loops (polyfuse.codegen.counted_loops).
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
 
@@ -285,7 +285,7 @@ def _function(
     )
     apart = in_called_parts(in_short(kernel))
     made = [*apart.functions, apart.kernel]
-    module.body[at : at + 1] = map(counted, made) if count_passes else made
+    module.body[at : at + 1] = [counted(each, waiting=not count_passes) for each in made]
     exec(compile(module, str(path or f"<kernel {name}>"), "exec"), namespace)
     if apart.functions:
         from polyfuse.codegen.inlined_functions import inlined

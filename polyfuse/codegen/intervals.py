@@ -76,6 +76,8 @@ def interval(node: ast.expr, ranges: Ranges) -> Interval:
             return Interval(0, number - 1)
         case ast.BinOp(_, ast.BitAnd(), ast.Constant(int(number))) if number >= 0:
             return Interval(0, number)
+        case ast.BinOp(left, ast.BitOr(), right):
+            return _bits_of(of(left), of(right))
         case ast.BinOp(left, ast.RShift(), ast.Constant(int(number))) if number >= 0:
             every = of(left)
             return Interval(*(None if end is None else end >> number for end in (every.low, every.high)))
@@ -91,6 +93,18 @@ def _product(a: Interval, b: Interval) -> Interval:
     if a.value is not None:
         return b.times(a.value)
     return Interval() if b.value is None else a.times(b.value)
+
+
+def _bits_of(a: Interval, b: Interval) -> Interval:
+    """The bits of two natural numbers together: at least the larger one, and no higher bit than either has.
+
+    >>> _bits_of(Interval(0, 2), Interval(0, 1))
+    Interval(low=0, high=3)
+    """
+    if a.low is None or b.low is None or min(a.low, b.low) < 0:
+        return Interval()
+    high = None if a.high is None or b.high is None else (1 << max(a.high, b.high).bit_length()) - 1
+    return Interval(max(a.low, b.low), high)
 
 
 def _largest(parts: list[Interval]) -> Interval:

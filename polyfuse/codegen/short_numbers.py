@@ -1,12 +1,13 @@
 """Conditions, and places of copies that go on by themselves, in 32 bits wherever the numbers fit.
 
     bz = cuda.blockIdx.z & 2047
-    for n in range(0, 9): pad_ahead(…, x, 3136 * (bz // 56) + 56 * (n // 3) + n % 3 - 57, 3 * (bz % 56) + n <= 169)
-    ->  …: pad_ahead(…, x, short(3136 * (short(bz) // 56) + …) - 57, short(3 * (short(bz) % 56) + n) <= 169)
+    for n in range(0, 9): pad_ahead(…, x, 3136 * (bz // 56) + 56 * (n // 3) + n - 57, n <= 169 - 3 * (bz % 56))
+    ->  …: pad_ahead(…, x, short(3136 * (short(bz) // 56) + …) + n - 57, short(3 * (short(bz) % 56) + n) <= 169)
 
 where short(e) is int64(uint32(e)), or int64(int32(e)) of what may be negative. All inside is arithmetic of 32 bits for
 LLVM then, which a sum of 64 bits is not, whatever is known of its terms: such numbers take two registers each.
-Numbers stay outside, and so do loops that are written out: they are parts of addresses in machine code.
+Conditions compare natural numbers where they can. Of a place numbers stay outside, and so do the variables of loops:
+those of loops that are written out are parts of addresses in machine code, others what an address goes on by.
 
 Such copies need nothing else. Others are left as they are: the fewer instructions are before their loads, the more of
 these come early, and take 178 registers for 176 that were planned. So is all beside tensor cores, which need few
@@ -33,12 +34,6 @@ AHEAD = ("copy_ahead", "pad_ahead")
 PRODUCT = "tile_fma"
 """What is most of the instructions of a kernel that is worth it."""
 
-WRITTEN_OUT = 8
-"""Passes of a loop that may be written out in machine code."""
-
-WAIT = "syncthreads"
-"""Where all threads of a block wait for each other."""
-
 
 def in_short(function: ast.FunctionDef) -> ast.FunctionDef:
     """A kernel with such copies, and its conditions and their places computed in 32 bits where they fit."""
@@ -56,8 +51,7 @@ def _assigned(function: ast.FunctionDef) -> Ranges:
     Nothing is known of one that is both, nor of what follows from it.
     """
     stored = Counter(name for node in ast.walk(function) for name in _stores(node))
-    loops = (node.target for node in ast.walk(function) if isinstance(node, ast.For))
-    looped = {target.id for target in loops if isinstance(target, ast.Name)}
+    looped = _looped(function)
     found: dict[str, Interval] = {}
     for node in ast.walk(function):  # outer loops first, and lines in order
         match node:
@@ -71,6 +65,12 @@ def _assigned(function: ast.FunctionDef) -> Ranges:
     return found
 
 
+def _looped(function: ast.FunctionDef) -> frozenset[str]:
+    """The variables of loops."""
+    targets = (node.target for node in ast.walk(function) if isinstance(node, ast.For))
+    return frozenset(target.id for target in targets if isinstance(target, ast.Name))
+
+
 def _stores(node: ast.AST) -> Iterator[str]:
     """The names that a line assigns, not as a loop's variable."""
     match node:
@@ -78,29 +78,11 @@ def _stores(node: ast.AST) -> Iterator[str]:
             yield name
 
 
-def _written_out(function: ast.FunctionDef) -> frozenset[str]:
-    """The variables of loops that are short enough."""
-    return frozenset(
-        node.target.id
-        for node in ast.walk(function)
-        if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and _is_short(node)
-    )
-
-
-def _is_short(loop: ast.For) -> bool:
-    """Whether a loop has few passes, in which threads do not wait for each other."""
-    match loop.iter:
-        case ast.Call(args=[ast.Constant(value=int(low)), ast.Constant(value=int(high))]):
-            waits = (isinstance(node, ast.Attribute) and node.attr == WAIT for node in ast.walk(loop))
-            return high - low <= WRITTEN_OUT and not any(waits)
-    return False
-
-
 class _Short(ast.NodeTransformer):
-    """`numbers` are the values of names, `apart` the loops that are written out, `tensors` the arrays in memory."""
+    """`numbers` are the values of names, `looped` the variables of loops, `tensors` the arrays in memory."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
-        self.numbers, self.apart = _assigned(function), _written_out(function)
+        self.numbers, self.looped = _assigned(function), _looped(function)
         self.tensors = {each.arg for each in function.args.args}
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
@@ -122,10 +104,10 @@ class _Short(ast.NodeTransformer):
         return isinstance(node, ast.Name) and node.id in self.tensors
 
     def _place(self, node: ast.expr) -> ast.expr:
-        """What threads and long loops decide, and beside it numbers and loops that are written out."""
+        """What threads decide, and beside it numbers and the variables of loops."""
         parts: dict[bool, list[ast.expr]] = {True: [], False: []}
         for atom, factor in terms(node):
-            beside = isinstance(atom, ast.Constant) or (isinstance(atom, ast.Name) and atom.id in self.apart)
+            beside = isinstance(atom, ast.Constant) or (isinstance(atom, ast.Name) and atom.id in self.looped)
             parts[beside].append(binary(ast.Mult(), ast.Constant(factor), atom))
         if not parts[False]:
             return node
@@ -135,7 +117,7 @@ class _Short(ast.NodeTransformer):
         """An expression with short conditions, quotients and remainders, but those by powers of two, which are bits."""
         match node:
             case ast.Compare(left, ops, others):
-                sides = (left, *others)
+                sides = self._natural(left, *others) if len(others) == 1 else (left, *others)
                 first, *rest = (side if isinstance(side, ast.Name) else self._short(side) for side in sides)
                 return ast.Compare(first, ops, rest)
             case ast.BoolOp(op, values):
@@ -151,6 +133,18 @@ class _Short(ast.NodeTransformer):
             case ast.UnaryOp(op, operand):
                 return ast.UnaryOp(op, self._within(operand))
         return node
+
+    def _natural(self, left: ast.expr, right: ast.expr) -> tuple[ast.expr, ast.expr]:
+        """Two sides without negative terms, where both are natural then: tz < 125 - 8 * by  ->  tz + 8 * by < 125.
+
+        Two natural numbers LLVM compares in 32 bits, one that may be negative with another in 64.
+        """
+        parts: dict[bool, list[ast.expr]] = {True: [ast.Constant(0)], False: [ast.Constant(0)]}
+        for atom, factor in terms(binary(ast.Sub(), right, left)):
+            parts[factor > 0].append(binary(ast.Mult(), ast.Constant(abs(factor)), atom))
+        found = total(parts[False]), total(parts[True])
+        lows = [interval(side, self.numbers).low for side in found]
+        return found if all(low is not None and low >= 0 for low in lows) else (left, right)
 
     def _short(self, node: ast.expr) -> ast.expr:
         """A number that is computed in 32 bits, if it fits there."""

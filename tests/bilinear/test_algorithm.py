@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse.bilinear import Algorithm
+from tests.examples import examples
 
 KNOWN = list(pf.bilinear.KNOWN.values())
 
@@ -39,7 +40,7 @@ def test_what_is_built_in() -> None:
     assert pf.bilinear.strassen.exponent == pytest.approx(np.log2(7))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.lists(st.sampled_from(KNOWN[:3]), min_size=0, max_size=1),
     st.tuples(*[st.integers(1, 3)] * 3),
@@ -56,7 +57,7 @@ def test_kronecker_products_multiply(
     assert (multiplied(x, a, b) == a @ b).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_any_other_table_is_no_algorithm(data: st.DataObject) -> None:
     x = data.draw(st.sampled_from(KNOWN[:3]))
@@ -97,7 +98,7 @@ def test_mod_2_an_algorithm_may_be_one_that_is_none_in_the_integers() -> None:
     assert str(pf.bilinear.algorithm("ones", (2, 2, 2), *tables, modulus=2)).endswith("mod 2 only")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.sampled_from(KNOWN), st.sampled_from([2, 5, 64]))
 def test_the_error_bound_holds_and_is_not_idle(x: Algorithm, blocks: int) -> None:
     """Sums are computed in float32 by the tables themselves, in any order the bound allows."""

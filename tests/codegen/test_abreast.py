@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse.codegen.program import program
 from polyfuse.errors import PolyfuseError
+from tests.examples import examples
 from tests.frontend.running import by_python, called, defined
 from tests.plain import plain_names
 
@@ -161,7 +162,7 @@ def recurrence(random: Random, types: tuple[str, ...] = tuple(TYPES)) -> tuple[s
 
 
 @settings(
-    max_examples=settings.default.max_examples // 5,  # type: ignore[union-attr]
+    max_examples=examples(20),
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a smaller seed is no smaller program
 )

@@ -43,3 +43,25 @@ def test_an_end_is_computed_once_and_its_name_is_free() -> None:
     assert "for" not in made
     assert "i_end_2 = n" in made
     assert "while j < 4:" in made
+
+
+def test_only_loops_that_wait_and_stay_if_asked_for() -> None:
+    source = """
+def kernel():
+    for k in range(0, 40):
+        for i in range(0, 40):
+            pass
+        cuda.syncthreads()
+    for k in range(0, 2):
+        for j in range(0, 40):
+            cuda.syncthreads()
+    for n in range(0, 2):
+        tile_fma(8, 8, 4, y)
+        cuda.syncthreads()
+    for n in range(0, 2):
+        tile_fma(4, 4, 3, y)
+        cuda.syncthreads()
+"""
+    made = ast.unparse(counted(function(source), waiting=True))
+    assert [made.count(f"while {name} < ") for name in "kjn"] == [1, 1, 1]
+    assert made.count("for ") == 3

@@ -15,6 +15,7 @@ from polyfuse.codegen.row_window_tiles import row_mac_windows
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
 from tests.codegen.test_lane_rows import guarded
+from tests.examples import examples
 
 BORDERS = {
     "one": lambda n: ((1, 0, 0), (n, n, n - 1)),
@@ -95,7 +96,7 @@ def integers(nest: Nest) -> dict[str, Any]:
     return {t.name: rng.integers(-4, 5, t.shape).astype(t.dtype) for t in nest.inputs}
 
 
-@settings(max_examples=settings.default.max_examples // 10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.integers(8, 70),
     st.integers(2, 5),

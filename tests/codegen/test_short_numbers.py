@@ -42,7 +42,7 @@ def place(index: str, blocks: int = 2047) -> str:
         ("(n + 1) // 3", "int64(uint32(int64(uint32(n + 1)) // 3))"),
         ("(n + 1) // 4", "int64(uint32((n + 1) // 4))"),
         ("n % 3", "int64(uint32(n % 3))"),
-        ("bz + 4 * n", "int64(int32(bz + 4 * n))"),
+        ("bz - 4 * tx", "int64(int32(bz + -4 * tx))"),
         ("N * bz + tx", "N * bz + tx"),
     ],
 )
@@ -70,10 +70,23 @@ def test_other_accesses_are_left_as_they_are(line: str) -> None:
     assert ast.unparse(ast.parse(line)) in shortened(f"if tx < 5: {line}; {ahead}")
 
 
-def test_a_loop_that_is_written_out_stays_outside() -> None:
-    line = "for c in range(0, {}): copy_ahead(1, s, 0, 1, x, 24 * n + 3136 * c + 24 + tx)"
-    assert "int64(int32(24 * n + tx)) + 3136 * c + 24" in shortened(line.format(8))
-    assert "int64(int32(24 * n + 3136 * c + tx)) + 24" in shortened(line.format(9))
+def test_a_loop_stays_outside_of_a_place() -> None:
+    line = "for c in range(0, 9): copy_ahead(1, s, 0, 1, x, 24 * n + 3136 * c + 24 + tx)"
+    assert "int64(uint32(tx)) + 24 * n + 3136 * c + 24" in shortened(line)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("tx < 125 - 8 * bz", "int64(uint32(8 * bz + tx)) < 125"),
+        ("0 < -bz - 8 * tx + 9", "int64(uint32(bz + 8 * tx)) < 9"),
+        ("bz - tx <= tx - 1", "int64(uint32(bz + 1)) <= int64(uint32(2 * tx))"),
+        ("bz - tx == n", "int64(int32(bz - tx)) == n"),
+        ("N - bz < tx", "N - bz < tx"),
+    ],
+)
+def test_conditions_compare_natural_numbers(condition: str, expected: str) -> None:
+    assert shortened(f"if {condition}: copy_ahead(1, s, 0, 1, x, 0)").startswith(f"if {expected}:")
 
 
 def test_a_name_that_is_assigned_again_is_unknown() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse.rewrite import expand
+from tests.examples import examples
 from tests.frontend.running import by_python, by_source, defined
 
 INDICES = "ijk"
@@ -116,7 +117,7 @@ def block(draw: st.DrawFn, scope: tuple[str, ...], depth: int) -> list[str]:
     return lines
 
 
-@settings(max_examples=max(1, settings.default.max_examples // 2))  # type: ignore[union-attr]
+@settings(max_examples=examples(50))
 @given(block((), 3), st.integers(1, 4), st.integers(0, 2**16))
 def test_random_loops_mean_what_python_means(lines: list[str], n: int, seed: int) -> None:
     head = f'@pf.nest\ndef f(N: "i64", c: "i64", a: "i64[{2 * MARGIN + 9}]", b: "i64[{2 * MARGIN + 9}, 5]"):'

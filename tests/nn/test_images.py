@@ -15,6 +15,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import BadArgument
 from polyfuse.interpret import interpret
+from tests.examples import examples
 
 Array = np.ndarray[Any, Any]
 Pairs = tuple[tuple[int, int], ...]
@@ -92,12 +93,12 @@ def geometries(draw: Any, rank: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sampled(examples: int) -> Callable[[Any], Any]:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+def sampled(count: int) -> Callable[[Any], Any]:
+    return settings(max_examples=examples(count), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
-@sampled(15)
+@sampled(8)
 @given(data=st.data())
 def test_a_convolution_is_its_definition(rank: int, data: Any) -> None:
     g = data.draw(geometries(rank))

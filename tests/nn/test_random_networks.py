@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse import nn
+from tests.examples import examples
 
 Array = np.ndarray[Any, Any]
 SIZES = (1, 2, 3, 5, 8, 16, 17, 33)
@@ -183,7 +184,7 @@ STEPS = (
 
 
 @settings(
-    max_examples=max(1, settings.default.max_examples // 20),  # type: ignore[union-attr]
+    max_examples=examples(5),
     suppress_health_check=list(HealthCheck),
 )
 @given(st.data(), st.sampled_from(sorted(TOLERANCE)), st.sampled_from([None, None, None, "auto", "strassen"]))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import BadArgument
+from tests.examples import examples
 
 Array = np.ndarray[Any, Any]
 States = tuple[Array, ...]
@@ -81,7 +82,7 @@ def sequence(kind: str, sizes: tuple[int, int, int, int], dtype: str = "float64"
 
 
 @pytest.mark.parametrize("kind", GATES)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(sizes=st.tuples(st.integers(0, 4), *[st.integers(1, 4)] * 3))
 def test_a_sequence_is_its_steps_for_all_sizes(kind: str, sizes: tuple[int, int, int, int]) -> None:
     nest = sequence(kind, sizes)

@@ -14,6 +14,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import BadArgument
 from polyfuse.nn.views import reshaped
+from tests.examples import examples
 
 Array = np.ndarray[Any, Any]
 
@@ -71,7 +72,7 @@ def test_one_value_makes_several() -> None:
     assert [piece.shape for piece in nn.chunk(x, 4, 1)] == [(4, 2), (4, 2), (4, 2), (4, 1)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.permutations([2, 3, 4, 1]), st.permutations([4, 1, 3, 2]), st.integers(0, 3), st.integers(0, 3))
 def test_any_two_shapes_of_one_size(old: list[int], new: list[int], merged: int, also: int) -> None:
     before, after = list(old), list(new)

@@ -14,6 +14,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import Batched, batch, compose_views, why_not_batch
+from tests.examples import examples
 
 # ruff: noqa: F821
 
@@ -128,7 +129,7 @@ def test_what_it_says(golden: Callable[[str, str], None]) -> None:
     golden("rewrite/batched.txt", f"{result}\n\n{result.nest}\n")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([None, 0, 1]), st.integers(0, 1), st.booleans()), min_size=2, max_size=4

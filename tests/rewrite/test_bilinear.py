@@ -15,6 +15,7 @@ from polyfuse.bilinear import Algorithm
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir.sizes import extent
 from polyfuse.rewrite.bilinear_sums import shared
+from tests.examples import examples
 
 # ruff: noqa: F821
 
@@ -64,7 +65,7 @@ LAYOUTS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     LAYOUTS,
     st.sampled_from(ALGORITHMS),
@@ -84,7 +85,7 @@ def test_every_size_layout_and_algorithm_gives_the_same_integers(
     same(nest, pf.rewrite.bilinear(nest, "mac", x, dims=("i", "k", "j"), **form).nest)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     st.sampled_from(ALGORITHMS[:3]),
     st.sampled_from(FORMS),
@@ -121,7 +122,7 @@ def test_common_sums_are_computed_once() -> None:
     assert counts == {"strassen": 18, "winograd": 15, "laderman": 70, "strassen2": 198}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.lists(st.integers(-2, 2), min_size=5, max_size=5), min_size=1, max_size=6), st.booleans())
 def test_shared_sums_are_the_sums(forms: list[list[int]], reuse: bool) -> None:
     found = shared(forms, reuse)  # raises unless the values, put back, are the forms
@@ -250,7 +251,7 @@ def test_a_table_that_multiplies_mod_2_only() -> None:
     assert not np.array_equal(found, expected)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.sampled_from(ALGORITHMS), st.sampled_from(FORMS), st.integers(8, 40))
 def test_floats_stay_within_the_algorithms_bound(x: Algorithm, form: dict[str, Any], size: int) -> None:
     nest = pf.einsum("ik,kj->ij", dict.fromkeys("ijk", size), dtype="float32")

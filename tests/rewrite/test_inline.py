@@ -10,6 +10,7 @@ import polyfuse as pf
 from papers.pipelines import stages
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import inline, why_not_inline
+from tests.examples import examples
 from tests.frontend.running import assert_close, by_python, by_source
 from tests.rewrite.pipelines import Pipeline, pipelines, same
 
@@ -55,7 +56,7 @@ def test_harris_without_its_pointwise_stages() -> None:
     assert np.array_equal(pf.interpret(nest, arrays)["corners"], expected["corners"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(pipelines(most=4))
 def test_random_pipelines_keep_every_value(pipeline: Pipeline) -> None:
     nest = pipeline.nest()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import factor, online, why_not_factor
+from tests.examples import examples
 from tests.frontend.running import by_source
 
 # ruff: noqa: F821
@@ -98,7 +99,7 @@ def test_sums_are_corrected_where_the_maximum_grows() -> None:
     np.testing.assert_allclose(pf.interpret(done.nest, arrays)["out"], np.log(np.exp(a).sum(1)), 1e-12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(1, 5), st.integers(1, 13), st.integers(1, 3), st.integers(1, 15), st.integers(0, 9))
 def test_attention_block_by_block(n: int, m: int, d: int, block: int, seed: int) -> None:
     done = online(factor(attention, "S8").nest, "S3", block)

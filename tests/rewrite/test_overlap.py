@@ -13,6 +13,7 @@ from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import Overlapped, Refusal, overlap
 from polyfuse.rewrite.overlap import Tiles
 from polyfuse.sets import points
+from tests.examples import examples
 from tests.frontend.running import assert_close, by_python, by_source, called
 from tests.rewrite.pipelines import Pipeline, pipelines, same
 
@@ -96,7 +97,7 @@ def tiled(nest: pf.Nest, tiles: Tiles, producers: list[str]) -> Overlapped | Ref
         return error.refusal
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(pipelines(), st.data())
 def test_random_pipelines_keep_every_value(pipeline: Pipeline, data: st.DataObject) -> None:
     assume(len(pipeline.extents) > 2)

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 
 import polyfuse as pf
+from tests.examples import examples
 from tests.nests import nests
 from tests.rewrite.test_bilinear import same
 
@@ -58,7 +59,7 @@ def test_what_is_left_whole() -> None:
     assert str(done) == ""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(nests())
 def test_random_nests_keep_their_values(nest: pf.Nest) -> None:
     done = pf.rewrite.pieces(nest)

@@ -17,6 +17,7 @@ from polyfuse import nn
 from polyfuse.errors import IllegalRewrite
 from polyfuse.machine import Machine
 from polyfuse.rewrite import split_reduction, why_not_split_reduction
+from tests.examples import examples
 
 # ruff: noqa: F821
 
@@ -43,7 +44,7 @@ def test_what_it_says(golden: Callable[[str, str], None]) -> None:
     golden("rewrite/split_reduction.txt", f"{by_size}\n\n{by_size.nest}\n\n{by_parts}\n\n{by_parts.nest}\n")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.integers(1, 6), min_size=1, max_size=3),
     st.sampled_from([nn.sum, nn.max, nn.min]),

@@ -18,6 +18,7 @@ from polyfuse import cases
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import Shares, split_reduction, why_not_split_reduction
 from polyfuse.sets import points
+from tests.examples import examples
 
 # ruff: noqa: F821
 
@@ -41,7 +42,7 @@ def dealt_out(
         yield number[b, i // tile[0], j // tile[1], k // steps], (b, i, j, k)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.tuples(st.integers(1, 2), st.integers(1, 5), st.integers(1, 5), st.integers(1, 9)),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),

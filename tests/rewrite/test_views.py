@@ -15,6 +15,7 @@ from polyfuse import nn
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import compose_views, needed, place, read_through, why_not_place, why_not_read_through
 from polyfuse.rewrite.view_flow import is_view
+from tests.examples import examples
 
 # ruff: noqa: F821
 
@@ -148,13 +149,13 @@ def graphs(draw: st.DrawFn) -> nn.Value:
     return value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(graphs())
 def test_any_graph_of_views_keeps_its_values(value: nn.Value) -> None:
     composed(value)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(graphs())
 def test_any_graph_of_views_runs_on_both_targets(value: nn.Value) -> None:
     nest = nn.lower(value)

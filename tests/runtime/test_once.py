@@ -19,6 +19,7 @@ from polyfuse.analysis.once import once, refusal
 from polyfuse.analysis.validation import ValidationFailure, validate
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import Sequence, Tree, parts
+from tests.examples import examples
 from tests.execution import memory, run_lockstep, run_numba, run_plain
 
 Array = np.ndarray[Any, Any]
@@ -70,7 +71,7 @@ BODIES = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from(BODIES), max_size=7), st.lists(st.booleans(), min_size=12, max_size=12))
 def test_no_kernel_more_may_run_once(bodies: list[str], joined: list[bool]) -> None:
     """The largest set for which the theorem holds: what is left when kernels that it refuses go one after the other."""

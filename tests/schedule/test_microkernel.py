@@ -14,6 +14,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
+from tests.examples import examples
 from tests.execution import memory, run_plain
 
 
@@ -91,7 +92,7 @@ def test_sums_that_begin_with_a_row_of_numbers(rows: str) -> None:
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["y"])
 
 
-@settings(max_examples=settings.default.max_examples // 10)
+@settings(max_examples=examples(10))
 @given(
     st.tuples(st.integers(2, 30), st.integers(1, 80), st.integers(0, 9)),
     st.tuples(st.integers(2, 9), st.integers(1, 40)),

@@ -16,6 +16,7 @@ from polyfuse.errors import InvalidSchedule, ValidationFailure
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.scalar import add, mul, number, read
 from polyfuse.sets import SET
+from tests.examples import examples
 
 # ruff: noqa: F821
 
@@ -41,7 +42,7 @@ def sums(value: str, steps: int) -> Nest:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     value=st.sampled_from(VALUES),
     steps=st.integers(1, 12),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
+from tests.examples import examples
 
 LANES = {"float32": 16, "float64": 8}
 
@@ -49,7 +50,7 @@ def check(nest: Nest, schedule: pf.Schedule) -> str:
     return net.source
 
 
-@settings(max_examples=settings.default.max_examples // 10)
+@settings(max_examples=examples(10))
 @given(
     st.integers(1, 3),
     st.integers(1, 6),

@@ -22,6 +22,8 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("graphviz")
 from matplotlib.text import Annotation
 
+from tests.examples import examples
+
 
 @pytest.mark.parametrize(("name", "nest"), [("jacobi", jacobi), ("dense", dense)])
 def test_the_graph_in_dot(name: str, nest: Callable[[], Nest], golden: Callable[[str, str], None]) -> None:
@@ -112,7 +114,7 @@ def test_importing_show_imports_nothing_that_draws() -> None:
 
 
 @given(nests())
-@settings(max_examples=max(10, settings.default.max_examples // 20))
+@settings(max_examples=examples(10))
 def test_every_nest_can_be_shown(nest: Nest) -> None:
     assert show.latex(nest).count("\n") == len(nest.statements) + 1
     assert all(s.name in show.html(nest) for s in nest.statements)

@@ -17,6 +17,7 @@ from polyfuse.codegen.intervals import Interval, interval
 from polyfuse.ir import Nest
 from polyfuse.machine import KiB, cpu
 from polyfuse.rewrite.detach import detach
+from tests.examples import examples
 
 SMALL = cpu("small caches", 1, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
 
@@ -126,7 +127,7 @@ def test_a_border_in_which_windows_see_nothing() -> None:
     agrees(convolution((1, 3, 4, 20), 16, (3, 3), "NCHW", padding=5))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_convolution(data: Any) -> None:
     """Sizes around those of tiles, and a machine whose caches are small."""

@@ -16,6 +16,7 @@ from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, Machine, cpu
 from polyfuse.strategy import plan_for, product_task
+from tests.examples import examples
 
 SMALL = cpu("small caches", 1, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
 """Caches so small that products of some dozens are blocked and packed."""
@@ -74,7 +75,7 @@ def agrees(nest: Nest, machine: Machine) -> pf.Executable:
     return net
 
 
-@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(16), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     sides=st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 150)),
     left=st.sampled_from(["ik", "ki"]),
@@ -92,7 +93,7 @@ LEFT = ("c * a[i, k]", "max(a[i, k], 0.0)", "u[i] * a[i, k] + v[k]", "a[k, i] * 
 RIGHT = ("w[k, j]", "w[k, j] - c", "abs(w[j, k])", "v[k] * w[k, j]", "a[j, k]")
 
 
-@settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(16), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     sides=st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 70)),
     left=st.sampled_from(LEFT),
@@ -143,7 +144,7 @@ def test_blocks_panels_and_the_sums_rounding(left: str, right: str) -> None:
     assert (np.abs(net(**inputs) - exact) <= bound).all()
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     sides=st.tuples(st.integers(2, 40), st.integers(16, 90), st.integers(1, 150)),
     left=st.sampled_from(["ik", "ki"]),

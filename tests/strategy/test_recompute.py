@@ -19,6 +19,7 @@ from polyfuse.strategy.plan import plan_for
 from polyfuse.strategy.recompute import recomputed
 from polyfuse.strategy.stage_cost import slots
 from polyfuse.strategy.stencils import parts_of_tiles, pipelines
+from tests.examples import examples
 from tests.frontend.running import called, defined
 from tests.rewrite.pipelines import Pipeline
 from tests.rewrite.pipelines import pipelines as random_pipelines
@@ -170,7 +171,7 @@ def test_a_multiply_add_is_one_instruction() -> None:
     assert slots(nest.statements[0].body) == 5
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(random_pipelines(most=4))
 def test_random_pipelines_in_machine_code_leave_what_the_oracle_does(pipeline: Pipeline) -> None:
     assume(len(pipeline.extents) > 2)

@@ -18,6 +18,7 @@ from polyfuse.strategy.cost import Model
 from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.fusion import part_with
 from polyfuse.strategy.in_steps import blocked_cost, in_steps_cost
+from tests.examples import examples
 from tests.execution import memory, run_plain
 
 LEVELS = (4 * KiB, 16 * KiB, 64 * KiB)
@@ -123,7 +124,7 @@ def test_a_product_over_a_sequence_is_in_blocks() -> None:
     assert "microkernel" in {loop.bind for loop in loops(plan.schedule.tree)}
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(
     kind=st.sampled_from(list(FUNCTIONS)),
     sizes=st.tuples(st.integers(1, 3), st.integers(1, 7), st.integers(1, 5), st.integers(1, 18)),
