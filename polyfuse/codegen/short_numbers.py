@@ -139,6 +139,9 @@ class _Short(ast.NodeTransformer):
 
         Two natural numbers LLVM compares in 32 bits, one that may be negative with another in 64.
         """
+        bounds = (interval(side, self.numbers) for side in (left, right))
+        if any(each.low is None or each.high is None for each in bounds):
+            return left, right  # nothing is taken away from both sides of what may be no number: x != x
         parts: dict[bool, list[ast.expr]] = {True: [ast.Constant(0)], False: [ast.Constant(0)]}
         for atom, factor in terms(binary(ast.Sub(), right, left)):
             parts[factor > 0].append(binary(ast.Mult(), ast.Constant(abs(factor)), atom))

@@ -83,6 +83,9 @@ def test_a_loop_stays_outside_of_a_place() -> None:
         ("bz - tx <= tx - 1", "int64(uint32(bz + 1)) <= int64(uint32(2 * tx))"),
         ("bz - tx == n", "int64(int32(bz - tx)) == n"),
         ("N - bz < tx", "N - bz < tx"),
+        ("y != y", "y != y"),
+        ("y + bz <= y", "y + bz <= y"),
+        ("max(y, 0) != max(y, 0)", "max(y, 0) != max(y, 0)"),
     ],
 )
 def test_conditions_compare_natural_numbers(condition: str, expected: str) -> None:
@@ -127,6 +130,22 @@ def expressions() -> st.SearchStrategy[str]:
 def test_the_numbers_are_the_same(index: str, bz: int, tx: int, n: int) -> None:
     names = {"bz": np.int64(bz), "tx": np.int64(tx), "n": np.int64(n)}
     assert int(eval(place(index), {**SPACE, **names})) == eval(index, {"bz": bz, "tx": tx, "n": n})
+
+
+@given(
+    expressions(),
+    st.sampled_from(["<", "<=", "==", "!="]),
+    expressions(),
+    st.integers(0, 2047),
+    st.integers(0, 7),
+    st.integers(-1, 7),
+)
+def test_conditions_hold_as_before(left: str, op: str, right: str, bz: int, tx: int, n: int) -> None:
+    condition = f"{left} {op} {right}"
+    made = shortened(f"if {condition}: copy_ahead(1, s, 0, 1, x, 0)")
+    names = {"bz": np.int64(bz), "tx": np.int64(tx), "n": np.int64(n)}
+    test = made.removeprefix("if ").split(":\n")[0]
+    assert bool(eval(test, {**SPACE, **names})) is eval(condition, {"bz": bz, "tx": tx, "n": n})
 
 
 def test_a_number_that_does_not_fit_is_another_one_in_lock_step() -> None:
