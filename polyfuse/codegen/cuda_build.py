@@ -10,12 +10,9 @@ from __future__ import annotations
 import ast
 import math
 import re
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +26,6 @@ from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
 from polyfuse.codegen.short_numbers import in_short
 from polyfuse.codegen.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
 from polyfuse.errors import PolyfuseError, TargetUnavailable
-
-_INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE)
 
 SCALARS = ("float32", "float64", "int32", "int64", "uint16")
 
@@ -82,7 +77,7 @@ def build(
     Raises BuildFailure where the source does not compile, TargetUnavailable where the extra is missing,
     OtherInstructions, which is one, where the kernel's are those of another GPU.
     """
-    with _extra_needed():
+    with extra_needed():
         from cuda.core import Linker, LinkerOptions, ObjectCode
         from numba.cuda.core.compiler_lock import global_compiler_lock
 
@@ -181,50 +176,9 @@ def for_warpgroups(ptx: str, arch: str) -> tuple[str, str]:
     return re.sub(r"^\.target sm_90\b", ".target sm_90a", ptx, flags=re.MULTILINE), "sm_90a"
 
 
-@lru_cache(maxsize=4)
-def sass(cubin: Cubin) -> str:
-    """The machine instructions of a cubin as text, by NVIDIA's nvdisasm; kept, since one is asked several questions."""
-    with _extra_needed():
-        from cuda import pathfinder
-
-    tool = pathfinder.find_nvidia_binary_utility("nvdisasm")
-    if tool is None:
-        raise TargetUnavailable("nvdisasm is not installed: pip install nvidia-cuda-nvdisasm")
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin.code)
-        file.flush()
-        done = subprocess.run([tool, "-c", file.name], check=True, capture_output=True, text=True)
-    return done.stdout
-
-
-def opcodes(cubin: Cubin) -> tuple[str, ...]:
-    """The instructions of a cubin in order, without operands: ("LDC", "S2R", "LDG.E", "FFMA", ...)."""
-    return tuple(_INSTRUCTION.findall(sass(cubin)))
-
-
-def main_loop(cubin: Cubin) -> tuple[str, ...]:
-    """The instructions of the innermost loop that has most multiply-adds, tensor cores' too; none without a loop."""
-    lines = sass(cubin).splitlines()
-    labels = {found[1]: n for n, line in enumerate(lines) if (found := re.match(r"\s*(\.L_x_\d+):", line))}
-    best: tuple[str, ...] = ()
-    for number, line in enumerate(lines):
-        jump = re.search(r"BRA.*`\((\.L_x_\d+)\)", line)
-        if jump is None or labels.get(jump[1], number) >= number:
-            continue
-        inside = tuple(_INSTRUCTION.findall("\n".join(lines[labels[jump[1]] : number + 1])))
-        if "EXIT" in inside:
-            continue  # a wait that is not over at once stands behind the kernel's end, and jumps back from there
-        if _products(inside) > _products(best):
-            best = inside  # of equals the first, which is inside the others or before them
-    return best
-
-
-def _products(instructions: tuple[str, ...]) -> int:
-    return sum(name.startswith(("FFMA", "DFMA", "DMMA", "HMMA", "HGMMA")) for name in instructions)
-
-
 @contextmanager
-def _extra_needed() -> Iterator[None]:
+def extra_needed() -> Iterator[None]:
+    """Says which extra to install where one of its packages is missing."""
     try:
         yield
     except ImportError as error:

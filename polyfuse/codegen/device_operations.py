@@ -11,6 +11,7 @@ them and took 9 s, as one intrinsic 0.4 s. Needs the extra `polyfuse[cuda]`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -274,6 +275,24 @@ class Factor:
         return self.builder.gep(self.first, [offset])
 
 
+def to_and_fro(rows: int, columns: int, vector: int) -> Iterator[tuple[int, int]]:
+    """The results of a tile in an order in which each has a factor of the one before it: a bank of registers delivers
+    one number in a cycle (codegen/machine_code.py), and ptxas mostly keeps the order. The columns of one load first,
+    whose registers are free then.
+
+    >>> list(to_and_fro(2, 4, vector=2))
+    [(0, 0), (0, 1), (1, 1), (1, 0), (1, 2), (1, 3), (0, 3), (0, 2)]
+    """
+    down = True
+    for first in range(0, columns, vector):
+        right = True
+        for row in range(rows) if down else reversed(range(rows)):
+            few = range(first, first + vector)
+            yield from ((row, column) for column in (few if right else reversed(few)))
+            right = not right
+        down = not down
+
+
 @dataclass(frozen=True)
 class Tile:
     """The results of one thread, and the code that multiplies into them, `depth` steps at a time."""
@@ -321,11 +340,11 @@ class Tile:
 
     def _stepped(self, held: list[Any], step: Any) -> list[Any]:
         a, b = self.left.at(step, self.rows), self.right.at(step, self.columns)
-        return [
-            self.builder.fma(x, y, held[r * self.columns + c])
-            for r, x in enumerate(a)
-            for c, y in enumerate(b)
-        ]
+        new = list(held)
+        for r, c in to_and_fro(self.rows, self.columns, self.right.vector):
+            place = r * self.columns + c
+            new[place] = self.builder.fma(a[r], b[c], held[place])
+        return new
 
     def _places(self) -> list[Any]:
         return [self.builder.gep(self.sums, [INT(p)]) for p in range(self.rows * self.columns)]

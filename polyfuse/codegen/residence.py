@@ -40,17 +40,18 @@ def check_clusters(program: Program, machine: Machine) -> None:
 
 
 def with_room(program: Program, machine: Machine) -> Program:
-    """The program whose kernels with grid barriers have as many registers as leave their blocks on the GPU at once.
+    """The program whose kernels have as many registers as leave their blocks on the GPU at once, where these are.
 
-    More blocks than a launch has need no room, and the parts of a kernel that are planned for a tile each take more
-    together: of float64 numbers 4 × 4 results in 120 registers spill 120 bytes in four layers, and none in one.
+    More blocks than a launch has need no room, and what is planned for a tile may be too little: for each of a
+    kernel's parts (of float64 numbers 4 × 4 results in 120 registers spill 120 bytes in four layers, and none in one),
+    and for tiles that are written out twice, whole ones and those that are cut.
     """
     if program.sizes or machine.gpu is None:
         return program
     roomy: dict[int, Code] = {}
     for launch in program.launches:
         code = launch.code
-        if code.grid_barriers and code.registers is not None:
+        if code.registers is not None:
             most = _most_registers(launch, code.registers, machine)
             kept = roomy.get(id(code))
             if kept is None or kept.registers is None or most < kept.registers:

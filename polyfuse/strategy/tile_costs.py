@@ -1,7 +1,8 @@
 """What the model expects of tiles of a product on a GPU, and why one is chosen.
 
-    time = launch + waves × (tiles × max(resident blocks × busy, wait, busy + meeting) + LATENCY × fillings) + written,
-           a last wave with the blocks that are left
+    time = launch + waves × (tiles × tile + LATENCY × fillings) + written, a last wave with the blocks that are left
+    tile = max(resident blocks × busy, wait, busy + meeting), and EXPOSED × LATENCY × loads in a row where only other
+           blocks hide these: blocks that are not in turns wait together
     wait = busy + LATENCY × loads in a row, or LATENCY / (stages - 1) where tiles are asked for while others are used
     busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
            the SM's share of the bytes from L2, and of those from DRAM where the factors do not fit into L2
@@ -66,9 +67,10 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     pausing, pause = s.pause(gpu)
     bounds = {what: resident * busy, "latency": wait, pausing: busy + pause}
     decides = max(bounds, key=lambda name: bounds[name])
-    tile, tiles = bounds[decides], ceil(extents.steps / s.steps) * extents.windows
+    together = EXPOSED * s.waits * LATENCY if s.stages == 1 and decides != "latency" else 0.0
+    tile, tiles = bounds[decides] + together, ceil(extents.steps / s.steps) * extents.windows
     full, rest = divmod(ceil(blocks / machine.units), resident)
-    last = max(rest * busy, wait, busy + pause) if rest else 0.0
+    last = max(rest * busy + together, wait, busy + pause) if rest else 0.0
     waves = full + (rest > 0)
     written = extents.results * s.result_bytes + extents.beside
     end = written / machine.bandwidth(memory, min(blocks, machine.units))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from polyfuse.codegen.cuda_build import BuildFailure, Cubin, build, opcodes, report, sass
+from polyfuse.codegen.cuda_build import BuildFailure, Cubin, build, report
+from polyfuse.codegen.machine_code import opcodes, sass
 from polyfuse.errors import TargetUnavailable
 
 GEMM = """

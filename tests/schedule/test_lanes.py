@@ -13,8 +13,8 @@ import polyfuse as pf
 from polyfuse import cases, nn
 from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.validation import validate
-from polyfuse.codegen.cuda_build import sass
 from polyfuse.codegen.lockstep import BarrierError, run
+from polyfuse.codegen.machine_code import sass
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, ValidationFailure
 from polyfuse.ir.tree import loops, replace_node
 from polyfuse.runtime.cuda import build_kernels

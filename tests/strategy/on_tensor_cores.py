@@ -14,9 +14,10 @@ import pytest
 import polyfuse as pf
 from polyfuse import cases, nn
 from polyfuse.codegen import lockstep
-from polyfuse.codegen.cuda_build import Cubin, opcodes
+from polyfuse.codegen.cuda_build import Cubin
 from polyfuse.codegen.lockstep_memory import BarrierError, RaceError
 from polyfuse.codegen.lockstep_subset import UnsupportedKernel
+from polyfuse.codegen.machine_code import opcodes
 from polyfuse.codegen.program import Launch
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.machine_code import main_loop, opcodes
 from polyfuse.codegen.tensor_maps import TensorMap
 from polyfuse.errors import InvalidSchedule
 from polyfuse.machine import Machine

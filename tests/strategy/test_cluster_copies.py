@@ -9,8 +9,8 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.codegen import lockstep
-from polyfuse.codegen.cuda_build import main_loop, opcodes
 from polyfuse.codegen.lockstep_memory import BarrierError
+from polyfuse.codegen.machine_code import main_loop, opcodes
 from polyfuse.ir.precision import Math
 from polyfuse.machine import Machine
 from polyfuse.strategy import in_registers

@@ -14,7 +14,7 @@ import sympy
 import polyfuse as pf
 from polyfuse import cases, nn
 from polyfuse.bilinear import KNOWN
-from polyfuse.codegen.cuda_build import main_loop
+from polyfuse.codegen.machine_code import main_loop
 from polyfuse.ir.tree import restrict
 from polyfuse.machine import Machine
 from polyfuse.rewrite import bilinear, expand

@@ -12,8 +12,8 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases
-from polyfuse.codegen.cuda_build import main_loop
 from polyfuse.codegen.lockstep_fragments import multiplied
+from polyfuse.codegen.machine_code import main_loop
 from polyfuse.errors import InvalidMath, InvalidSchedule
 from polyfuse.machine import Machine
 from polyfuse.strategy.contraction import products_of

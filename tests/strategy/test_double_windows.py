@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.machine_code import main_loop, opcodes
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.double_windows import double_windows

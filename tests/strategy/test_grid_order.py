@@ -9,7 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases
-from polyfuse.codegen.cuda_build import main_loop
+from polyfuse.codegen.machine_code import main_loop
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.machine import KiB, Machine, MiB
 from polyfuse.strategy.extents import Extents

@@ -12,7 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
-from polyfuse.codegen.cuda_build import opcodes
+from polyfuse.codegen.machine_code import opcodes
 from polyfuse.ir import Nest
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.ir.tensor import relative_step

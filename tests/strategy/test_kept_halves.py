@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 import polyfuse as pf
-from polyfuse.codegen.cuda_build import main_loop
+from polyfuse.codegen.machine_code import main_loop
 from polyfuse.ir.precision import Math
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand

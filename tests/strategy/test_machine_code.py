@@ -7,7 +7,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
-from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.machine_code import main_loop, opcodes
 from polyfuse.runtime.cuda import build_kernels
 
 pytest.importorskip("numba.cuda")

@@ -10,7 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.analysis.barriers import unsynchronised
-from polyfuse.codegen.cuda_build import main_loop, opcodes, sass
+from polyfuse.codegen.machine_code import main_loop, opcodes, sass
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import loops, replace_node
 from polyfuse.machine import Machine

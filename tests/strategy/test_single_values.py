@@ -7,7 +7,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
-from polyfuse.codegen.cuda_build import opcodes
+from polyfuse.codegen.machine_code import opcodes
 from polyfuse.machine import Machine
 from polyfuse.nn import Value
 from polyfuse.runtime.cuda import build_kernels

@@ -10,7 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
-from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.machine_code import main_loop, opcodes
 from polyfuse.rewrite import accumulate
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.schedule import Schedule

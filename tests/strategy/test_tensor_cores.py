@@ -13,10 +13,10 @@ import pytest
 import polyfuse as pf
 from polyfuse import cases, nn
 from polyfuse.analysis.copies import rounds
-from polyfuse.codegen.cuda_build import main_loop
 from polyfuse.codegen.fragments import MATRICES, TRANSPOSED
 from polyfuse.codegen.halves import CONVERSIONS, rounded_bits
 from polyfuse.codegen.lockstep_fragments import Fragments, multiplied
+from polyfuse.codegen.machine_code import main_loop
 from polyfuse.errors import InvalidMath, InvalidSchedule
 from polyfuse.ir.precision import PRECISIONS, STEPS, rounded
 from polyfuse.machine import Machine

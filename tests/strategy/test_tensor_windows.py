@@ -14,7 +14,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.analysis.copies import rounds
 from polyfuse.analysis.validation import validate
-from polyfuse.codegen.cuda_build import main_loop, opcodes
+from polyfuse.codegen.machine_code import main_loop, opcodes
 from polyfuse.ir.precision import PRECISIONS
 from polyfuse.ir.tensor import relative_step
 from polyfuse.machine import Machine

@@ -12,8 +12,8 @@ import pytest
 import polyfuse as pf
 from polyfuse import cases
 from polyfuse.codegen import lockstep, lockstep_memory
-from polyfuse.codegen.cuda_build import main_loop
 from polyfuse.codegen.lockstep_subset import UnsupportedKernel
+from polyfuse.codegen.machine_code import main_loop
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.precision import PRECISIONS, STEPS, Math
 from polyfuse.machine import Machine

@@ -9,7 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
-from polyfuse.codegen.cuda_build import opcodes
+from polyfuse.codegen.machine_code import opcodes
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.runtime.samples import roundings
 

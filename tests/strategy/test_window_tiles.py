@@ -12,8 +12,8 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.analysis.validation import validate
-from polyfuse.codegen.cuda_build import main_loop, opcodes
 from polyfuse.codegen.halves import WIDENED
+from polyfuse.codegen.machine_code import main_loop, opcodes
 from polyfuse.codegen.simulate import simulate
 from polyfuse.errors import InvalidSchedule, ValidationFailure
 from polyfuse.ir import Nest, Statement, Tensor, statement
