@@ -93,7 +93,7 @@ def in_tiles(nest: pf.Nest, preset: str, math: Math) -> pf.Schedule:
 
 
 NESTS = {
-    "whole groups": (lambda: matmul(256, 64, 384), 64),
+    "whole groups": (lambda: matmul(320, 64, 384), 64),
     "a group cut short, odd sides": (lambda: matmul(281, 45, 400), 45),
     "a batch": (lambda: matmul(256, 32, 384, (3,)), 32),
 }
