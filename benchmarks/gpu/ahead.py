@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
-from benchmarks.gpu.parts import PARTS
+from benchmarks.gpu.parts import CAPTURED, PARTS
 from benchmarks.gpu.subject import compiled
 from polyfuse.cli.gpu_case import Place
 from polyfuse.cli.side_by_side import side_by_side
@@ -31,6 +31,7 @@ def pieces_of(names: Sequence[str], small: bool) -> list[Piece]:
         if name != "calls"
         for position, subject in enumerate(PARTS[name].subjects(small))
         for way in subject.ways
+        if way != CAPTURED  # compiled as OURS
     ]
 
 

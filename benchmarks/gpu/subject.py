@@ -18,7 +18,7 @@ import polyfuse as pf
 from benchmarks.gpu import kinds
 from benchmarks.gpu.clock import Call, host_seconds, in_turns, ratio
 from benchmarks.gpu.clocks import under_load
-from benchmarks.gpu.parts import OURS, Subject
+from benchmarks.gpu.parts import CAPTURED, OURS, Subject
 from benchmarks.gpu.tiles import in_other_tiles
 from benchmarks.peers.references import WrongResult, error
 
@@ -39,7 +39,13 @@ def on_stand_in(subject: Subject, seed: int) -> list[Row]:
         net, built = compiled(subject, arrays, options, "lockstep")
         both = zip(net.nest.results, expected, strict=True)
         outputs = tuple(np.full(array.shape, np.nan, tensor.dtype) for tensor, array in both)
-        net(*(arrays[tensor.name] for tensor in net.nest.inputs), out=outputs)
+        given = [arrays[tensor.name] for tensor in net.nest.inputs]
+        run = (
+            net.capture(*given, out=outputs) if options.get("captured") else partial(net, *given, out=outputs)
+        )
+        for output in outputs:
+            output.fill(np.nan)
+        run()
         try:
             row["error"] = error(workload, list(outputs), expected)
         except WrongResult as why:
@@ -60,7 +66,7 @@ def compiled(
     nest, sizes = kinds.nest_of(subject.workload.kind, arrays)
     machine = None if device == "gpu" else "h200"
     start = time.perf_counter()
-    more = {name: value for name, value in options.items() if name != "tiles"}
+    more = {name: value for name, value in options.items() if name not in ("tiles", "captured")}
     plan = None
     if "tiles" in options:
         plan = in_other_tiles(nest.with_sizes(sizes), options["tiles"], machine)
@@ -124,9 +130,8 @@ def _ours(
     net, row = compiled(subject, host, options, "gpu")
     names = [tensor.name for tensor in net.nest.inputs]
     outs = [device.poisoned(net.nest.results) for _ in sets]
-    calls = [
-        partial(net, *(given[name] for name in names), out=out) for given, out in zip(sets, outs, strict=True)
-    ]
+    made = net.capture if options.get("captured") else partial(partial, net)
+    calls = [made(*(given[name] for name in names), out=out) for given, out in zip(sets, outs, strict=True)]
     calls[0]()
     for array in outs[0]:
         array.fill_(float("nan"))
@@ -171,7 +176,7 @@ def figures(
         row["gb_per_s"] = digits(subject.moved / median / 1e9)
         row["of_copy"] = digits(ratio(taken[COPY], seconds))
     other = [name for name in taken if name not in subject.ways and name != COPY]
-    if label in subject.ways and label != OURS and OURS in taken:
+    if label in subject.ways and label not in (OURS, CAPTURED) and OURS in taken:
         other.append(OURS)
     if label != COPY and (rest := [name for name in other if name != label]):
         best = min(rest, key=lambda name: statistics.median(taken[name]))

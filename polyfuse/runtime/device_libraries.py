@@ -65,9 +65,13 @@ class Torch:
     def _public(self, ordinal: int) -> int:
         return int(self._torch.cuda.current_stream(ordinal).cuda_stream)
 
+    def current(self) -> int:
+        """The current stream's handle."""
+        return self.stream(self._ordinal)
+
     def order(self, arrays: Arrays, gpu: Gpu) -> Order:
         """In the current stream."""
-        return Order(self.stream(self._ordinal), UNORDERED, waits=False)
+        return Order(self.current(), UNORDERED, waits=False)
 
     def key(self, arrays: Arrays) -> Hashable:
         """What a call depends on: the stream, where each array lies and how; AttributeError for another's arrays."""
@@ -91,9 +95,13 @@ class CuPy:
     def __init__(self, ordinal: int) -> None:
         self._cupy, self._ordinal = import_module("cupy"), ordinal
 
+    def current(self) -> int:
+        """The current stream's handle."""
+        return int(self._cupy.cuda.get_current_stream(self._ordinal).ptr)
+
     def order(self, arrays: Arrays, gpu: Gpu) -> Order:
         """In the current stream."""
-        return Order(int(self._cupy.cuda.get_current_stream(self._ordinal).ptr), UNORDERED, waits=False)
+        return Order(self.current(), UNORDERED, waits=False)
 
     def key(self, arrays: Arrays) -> Hashable:
         """What a call depends on: the stream, where each array lies and how; AttributeError for another's arrays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Role, Tensor
 from polyfuse.runtime.arenas import Arenas, at_least_1d
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
+from polyfuse.runtime.captured import Captured
 from polyfuse.runtime.cpu import CpuProgram
 from polyfuse.runtime.cuda import CudaProgram
 from polyfuse.runtime.cuda_driver import Gpu, missing
@@ -108,6 +110,22 @@ class Executable:
                 return result
         return self._adapted(args, out, named)
 
+    def capture(self, *args: Any, out: Any = None, **named: Any) -> Captured:
+        """Make a call, and give it back as one on these very arrays, to be made again: `call()` gives its result.
+
+        Results are written to the same arrays each time, to new ones of this call where there is no `out`. With arrays
+        of torch or CuPy on a GPU, calling it replays a graph and matches nothing; on another stream, for an array that
+        lies elsewhere since, or after `replace_constants` it is a call as any other.
+        """
+        known = self._direct  # read before the call, as its constants may be replaced meanwhile
+        result = self(*args, out=out, **named)
+        place = out if out is not None or result is None or self._out_is_input else result
+        again = None
+        if isinstance(known, KnownCalls) and len(args) + len(named) == len(self._names):
+            ordered = (*args, *map(named.get, self._names[len(args) :]))
+            again = known.repeated(ordered, out, result)
+        return Captured(result, partial(self, *args, out=place, **named), again)
+
     def _adapted(self, args: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
         """A call whose arguments have to be matched, checked and brought into the form that kernels take."""
         known = self._direct  # read before the constants: what is known of old ones is not known of new ones
@@ -151,6 +169,8 @@ class Executable:
 
     def _hold(self, constants: Mapping[str, Array]) -> None:
         self._constants = {name: _constant_array(array) for name, array in constants.items()}
+        if isinstance(self._direct, KnownCalls):
+            self._direct.retire()
         if isinstance(self._runner, CpuProgram):
             self._runner.hold(self._constants)
         self._kept = self._new_kept()

@@ -10,7 +10,7 @@ that the call is to see. Arrays whose values have to be checked in every call (r
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ class KnownCalls:
         self._program, self._inputs = program, inputs
         self._library: Torch | CuPy | None = None
         self._calls: dict[Hashable, KnownCall] = {}
+        self._retired = False
 
     def __call__(self, args: tuple[Any, ...], out: Any) -> Any:
         """Run on inputs in the nest's order, with `out` as an executable's."""
@@ -70,9 +71,41 @@ class KnownCalls:
             return NotImplemented
         return results if len(results) > 1 else results[0] if results else None
 
+    def repeated(self, args: tuple[Any, ...], out: Any, result: Any) -> Callable[[], bool] | None:
+        """A call that has run on some inputs and `out`, and gave a result, to run on these very arrays; None for one
+        that is not known.
+
+        What is returned runs it, unless it says that it did not: on another stream, for an array that lies elsewhere
+        now, or with constants that are no longer those of then.
+        """
+        library = self._library
+        if library is None:
+            return None
+        results = result if isinstance(result, tuple) else () if result is None else (result,)
+        try:
+            call = self._calls.get(library.key((*args, *(() if out is None else results))))
+        except (AttributeError, RuntimeError, TypeError):
+            return None
+        if call is None:
+            return None
+        arrays, address, current = (*args, *results), library.address, library.current
+        addresses = tuple(map(address, arrays))
+        program, stream = self._program, call.order.stream
+
+        def again() -> bool:
+            same = not self._retired and current() == stream and tuple(map(address, arrays)) == addresses
+            return same and program.again(call.held, self, call.names, addresses, call.sizes, stream)
+
+        return again
+
+    def retire(self) -> None:
+        """The constants are others from now on: nothing is known any more."""
+        self._retired = True
+        self._calls.clear()
+
     def learn(self, library: Library, arrays: tuple[Any, ...], call: KnownCall) -> None:
         """A call was checked and has run: inputs in the nest's order, then the results that were given."""
-        if not isinstance(library, Torch | CuPy):
+        if self._retired or not isinstance(library, Torch | CuPy):
             return
         if len(self._calls) >= MOST:
             self._calls.clear()
