@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polyfuse.codegen.arguments import CONST, pointee
+from polyfuse.codegen.before_loops import before_loops
 from polyfuse.codegen.called_parts import in_called_parts
 from polyfuse.codegen.cluster_axes import ALONE, CAPABILITY
 from polyfuse.codegen.counted_loops import counted
@@ -91,6 +92,7 @@ def build(
         sizes = declared_shared(ptx)
         ptx, dynamic = with_dynamic_shared(ptx)
         ptx, arch = for_warpgroups(in_clusters(ptx, name, cluster, cc), arch)
+        ptx = ptx if count_passes else before_loops(ptx)
         options = LinkerOptions(arch=arch, verbose=True, max_register_count=max_registers)
         linker = Linker(ObjectCode.from_ptx(ptx.encode(), name=name), options=options)
         code = bytes(linker.link("cubin").code)

@@ -67,7 +67,9 @@ def test_ours_are_compiled_ahead_into_the_cache_and_the_rows_say_so(
     )
     assert all(row["from_cache"] and row["ahead_s"] > row["build_s"] for row in memory)
     assert not any("ahead_s" in row for row in calls)
-    assert [row["from_cache"] for row in calls] == [False, True], "captured calls are of what was compiled just before"
+    assert [row["from_cache"] for row in calls] == [False, True], (
+        "captured calls are of what was compiled just before"
+    )
     monkeypatch.setenv("POLYFUSE_CACHE", "off")
     with pytest.raises(BadArgument, match="--jobs 2 compiles into the cache first, which is off"):
         run_bench(Terminal(), ("memory",), "lockstep", tmp_path, 8, 2, 1, True, jobs=2)
