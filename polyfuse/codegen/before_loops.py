@@ -27,9 +27,10 @@ _JUMP = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
 _RESULT = re.compile(r"\s*(?:@!?%p\d+\s+)?[a-z][\w.]*\s+(\{[^}]*\}|%\w+)")
 _REGISTER = re.compile(r"%\w+")
 _PURE = re.compile(
-    r"\s*(?:add|sub|mul|mad|and|or|xor|not|shl|shr|cvt|setp|selp|min|max|mov)\.[\w.]+\s+(%(?:r|rd|p)\d+), ([^|@\[{]*);$"
+    r"\s*(?:add|sub|mul|mad|and|or|xor|not|shl|shr|cvt|setp|selp|min|max|mov)\.(?![\w.]*\bcc\b)[\w.]+"
+    r"\s+(%(?:r|rd|p)\d+), ([^|@\[{]*);$"
 )
-"""Integers and conditions alone: an instruction without memory, and its operands."""
+"""Integers and conditions alone: an instruction without memory and without a carry for the next, and its operands."""
 
 _OPERAND = re.compile(r"%(?:r|rd|p)\d+|-?\w+")
 """Registers that are given something, and numbers; not the clock, nor what else a thread may ask."""

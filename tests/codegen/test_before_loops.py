@@ -51,6 +51,7 @@ def test_what_follows_from_the_thread_alone_is_moved_behind_what_it_needs() -> N
     [
         ["\tld.shared.u32 \t%r2, [%rd5];", "\tadd.s32 \t%r3, %r2, 1;"],
         ["\tmov.u32 \t%r2, %clock;"],
+        ["\tadd.cc.u32 \t%r2, %r1, 1;", "\tmad.lo.cc.u32 \t%r3, %r1, 1, 2;", "\taddc.u32 \t%r4, %r1, 0;"],
         ["\t@%p1 add.s32 \t%r2, %r1, 1;"],
         ["\tadd.s32 \t%r2, %r1, 1;", "\tadd.s32 \t%r2, %r1, 2;"],
         ["\tadd.s32 \t%r2, %r7, 1;"],
@@ -67,6 +68,7 @@ def test_what_follows_from_the_thread_alone_is_moved_behind_what_it_needs() -> N
     ids=[
         "memory",
         "clock",
+        "carries",
         "guarded",
         "given twice",
         "given nowhere",
