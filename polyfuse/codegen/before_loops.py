@@ -46,9 +46,9 @@ def before_loops(ptx: str) -> str:
         return ptx
     first, last = found
     same = list(_unchanged(lines, first, last))
-    kept = [lines[number] for number in range(first, last + 1) if number not in set(same)]
-    moved = [lines[number] for number in same]
-    return "\n".join([*lines[:first], *moved, *kept, *lines[last + 1 :], ""])
+    left = sorted({*range(first, last + 1)}.difference(same))
+    order = [*range(first), *same, *left, *range(last + 1, len(lines))]
+    return "\n".join([*(lines[number] for number in order), ""])
 
 
 def _loop(lines: Lines) -> tuple[int, int] | None:

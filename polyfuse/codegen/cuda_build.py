@@ -71,7 +71,8 @@ def build(
     the kernel only reads, "int64" a number.
     `launch_bounds` is the most threads a block will have, or (threads, least blocks per multiprocessor).
     So many blocks along each axis are a `cluster`, in each launch.
-    With `count_passes` addresses follow from loops' variables alone, in all loops (polyfuse.codegen.counted_loops).
+    With `count_passes` addresses follow from loops' variables alone, in all loops (polyfuse.codegen.counted_loops);
+    without, for registers that are planned, what stays is computed before a product's loop (codegen/before_loops.py).
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
 

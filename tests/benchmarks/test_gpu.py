@@ -14,7 +14,7 @@ from benchmarks import results
 from benchmarks.gpu import run, table
 from benchmarks.gpu.clock import host_seconds, in_turns, ratio
 from benchmarks.gpu.clocks import ASKED, under_load
-from benchmarks.gpu.parts import GRID, OURS, PARTS, Part, Subject
+from benchmarks.gpu.parts import CAPTURED, GRID, OURS, PARTS, Part, Subject
 from benchmarks.gpu.subject import COPY, figures
 from polyfuse.cli.gpu_bench import run_bench
 from polyfuse.cli.terminal import Terminal
@@ -141,12 +141,19 @@ def test_turns_take_the_sets_one_after_the_other() -> None:
 
 def test_a_way_of_ours_is_compared_with_the_best_other_and_rates_with_a_copy() -> None:
     subject = Subject(
-        SUBJECTS[0].workload, flops=10**9, moved=10**6, ways={OURS: {}, "polyfuse strassen": {}}
+        SUBJECTS[0].workload, flops=10**9, moved=10**6, ways={OURS: {}, "polyfuse strassen": {}, CAPTURED: {}}
     )
-    taken = {OURS: [2e-3] * 3, "polyfuse strassen": [1e-3] * 3, "peer": [3e-3] * 3, COPY: [1e-3] * 3}
-    ours, fast, copy = (
-        figures(subject, name, taken[name], taken) for name in (OURS, "polyfuse strassen", COPY)
+    taken = {
+        OURS: [2e-3] * 3,
+        "polyfuse strassen": [1e-3] * 3,
+        CAPTURED: [1e-3] * 3,
+        "peer": [3e-3] * 3,
+        COPY: [1e-3] * 3,
+    }
+    ours, fast, again, copy = (
+        figures(subject, name, taken[name], taken) for name in (OURS, "polyfuse strassen", CAPTURED, COPY)
     )
+    assert (again["best_other"], again["ratio"]) == ("peer", 3), "it is the same kernels"
     assert (ours["best_other"], ours["ratio"], ours["of_copy"], ours["tflops"]) == ("peer", 1.5, 0.5, 0.5)
     assert (fast["best_other"], fast["ratio"]) == (OURS, 2)
     assert "ratio" not in copy

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from polyfuse.codegen.cuda_build import BuildFailure, Cubin, build, report
-from polyfuse.codegen.machine_code import opcodes, sass
+from polyfuse.codegen.machine_code import opcodes, register_reads, sass
 from polyfuse.errors import TargetUnavailable
 
 GEMM = """
@@ -77,6 +77,14 @@ def test_a_float32_kernel_has_no_float64(gemm: Cubin) -> None:
     assert ".f64" not in gemm.ptx
     assert "FFMA" in opcodes(gemm)
     assert not [op for op in opcodes(gemm) if op.startswith(("D", "F2F"))]
+
+
+def test_reads_of_registers_are_those_of_a_loop_of_multiply_adds(gemm: Cubin) -> None:
+    reads = register_reads(gemm)
+    assert 0 < reads.multiply_adds < reads.instructions
+    assert sum(reads.banks) <= 3 * reads.multiply_adds
+    with pytest.raises(LookupError, match="no FFMA in the main loop of k"):
+        register_reads(_body("if t < n:\n    y[t] = x[t]"))
 
 
 def test_elements_are_loaded_and_stored_directly(gemm: Cubin) -> None:

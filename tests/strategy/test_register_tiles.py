@@ -204,7 +204,7 @@ def test_machine_code_is_multiply_adds_in_planned_registers(sides: tuple[int, in
 def assert_banks_keep_up(cubin: Cubin) -> None:
     """No bank of registers delivers more for a pass than one number for each multiply-add and a few more."""
     reads = register_reads(cubin)
-    assert max(reads.banks) <= 1.05 * reads.multiply_adds  # 1.18 to 1.21 with the results row by row
+    assert max(reads.banks) <= 1.05 * reads.multiply_adds  # 1.18 and 1.19 with the results row by row
 
 
 @pytest.mark.parametrize(("size", "registers"), [(1024, 255), (2048, 128), (4096, 128)])
