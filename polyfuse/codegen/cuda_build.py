@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from polyfuse.codegen.counted_loops import counted
 from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
+from polyfuse.codegen.operator_types import registry_for
 from polyfuse.codegen.short_numbers import in_short
 from polyfuse.codegen.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
 from polyfuse.errors import PolyfuseError, TargetUnavailable
@@ -82,12 +84,14 @@ def build(
     with extra_needed():
         from cuda.core import Linker, LinkerOptions, ObjectCode
         from numba.cuda.core.compiler_lock import global_compiler_lock
+        from numba.cuda.descriptor import cuda_target
 
     arch = f"sm_{cc[0]}{cc[1]}"
     parts: dict[object, Any] = {}
     try:
         function = _function(source, name, path, cc, parts, count_passes)
         with global_compiler_lock:  # numba's compiler is not safe in several threads at once
+            cuda_target.typing_context.install_registry(_operators())
             ptx = _ptx(function, name, signature, cc, launch_bounds, max_registers)
         ptx = with_maps_by_value(ptx, name, [p for p, kind in enumerate(signature) if kind == KIND])
         sizes = declared_shared(ptx)
@@ -251,6 +255,13 @@ def _function(
         namespace |= {part: inlined(namespace[part], cc, parts) for part in names}
     function: Callable[..., None] = namespace[name]
     return function
+
+
+@cache
+def _operators() -> Any:
+    from numba.cuda.typing import templates
+
+    return registry_for("cuda", templates)
 
 
 def _ptx(

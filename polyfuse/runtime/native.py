@@ -22,8 +22,10 @@ from numba.core.codegen import AOTCodeLibrary, JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
+from numba.core.typing import templates
 
 from polyfuse.codegen.operations import header
+from polyfuse.codegen.operator_types import registry_for
 from polyfuse.codegen.parts import Part, lowered
 from polyfuse.codegen.program import Code, Program
 from polyfuse.runtime.entry import Call, Held, Lowered, add_entry
@@ -81,11 +83,17 @@ def _codegen() -> Any:
     return _ObjectFiles("polyfuse")
 
 
+@cache
+def _operators() -> Any:
+    return registry_for("cpu", templates)
+
+
 @global_compiler_lock
 def machine_code(program: Program, phases: Phases) -> MachineCode:
     """Compile a program's kernels and its entries."""
     use_openmp()
     cpu_target.typing_context.refresh()
+    cpu_target.typing_context.install_registry(_operators())
     cpu_target.target_context.refresh()
     context = cpu_target.target_context
     library = _codegen().create_library(ENTRY)

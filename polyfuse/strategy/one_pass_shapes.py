@@ -16,7 +16,7 @@ from functools import cache
 from itertools import product as pairs
 from math import ceil, log2
 
-from polyfuse.analysis.banks import WARP, least_waiting, waits
+from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tensor import DType
@@ -27,12 +27,12 @@ from polyfuse.strategy.cost import microseconds
 from polyfuse.strategy.cycles import LATENCY, hertz
 from polyfuse.strategy.occupancy import occupancy
 from polyfuse.strategy.one_pass_roles import ROW, OneKernel
+from polyfuse.strategy.panel_spreads import Panel
 from polyfuse.strategy.register_shapes import (
     SCHEDULERS,
     SHARED_BYTES,
     Shape,
     delivered,
-    positions,
     spread_for,
     threads_of,
 )
@@ -275,13 +275,7 @@ def exponentials_spread(s: PassShape) -> Spread:
     side, (z, y, x) = shape.left, threads_of(shape)
     rows = (z * shape.threads_y + y) * shape.rows
 
-    def turns(spread: Spread) -> int:
-        read = positions(spread, *shape.reads(side), side.width) * shape.itemsize
-        total = waits(read.reshape(-1, WARP), ACCESS_BYTES)
-        for key in range(s.scores.columns):
-            at = positions(spread, x * s.scores.columns + key, rows, side.width) * shape.itemsize
-            total += waits(at.reshape(-1, WARP), shape.itemsize)
-        return total
-
-    options = sorted(shape.spreads(side), key=lambda o: o.size(s.keys, side.width))
-    return least_waiting(options, turns)
+    panel = Panel(s.keys, side.width, shape.itemsize)
+    keys = range(s.scores.columns)
+    stored = [panel.access(x * len(keys) + key, rows, shape.itemsize) for key in keys]
+    return panel.least_waiting(shape.spreads(side), (panel.access(*shape.reads(side), ACCESS_BYTES), *stored))

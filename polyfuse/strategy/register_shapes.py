@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from itertools import product as pairs
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse.analysis.banks import WARP, least_waiting, waits
+from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.analysis.paired_lanes import can_pair, paired
 from polyfuse.ir.precision import Math
@@ -22,6 +22,7 @@ from polyfuse.schedule.microkernel import registers_for
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Grid, Order
 from polyfuse.strategy.occupancy import occupancy
+from polyfuse.strategy.panel_spreads import Panel, Spreads
 
 Integers = npt.NDArray[np.int64]
 
@@ -222,15 +223,11 @@ class Shape:
         )
         return grid.best(wave, cache)
 
-    def spreads(self, side: Side) -> list[Spread]:
+    def spreads(self, side: Side) -> Spreads:
         """The layouts to choose from for a factor."""
         v = self.vector
         gaps = (0,) if side.tile == v else tuple(range(0, WARP, v))
-        return [
-            Spread(side.tile, v, gap, every, skip)
-            for gap in gaps
-            for every, skip in ((1, 0), *((e, n) for e in (1, v) for n in range(v, WARP + 1, v)))
-        ]
+        return Spreads(side.tile, v, gaps, ((1, 0), *((e, n) for e in (1, v) for n in range(v, WARP + 1, v))))
 
     def demands(self, machine: Machine) -> tuple[float, float]:
         """Cycles of an SM in which one tile's products are issued, with all that belongs to them; and in which its
@@ -372,33 +369,9 @@ def spread_for(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
 
 @cache
 def _spread_of(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
-    options = sorted(s.spreads(side), key=lambda o: o.size(s.steps, side.width))
-    return least_waiting(options, _waits(s, side, by_steps, wide))
-
-
-def positions(spread: Spread, rows: Integers, along: Integers, width: int) -> Integers:
-    """Where elements of a panel lie in a layout."""
-    part, tile = along % spread.tile // spread.vector, along // spread.tile
-    inside = part * spread.part(width) + tile * spread.vector + along % spread.vector
-    return rows * spread.row(width) + rows // spread.every * spread.skip + inside
-
-
-def _waits(s: Shape, side: Side, by_steps: bool, wide: bool) -> Callable[[Spread], int]:
-    """The turns that reads of a step and the copy's stores wait for banks, as a function of the layout."""
+    panel = Panel(s.steps, side.width, s.itemsize)
     vector = s.at_once(by_steps) if wide else 1
     steps, elements = s.copied_by(side, by_steps, vector)
     stores = (steps * vector, elements, 1) if by_steps else (steps, elements * vector, vector)
-    accesses = [
-        (rows, along, (along >= side.width) | (rows >= s.steps), nbytes)
-        for rows, along, nbytes in ((*s.reads(side), ACCESS_BYTES), (*stores[:2], stores[2] * s.itemsize))
-    ]
-
-    def turns(spread: Spread) -> int:
-        total = 0
-        for rows, along, outside, nbytes in accesses:
-            found = positions(spread, rows, along, side.width) * s.itemsize
-            found[outside] = -1
-            total += waits(found.reshape(-1, WARP), nbytes)
-        return total
-
-    return turns
+    read = panel.access(*s.reads(side), ACCESS_BYTES)
+    return panel.least_waiting(s.spreads(side), (read, panel.access(*stores[:2], stores[2] * s.itemsize)))

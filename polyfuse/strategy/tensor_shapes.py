@@ -22,6 +22,7 @@ from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.fragment_spreads import Staged, laid_out
+from polyfuse.strategy.panel_spreads import Spreads
 from polyfuse.strategy.register_shapes import (
     SCHEDULERS,
     SHARED_BYTES,
@@ -106,11 +107,11 @@ class WarpShape(Shape):
         z, y, x = threads_of(self)
         return x, (z * 8 + y % 8 if side.along_x else y) * side.tile
 
-    def spreads(self, side: Side) -> list[Spread]:
+    def spreads(self, side: Side) -> Spreads:
         """The layouts to choose from: the four lines of a row's lanes may be skipped apart."""
         v = self.vector
-        skips = [(1, 0), *((every, n) for every in (1, 2, LINES) for n in range(v, WARP + 1, v))]
-        return [Spread(side.tile, v, gap, *skip) for gap in range(0, WARP, v) for skip in skips]
+        skips = ((1, 0), *((every, n) for every in (1, 2, LINES) for n in range(v, WARP + 1, v)))
+        return Spreads(side.tile, v, tuple(range(0, WARP, v)), skips)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from math import ceil
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.ir.precision import Math
-from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID
+from polyfuse.strategy.panel_spreads import Spreads
 from polyfuse.strategy.register_shapes import Integers, Side, threads_of
 from polyfuse.strategy.tensor_shapes import DEEP, FLOAT32, TensorShape, WarpShape
 from polyfuse.strategy.thread_copies import WRITTEN_OUT
@@ -54,7 +54,7 @@ class WarpWindow(WindowShape, WarpShape):
         """As of a warp's shape without windows."""
         return super(WindowShape, self).folding(side, by_steps, vector)
 
-    def spreads(self, side: Side) -> list[Spread]:
+    def spreads(self, side: Side) -> Spreads:
         """Those of any warp's lines: a tile has whole fours of them (`fits`)."""
         return WarpShape.spreads(self, side)
 

@@ -16,11 +16,11 @@ from math import ceil
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
-from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import registers_for
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Order
+from polyfuse.strategy.panel_spreads import Spreads
 from polyfuse.strategy.register_shapes import (
     LINES,
     SCHEDULERS,
@@ -171,9 +171,10 @@ class WindowShape(Shape):
     def _lines(self, side: Side) -> int:
         return self.steps * (self.threads_z if self.is_deep(side) else 1)
 
-    def spreads(self, side: Side) -> list[Spread]:
+    def spreads(self, side: Side) -> Spreads:
         """Layouts whose lines are as far apart for any number of channels."""
-        return [spread for spread in super().spreads(side) if spread.every == 1]
+        found = super().spreads(side)
+        return replace(found, skips=tuple((every, skip) for every, skip in found.skips if every == 1))
 
 
 @lru_cache(maxsize=64)
