@@ -27,44 +27,46 @@ _JUMP = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
 _RESULT = re.compile(r"\s*(?:@!?%p\d+\s+)?[a-z][\w.]*\s+(\{[^}]*\}|%\w+)")
 _REGISTER = re.compile(r"%\w+")
 _PURE = re.compile(
-    r"\s*(?:add|sub|mul|mad|and|or|xor|not|shl|shr|cvt|setp|selp|min|max|mov)\.(?![\w.]*\bcc\b)[\w.]+"
+    r"\s*(?:add|sub|neg|abs|mul|mad|and|or|xor|not|shl|shr|shf|bfe|bfi|prmt|cvt|setp|selp|min|max|mov)"
+    r"\.(?![\w.]*\bcc\b)[\w.]+"
     r"\s+(%(?:r|rd|p)\d+), ([^|@\[{]*);$"
 )
 """Integers and conditions alone: an instruction without memory and without a carry for the next, and its operands."""
 
-_OPERAND = re.compile(r"%(?:r|rd|p)\d+|-?\w+")
-"""Registers that are given something, and numbers; not the clock, nor what else a thread may ask."""
+_THREAD = re.compile(r"%n?(?:cta|t)id\.[xyz]")
+"""Which thread of which block this is, and of how many."""
+
+_OPERAND = re.compile(rf"%(?:r|rd|p)\d+|-?\w+|{_THREAD.pattern}")
+"""Registers that are given something, numbers, and which thread this is; not the clock, nor what else one may ask."""
 
 Lines = list[str]
 
 
 def before_loops(ptx: str) -> str:
-    """PTX of a kernel with what does not change in its longest loop of multiply-adds in front of it."""
-    lines = ptx.splitlines()
-    found = _loop(lines)
-    if found is None:
-        return ptx
-    first, last = found
-    same = list(_unchanged(lines, first, last))
-    left = sorted({*range(first, last + 1)}.difference(same))
-    order = [*range(first), *same, *left, *range(last + 1, len(lines))]
-    return "\n".join([*(lines[number] for number in order), ""])
+    """PTX of a kernel with what does not change in its loops of multiply-adds in front of them, inner loops first."""
+    lines, done = ptx.splitlines(), set[str]()
+    while (loop := next((one for one in _loops(lines) if lines[one[0]] not in done), None)) is not None:
+        first, last = loop
+        done.add(lines[first])
+        same = list(_unchanged(lines, first, last))
+        left = sorted({*range(first, last + 1)}.difference(same))
+        lines = [lines[number] for number in (*range(first), *same, *left, *range(last + 1, len(lines)))]
+    return "\n".join([*lines, ""]) if done else ptx
 
 
-def _loop(lines: Lines) -> tuple[int, int] | None:
-    """The first and the last line of the loop with the most multiply-adds; of equals the first, which is inside."""
+def _loops(lines: Lines) -> list[tuple[int, int]]:
+    """The first and the last lines of loops with that many multiply-adds, the shortest first, which is innermost."""
     if any(".branchtargets" in line for line in lines):
-        return None  # a jump by number, whose labels stand elsewhere
+        return []  # a jump by number, whose labels stand elsewhere
     at = {label[1]: number for number, line in enumerate(lines) if (label := _LABEL.match(line))}
     jumps = [(number, at[jump[1]]) for number, line in enumerate(lines) if (jump := _JUMP.search(line))]
-    best, most = None, MANY - 1
+    found = []
     for first in dict.fromkeys(to for number, to in jumps if to < number):
         last = max(number for number, to in jumps if to == first)
         count = sum("fma.rn.f32" in line for line in lines[first:last])
-        closed = all(first <= number <= last for number, to in jumps if first <= to <= last)
-        if closed and count > most:
-            best, most = (first, last), count
-    return best
+        if count >= MANY and all(first <= number <= last for number, to in jumps if first <= to <= last):
+            found.append((first, last))
+    return sorted(found, key=lambda loop: loop[1] - loop[0])
 
 
 def _unchanged(lines: Lines, first: int, last: int) -> Iterator[int]:
@@ -80,8 +82,8 @@ def _unchanged(lines: Lines, first: int, last: int) -> Iterator[int]:
     found: set[int] = set()
 
     def stands(operand: str) -> bool:
-        """Whether an operand is known to be the same in each pass: a number, or given before the loop."""
-        if not operand.startswith("%"):
+        """Whether an operand is known to be the same in each pass: a number, the thread, or given before the loop."""
+        if not operand.startswith("%") or _THREAD.fullmatch(operand):
             return True
         where = given[operand]
         return bool(where) and all(not first <= number <= last or number in found for number in where)

@@ -9,7 +9,16 @@ from math import prod
 
 from polyfuse.codegen.factor_lines import Lines
 from polyfuse.codegen.fragments import literals, mma_call
-from polyfuse.codegen.index import Environment, beside, expanded, in_bits, is_number, mentions, substituted
+from polyfuse.codegen.index import (
+    Environment,
+    beside,
+    expanded,
+    in_bits,
+    is_number,
+    mentions,
+    rejoined,
+    substituted,
+)
 from polyfuse.codegen.looptree import Allocate, Element, For, Guard, Node, PaddedCopy, Store, below, stores_in
 from polyfuse.codegen.product_loops import numbers_in
 from polyfuse.codegen.register_tiles import TileProduct, VectorCopy
@@ -72,7 +81,7 @@ def _tile_fma(top: For, repeated: bool) -> list[str] | None:
         assert isinstance(lines, Lines), "matrices are for tensor cores"
         element = store.reads[lines.position]
         (index,) = element.subscripts
-        arguments += [ast.Name(element.array), in_bits(substituted(index, first)), *literals(lines)]
+        arguments += [ast.Name(element.array), in_bits(rejoined(substituted(index, first))), *literals(lines)]
     call = ast.unparse(ast.Call(ast.Name("tile_fma"), [*arguments, top.high], []))
     cut = (loop.high for loop in (inner, innermost) if not isinstance(loop.high, ast.Constant))
     runs = (ast.Compare(ast.Constant(0), [ast.Lt()], [beside(high, "min", 1)]) for high in cut)

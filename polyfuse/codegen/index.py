@@ -146,7 +146,27 @@ def expanded(node: ast.expr) -> ast.expr:
 
     Accesses that differ by numbers have addresses that do: one in a register, the others in the instructions.
     """
-    return total([binary(ast.Mult(), ast.Constant(factor), atom) for atom, factor in terms(node)])
+    return _sum(terms(node))
+
+
+def _sum(found: Sequence[tuple[ast.expr, int]]) -> ast.expr:
+    return total([binary(ast.Mult(), ast.Constant(factor), atom) for atom, factor in found])
+
+
+def rejoined(node: ast.expr) -> ast.expr:
+    """A sum in which quotients and remainders are what they are of: 6*(n % 3) + 18*(n // 3) - 5*n  ->  n.
+
+    A sum without such pairs is as it was.
+    """
+    parts = {ast.unparse(atom): (atom, factor) for atom, factor in terms(node)}
+    for text, (atom, factor) in list(parts.items()):
+        match atom:
+            case ast.BinOp(left=whole, op=ast.Mod(), right=ast.Constant(value=int(by))):
+                quotient = ast.unparse(ast.BinOp(whole, ast.FloorDiv(), atom.right))
+                if by > 0 and parts.get(quotient, (atom, 0))[1] == by * factor:
+                    others = [(atom, n) for key, (atom, n) in parts.items() if key not in (text, quotient)]
+                    return rejoined(expanded(_sum([*others, (whole, factor)])))
+    return node
 
 
 def total(parts: Sequence[ast.expr]) -> ast.expr:
@@ -271,7 +291,8 @@ def substituted(node: ast.expr, values: Environment) -> ast.expr:
         case ast.BinOp(left=left, op=op, right=right):
             return binary(op, put(left), put(right))
         case ast.UnaryOp(op=op, operand=operand):
-            return ast.UnaryOp(op, put(operand))
+            inner = put(operand)
+            return ast.Constant(0) if isinstance(op, ast.USub) and is_number(inner, 0) else ast.UnaryOp(op, inner)
         case ast.Call(func=func, args=args):
             return ast.Call(func, [put(arg) for arg in args], [])
         case ast.Compare(left=left, ops=ops, comparators=comparators):

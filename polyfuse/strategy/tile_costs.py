@@ -12,6 +12,7 @@ All are cycles of one SM and one tile of steps; `waves` counts how often the SMs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
 from typing import TypeVar
@@ -49,20 +50,25 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     issue, delivered = s.demands(machine)
     issue += s.singly(extents) / SCHEDULERS
     issue += extents.computing(s.block_rows, s.block_columns, s.vector) * s.steps / (WARP * SCHEDULERS)
-    if extents.lone:  # a scheduler without a warp issues nothing
-        issue *= SCHEDULERS / min(SCHEDULERS, ceil(s.threads / WARP))
     cache, memory = machine.levels[0], machine.levels[-1]
     moved = s.read_bytes * extents.read_of(s.block_rows, s.block_columns)
     near = extents.factors * s.staged_bytes <= cache.size * s.staged
     order = Order() if near else s.order(extents, machine.units * resident, cache.size)
-    needs = {
-        "instructions": issue,
+    bytes_of_each = {
         "shared memory": delivered + s.storing,
         "L2": moved * machine.units * cycles / machine.bandwidth(cache, machine.units),
         "DRAM": order.read / resident * cycles / machine.bandwidth(memory, machine.units),
     }
+
+    def needs_of(at_once: int) -> dict[str, float]:
+        """Cycles of each of so many blocks on an SM; of its schedulers some may have fewer warps than others."""
+        warps = at_once * ceil(s.threads / WARP)
+        uneven = SCHEDULERS * ceil(warps / SCHEDULERS) / warps
+        return {"instructions": issue * uneven, **bytes_of_each}
+
+    needs = needs_of(resident)
     what = max(needs, key=lambda name: needs[name])
-    busy = needs[what] + EXPOSED * (sum(needs.values()) - needs[what])
+    busy = _busy(needs)
     wait = busy + s.waits * LATENCY if s.stages == 1 else LATENCY / (s.stages - 1)
     pausing, pause = s.pause(gpu)
     bounds = {what: resident * busy, "latency": wait, pausing: busy + pause}
@@ -70,14 +76,14 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     together = EXPOSED * s.waits * LATENCY if s.stages == 1 and decides != "latency" else 0.0
     tile, tiles = bounds[decides] + together, ceil(extents.steps / s.steps) * extents.windows
     full, rest = divmod(ceil(blocks / machine.units), resident)
-    last = max(rest * busy + together, wait, busy + pause) if rest else 0.0
+    last = max(rest * _busy(needs_of(rest)) + together, wait, busy + pause) if rest else 0.0
     waves = full + (rest > 0)
     written = extents.results * s.result_bytes + extents.beside
     end = written / machine.bandwidth(memory, min(blocks, machine.units))
     passes = tiles * (full * tile + last) + waves * s.fillings(extents) * LATENCY
     seconds = machine.launch_seconds + passes / cycles + end
     every = tiles * (full * resident + rest) / cycles
-    issuing = every * max(issue, needs["shared memory"])
+    issuing = every * max(needs["instructions"], needs["shared memory"])
     moving = every * max(needs["L2"], needs["DRAM"]) + end
     parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items() if value)
     why = (
@@ -87,3 +93,8 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     )
     done = replace(s, seconds=seconds, issuing=issuing, moving=moving, tile=tile / cycles)
     return replace(done, group=order.group, tiles=tiles, why=why)
+
+
+def _busy(needs: Mapping[str, float]) -> float:
+    longest = max(needs.values())
+    return longest + EXPOSED * (sum(needs.values()) - longest)

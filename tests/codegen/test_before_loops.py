@@ -46,11 +46,33 @@ def test_what_follows_from_the_thread_alone_is_moved_behind_what_it_needs() -> N
     assert moved(text) == ["%r2, %r1, -8, 121;", "%r3, %r2, 7;", "%p1, %r3, 0;", "%rd1, %r3;"]
 
 
+def test_which_block_and_thread_it_is_does_not_change() -> None:
+    text = ptx("\tmov.u32 \t%r2, %ctaid.z;", "\tmov.u32 \t%r5, %ntid.x;", "\tbfi.b32 \t%r3, %r2, %r1, 3, 7;")
+    assert moved(text) == ["%r2, %ctaid.z;", "%r5, %ntid.x;", "%r3, %r2, %r1, 3, 7;"]
+
+
+def test_of_two_loops_the_inner_one_comes_first() -> None:
+    """What changes in the outer loop alone is computed there; what does not, before both."""
+    both = ptx(
+        "\tadd.s64 \t%rd7, %rd90, 1;",
+        "$L__BB0_2:",
+        "\tmul.lo.s64 \t%rd1, %rd90, 9216;",
+        "\tadd.s32 \t%r3, %r1, 4;",
+        *PRODUCTS,
+        "\t@%p91 bra \t$L__BB0_2;",
+    )
+    assert moved(both) == ["%r3, %r1, 4;"]
+    lines = before_loops(both).splitlines()
+    outer, inner = lines.index("$L__BB0_1:"), lines.index("$L__BB0_2:")
+    assert lines[outer + 1 : inner] == ["\tadd.s64 \t%rd7, %rd90, 1;", "\tmul.lo.s64 \t%rd1, %rd90, 9216;"]
+
+
 @pytest.mark.parametrize(
     "lines",
     [
         ["\tld.shared.u32 \t%r2, [%rd5];", "\tadd.s32 \t%r3, %r2, 1;"],
         ["\tmov.u32 \t%r2, %clock;"],
+        ["\tmov.u32 \t%r2, %smid;"],
         ["\tadd.cc.u32 \t%r2, %r1, 1;", "\tmad.lo.cc.u32 \t%r3, %r1, 1, 2;", "\taddc.u32 \t%r4, %r1, 0;"],
         ["\t@%p1 add.s32 \t%r2, %r1, 1;"],
         ["\tadd.s32 \t%r2, %r1, 1;", "\tadd.s32 \t%r2, %r1, 2;"],
@@ -68,6 +90,7 @@ def test_what_follows_from_the_thread_alone_is_moved_behind_what_it_needs() -> N
     ids=[
         "memory",
         "clock",
+        "multiprocessor",
         "carries",
         "guarded",
         "given twice",

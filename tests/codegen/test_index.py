@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from polyfuse.codegen.index import expanded, in_bits
+from polyfuse.codegen.index import expanded, in_bits, rejoined
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,23 @@ def test_sums_are_expanded(text: str, sum_: str) -> None:
     assert found == sum_
     for i in range(-9, 10):
         assert eval(found, {"i": i, "j": 5}) == eval(text, {"i": i, "j": 5})
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("6 * (n % 3) + 18 * (n // 3) - 5 * n", "n"),
+        ("3 * (n % 4) + 12 * (n // 4) + 5 * (n % 2) - 3 * n + 576 * z", "5 * (n % 2) + 576 * z"),
+        ("(m + n) % 5 + 5 * ((m + n) // 5) + n % 2 + 2 * (n // 2)", "m + 2 * n"),
+        ("n - n % 4", "n - n % 4"),
+        ("n % 3 + 6 * (n // 3)", "n % 3 + 6 * (n // 3)"),
+        ("n % 3 + 3 * (m // 3)", "n % 3 + 3 * (m // 3)"),
+        ("n % 3 + 3 * (n // 4)", "n % 3 + 3 * (n // 4)"),
+        ("n % -3 - 3 * (n // -3)", "n % -3 - 3 * (n // -3)"),
+    ],
+)
+def test_a_quotient_and_its_remainder_are_what_they_are_of(text: str, whole: str) -> None:
+    found = ast.unparse(rejoined(ast.parse(text, mode="eval").body))
+    assert found == whole
+    for n in range(-13, 14):
+        assert eval(found, {"n": n, "m": 5, "z": 2}) == eval(text, {"n": n, "m": 5, "z": 2})

@@ -40,7 +40,7 @@ def test_eight_small_layers_become_one_kernel(machine: Machine, batch: int) -> N
 
 
 def test_wide_layers_become_a_kernel_each_on_cuda_and_four_of_them_one_launch() -> None:
-    plans = [plan_for(mlp(layers, 512, 64), CUDA) for layers in (3, 4)]
+    plans = [plan_for(mlp(layers, 384, 64), CUDA) for layers in (3, 4)]
     apart, together = (
         [tuple(s for s in group.statements if not s.startswith("load_")) for group in plan.groups]
         for plan in plans
@@ -131,7 +131,7 @@ def test_cuda_plans_fit_into_static_shared_memory(name: str) -> None:
 
 
 def test_a_tiled_product_keeps_its_sum_in_a_register_and_its_operands_in_shared_memory() -> None:
-    schedule = plan_for(mlp(1, 512, 64), CUDA).schedule
+    schedule = plan_for(mlp(1, 384, 64), CUDA).schedule
     held = {buffer.tensor: buffer.memory for loop in loops(schedule.tree) for buffer in loop.buffers}
     assert held == {"y0": "register", "z0": "register", "x_shared": "shared", "w0_shared": "shared"}
 

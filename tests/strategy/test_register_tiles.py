@@ -24,8 +24,8 @@ from polyfuse.runtime.samples import roundings
 from polyfuse.strategy.decisions import Plan
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.plan import plan_for
-from polyfuse.strategy.register_shapes import spread_for
-from polyfuse.strategy.tile_costs import shapes
+from polyfuse.strategy.register_shapes import Shape, spread_for
+from polyfuse.strategy.tile_costs import costed, shapes
 from tests.strategy.banks import assert_no_waits
 
 
@@ -140,7 +140,7 @@ def k(x):
 def test_a_shape_fits_its_machine_and_says_why(preset: str) -> None:
     machine = Machine.preset(preset)
     assert machine.gpu is not None
-    found = shapes(Extents(1024, 1024, 1024, 1), 4, machine, machine.gpu)
+    found = shapes(Extents(2048, 2048, 1024, 1), 4, machine, machine.gpu)
     best = found[0]
     assert [s.seconds for s in found] == sorted(s.seconds for s in found)
     assert best.rows * best.columns >= 32
@@ -148,6 +148,19 @@ def test_a_shape_fits_its_machine_and_says_why(preset: str) -> None:
     assert "registers planned" in best.sentences("mac")[0]
     for side in (best.left, best.right):
         assert spread_for(best, side, True, True).tile == side.tile
+
+
+def test_a_warp_has_one_of_four_schedulers() -> None:
+    """One warp's instructions take as long on an SM as four warps', and five warps' as long as eight's."""
+    machine = Machine.preset("h200")
+    gpu = machine.gpu
+    assert gpu is not None
+
+    def issuing(blocks: int) -> float:
+        extents = Extents(32, 32, 4096, blocks * machine.units)
+        return costed(Shape(1, 4, 8, 8, 4, 16, 4, stages=4), extents, machine, gpu).issuing
+
+    assert [issuing(blocks) / issuing(4) for blocks in (1, 2, 3, 5, 8)] == pytest.approx([1, 1, 1, 2, 2])
 
 
 def test_only_the_largest_tiles_of_float64_numbers_have_stages() -> None:

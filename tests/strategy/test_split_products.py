@@ -22,7 +22,7 @@ def test_a_product_is_split_where_its_tiles_leave_the_machine_idle() -> None:
     assert made.products == ("part_mac0",)
     assert "mac0 combines" in made.said[0]
     assert "in one piece" in made.said[0]
-    for sizes, batch in (((1024, 1024), 1024), ((512, 512), 64), ((4096, 64), 2)):
+    for sizes, batch in (((1024, 1024), 1024), ((512, 512), 256), ((4096, 64), 2)):
         assert in_parts(cases.dense(*sizes, batch=batch), H200) is None
     assert in_parts(cases.dense(8192, 128, batch=128), Machine.preset("zen5")) is None
 
