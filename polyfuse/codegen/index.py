@@ -292,7 +292,11 @@ def substituted(node: ast.expr, values: Environment) -> ast.expr:
             return binary(op, put(left), put(right))
         case ast.UnaryOp(op=op, operand=operand):
             inner = put(operand)
-            return ast.Constant(0) if isinstance(op, ast.USub) and is_number(inner, 0) else ast.UnaryOp(op, inner)
+            return (
+                ast.Constant(0)
+                if isinstance(op, ast.USub) and is_number(inner, 0)
+                else ast.UnaryOp(op, inner)
+            )
         case ast.Call(func=func, args=args):
             return ast.Call(func, [put(arg) for arg in args], [])
         case ast.Compare(left=left, ops=ops, comparators=comparators):

@@ -54,6 +54,13 @@ class Panel:
         inside = np.where((along >= self.width) | (rows >= self.rows), -1, along)
         return Access(rows.astype(np.int32).tobytes(), inside.astype(np.int32).tobytes(), nbytes)
 
+    def waits(self, spreads: Sequence[Spread], access: Access) -> Integers:
+        """The turns that an access waits for banks, in each of several layouts with the same tiles and vectors."""
+        rows, along = (np.frombuffer(each, np.int32).astype(int) for each in (access.rows, access.along))
+        found = _positions(spreads, rows, along, self.width) * self.itemsize
+        found[:, along < 0] = -1
+        return waits_of_each(found.reshape(len(spreads), -1, WARP), access.nbytes)
+
     def least_waiting(self, spreads: Spreads, accesses: tuple[Access, ...]) -> Spread:
         """The first of the layouts in which accesses wait least for banks, by enumeration; of equals the smallest."""
         return _least_waiting(self, spreads, accesses)
@@ -62,7 +69,7 @@ class Panel:
 @cache
 def _least_waiting(panel: Panel, spreads: Spreads, accesses: tuple[Access, ...]) -> Spread:
     def waits(some: Sequence[Spread]) -> Integers:
-        return sum((_waits(panel, some, access) for access in accesses), np.zeros(len(some), int))
+        return sum((panel.waits(some, access) for access in accesses), np.zeros(len(some), int))
 
     return least_waiting_of_many(_smallest_first(panel, spreads), waits)
 
@@ -70,14 +77,6 @@ def _least_waiting(panel: Panel, spreads: Spreads, accesses: tuple[Access, ...])
 @cache
 def _smallest_first(panel: Panel, spreads: Spreads) -> tuple[Spread, ...]:
     return tuple(sorted(spreads.each(), key=lambda spread: spread.size(panel.rows, panel.width)))
-
-
-def _waits(panel: Panel, spreads: Sequence[Spread], access: Access) -> Integers:
-    """The turns that an access waits for banks, in each of several layouts."""
-    rows, along = (np.frombuffer(each, np.int32).astype(int) for each in (access.rows, access.along))
-    found = _positions(spreads, rows, along, panel.width) * panel.itemsize
-    found[:, along < 0] = -1
-    return waits_of_each(found.reshape(len(spreads), -1, WARP), access.nbytes)
 
 
 def _positions(spreads: Sequence[Spread], rows: Integers, along: Integers, width: int) -> Integers:

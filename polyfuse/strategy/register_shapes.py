@@ -22,7 +22,7 @@ from polyfuse.schedule.microkernel import registers_for
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Grid, Order
 from polyfuse.strategy.occupancy import occupancy
-from polyfuse.strategy.panel_spreads import Panel, Spreads
+from polyfuse.strategy.panel_spreads import Access, Panel, Spreads
 
 Integers = npt.NDArray[np.int64]
 
@@ -369,9 +369,15 @@ def spread_for(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
 
 @cache
 def _spread_of(s: Shape, side: Side, by_steps: bool, wide: bool) -> Spread:
+    panel, accesses = accesses_of(s, side, by_steps, wide)
+    return panel.least_waiting(s.spreads(side), accesses)
+
+
+def accesses_of(s: Shape, side: Side, by_steps: bool, wide: bool) -> tuple[Panel, tuple[Access, ...]]:
+    """A factor's panel of a tile of steps, and what threads do there at once: a read of a step, a store of the copy."""
     panel = Panel(s.steps, side.width, s.itemsize)
     vector = s.at_once(by_steps) if wide else 1
     steps, elements = s.copied_by(side, by_steps, vector)
     stores = (steps * vector, elements, 1) if by_steps else (steps, elements * vector, vector)
     read = panel.access(*s.reads(side), ACCESS_BYTES)
-    return panel.least_waiting(s.spreads(side), (read, panel.access(*stores[:2], stores[2] * s.itemsize)))
+    return panel, (read, panel.access(*stores[:2], stores[2] * s.itemsize))

@@ -7,6 +7,14 @@ import numpy as np
 import polyfuse as pf
 from polyfuse.codegen import lockstep
 from polyfuse.codegen.program import Launch
+from polyfuse.ir.tree import Spread
+from polyfuse.strategy.register_shapes import Shape, Side, accesses_of
+
+
+def waits_in(spread: Spread, shape: Shape, side: Side, by_steps: bool, wide: bool) -> int:
+    """The turns that a read of a step and the copy's store of it wait for banks, in a layout."""
+    panel, accesses = accesses_of(shape, side, by_steps, wide)
+    return sum(int(panel.waits([spread], access)[0]) for access in accesses)
 
 
 def assert_no_waits(nest: pf.Nest, launch: Launch) -> None:

@@ -20,10 +20,10 @@ from polyfuse.strategy.contraction import products_of
 from polyfuse.strategy.double_shapes import DoubleShape, double_shapes
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.products_cuda import whole_steps
-from polyfuse.strategy.register_shapes import WAYS, _waits, spread_for
+from polyfuse.strategy.register_shapes import WAYS, spread_for
 from polyfuse.strategy.tile_costs import shapes
 from tests.strategy import on_tensor_cores as products
-from tests.strategy.banks import assert_no_waits
+from tests.strategy.banks import assert_no_waits, waits_in
 from tests.strategy.on_tensor_cores import by_tensor_cores, in_planned_registers
 
 matmul = partial(products.matmul, dtype="float64")
@@ -66,7 +66,7 @@ def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice() -> Non
     for (rows, columns), steps in pairs(((4, 4), (4, 8), (8, 4), (8, 8)), (8, 16)):
         shape = DoubleShape(2, 16, 4, rows, columns, steps, 8, format="f64")
         for side, way in pairs((shape.left, shape.right), WAYS):
-            assert _waits(shape, side, *way)(spread_for(shape, side, *way)) == 0, (shape, side, way)
+            assert waits_in(spread_for(shape, side, *way), shape, side, *way) == 0, (shape, side, way)
 
 
 def test_an_instruction_is_a_product_of_matrices() -> None:

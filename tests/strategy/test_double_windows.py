@@ -15,9 +15,9 @@ from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.double_windows import double_windows
 from polyfuse.strategy.extents import Extents
-from polyfuse.strategy.register_shapes import _waits, spread_for
+from polyfuse.strategy.register_shapes import spread_for
 from polyfuse.strategy.window_shapes import window_shapes
-from tests.strategy.banks import assert_no_waits
+from tests.strategy.banks import assert_no_waits, waits_in
 from tests.strategy.test_tensor_windows import by_tensor_cores, convolution, drawn
 
 CASES: dict[str, dict[str, Any]] = {
@@ -73,7 +73,7 @@ def test_the_model_expects_them_to_be_faster_and_none_of_them_waits_for_a_bank(l
         assert shape.registers <= 255
         for side in (shape.left, shape.right):
             by_steps, wide = shape.is_deep(side) and left, not shape.is_deep(side)
-            assert _waits(shape, side, by_steps, wide)(spread_for(shape, side, by_steps, wide)) == 0, (
+            assert waits_in(spread_for(shape, side, by_steps, wide), shape, side, by_steps, wide) == 0, (
                 shape,
                 side,
             )

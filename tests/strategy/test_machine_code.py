@@ -36,7 +36,24 @@ FORMS: dict[str, tuple[str, Callable[[], pf.Nest], Expected]] = {
         lambda: cases.dense(512, 512, batch=512, dtype="float64"),
         {"DFMA": 0.5, "LDS.128": 0},
     ),
-    "product in parts": ("h200", lambda: cases.dense(65536, 64, batch=64), {"FFMA": 0.81, "LDS.128": 0}),
+    "product in parts": ("h200", lambda: cases.dense(65536, 128, batch=128), {"FFMA": 0.89, "LDS.128": 0}),
+    "product of few results in parts, in tiles of 4 × 4": (
+        "h200",
+        lambda: cases.dense(65536, 64, batch=64),
+        {"FFMA": 0.77, "LDS.128": 0},
+    ),
+    "convolution in steps of two": (
+        "h200",
+        lambda: cases.images(
+            nn.Conv2d(64, 64, 3, stride=2, padding=1), nn.ReLU(), batch=32, features=(64, 56, 56)
+        ),
+        {"FFMA": 0.88, "LDS.128": 0},
+    ),
+    "halves": (
+        "a100",
+        lambda: cases.dense(1024, 1024, batch=1024, dtype="float16"),
+        {"FFMA": 0.88, "LDS.128": 0},
+    ),
     "convolution": (
         "a100",
         lambda: cases.images(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), batch=32, features=(64, 56, 56)),

@@ -211,7 +211,7 @@ def test_machine_code_is_multiply_adds_in_planned_registers(sides: tuple[int, in
             assert not {"STG.E", "LDG.E"} & set(every), "nothing is accessed 4 bytes at a time"
         else:
             # rows of 514 and 1023 numbers are no whole vectors, and each of 24 copies has its guards
-            assert loop.count("FFMA") >= (0.88 if capability == (9, 0) else 0.85) * len(loop)
+            assert loop.count("FFMA") >= 0.88 * len(loop)
 
 
 def assert_banks_keep_up(cubin: Cubin) -> None:

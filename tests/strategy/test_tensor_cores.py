@@ -23,9 +23,9 @@ from polyfuse.machine import Machine
 from polyfuse.runtime.cuda import build_kernels
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.fragment_spreads import Stores, turns_of
-from polyfuse.strategy.register_shapes import WAYS, _waits
+from polyfuse.strategy.register_shapes import WAYS
 from polyfuse.strategy.tensor_shapes import TensorShape, tensor_shapes
-from tests.strategy.banks import assert_no_waits
+from tests.strategy.banks import assert_no_waits, waits_in
 from tests.strategy.on_tensor_cores import by_tensor_cores, in_planned_registers, matmul, transposed
 
 H200 = Machine.preset("h200")
@@ -170,7 +170,7 @@ def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice(math: An
         for side, way in pairs((shape.left, shape.right), WAYS):
             (by_steps, wide), spread = way, shape.spread(side, *way)
             if math == "tf32" and not by_steps:
-                assert _waits(shape, side, *way)(spread) == 0, (shape, side, way)
+                assert waits_in(spread, shape, side, *way) == 0, (shape, side, way)
                 continue
             vector = 4 if wide else 1
             stores = Stores(by_steps, vector, shape.folding(side, by_steps, vector)[1])

@@ -23,10 +23,9 @@ from polyfuse.strategy import windows_cuda
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.fragment_spreads import Stores, turns_of
 from polyfuse.strategy.plan import plan_for
-from polyfuse.strategy.register_shapes import _waits
 from polyfuse.strategy.tensor_windows import TensorWindow, _every, _is_laid_out, tensor_windows
 from polyfuse.strategy.window_shapes import window_shapes
-from tests.strategy.banks import assert_no_waits
+from tests.strategy.banks import assert_no_waits, waits_in
 
 H200 = Machine.preset("h200")
 MATHS = tuple(PRECISIONS)
@@ -225,7 +224,7 @@ def check_layouts(math: Any, shapes: set[TensorWindow]) -> None:
             by_steps = shape.is_deep(side) and shape.by_channels
             spread = shape.spread(side, by_steps, wide)
             if math == "tf32" and not by_steps:
-                assert _waits(shape, side, by_steps, wide)(spread) == 0, (shape, side)
+                assert waits_in(spread, shape, side, by_steps, wide) == 0, (shape, side)
                 continue
             vector = 4 if wide else 1
             stores = Stores(by_steps, vector, shape.folding(side, by_steps, vector)[1])
