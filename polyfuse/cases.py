@@ -391,7 +391,7 @@ CASES: tuple[Case, ...] = (
     Case("dense 1000 × 1023 × 514", lambda: dense(514, 1023, batch=1000), kernels=1, small=False),
     Case("dense 64 × 64 × 65536, in two passes", lambda: dense(65536, 64, batch=64), kernels=2, small=False),
     Case("dense 512 × 512 × 512, float64", lambda: dense(512, 512, batch=512, dtype="float64"), small=False),
-    Case("4 dense layers of 512, batch 64", lambda: dense(*[512] * 5, batch=64), kernels=1, small=False),
+    Case("4 dense layers of 384, batch 64", lambda: dense(*[384] * 5, batch=64), kernels=1, small=False),
     Case("2 dense layers of 1024, batch 100", lambda: dense(*[1024] * 3, batch=100), small=False),
     Case("softmax of 1000 × 1000", lambda: pointwise(nn.Softmax(), 1000, 1000), kernels=1, small=False),
 )

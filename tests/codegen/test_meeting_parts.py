@@ -23,7 +23,7 @@ def layers() -> pf.Schedule:
 
 def planned() -> pf.Schedule:
     """Tiles in shared memory and registers, edges that are cut."""
-    nest = cases.dense(256, 256, 256, 256, 200, batch=70)
+    nest = cases.dense(384, 384, 384, 384, 328, batch=70)
     return plan_for(nest, Machine.preset("h200")).schedule.synchronised()
 
 

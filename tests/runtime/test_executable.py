@@ -274,7 +274,7 @@ def test_layers_of_one_shape_are_compiled_once(target: str) -> None:
 
 
 def test_fused_layers_of_one_shape_are_one_code_and_three_launches() -> None:
-    net = pf.compile(cases.dense(*[512] * 4, batch=64), target="cuda", machine="h200", device="none")
+    net = pf.compile(cases.dense(*[384] * 4, batch=64), target="cuda", machine="h200", device="none")
     assert len(net.kernels) == 3
     assert len(net.program.codes) == 1
 

@@ -14,7 +14,7 @@ def report(nest: pf.Nest) -> Report:
 
 
 def test_each_launch_has_a_line() -> None:
-    said = report(cases.dense(512, 512, 512, batch=64))
+    said = report(cases.dense(384, 384, 384, batch=64))
     assert len(said.kernel_times) == said.launches == 2
     for each in said.kernel_times:
         assert f"  {each}" in str(said).splitlines()

@@ -12,7 +12,7 @@ def between(decisions: tuple[Decision, ...], producer: str, consumer: str) -> De
 
 
 def test_every_flow_between_statements_gets_one_decision() -> None:
-    nest = mlp(2, 512, 64)
+    nest = mlp(2, 384, 64)
     decisions = plan_for(nest, CUDA).decisions
     pairs = [(d.producer, d.consumer) for d in decisions]
     assert len(set(pairs)) == len(pairs)
@@ -28,15 +28,15 @@ def test_every_flow_between_statements_gets_one_decision() -> None:
 
 
 def test_a_fusion_taken_says_what_it_saves() -> None:
-    decision = between(plan_for(mlp(1, 512, 64), CUDA).decisions, "mac0", "bias0")
+    decision = between(plan_for(mlp(1, 384, 64), CUDA).decisions, "mac0", "bias0")
     assert (decision.taken, decision.at, decision.launches_saved) == (True, "j", 1)
-    assert decision.bytes_saved == 2 * 64 * 512 * 4
+    assert decision.bytes_saved == 2 * 64 * 384 * 4
     assert 0 < decision.cost_together < decision.cost_apart
-    assert "262144 bytes and one launch are saved" in decision.sentence
+    assert "196608 bytes and one launch are saved" in decision.sentence
 
 
 def test_a_fusion_refused_by_cost_compares_the_two() -> None:
-    decision = between(plan_for(mlp(2, 512, 64), CUDA).decisions, "relu0", "mac1")
+    decision = between(plan_for(mlp(2, 384, 64), CUDA).decisions, "relu0", "mac1")
     assert (decision.taken, decision.at) == (False, "i")
     assert decision.cost_together > decision.cost_apart > 0
     assert decision.violation is not None
@@ -55,7 +55,7 @@ def test_a_fusion_refused_by_isl_shows_two_instances() -> None:
 
 @pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
 def test_every_decision_reads_as_a_sentence(machine: Machine) -> None:
-    for nest in (mlp(2, 512, 64), softmax(), diamond()):
+    for nest in (mlp(2, 384, 64), softmax(), diamond()):
         for decision in plan_for(nest, machine).decisions:
             assert decision.producer in decision.sentence
             assert decision.consumer in decision.sentence

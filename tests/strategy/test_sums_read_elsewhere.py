@@ -50,7 +50,7 @@ def compiled(nest: pf.Nest, device: Any = "none", **options: Any) -> pf.Executab
 
 
 PLANS: dict[str, tuple[Callable[[], pf.Nest], dict[str, Any], int, str]] = {
-    "chain": (lambda: chain(256, 256, 256, 256), {}, 2, "tile_fma("),
+    "chain": (lambda: chain(384, 384, 384, 384), {}, 2, "tile_fma("),
     "chain, odd": (lambda: chain(255, 193, 517, 129), {}, 2, "tile_fma("),
     "chain, tf32": (lambda: chain(1024, 1024, 1024, 1024), {"math": "tf32"}, 2, "tile_wgmma_tf32("),
     "chain, bf16": (lambda: chain(1024, 1024, 1024, 1024), {"math": "bf16"}, 2, "tile_wgmma_bf16("),
@@ -104,7 +104,7 @@ SMALL: dict[str, tuple[Callable[[], pf.Nest], dict[str, Any], int, str]] = {
         "tile_fma(",
     ),
     "LSTM": (lambda: lstm(32, 2, 8, 8), {}, 4, "tile_fma("),
-    "read twice": (lambda: read_twice(256), {}, 2, "tile_fma("),
+    "read twice": (lambda: read_twice(320), {}, 2, "tile_fma("),
     "unfused": (lambda: cases.dense(66, 96, 35, batch=64), {"fuse": False}, 2, "tile_fma("),
     "convolution": (
         lambda: nn.lower(nn.Conv2d(16, 32, 3, padding=1, bias=False), batch=2, features=(16, 20, 20)),

@@ -109,7 +109,7 @@ def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
         ("672, 80,", "672, 72,"),
         ("672, 80,", "664, 80,"),
         ("576, 72,", "576, 64,"),
-        ("y_shared, -0", "y_shared, 8"),
+        ("y_shared, 0,", "y_shared, 8,"),
     ],
 )
 def test_another_layout_is_another_result(old: str, new: str) -> None:
