@@ -49,11 +49,6 @@ FORMS: dict[str, tuple[str, Callable[[], pf.Nest], Expected]] = {
         ),
         {"FFMA": 0.88, "LDS.128": 0},
     ),
-    "halves": (
-        "a100",
-        lambda: cases.dense(1024, 1024, batch=1024, dtype="float16"),
-        {"FFMA": 0.88, "LDS.128": 0},
-    ),
     "convolution": (
         "a100",
         lambda: cases.images(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), batch=32, features=(64, 56, 56)),

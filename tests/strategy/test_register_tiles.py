@@ -255,7 +255,7 @@ def test_machine_code_of_halves_is_multiply_adds_too(half: str, preset: str) -> 
         assert cubin.registers <= code.registers
         assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
         loop = main_loop(cubin)
-        assert loop.count("FFMA") >= 0.8 * len(loop)
+        assert loop.count("FFMA") >= {"float16": 0.87, "bfloat16": 0.85}[half] * len(loop)
         assert "LDG.E.64" in {name.replace(".CONSTANT", "") for name in loop}
 
 
