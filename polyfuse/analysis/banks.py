@@ -64,7 +64,7 @@ def least_waiting(options: Iterable[Option], waits_of: Callable[[Option], int]) 
 
 
 def least_waiting_of_many(
-    options: Sequence[Option], waits_of_each: Callable[[Sequence[Option]], Integers]
+    options: Sequence[Option], waits_of_some: Callable[[Sequence[Option]], Integers]
 ) -> Option:
     """The same, where the waits of several options are found at once, which takes NumPy little longer than one's.
 
@@ -73,7 +73,7 @@ def least_waiting_of_many(
     """
     batches = (options[start : start + TOGETHER] for start in range(0, len(options), TOGETHER))
     return _least(
-        (int(found), o) for some in batches for found, o in zip(waits_of_each(some), some, strict=True)
+        (int(found), o) for some in batches for found, o in zip(waits_of_some(some), some, strict=True)
     )
 
 

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
-from polyfuse.analysis.banks import WARP, least_waiting_of_many, waits_of_each
+from polyfuse.analysis.banks import WARP, Integers, least_waiting_of_many, waits_of_each
 from polyfuse.ir.tree import Spread
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

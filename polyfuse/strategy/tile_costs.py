@@ -7,7 +7,9 @@
     busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
            the SM's share of the bytes from L2, and of those from DRAM where the factors do not fit into L2
 
-All are cycles of one SM and one tile of steps; `waves` counts how often the SMs are filled with resident blocks.
+Each of an SM's four schedulers issues for warps of its own: one warp's instructions take as long as four's, five's as
+long as eight's. All are cycles of one SM and one tile of steps; `waves` counts how often the SMs are filled with
+resident blocks.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
     moved = s.read_bytes * extents.read_of(s.block_rows, s.block_columns)
     near = extents.factors * s.staged_bytes <= cache.size * s.staged
     order = Order() if near else s.order(extents, machine.units * resident, cache.size)
-    bytes_of_each = {
+    others = {
         "shared memory": delivered + s.storing,
         "L2": moved * machine.units * cycles / machine.bandwidth(cache, machine.units),
         "DRAM": order.read / resident * cycles / machine.bandwidth(memory, machine.units),
@@ -64,7 +66,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
         """Cycles of each of so many blocks on an SM; of its schedulers some may have fewer warps than others."""
         warps = at_once * ceil(s.threads / WARP)
         uneven = SCHEDULERS * ceil(warps / SCHEDULERS) / warps
-        return {"instructions": issue * uneven, **bytes_of_each}
+        return {"instructions": issue * uneven, **others}
 
     needs = needs_of(resident)
     what = max(needs, key=lambda name: needs[name])
