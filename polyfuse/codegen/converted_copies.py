@@ -25,6 +25,9 @@ from polyfuse.codegen.halves import CONVERTED
 
 WORD, BITS = ir.IntType(32), ir.IntType(16)
 
+_HELD = {BITS: ("b16", "h", "0"), WORD: ("b32", "r", "0"), ir.FloatType(): ("f32", "f", "0f00000000")}
+"""PTX's type, its kind of register and its zero for what may be loaded under a predicate."""
+
 GLOBAL = 1
 """LLVM's number for the address space of global memory."""
 
@@ -43,9 +46,9 @@ def _copying(conversion: str) -> Any:
 
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (2, 6))
-            kind = context.get_data_type(sig.args[5].dtype)
-            loaded = vector_at(builder, builder.gep(args[5], [at]), kind, lanes)
-            numbers = [builder.extract_element(loaded, WORD(lane)) for lane in range(lanes)]
+            place, parts = _in_parts(builder, conversion, builder.gep(args[5], [at]), lanes)
+            loaded = vector_at(builder, place, place.type.pointee, parts)
+            numbers = [builder.extract_element(loaded, WORD(part)) for part in range(parts)]
             data = context.make_array(sig.args[1])(context, builder, args[1]).data
             _in_runs(
                 builder, _converted(builder, conversion, numbers), builder.gep(data, [to]), together, apart
@@ -80,7 +83,8 @@ def _padding(conversion: str) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (2, 6))
             inside = context.cast(builder, args[7], sig.args[7], types.boolean)
-            numbers = _where(builder, inside, builder.gep(args[5], [at]), lanes)
+            place, parts = _in_parts(builder, conversion, builder.gep(args[5], [at]), lanes)
+            numbers = _where(builder, inside, place, parts)
             data = context.make_array(sig.args[1])(context, builder, args[1]).data
             _in_runs(
                 builder, _converted(builder, conversion, numbers), builder.gep(data, [to]), together, apart
@@ -97,13 +101,19 @@ pad_rounded_tf32, pad_rounded_bf16, pad_rounded_f16, pad_widened_bf16, pad_widen
 )
 
 
+def _in_parts(builder: Any, conversion: str, place: Any, lanes: int) -> tuple[Any, int]:
+    """Where to load from, and how many: bfloat16 numbers to be widened two at a time, as integers of 32 bits."""
+    if conversion != "widened_bf16" or lanes % 2:
+        return place, lanes
+    return builder.bitcast(place, WORD.as_pointer()), lanes // 2
+
+
 def _where(builder: Any, inside: Any, place: Any, count: int) -> list[Any]:
-    """So many numbers or halves in global memory if a condition holds, else zeros: one load under a predicate."""
+    """So many neighbours in global memory if a condition holds, else zeros: one load under a predicate."""
     kind = place.type.pointee
     address = builder.addrspacecast(place, ir.PointerType(kind, addrspace=GLOBAL))
     operands = [builder.ptrtoint(address, INT), builder.zext(inside, WORD)]
-    held, register = ("b16", "h") if kind == BITS else ("f32", "f")
-    zero = "0" if kind == BITS else "0f00000000"
+    held, register, zero = _HELD[kind]
     zeros = " ".join(f"mov.{held} ${n}, {zero};" for n in range(count))
     wide = f".v{count}" if count > 1 else ""
     loaded = f"{{{','.join(f'${n}' for n in range(count))}}}" if count > 1 else "$0"
@@ -122,17 +132,19 @@ def _converted(builder: Any, conversion: str, numbers: list[Any]) -> list[Any]:
     """The numbers as the target holds them: of 32 bits, or of 16."""
     what, math = conversion.split("_")
     if what == "widened":
-        return [_widened(builder, math, number) for number in numbers]
+        return [wide for number in numbers for wide in _widened(builder, math, number)]
     return numbers if numbers[0].type == BITS else _rounded(builder, math, numbers)
 
 
-def _widened(builder: Any, math: str, bits: Any) -> Any:
-    """The bits of a half as a float32 number's: a bfloat16 number is the upper half of one."""
+def _widened(builder: Any, math: str, bits: Any) -> list[Any]:
+    """The bits of a half, or of two, as float32 numbers': a bfloat16 number is the upper half of one."""
     if math == "bf16":
-        return builder.shl(builder.zext(bits, WORD), WORD(16))
+        both = bits.type == WORD
+        low = builder.shl(bits if both else builder.zext(bits, WORD), WORD(16))
+        return [low, builder.and_(bits, WORD(0xFFFF0000))] if both else [low]
     function = ir.FunctionType(ir.FloatType(), [BITS])
     number = builder.asm(function, "cvt.f32.f16 $0, $1;", "=f,h", [bits], side_effect=False)
-    return builder.bitcast(number, WORD)
+    return [builder.bitcast(number, WORD)]
 
 
 def _rounded(builder: Any, math: str, numbers: list[Any]) -> list[Any]:

@@ -26,6 +26,7 @@ from polyfuse.codegen.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.halves import CONVERSIONS
 from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
 from polyfuse.codegen.operator_types import registry_for
+from polyfuse.codegen.running_addresses import running_addresses
 from polyfuse.codegen.short_numbers import in_short
 from polyfuse.codegen.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
 from polyfuse.errors import PolyfuseError, TargetUnavailable
@@ -74,7 +75,8 @@ def build(
     `launch_bounds` is the most threads a block will have, or (threads, least blocks per multiprocessor).
     So many blocks along each axis are a `cluster`, in each launch.
     With `count_passes` addresses follow from loops' variables alone, in all loops (polyfuse.codegen.counted_loops);
-    without, for registers that are planned, what stays is computed before a product's loop (codegen/before_loops.py).
+    without, for registers that are planned, a product's loop finds computed what stays (codegen/before_loops.py), and
+    advances addresses (codegen/running_addresses.py).
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
 
@@ -97,7 +99,7 @@ def build(
         sizes = declared_shared(ptx)
         ptx, dynamic = with_dynamic_shared(ptx)
         ptx, arch = for_warpgroups(in_clusters(ptx, name, cluster, cc), arch)
-        ptx = ptx if count_passes else before_loops(ptx)
+        ptx = ptx if count_passes else running_addresses(before_loops(ptx))
         options = LinkerOptions(arch=arch, verbose=True, max_register_count=max_registers)
         linker = Linker(ObjectCode.from_ptx(ptx.encode(), name=name), options=options)
         code = bytes(linker.link("cubin").code)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from polyfuse.codegen.before_loops import MANY, before_loops
+from polyfuse.codegen.before_loops import before_loops
+from polyfuse.codegen.ptx_loops import MANY
 
 PRODUCTS = [f"\tfma.rn.f32 \t%f{n}, %f{n}, %f900, %f901;" for n in range(MANY)]
 
