@@ -70,7 +70,7 @@ def accumulate(nest: Nest, tensor: str, after: str | None = None) -> Nest | None
     )
     every = (*begin, *(changed.get(s.name, s) for s in nest.statements), store)
     temporary = Tensor(total, known.shape, known.dtype, "temporary")
-    return replace(nest, tensors=(*nest.tensors, temporary), statements=every, order=order)
+    return nest.rewritten((*nest.tensors, temporary), every, order, frozenset({tensor, total}))
 
 
 def _until(nest: Nest, touching: list[Statement], writer: str) -> list[Statement]:

@@ -17,7 +17,7 @@ total of its own element once, and the total reaches what it reached.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import islpy as isl
@@ -217,11 +217,11 @@ class _Split:
         every: list[Statement] = []
         for other in self.nest.statements:
             every += made if other is s else [other]
-        return replace(
-            self.nest,
+        return self.nest.rewritten(
             tensors=(*self.nest.tensors[:-1], held, self.nest.tensors[-1]),
             statements=tuple(every),
             order=trees.sequence(tuple(order)),
+            touched=frozenset({held.name, *s.tensors}),
         )
 
     def _statements(self) -> tuple[Statement, Statement, Statement]:
