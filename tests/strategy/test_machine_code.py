@@ -64,14 +64,14 @@ FORMS: dict[str, tuple[str, Callable[[], pf.Nest], Expected]] = {
         lambda: cases.images(nn.Conv2d(256, 64, 1), nn.ReLU(), batch=32, features=(256, 56, 56)),
         {"FFMA": 0.88, "LDS.128": 0},
     ),
-    "ensemble": ("a100", lambda: cases.ensemble(8, 64, 64, 64, batch=32), {"FFMA": 0.7, "LDS.128": 0}),
+    "ensemble": ("a100", lambda: cases.ensemble(8, 64, 64, 64, batch=32), {"FFMA": 0.84, "LDS.128": 0}),
     "network in one kernel": ("h200", lambda: cases.dense(*[256] * 5, batch=1), {"FFMA": 0.25}),
     "network in one launch, float64": (
         "h200",
         lambda: cases.dense(*[512] * 5, batch=64, dtype="float64"),
         {"DMMA": 0, "LDS.128": 0},
     ),
-    "GRU": ("a100", lambda: cases.recurrent(nn.GRU(128, 128), 20, 32), {"FFMA": 0.5, "LDS.128": 0}),
+    "GRU": ("a100", lambda: cases.recurrent(nn.GRU(128, 128), 20, 32), {"FFMA": 0.69, "LDS.128": 0}),
 }
 
 

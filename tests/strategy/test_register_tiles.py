@@ -205,13 +205,13 @@ def test_machine_code_is_multiply_adds_in_planned_registers(sides: tuple[int, in
         if capability == (9, 0):  # an A100 begins one multiply-add in two cycles
             assert_banks_keep_up(cubin)
         if sides[0] == 1024:
-            assert loop.count("FFMA") >= 0.89 * len(loop)
+            assert loop.count("FFMA") >= 0.9 * len(loop)
             assert {"LDS.128", "LDGSTS.E.BYPASS.128"} <= set(loop), "the next tile is on its way"
             assert {"STG.E.128", "LDG.E.128"} <= set(every), "results and the bias are rows of whole vectors"
             assert not {"STG.E", "LDG.E"} & set(every), "nothing is accessed 4 bytes at a time"
         else:
             # rows of 514 and 1023 numbers are no whole vectors, and each of 24 copies has its guards
-            assert loop.count("FFMA") >= 0.88 * len(loop)
+            assert loop.count("FFMA") >= 0.89 * len(loop)
 
 
 def assert_banks_keep_up(cubin: Cubin) -> None:
@@ -255,7 +255,7 @@ def test_machine_code_of_halves_is_multiply_adds_too(half: str, preset: str) -> 
         assert cubin.registers <= code.registers
         assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
         loop = main_loop(cubin)
-        assert loop.count("FFMA") >= {"float16": 0.87, "bfloat16": 0.85}[half] * len(loop)
+        assert loop.count("FFMA") >= 0.88 * len(loop)
         assert "LDG.E.64" in {name.replace(".CONSTANT", "") for name in loop}
 
 
