@@ -45,7 +45,7 @@ def most_of(line: str, most: Callable[[str], int | None]) -> int | None:
 
 
 def _largest(operation: str, operands: list[int]) -> int | None:
-    match operation.removesuffix(".rn"), operands:
+    match operation, operands:
         case "mov" | "cvt.u64" | "cvt.u32" | "cvt.s64", [one]:
             return one
         case "or" | "xor", [left, right]:

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
-from polyfuse import nn
+from polyfuse import cases, nn
 from polyfuse.errors import IllegalRewrite
+from polyfuse.ir.dependences import dependences
 from polyfuse.machine import Machine
-from polyfuse.rewrite import split_reduction, why_not_split_reduction
+from polyfuse.rewrite import accumulate, split_reduction, why_not_split_reduction
 from tests.examples import examples
 
 # ruff: noqa: F821
@@ -33,6 +34,27 @@ def assert_same(before: pf.Nest, after: pf.Nest) -> None:
     arrays = drawn(before)
     expected, found = pf.interpret(before, arrays), pf.interpret(after, arrays)
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
+
+
+def assert_found_anew(nest: pf.Nest) -> None:
+    """The dependences that a rewrite took over and those it found are all there are."""
+    anew = dependences(nest.accesses, nest.original_dates())
+    for (kind, kept), (_, fresh) in zip(nest.dependences().kinds(), anew.kinds(), strict=True):
+        assert kept.is_equal(fresh), kind
+    names = [{(p.kind, p.source, p.sink) for p in each.pairs} for each in (nest.dependences(), anew)]
+    assert names[0] == names[1]
+
+
+@pytest.mark.parametrize("name", ["mac0", "mac1", "mac2"])
+@pytest.mark.parametrize("parts", [{"size": 3}, {"parts": 2}], ids=["size", "parts"])
+def test_dependences_of_what_is_not_touched_are_taken_over(name: str, parts: dict[str, int]) -> None:
+    """Of layers before and behind the split one, which reads what one computes and is read by the other."""
+    nest = cases.dense(7, 5, 6, 4, batch=3)
+    split = split_reduction(nest, name, "k", **parts)
+    assert_found_anew(split.nest)
+    summed = accumulate(split.nest, split.tensor)
+    assert summed is not None
+    assert_found_anew(summed)
 
 
 def test_what_it_says(golden: Callable[[str, str], None]) -> None:
