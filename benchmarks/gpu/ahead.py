@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
-from benchmarks.gpu.parts import CAPTURED, PARTS
+from benchmarks.gpu.parts import ALL, CAPTURED, PARTS, Chosen
 from benchmarks.gpu.subject import compiled
 from polyfuse.cli.gpu_case import Place
 from polyfuse.cli.side_by_side import side_by_side
@@ -23,22 +23,25 @@ Ahead = dict[tuple[str, str], float | str]
 """Seconds, or what was wrong, by a row's workload and side."""
 
 
-def pieces_of(names: Sequence[str], small: bool) -> list[Piece]:
+def pieces_of(names: Sequence[str], small: bool, chosen: Chosen = ALL) -> list[Piece]:
     """All that the parts compile, but those of `calls`, whose compilation is what is measured."""
     return [
         (name, position, way)
         for name in names
         if name != "calls"
         for position, subject in enumerate(PARTS[name].subjects(small))
+        if chosen.measured(subject.name)
         for way in subject.ways
         if way != CAPTURED  # compiled as OURS
     ]
 
 
-def built_ahead(names: Sequence[str], device: Place, processes: int, seconds: float) -> Ahead:
+def built_ahead(
+    names: Sequence[str], device: Place, processes: int, seconds: float, chosen: Chosen = ALL
+) -> Ahead:
     """Compile them all, or as many as begin in time; what fails here fails again in the run, where its row says so."""
     small = device != "gpu"
-    pieces = pieces_of(names, small)
+    pieces = pieces_of(names, small, chosen)
     found: Ahead = {}
     for piece, took in side_by_side(partial(_built, device=device), pieces, processes, seconds):
         name, position, way = piece

@@ -53,6 +53,28 @@ class Part:
     groups: Mapping[str, Callable[[str], bool]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """What a short run measures: subjects with one of `only` in their names, beside peers with none of `without`.
+
+    >>> Chosen(without=("autotune",)).beside("torch max-autotune, graph"), Chosen(("2048",)).measured("gemm-1024")
+    (False, False)
+    """
+
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def measured(self, name: str) -> bool:
+        """A subject, by its name; all where none is named."""
+        return not self.only or any(part in name for part in self.only)
+
+    def beside(self, label: str) -> bool:
+        """A peer, by its label."""
+        return not any(part in label for part in self.without)
+
+
+ALL = Chosen()
+
 BOTH: Mapping[str, Options] = {OURS: {}, CAPTURED: {"captured": True}}
 """Where the host may decide: ordinary calls, and captured ones."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import polyfuse as pf
 from benchmarks import results
 from benchmarks.gpu.ahead import Ahead, built_ahead, pieces_of
-from benchmarks.gpu.parts import PARTS, Part, Subject
+from benchmarks.gpu.parts import ALL, PARTS, Chosen, Part, Subject
 from benchmarks.gpu.subject import Row, on_gpu, on_stand_in
 
 PEERS = ("torch", "triton", "cupy-cuda13x", "nvidia-cublas", "nvidia-cudnn-cu13")
@@ -24,7 +24,7 @@ Measure = Callable[[Subject], list[Row]]
 
 def run(
     names: Sequence[str], facts: Mapping[str, Any] | None, folder: Path, minutes: float, turns: int,
-    seed: int, resume: bool, say: Say, processes: int = 1,
+    seed: int, resume: bool, say: Say, processes: int = 1, chosen: Chosen = ALL,
 ) -> list[tuple[Part, list[Row], list[str]]]:  # fmt: skip
     """(part, rows, what is left of it) for each name. `facts` are the GPU's; None is the dry run.
 
@@ -32,11 +32,11 @@ def run(
     """
     ahead: Ahead = {}
     if processes > 1:
-        ahead = built_ahead(names, "gpu" if facts else "lockstep", processes, 60 * minutes)
-        say(f"compiled ahead: {len(ahead)} of {len(pieces_of(names, facts is None))}")
+        ahead = built_ahead(names, "gpu" if facts else "lockstep", processes, 60 * minutes, chosen)
+        say(f"compiled ahead: {len(ahead)} of {len(pieces_of(names, facts is None, chosen))}")
 
     def measure(subject: Subject) -> list[Row]:
-        rows = on_gpu(subject, seed, turns) if facts else on_stand_in(subject, seed)
+        rows = on_gpu(subject, seed, turns, chosen) if facts else on_stand_in(subject, seed)
         known = ((row, ahead.get((row["workload"], row["side"]))) for row in rows)
         return [row if took is None else {**row, "ahead_s": took} for row, took in known]
 
@@ -54,7 +54,8 @@ def run(
         part = PARTS[name]
         begun = results.Run.begin(folder, f"gpu-{name}" if facts else f"gpu-{name}-dry", about, resume)
         say(f"{name}: {part.wanted}")
-        left = measured(begun, part.subjects(facts is None), measure, 60 * minutes, say)
+        subjects = [one for one in part.subjects(facts is None) if chosen.measured(one.name)]
+        left = measured(begun, subjects, measure, 60 * minutes, say)
         done.append((part, begun.rows, left))
     return done
 

@@ -18,7 +18,7 @@ import polyfuse as pf
 from benchmarks.gpu import kinds
 from benchmarks.gpu.clock import Call, host_seconds, in_turns, ratio
 from benchmarks.gpu.clocks import under_load
-from benchmarks.gpu.parts import CAPTURED, OURS, Subject
+from benchmarks.gpu.parts import ALL, CAPTURED, OURS, Chosen, Subject
 from benchmarks.gpu.tiles import in_other_tiles
 from benchmarks.peers.references import WrongResult, error
 
@@ -82,8 +82,8 @@ def compiled(
     }
 
 
-def on_gpu(subject: Subject, seed: int, turns: int) -> list[Row]:
-    """Every side, in turns."""
+def on_gpu(subject: Subject, seed: int, turns: int, chosen: Chosen = ALL) -> list[Row]:
+    """Every side that is chosen, in turns."""
     from benchmarks.gpu import device
 
     workload = subject.workload
@@ -99,7 +99,8 @@ def on_gpu(subject: Subject, seed: int, turns: int) -> list[Row]:
         label: partial(_ours, subject, host, options, sets) for label, options in subject.ways.items()
     }
     for label, make in device.peers(workload.kind, arrays, changing).items():
-        makers[label] = partial(_peer, label, make, sets)
+        if chosen.beside(label):
+            makers[label] = partial(_peer, label, make, sets)
     sides: dict[str, list[Call]] = {}
     rows: dict[str, Row] = {}
     for label, maker in makers.items():

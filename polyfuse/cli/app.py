@@ -238,6 +238,12 @@ def gpu_bench(
     jobs: Annotated[
         int, typer.Option(min=1, help="Compile ours in so many processes before anything is measured.")
     ] = 1,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only what has this in its name, such as gemm-2048.")
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="No peer that has this in its name, such as max-autotune.")
+    ] = None,
 ) -> None:
     """Measure polyfuse on this machine's GPU beside torch (eager, compiled, in graphs) and cuBLAS, part by part.
 
@@ -245,7 +251,19 @@ def gpu_bench(
     """
     from polyfuse.cli.gpu_bench import run_bench
 
-    done = run_bench(Terminal(), parts or (), device.value, out, minutes, turns, seed, resume, jobs)
+    done = run_bench(
+        Terminal(),
+        parts or (),
+        device.value,
+        out,
+        minutes,
+        turns,
+        seed,
+        resume,
+        jobs,
+        only or (),
+        without or (),
+    )
     raise typer.Exit(0 if done else 1)
 
 

@@ -26,15 +26,19 @@ def run_bench(
     seed: int | None,
     resume: bool,
     jobs: int = 1,
+    only: Sequence[str] = (),
+    without: Sequence[str] = (),
 ) -> bool:
     """Measure parts, all without names; a table last. Whether everything was right and nothing is left to measure.
 
-    With several `jobs` ours are compiled by so many processes first, into the cache.
+    With several `jobs` ours are compiled by so many processes first, into the cache. `only` and `without` are parts of
+    names: of what is measured, and of peers that are not.
 
     Raises BadArgument for a part that there is not, TargetUnavailable where there is no GPU or no torch beside it.
     """
     present(ROOT / "benchmarks", "benchmarks")
-    parts = module("benchmarks.gpu.parts").PARTS
+    of = module("benchmarks.gpu.parts")
+    parts, chosen = of.PARTS, of.Chosen(tuple(only), tuple(without))
     unknown = [name for name in names if name not in parts]
     if unknown:
         raise BadArgument(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
@@ -50,7 +54,7 @@ def run_bench(
     folder = out or (RESULTS if device == "gpu" else Path(tempfile.mkdtemp(prefix="polyfuse-gpu-bench-")))
     terminal.text(f"{facts['name'] if facts else 'a dry run on the stand-in, nothing is timed'}; seed {seed}")
     done = module("benchmarks.gpu.run").run(
-        names or list(parts), facts, folder, minutes, turns, seed, resume, terminal.text, jobs
+        names or list(parts), facts, folder, minutes, turns, seed, resume, terminal.text, jobs, chosen
     )
     table = module("benchmarks.gpu.table")
     terminal.table(table.COLUMNS, [row for _, rows, _ in done for row in table.lines(rows)])

@@ -28,6 +28,7 @@ from polyfuse.codegen.lockstep_subset import ARRAYS_OF, ROW_LANES
 from polyfuse.codegen.operator_types import registry_for
 from polyfuse.codegen.running_addresses import running_addresses
 from polyfuse.codegen.short_numbers import in_short
+from polyfuse.codegen.spread_copies import spread_copies
 from polyfuse.codegen.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
 from polyfuse.errors import PolyfuseError, TargetUnavailable
 
@@ -76,7 +77,7 @@ def build(
     So many blocks along each axis are a `cluster`, in each launch.
     With `count_passes` addresses follow from loops' variables alone, in all loops (polyfuse.codegen.counted_loops);
     without, for registers that are planned, a product's loop finds computed what stays (codegen/before_loops.py), and
-    advances addresses (codegen/running_addresses.py).
+    advances addresses (codegen/running_addresses.py) and begins copies among its multiply-adds (spread_copies.py).
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
 
@@ -84,7 +85,6 @@ def build(
     OtherInstructions, which is one, where the kernel's are those of another GPU.
     """
     with extra_needed():
-        from cuda.core import Linker, LinkerOptions, ObjectCode
         from numba.cuda.core.compiler_lock import global_compiler_lock
         from numba.cuda.descriptor import cuda_target
 
@@ -100,10 +100,7 @@ def build(
         ptx, dynamic = with_dynamic_shared(ptx)
         ptx, arch = for_warpgroups(in_clusters(ptx, name, cluster, cc), arch)
         ptx = ptx if count_passes else running_addresses(before_loops(ptx))
-        options = LinkerOptions(arch=arch, verbose=True, max_register_count=max_registers)
-        linker = Linker(ObjectCode.from_ptx(ptx.encode(), name=name), options=options)
-        code = bytes(linker.link("cubin").code)
-        log = linker.get_info_log() or ""
+        ptx, code, log = _with_least_spills(ptx, name, arch, max_registers, not count_passes)
     except TargetUnavailable:
         raise
     except Exception as error:  # whatever numba, NVVM or nvJitLink raise: each has a family of its own
@@ -324,6 +321,29 @@ def report(entry: str, log: str) -> tuple[int, int, int]:
     if not registers or not spills:
         raise BuildFailure(f"the linker's report on {entry!r} names no registers or spills: {log!r}")
     return max(registers), sum(int(stores) for stores, _ in spills), sum(int(loads) for _, loads in spills)
+
+
+def _with_least_spills(
+    ptx: str, name: str, arch: str, max_registers: int | None, spread: bool
+) -> tuple[str, bytes, str]:
+    """(PTX, machine code, the linker's report), with copies among multiply-adds unless registers are too few."""
+    apart = spread_copies(ptx) if spread else ptx
+    code, log = _linked(apart, name, arch, max_registers)
+    if apart != ptx and any(report(name, log)[1:]):
+        before, said = _linked(ptx, name, arch, max_registers)
+        if sum(report(name, said)[1:]) < sum(report(name, log)[1:]):
+            return ptx, before, said
+    return apart, code, log
+
+
+def _linked(ptx: str, name: str, arch: str, max_registers: int | None) -> tuple[bytes, str]:
+    with extra_needed():
+        from cuda.core import Linker, LinkerOptions, ObjectCode
+
+    options = LinkerOptions(arch=arch, verbose=True, max_register_count=max_registers)
+    linker = Linker(ObjectCode.from_ptx(ptx.encode(), name=name), options=options)
+    code = bytes(linker.link("cubin").code)
+    return code, linker.get_info_log() or ""
 
 
 def _cubin(

@@ -182,12 +182,25 @@ class _Split:
         return tuple(dim for d, dim in enumerate(dims) if self.size != 1 or d != self.at)
 
     @cached_property
+    def axes(self) -> tuple[int, ...]:
+        """The axes of the total on which its elements differ: partial results have no others."""
+        elements = self.s.write.map.range()
+        every = range(elements.dim(SET))
+        return tuple(d for d in every if not elements.plain_get_val_if_fixed(SET, d).is_int())
+
+    @cached_property
     def placed(self) -> isl.Map:
         """{ part_S[b, t] -> p[b, e] }: where each value is added."""
         element = self.origin.apply_range(self.s.write.map)
+        for axis in self._elsewhere():
+            element = element.project_out(OUT, axis, 1)
         number_of = isl.Map.from_pw_aff(dimension(self.origin.domain(), 0))
         both = number_of.intersect_domain(self.origin.domain()).flat_range_product(element)
         return both.set_tuple_name(OUT, self.tensor)
+
+    def _elsewhere(self) -> Iterator[int]:
+        """The total's other axes, the last one first."""
+        return (d for d in reversed(range(self.s.write.map.dim(OUT))) if d not in self.axes)
 
     @cached_property
     def count(self) -> int | str | None:
@@ -209,7 +222,8 @@ class _Split:
     def _after(self) -> Nest:
         s, target = self.s, self.nest.tensor(self.s.write.tensor)
         assert self.count is not None, "asked before"
-        held = Tensor(self.tensor, (self.count, *target.shape), target.dtype, "temporary")
+        shape = (self.count, *(target.shape[axis] for axis in self.axes))
+        held = Tensor(self.tensor, shape, target.dtype, "temporary")
         made = self._statements()
         order: list[trees.Tree] = []
         for part in trees.parts(self.nest.order):
@@ -237,7 +251,7 @@ class _Split:
             Access(a.tensor, _called(everywhere.apply_range(a.map).gist_domain(new), new)) for a in s.reads
         )
         whole = isl.Map.identity(held.get_space().map_from_set())
-        total = _to(whole.project_out(OUT, 0, 1), s.name, s.write.tensor)
+        total = _to(self._element_of(whole), s.name, s.write.tensor)
         target = Access(s.write.tensor, _called(total, firsts))
 
         def own(relation: isl.Map, name: str) -> Access:
@@ -254,10 +268,18 @@ class _Split:
             Statement(s.name, lasts, target, s.op, (own(whole, s.name),), read(0)),
         )
 
+    def _element_of(self, whole: isl.Map) -> isl.Map:
+        """{ p[b, e] -> y[e, 0] } of { p[b, e] -> p[b, e] }: the total of each partial result."""
+        fixed, found = self.s.write.map.range(), whole.project_out(OUT, 0, 1)
+        for axis in sorted(self._elsewhere()):
+            found = found.insert_dims(OUT, axis, 1)
+            found = found.fix_val(OUT, axis, fixed.plain_get_val_if_fixed(SET, axis))
+        return found
+
     def _totals(self) -> Iterator[str]:
-        """A name for each axis of the total: the dimension that it is, if it is one."""
+        """A name for each of the `axes`: the dimension that it is, if it is one."""
         subscripts = self.s.write.subscripts()
-        for axis in range(self.s.write.map.dim(OUT)):
+        for axis in self.axes:
             value = subscripts.get_pw_aff(axis)
             same = (
                 d

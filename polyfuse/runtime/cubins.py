@@ -27,6 +27,9 @@ from polyfuse.runtime.store import Entry
 REGISTERS = 65536
 """Registers of an SM, on every GPU from sm_50 on."""
 
+QUARTERS = 4
+"""Of an SM, each with a part of its registers."""
+
 PACKAGES = ("numba-cuda", "cuda-core", "cuda-bindings")
 """Whose versions decide what is compiled for a GPU, beside those for a CPU."""
 
@@ -129,7 +132,12 @@ def from_entry(entry: Entry) -> Cubin:
 def _bounds(threads: int, registers: int | None) -> int | tuple[int, int]:
     """The most threads of a block; with a limit on registers also the blocks that then fit into an SM.
 
-    A limit of its own would be ignored beside the number of threads. Registers are given to whole warps.
+    A limit of its own would be ignored beside the number of threads. Registers are given to whole warps, of which each
+    quarter of an SM has its own: with nine of them one quarter has three, as with twelve.
     """
+    if registers is None:
+        return threads
+    if threads > QUARTERS * WARP:
+        threads = -(-threads // (QUARTERS * WARP)) * QUARTERS * WARP
     whole = -(-threads // WARP) * WARP
-    return threads if registers is None else (threads, max(1, REGISTERS // (registers * whole)))
+    return threads, max(1, REGISTERS // (registers * whole))

@@ -52,6 +52,9 @@ CONVERTED_REGISTERS = 16
 MOST_REGISTERS = 255
 """Registers that a GPU's thread can name."""
 
+LARGE_TILE = 64
+"""Float32 results of a GPU's thread, 8 × 8. Tiles of 16 × 8 took 207 to 255 registers (CUDA 13, sm_90)."""
+
 WARPGROUP_OTHERS = 40
 """Registers of a thread beside its results and copies, where factors go from shared memory to the tensor cores."""
 
@@ -314,14 +317,17 @@ def registers_for(
 ) -> int:
     """The registers that a GPU's thread is given for a tile of results: these, a row, a column, and others.
 
-    What copies are `converting` is in registers while no row or column is. For tensor cores 16 steps of the rows and of
-    half the columns are four lines each, which are read ahead, and the copies' places are not given up for that while a
-    thread can have more.
+    What copies are `converting` is in registers while no row or column is. Of float32 results more than LARGE_TILE take
+    what a thread can have: they leave room for one block on an SM in any case. For tensor cores 16 steps of the rows
+    and of half the columns are four lines each, which are read ahead, and the copies' places are not given up for that
+    while a thread can have more.
     """
     if math == "f64":
         return min(MOST_REGISTERS, 2 * (rows * columns + rows + columns // 2) + DOUBLE_OTHERS)
     if math != "ieee":
         return min(MOST_REGISTERS, rows * columns + 4 * (rows + columns // 2) + 64)
+    if rows * columns > LARGE_TILE and itemsize == 4:
+        return MOST_REGISTERS
     wide = AHEAD_REGISTERS if ahead and itemsize > 4 else 0
     beside = max(itemsize // 4 * (rows + columns), CONVERTED_REGISTERS if converting else 0)
     return itemsize // 4 * rows * columns + beside + OTHER_REGISTERS + wide

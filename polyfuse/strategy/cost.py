@@ -229,7 +229,7 @@ def cuda_tilings(kernel: Kernel, gpu: Gpu) -> Iterator[Tiling]:
     inner = max((share.at_once for share in kernel.shares), default=1)
     choices: list[tuple[int, ...]] = [(1,)] * size
     if size == 1 or (size and any(share.lanes > 1 for share in kernel.shares)):
-        rows = (1, 2, 4, 8, 16, 32) if inner > 1 else (64, 32, 128, 256)
+        rows = (1, 2, 4, 8, 16, 32) if inner > 1 else (256, 128, 64, 32)
         choices[-1] = _capped(rows, extents[-1])
     elif size > 1:
         choices[-2] = _capped((16, 8, 4, 2, 1, 32), extents[-2])
@@ -328,6 +328,17 @@ def rereads(kernel: Kernel, tiling: Tiling) -> Iterator[tuple[float, float]]:
         before = moved
 
 
+def passed_again(kernel: Kernel, tiling: Tiling) -> Iterator[tuple[float, float]]:
+    """(bytes that the loops inside the band read again, bytes of one tile's), of each tensor that several read.
+
+    for i: { for j: s += x[i, j]; for j: y[i, j] = x[i, j] - s }: a tile's rows, which L1 holds if they are few.
+    """
+    for use in kernel.uses:
+        if use.read and not use.internal and use.passes > 1:
+            held = use.bytes_in(tiling.sizes, kernel.extents)
+            yield (use.passes - 1) * float(use.elements * use.itemsize), held
+
+
 def on_cuda(kernel: Kernel, machine: Machine, gpu: Gpu, resident: int, tiling: Tiling) -> KernelCost:
     """One block a tile, all at once; each statement's instances over the block's threads."""
     counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
@@ -346,10 +357,19 @@ def on_cuda(kernel: Kernel, machine: Machine, gpu: Gpu, resident: int, tiling: T
             machine.peak(kernel.itemsize, machine.units) * CUDA_EFFICIENCY * utilisation
         )
         busy += utilisation * share.flops
-    again = sum(moved for moved, _ in rereads(kernel, tiling))
+    again = 0.0
+    for count, (moved, held) in zip((counts[p] for p in tiling.order), rereads(kernel, tiling), strict=True):
+        near = (
+            held * together <= gpu.shared_per_sm
+        )  # an SM has it from its own tile before, if it has several
+        again += moved * min(1.0, machine.units / count) if near else moved
     drawing = min(blocks, machine.units)
     memory = kernel.compulsory / machine.bandwidth(machine.level(resident), drawing)
     memory += again / machine.bandwidth(machine.levels[0], drawing)
+    for moved, held in passed_again(kernel, tiling):
+        resident_bytes = held * together
+        if resident_bytes > gpu.shared_per_sm:
+            memory += moved / machine.bandwidth(machine.level(int(resident_bytes * machine.units)), drawing)
     return KernelCost(
         tiling,
         kernel.flops,

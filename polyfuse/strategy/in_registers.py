@@ -31,9 +31,9 @@ from polyfuse.strategy.products_cuda import (
     shapes_for,
     why_seen,
 )
-from polyfuse.strategy.register_shapes import Shape
+from polyfuse.strategy.register_shapes import EXPOSED, Shape
 from polyfuse.strategy.shared_products import InShares, in_shares
-from polyfuse.strategy.tile_costs import EXPOSED, waiting_seconds
+from polyfuse.strategy.tile_costs import waiting_seconds
 from polyfuse.strategy.window_rows import in_window_rows
 from polyfuse.strategy.windows_cuda import Convolution, convolution_of, in_patches, shapes_of
 

@@ -27,6 +27,7 @@ class Use:
     """How a kernel touches one tensor. `ratios` holds for each band loop the part that one of its values touches.
 
     What a kernel finds in a temporary because it has put it there is not `read`: it does not cross its border.
+    `passes` counts the loops inside the band, one after the other, in which it is read: for i: { for j; for j }.
     """
 
     tensor: str
@@ -36,6 +37,7 @@ class Use:
     read: bool
     written: bool
     internal: bool
+    passes: int = 1
 
     def bytes_in(self, sizes: tuple[int, ...], extents: tuple[int, ...]) -> float:
         """The bytes that `sizes` consecutive values of the band loops touch (exact for boxes and windows)."""
@@ -104,7 +106,7 @@ def kernel_of(counts: Counts, tree: Tree, band: tuple[Loop, ...] | None = None) 
     names = statements(tree)
     band = band_of(counts, tree) if band is None else band
     extents = tuple(counts.extent(loop) for loop in band)
-    uses, shares = _uses(counts, names, band), _shares(counts, tree, names, band)
+    uses, shares = _uses(counts, tree, names, band), _shares(counts, tree, names, band)
     return Kernel(names, band, extents, uses, shares, _column(counts.nest, names, band))
 
 
@@ -131,7 +133,8 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
     waits = False
     bound = any(loop.bind in (*THREADS, LANE) for loop in loops(tree))
     for name in names:
-        inner, own = 1, loops_around(tree, name)[len(band) :]
+        around = loops_around(tree, name)[len(band) :]
+        inner, own = 1, tuple(loop for loop in around if counts.extent(loop) > 1)
         for loop in own:
             at_once = known.setdefault(id(loop), counts.parallel(loop)) if not bound else loop.bind in THREADS
             if loop.bind == LANE or at_once:
@@ -181,12 +184,14 @@ def where_lanes_pay(shares: tuple[Share, ...]) -> tuple[Share, ...]:
     return shares if together <= apart else tuple(replace(share, lanes=1) for share in shares)
 
 
-def _uses(counts: Counts, names: tuple[str, ...], band: tuple[Loop, ...]) -> tuple[Use, ...]:
+def _uses(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop, ...]) -> tuple[Use, ...]:
     dates = [dict(loop.dates) for loop in band]
     inside = frozenset(names)
     found: dict[tuple[str, int], list[Use]] = {}
     seen: dict[str, list[Box | None]] = {}
+    read_in: dict[tuple[str, int], set[int]] = {}
     for name in names:
+        own = loops_around(tree, name)[len(band) :]
         for position, access in enumerate(counts.nest.statement(name).accesses):
             tensor = counts.nest.tensor(access.tensor)
             internal = tensor.role == "temporary" and counts.users[tensor.name] <= inside
@@ -198,7 +203,10 @@ def _uses(counts: Counts, names: tuple[str, ...], band: tuple[Loop, ...]) -> tup
             here = counts.slice_box(name, position, tuple(date[name] for date in dates))
             group = 0 if internal else _group(here, seen.setdefault(tensor.name, []))
             found.setdefault((tensor.name, group), []).append(use)
-    return tuple(reduce(_either, uses) for uses in found.values())
+            if read and own:
+                read_in.setdefault((tensor.name, group), set()).add(id(own[0]))
+    passes = {key: max(1, len(read_in.get(key, ()))) for key in found}
+    return tuple(replace(reduce(_either, uses), passes=passes[key]) for key, uses in found.items())
 
 
 APART = 2

@@ -29,6 +29,7 @@ from polyfuse.strategy.occupancy import occupancy
 from polyfuse.strategy.one_pass_roles import ROW, OneKernel
 from polyfuse.strategy.panel_spreads import Panel
 from polyfuse.strategy.register_shapes import (
+    EXPOSED,
     SCHEDULERS,
     SHARED_BYTES,
     Shape,
@@ -36,7 +37,6 @@ from polyfuse.strategy.register_shapes import (
     spread_for,
     threads_of,
 )
-from polyfuse.strategy.tile_costs import EXPOSED
 
 STEPS = 16
 """Steps of a product that are written out."""

@@ -47,6 +47,7 @@ from polyfuse.strategy.read_once import beyond_first, read_once
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
+from polyfuse.strategy.rounded_first import rounded_first
 from polyfuse.strategy.scratch_apart import scratch_apart
 from polyfuse.strategy.second_thoughts import (
     NOT_IN_BLOCKS,
@@ -71,8 +72,9 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
 
     Scratch arrays of the caller are private to iterations where that is cheaper. Views are composed into their users,
     sums of products taken apart, isomorphic products batched, and long reductions to a few results split in two
-    passes. On a CPU cheap temporaries that no cache near a core holds are
-    computed where they are read, and pipelines of stencils are rewritten to run in overlapping tiles, where that pays.
+    passes. Factors that a GPU's tensor cores take as halves are rounded in a pass of their own where that is cheaper.
+    On a CPU cheap temporaries that no cache near a core holds are computed where they are read, and pipelines of
+    stencils are rewritten to run in overlapping tiles, where that pays.
     The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a
     reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
     plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
@@ -80,6 +82,16 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     cheaper. On a GPU each sum of products without tiles has a note that says why.
     """
     choose = asked_once(choose)
+    usual = _in_private(nest, machine, fuse, choose)
+    made = rounded_first(nest, machine) if fuse else None
+    if made is None:
+        return usual
+    other = _in_private(made.nest, machine, fuse, choose)
+    return either(usual, other, usual.seconds, other.seconds, made.said, "rounded where it is copied")
+
+
+def _in_private(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
+    """The plan for a nest, or for the nest whose scratch arrays are private to iterations where that is cheaper."""
     usual = _plan_of(nest, machine, fuse, choose)
     made = scratch_apart(nest) if fuse else None
     if made is None:

@@ -1,0 +1,43 @@
+"""Factors that tensor cores take rounded: in a pass of their own before the product, where that is cheaper.
+
+    for i, j, k: y[i, j] += bf16(x[i, k]) * bf16(w[k, j])
+    ->  for e: x_narrow[e] = x[e]                                        once an element, in the kernel that computes x
+        for i, j, k: y[i, j] += x_narrow[i, k] * w_narrow[k, j]          halves as they lie in memory, copied in boxes
+
+A block that rounds what it copies does so for its own tile: an element of x as often as there are blocks side by side.
+Numbers that lie there as halves are copied without a thread (strategy/own_warp_shapes.py), and are half the bytes.
+Constants are rounded once for all calls. The values are the same: each factor is rounded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.ir import Nest
+from polyfuse.ir.tensor import DType
+from polyfuse.machine import Machine
+from polyfuse.rewrite.widen import narrow, why_not_narrow
+from polyfuse.strategy.warpgroup_shapes import has_warpgroups
+
+HALVES: dict[str, DType] = {"bf16": "bfloat16", "f16": "float16"}
+"""The element type of a format that is stored as it is multiplied."""
+
+
+@dataclass(frozen=True)
+class RoundedFirst:
+    """A nest whose products read rounded copies, and a sentence on each."""
+
+    nest: Nest
+    said: tuple[str, ...]
+
+
+def rounded_first(nest: Nest, machine: Machine) -> RoundedFirst | None:
+    """The nest with such copies; None where no product may read one, or tensor cores do not take halves in boxes."""
+    if machine.gpu is None or machine.math not in HALVES or not has_warpgroups(machine.gpu, machine.math):
+        return None
+    half, done, said = HALVES[machine.math], nest, list[str]()
+    for tensor in nest.tensors:
+        if tensor.dtype == "float32" and why_not_narrow(done, tensor.name, half) is None:
+            made = narrow(done, tensor.name, half)
+            done, said = made.nest, [*said, str(made)]
+    return RoundedFirst(done, tuple(said)) if said else None
