@@ -312,7 +312,7 @@ CASES: tuple[Case, ...] = (
     *(Case(f"dense + ReLU, {half}", partial(dense, 33, 50, batch=19, dtype=half)) for half in HALVES),
     Case("product of float16 on tensor cores", lambda: product(96, 192, 160, "float16"), 1, math="f16"),
     Case("product of bfloat16 by warpgroups", lambda: product(512, 320, 512, "bfloat16"), 1, math="bf16"),
-    Case("product of tf32 factors by warpgroups", lambda: product(1024, 64, 512), 1, math="tf32"),
+    Case("product of tf32 factors, 1024 × 64 by 512", lambda: product(1024, 64, 512), 1, math="tf32"),
     Case(
         "product of rows of bfloat16 by warpgroups",
         lambda: by_rows(576, 320, 576, "bfloat16"),

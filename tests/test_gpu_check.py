@@ -74,16 +74,10 @@ def check_results(case: Case, fuse: bool, net: pf.Executable) -> None:
 )
 def test_a_case_by_warpgroups_has_their_instructions(case: Case) -> None:
     source = compiled(case, True).program.source
-    boxes = "bfloat16" in case.name
-    back = (
-        ("hand_back(",)
-        if "rows" in case.name
-        else ("hand_back_cluster(", "copy_multicast(", "cluster_barrier(")
-    )
-    waits = ("await_wgmma_before(", *back) if boxes else ("await_wgmma(",)
+    waits = ("await_wgmma_before(", "hand_back(")
     expected = (f"begin_wgmma_{case.math}(", f"tile_wgmma_{case.math}(", *waits)
     assert all(name in source for name in expected)
-    assert ("copy_bulk(" in source) == boxes, "whole lines are copied in boxes, by a warp that only copies"
+    assert "copy_bulk(" in source, "whole lines are copied in boxes, by a warp that only copies"
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.kernels is not None], ids=lambda c: c.name)

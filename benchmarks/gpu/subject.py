@@ -24,6 +24,9 @@ from benchmarks.peers.references import WrongResult, error
 
 COPY = "copy"
 
+LARGE, LINE = 1 << 20, 256
+"""Elements of an array from which on lines of so many keep together."""
+
 Row = dict[str, Any]
 Built = tuple[list[Call], Any, Row]
 """A call on each set of arrays, the results of the first, and what is known of building it."""
@@ -55,8 +58,15 @@ def on_stand_in(subject: Subject, seed: int) -> list[Row]:
 
 
 def fresh(arrays: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    """The same arrays with their elements in another order: new in every run, of the same distribution."""
-    return {name: rng.permutation(array.ravel()).reshape(array.shape) for name, array in arrays.items()}
+    """The same arrays with their elements in another order: new in every run, of the same distribution.
+
+    Of large arrays lines of elements keep together: one by one, 64M numbers take seconds of a run.
+    """
+    found = {}
+    for name, array in arrays.items():
+        together = LINE if array.size > LARGE and array.size % LINE == 0 else 1
+        found[name] = rng.permutation(array.reshape(-1, together)).reshape(array.shape)
+    return found
 
 
 def compiled(

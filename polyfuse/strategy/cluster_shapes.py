@@ -29,7 +29,7 @@ SIZES = (2, 4)
 WAITING = 180
 """Cycles of a tile for each block of a cluster in which tensor cores have nothing to do: arrivals at other SMs, and the
 slowest of the blocks. About a way to another SM (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
-Architecture via Microbenchmarking", 2024, section on distributed shared memory). By it a product of 4096 takes 281 µs
+Architecture via Microbenchmarking", 2024, section on distributed shared memory). By it a product of 4096 takes 297 µs
 in two blocks' clusters, tiles of 128 × 128 and four stages, and took 282 (H200)."""
 
 

@@ -51,8 +51,9 @@ from polyfuse.strategy.moves import (
 from polyfuse.strategy.register_shapes import Shape, Side
 from polyfuse.strategy.staging import staged_tile
 from polyfuse.strategy.step_shapes import StepShape
+from polyfuse.strategy.tensor_shapes import TensorShape
 from polyfuse.strategy.tile_shapes import tiles_for
-from polyfuse.strategy.warpgroup_shapes import WarpgroupShape
+from polyfuse.strategy.warpgroup_shapes import has_warpgroups
 from polyfuse.strategy.wide_loops import in_vectors_of
 
 AXES = ("thread.z", "thread.y", "thread.x")
@@ -141,8 +142,11 @@ class Tiles:
         return Planned(schedule, (*self.shape.sentences(self.name), *self.not_kept()))
 
     def not_kept(self) -> tuple[str, ...]:
-        """Why a warpgroup's factors go through registers, for a report."""
-        if not isinstance(self.shape, WarpgroupShape) or isinstance(self.shape, KeptShape):
+        """Why factors go through registers where a warpgroup would take them as they are, for a report."""
+        gpu, shape = self.machine.gpu, self.shape
+        if not isinstance(shape, TensorShape) or isinstance(shape, KeptShape):
+            return ()
+        if gpu is None or not has_warpgroups(gpu, shape.math):
             return ()
         reason = why_not_kept(self.schedule.nest, self.product, self.shape.math)
         return () if reason is None else (f"not all factors of {self.name} are copied as they are: {reason}",)

@@ -28,6 +28,7 @@ class RoundedFirst:
     """A nest whose products read rounded copies, and a sentence on each."""
 
     nest: Nest
+    products: tuple[str, ...]
     said: tuple[str, ...]
 
 
@@ -36,8 +37,10 @@ def rounded_first(nest: Nest, machine: Machine) -> RoundedFirst | None:
     if machine.gpu is None or machine.math not in HALVES or not has_warpgroups(machine.gpu, machine.math):
         return None
     half, done, said = HALVES[machine.math], nest, list[str]()
+    products = dict[str, None]()
     for tensor in nest.tensors:
         if tensor.dtype == "float32" and why_not_narrow(done, tensor.name, half) is None:
             made = narrow(done, tensor.name, half)
             done, said = made.nest, [*said, str(made)]
-    return RoundedFirst(done, tuple(said)) if said else None
+            products |= dict.fromkeys(made.users)
+    return RoundedFirst(done, tuple(products), tuple(said)) if said else None

@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks import results
 from benchmarks.gpu import run, table
+from benchmarks.gpu.ahead import pieces_of
 from benchmarks.gpu.clock import host_seconds, in_turns, ratio
 from benchmarks.gpu.clocks import ASKED, under_load
-from benchmarks.gpu.parts import CAPTURED, GRID, OURS, PARTS, Part, Subject
+from benchmarks.gpu.parts import CAPTURED, GRID, OURS, PARTS, Chosen, Part, Subject
 from benchmarks.gpu.subject import COPY, figures
 from polyfuse.cli.gpu_bench import run_bench
 from polyfuse.cli.terminal import Terminal
@@ -73,6 +74,27 @@ def test_ours_are_compiled_ahead_into_the_cache_and_the_rows_say_so(
     monkeypatch.setenv("POLYFUSE_CACHE", "off")
     with pytest.raises(BadArgument, match="--jobs 2 compiles into the cache first, which is off"):
         run_bench(Terminal(), ("memory",), "lockstep", tmp_path, 8, 2, 1, True, jobs=2)
+
+
+def test_a_short_run_measures_what_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_bench(
+        Terminal(), ("memory", "gemm"), "lockstep", tmp_path, 8, 2, 1, True, only=("softmax", "mlp")
+    )
+    (memory, gemm) = (
+        {
+            row["workload"]
+            for row in json.loads(next(tmp_path.glob(f"gpu-{name}-dry-*.json")).read_text())["rows"]
+        }
+        for name in ("memory", "gemm")
+    )
+    assert memory == {"softmax-5x40"}
+    assert gemm
+    assert all(name.startswith("mlp") for name in gemm)
+    capsys.readouterr()
+    chosen = Chosen(only=("gemm-2048",), without=("autotune",))
+    assert [piece[1] for piece in pieces_of(("gemm", "calls"), False, chosen)] == [1]
+    assert chosen.beside("torch eager, graph")
+    assert not chosen.beside("torch max-autotune, graph")
 
 
 SUBJECTS = PARTS["gemm"].subjects(False)[:3]

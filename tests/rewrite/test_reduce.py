@@ -57,6 +57,44 @@ def test_dependences_of_what_is_not_touched_are_taken_over(name: str, parts: dic
     assert_found_anew(summed)
 
 
+def test_parts_of_a_total_with_one_place_have_one_axis() -> None:
+    """Of total[0]: a part of each, in a loop over parts alone, which lanes may share."""
+
+    @pf.nest
+    def total_of(x: f32[M, N]):
+        total = np.zeros((3, 1), np.float32)
+        for i in range(M):
+            for j in range(N):
+                total[2, 0] += x[i, j]
+        return total
+
+    nest = total_of.with_sizes({"M": 6, "N": 8})
+    (name,) = (s.name for s in nest.statements if s.is_reduction)
+    split = split_reduction(nest, name, "j", size=4)
+    assert split.nest.tensor(split.tensor).shape == (2,)
+    (first,) = (s for s in split.nest.statements if s.name.startswith("init_part"))
+    assert (first.dims, split.nest.statement(name).dims) == (("j_part",), ("j_part",))
+    assert_same(nest, split.nest)
+    assert_found_anew(split.nest)
+
+
+def test_a_sum_into_one_place_of_an_array_is_shared_by_blocks_and_lanes() -> None:
+    """As one into a scalar is: ten operations on each of 64M numbers took a thread for each part of them."""
+
+    @pf.nest
+    def chain(x: f32[N]):
+        total = np.zeros((1,), np.float32)
+        for i in range(N):
+            total[0] += max(x[i] * 1.1 + 0.3, 0.0) * x[i]
+        return total
+
+    net = pf.compile(chain, sizes={"N": 1 << 26}, target="cuda", machine="h200", device="none")
+    assert [launch.extents({})[1] for launch in net.program.launches] == [(1024, 1, 1), (32, 1, 1)]
+    assert "shfl_xor_sync" in net.program.codes[0].source
+    assert "copy_vector(4, x_lanes" in net.program.codes[0].source
+    assert net.report().predicted_seconds < 100e-6
+
+
 def test_what_it_says(golden: Callable[[str, str], None]) -> None:
     nest = nn.lower(nn.sum(nn.input("x", (101,))))
     by_size, by_parts = (

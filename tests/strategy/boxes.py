@@ -28,6 +28,7 @@ NESTS = {
     "two down": (lambda: matmul(130, 192, 72, dtype="float16"), "f16", (2, 1, 2, 16, 4)),
     "two across": (lambda: matmul(72, 128, 136, dtype="bfloat16"), "bf16", (1, 2, 2, 16, 2)),
     "128 columns": (lambda: matmul(66, 128, 136, dtype="bfloat16"), "bf16", (1, 1, 2, 32, 2)),
+    "256 columns": (lambda: matmul(66, 128, 264, dtype="bfloat16"), "bf16", (1, 1, 2, 64, 2)),
     "by steps": (by_steps, "f16", (1, 1, 2, 16, 4)),
     "a factor with itself": (lambda: expand(squared).nest, "bf16", (1, 1, 2, 32, 2)),
     "batched": (lambda: matmul(66, 128, 72, (3,), "bfloat16"), "bf16", (1, 1, 2, 16, 2)),

@@ -71,7 +71,7 @@ def test_a_deeper_network_is_several_launches_of_one_code() -> None:
 def test_few_kernels_and_many_blocks_stay_launches_of_their_own() -> None:
     h200 = Machine.preset("h200")
     few = plan_for(cases.dense(*[384] * FEWEST, batch=64), h200)
-    large = plan_for(cases.dense(*[1024] * 5, batch=4096), h200)
+    large = plan_for(cases.dense(*[1024] * 5, batch=8192), h200)
     unfused = plan_for(cases.dense(*[64] * 9, batch=40), h200, fuse=False)
     for plan, kernels in ((few, FEWEST - 1), (large, 4), (unfused, 24)):
         assert len(plan.groups) == kernels

@@ -123,13 +123,15 @@ def test_each_warpgroup_waits_for_itself() -> None:
         found(back, f"if {mine}: {back}", *fewer, "while others read it|for ever")
 
 
-@pytest.mark.parametrize("tile", [(2, 1, 2, 32, 4), (1, 2, 2, 32, 2), (1, 1, 2, 16, 4)])
+@pytest.mark.parametrize("tile", [(2, 1, 2, 32, 4), (1, 2, 2, 32, 2), (1, 1, 2, 16, 4), (2, 1, 2, 64, 4)])
 def test_machine_code_multiplies_without_a_pause(tile: tuple[int, ...]) -> None:
     pytest.importorskip("cuda.core")
     schedule = schedule_of(matmul(2000, 8192, 2040, dtype="bfloat16"), "bf16", tile, OwnWarpShape)
     net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="none")
     cubin = in_planned_registers(net, (9, 0))
     assert (cubin.arch, cubin.shared_bytes) == ("sm_90a", net.program.codes[0].shared_bytes)
+    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+    assert cubin.registers <= 168, "nine warps"
     _, _, rows, columns, stages = tile
     loop, every = main_loop(cubin), opcodes(cubin)
     assert loop.count(f"HGMMA.64x{4 * columns}x16.F32.BF16") % (rows // 2 * 4) == 0

@@ -40,7 +40,7 @@ def test_few_products_of_a_nest_are_shared_out_and_what_is_refused_is_not() -> N
     assert made is not None
     assert len(made.shared) == 2
     assert set(made.shared) < set(made.products)
-    assert "in shares of 70" in made.said[0]
+    assert "in shares of 35" in made.said[0]
     assert "in one piece" in made.said[0]
     assert in_parts(cases.dense(4096, 768, batch=768), Machine.preset("zen5")) is None
     rounded = in_parts(cases.dense(4096, 768, batch=768), replace(H200, math="tf32"))
@@ -95,7 +95,7 @@ def test_a_share_is_tiles_in_planned_registers() -> None:
     pytest.importorskip("cuda.core")
     net = pf.compile(cases.dense(4096, 768, batch=768), target="cuda", machine="h200", device="none")
     parts, _ = net.program.codes
-    assert "36 tiles of 256 chunks in shares of 70" in net.explain()
+    assert "18 tiles of 256 chunks in shares of 35" in net.explain()
     assert parts.registers is not None
     for capability in ((8, 0), (9, 0)):
         cubins = build_kernels(net.program, capability)

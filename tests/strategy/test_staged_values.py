@@ -128,4 +128,4 @@ def test_what_boxes_cannot_copy_takes_the_next_form() -> None:
         math="bf16",
     )
     assert "no factor of mac0 is copied in boxes: bind: one instruction cannot run loop" in str(net.explain())
-    assert "a warpgroup together, which are copied as they are" in str(net.explain())
+    assert "by tensor cores on bf16 factors, 64 steps" in str(net.explain())

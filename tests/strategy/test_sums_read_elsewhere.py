@@ -52,7 +52,7 @@ def compiled(nest: pf.Nest, device: Any = "none", **options: Any) -> pf.Executab
 PLANS: dict[str, tuple[Callable[[], pf.Nest], dict[str, Any], int, str]] = {
     "chain": (lambda: chain(384, 384, 384, 384), {}, 2, "tile_fma("),
     "chain, odd": (lambda: chain(255, 193, 517, 129), {}, 2, "tile_fma("),
-    "chain, tf32": (lambda: chain(1024, 1024, 1024, 1024), {"math": "tf32"}, 2, "tile_wgmma_tf32("),
+    "chain, tf32": (lambda: chain(1024, 1024, 1024, 1024), {"math": "tf32"}, 2, "tile_mma_tf32("),
     "chain, bf16": (lambda: chain(1024, 1024, 1024, 1024), {"math": "bf16"}, 2, "tile_wgmma_bf16("),
     "chain, float64": (lambda: chain(512, 512, 512, 512, "float64"), {}, 2, "tile_mma_f64("),
     "softmax": (lambda: softmax(1024, 1024, 1024), {}, 1, "tile_fma("),
@@ -156,7 +156,7 @@ def test_tensor_cores_sum_up_what_rows_are_normalised_of() -> None:
 
 
 MACHINE_CODE: dict[str, tuple[Callable[[], pf.Nest], dict[str, Any], float]] = {
-    "chain": (lambda: chain(1024, 1024, 1024, 1024), {}, 0.88),
+    "chain": (lambda: chain(1024, 1024, 1024, 1024), {}, 0.87),
     "softmax, odd": (lambda: softmax(1000, 514, 1023), {}, 0.78),
     "Strassen": (lambda: matmul(1024, 1024, 1024), {"fast_matmul": "strassen"}, 0.88),
     "Strassen, odd": (lambda: matmul(1030, 2002, 1023), {"fast_matmul": "strassen"}, 0.78),
