@@ -88,7 +88,9 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
         return usual
     other = _in_private(made.nest, machine, fuse, choose)
     if not all(in_tiles(other.schedule, name) for name in made.products):
-        refused = (f"not taken, since a product would have no tiles of results: {line}." for line in made.said)
+        refused = (
+            f"not taken, since a product would have no tiles of results: {line}." for line in made.said
+        )
         return replace(usual, recomputed=(*usual.recomputed, *refused))
     return either(usual, other, usual.seconds, other.seconds, made.said, "rounded where it is copied")
 
