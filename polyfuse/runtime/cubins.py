@@ -27,8 +27,8 @@ from polyfuse.runtime.store import Entry
 REGISTERS = 65536
 """Registers of an SM, on every GPU from sm_50 on."""
 
-QUARTERS = 4
-"""Of an SM, each with a part of its registers."""
+WARPGROUP = 128
+"""Threads that are a warp on each quarter of an SM, each of which has registers of its own."""
 
 PACKAGES = ("numba-cuda", "cuda-core", "cuda-bindings")
 """Whose versions decide what is compiled for a GPU, beside those for a CPU."""
@@ -132,12 +132,17 @@ def from_entry(entry: Entry) -> Cubin:
 def _bounds(threads: int, registers: int | None) -> int | tuple[int, int]:
     """The most threads of a block; with a limit on registers also the blocks that then fit into an SM.
 
-    A limit of its own would be ignored beside the number of threads. Registers are given to whole warps, of which each
-    quarter of an SM has its own: with nine of them one quarter has three, as with twelve.
+    A limit of its own would be ignored beside the number of threads. Registers are given to whole warps, in pieces of 8
+    a thread. A block with a warp beside whole warpgroups leaves some to nobody: more threads are said, which have them.
+
+    >>> [_bounds(*each) for each in ((256, 128), (128, 200), (288, 168), (160, 136), (160, 168))]
+    [(256, 2), (128, 2), (384, 1), (160, 3), (192, 2)]
     """
     if registers is None:
         return threads
-    if threads > QUARTERS * WARP:
-        threads = -(-threads // (QUARTERS * WARP)) * QUARTERS * WARP
     whole = -(-threads // WARP) * WARP
-    return threads, max(1, REGISTERS // (registers * whole))
+    blocks = max(1, REGISTERS // (registers * whole))
+    if threads <= WARPGROUP or threads % WARPGROUP == 0:
+        return threads, blocks
+    pieces = -(-registers // 8) * 8
+    return max(threads, REGISTERS // (pieces * blocks * WARP) * WARP), blocks
