@@ -47,7 +47,7 @@ from polyfuse.strategy.read_once import beyond_first, read_once
 from polyfuse.strategy.recompute import Recomputed, recomputed
 from polyfuse.strategy.recurrences import stepped
 from polyfuse.strategy.repeats import Repeats
-from polyfuse.strategy.rounded_first import rounded_first
+from polyfuse.strategy.rounded_first import cheaper, rounded_first
 from polyfuse.strategy.scratch_apart import scratch_apart
 from polyfuse.strategy.second_thoughts import (
     NOT_IN_BLOCKS,
@@ -84,15 +84,7 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     choose = asked_once(choose)
     usual = _in_private(nest, machine, fuse, choose)
     made = rounded_first(nest, machine) if fuse else None
-    if made is None:
-        return usual
-    other = _in_private(made.nest, machine, fuse, choose)
-    if not all(in_tiles(other.schedule, name) for name in made.products):
-        refused = (
-            f"not taken, since a product would have no tiles of results: {line}." for line in made.said
-        )
-        return replace(usual, recomputed=(*usual.recomputed, *refused))
-    return either(usual, other, usual.seconds, other.seconds, made.said, "rounded where it is copied")
+    return usual if made is None else cheaper(usual, made, _in_private(made.nest, machine, fuse, choose))
 
 
 def _in_private(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:

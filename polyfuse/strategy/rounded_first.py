@@ -11,12 +11,15 @@ Constants are rounded once for all calls. The values are the same: each factor i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tensor import DType
 from polyfuse.machine import Machine
 from polyfuse.rewrite.widen import narrow, why_not_narrow
+from polyfuse.strategy.decisions import Plan
+from polyfuse.strategy.either import either
+from polyfuse.strategy.products_cuda import in_tiles
 from polyfuse.strategy.warpgroup_shapes import has_warpgroups
 
 HALVES: dict[str, DType] = {"bf16": "bfloat16", "f16": "float16"}
@@ -44,3 +47,13 @@ def rounded_first(nest: Nest, machine: Machine) -> RoundedFirst | None:
             done, said = made.nest, [*said, str(made)]
             products |= dict.fromkeys(made.users)
     return RoundedFirst(done, tuple(products), tuple(said)) if said else None
+
+
+def cheaper(usual: Plan, made: RoundedFirst, other: Plan) -> Plan:
+    """The plan without copies, or the `other` one that has them, in which each product needs tiles of results: what
+    rounds may have come into its kernel.
+    """
+    if all(in_tiles(other.schedule, name) for name in made.products):
+        return either(usual, other, usual.seconds, other.seconds, made.said, "rounded where it is copied")
+    refused = (f"not taken, since a product would have no tiles of results: {line}." for line in made.said)
+    return replace(usual, recomputed=(*usual.recomputed, *refused))
