@@ -84,6 +84,34 @@ def rounds(nest: Nest, copy: Statement) -> Math | None:
     return None if exact else formats.get(dtype)
 
 
+def holds_rounded(nest: Nest, tensor: str, math: Math, asking: frozenset[str] = frozenset()) -> bool:
+    """Whether all that is ever in a tensor are zeros and numbers of a format: its type says so, or who writes it does.
+
+    r[k] = tf32(x[k]);  t[k] = r[k]: both, of tf32 numbers. Not what is copied in a circle of tensors, those asked for.
+    """
+    held = nest.tensor(tensor)
+    if held.dtype != STORED[math]:
+        return False
+    if held.is_half or math == "f64":
+        return True
+    writers = [s for s in nest.statements if s.write.tensor == tensor]
+    if not writers or held.role != "temporary" or tensor in asking:
+        return False
+    asked = asking | {tensor}
+    return all(s.op == "=" and (_gives(s, math) or _takes(nest, s, math, asked)) for s in writers)
+
+
+def _gives(s: Statement, math: Math) -> bool:
+    """Whether a body is rounded to tf32, or zero."""
+    return s.body.is_zero is True or (math == "tf32" and isinstance(s.body, Tf32))
+
+
+def _takes(nest: Nest, s: Statement, math: Math, asking: frozenset[str]) -> bool:
+    """Whether a body is a number of a tensor whose are of the format."""
+    body = s.body
+    return isinstance(body, Read) and holds_rounded(nest, s.reads[body.position].tensor, math, asking)
+
+
 def _without_clears(nest: Nest, copies: list[Statement]) -> list[Statement]:
     """The copies but those that write zeros to a buffer which another one, wholly behind it, fills."""
     place = {name: p for p, part in enumerate(parts(nest.order)) for name in statements(part)}

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from polyfuse.analysis.copies import rounds
+from polyfuse.analysis.copies import holds_rounded
 from polyfuse.analysis.digits import floored
 from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, is_multiple
 from polyfuse.analysis.storage import BLOCKS, Geometry
@@ -104,7 +104,7 @@ def fragments_of(
     others = [loop.date(s.name) for loop in around if loop.bind not in ("thread.x", "thread.y")]
     if in_cores(geometries, s):
         at = Indices(k, r, c, x, y, tuple(others))
-        rounded = all(_is_rounded(nest, access.tensor, math) for access in s.reads)
+        rounded = all(holds_rounded(nest, access.tensor, math) for access in s.reads)
         if not rounded or not is_whole(domain, (*blocks, *serial), k, int(extent(nest, step) or 0)):
             return None
         depth = ACCESS_BYTES // ITEMSIZE[STORED[math]]
@@ -132,7 +132,7 @@ def _lines(
     geometries: Mapping[str, Geometry],
     math: Math,
 ) -> Lines | None:
-    if not _is_rounded(nest, s.reads[side.position].tensor, math):
+    if not holds_rounded(nest, s.reads[side.position].tensor, math):
         return None
     inner = (step, side.along)
     lines = lines_of(nest.domains[s.name], s, side.position, side.by_warp, inner, side.part, geometries)
@@ -151,7 +151,7 @@ def _matrices(
     held, tensor = geometries.get(access.tensor), nest.tensor(access.tensor)
     if math == "f64" or held is None or not isinstance(held.buffer.spread, Spread):
         return None  # a matrix has words of 32 bits
-    if not _is_rounded(nest, tensor.name, math):
+    if not holds_rounded(nest, tensor.name, math):
         return None
     found = _by_steps(held, side, step, STEPS[math])
     if found is None and math not in IN_LINES:
@@ -203,14 +203,6 @@ def _by_elements(held: Geometry, side: _Side, step: isl.PwAff) -> tuple[Matrices
     neighbour = inside.sub(number.scale_val(isl.Val(vector))).add(tile.scale_val(isl.Val(vector)))
     distance = neighbour.add(number.scale_val(isl.Val(part))).add(step.scale_val(isl.Val(line)))
     return Matrices(side.position, True, line, part, line), distance
-
-
-def _is_rounded(nest: Nest, tensor: str, math: Math) -> bool:
-    """Whether all that is ever in a buffer are zeros and numbers of a format."""
-    if nest.tensor(tensor).dtype != STORED[math]:
-        return False
-    writers = [s for s in nest.statements if s.write.tensor == tensor]
-    return math != "tf32" or all(rounds(nest, s) == math or s.body.is_zero is True for s in writers)
 
 
 def _counts_steps(s: Statement, date: isl.PwAff) -> bool:

@@ -152,10 +152,11 @@ def _swizzled_lines(
     outside: list[isl.PwAff],
     held: Geometry,
 ) -> CoreLines | None:
-    """Lines of 64 halves: of a row's steps, or turned, of a step's rows. A tile's steps are one line, or its lines.
+    """Lines of 64 halves or 32 numbers: of a row's steps, or turned, of a step's rows. A tile's steps are one line, or
+    its lines.
 
     steps    line = row, 8 rows a core       cores 8 lines apart
-    turned   line = step, panels of 64       cores of steps 8 lines apart, 64 rows a panel apart
+    turned   line = step, panels of 64       cores of steps 8 lines apart, 64 rows a panel apart; of halves alone
     """
     access, panel = s.reads[position], held.buffer.panel
     assert panel is not None
@@ -163,22 +164,13 @@ def _swizzled_lines(
     (place,) = held.cell(s.name, access)
     size = lines * panel.width
     whole = WHOLE * panel.width // LINE_BYTES
-    forms = {
-        Form(False, True): (
-            EVERY,
-            (Digit(1, None, panel.width),),
-            CORE_ROWS,
-            whole,
-            INSTRUCTION_ROWS * panel.width,
-        ),
-        Form(True, True): (
-            (Digit(1, None, panel.width),),
-            (Digit(1, panel.width, 1), Digit(panel.width, None, size)),
-            whole,
-            size,
-            size,
-        ),
-    }
+    depth = along.shape[-1]
+    by_lines = (Digit(1, None, panel.width),)
+    forms: dict[Form, tuple[tuple[Digit, ...], tuple[Digit, ...], int, int, int]]
+    forms = {Form(False, True): (EVERY, by_lines, depth, whole, INSTRUCTION_ROWS * panel.width)}
+    if depth == CORE_ROWS:
+        in_panels = Digit(1, panel.width, 1), Digit(panel.width, None, size)
+        forms[Form(True, True)] = by_lines, in_panels, whole, size, size
     for form, (steps, results, line, core, far) in forms.items():
         first = place.sub(digits_of(step, steps)).sub(digits_of(along.in_order, results))
         if agrees(domain, outside, first) and is_multiple(domain, first, whole):

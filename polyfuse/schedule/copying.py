@@ -61,11 +61,13 @@ class Copied:
     padded: isl.Map | None = None
 
 
-def rounding_of(what: str, body: sympy.Basic, dtype: DType, math: Math) -> tuple[sympy.Basic, DType]:
+def rounding_of(
+    what: str, body: sympy.Basic, dtype: DType, math: Math, done: bool = False
+) -> tuple[sympy.Basic, DType]:
     """The body and the element type of a copy that rounds its values to a format of factors, each once.
 
     f16, bf16:  t = x           stored as float16, bfloat16, which rounds; of a half that it is already: bit for bit
-    tf32:       t = tf32(x)     stored as float32
+    tf32:       t = tf32(x)     stored as float32; t = x if that is `done`: x holds such numbers alone
 
     Raises InvalidSchedule for values of other types, in which bodies are not computed in float32.
     """
@@ -74,7 +76,7 @@ def rounding_of(what: str, body: sympy.Basic, dtype: DType, math: Math) -> tuple
     if computed_in(dtype) != "float32":
         raise InvalidSchedule(f"promote: rounded={math!r} rounds float32 numbers, and {what} is {dtype}")
     if math == "tf32":
-        return Tf32(body), "float32"
+        return body if done else Tf32(body), "float32"
     return body, STORED[math]
 
 

@@ -17,6 +17,7 @@ from typing import Literal
 
 import islpy as isl
 
+from polyfuse.analysis.copies import holds_rounded
 from polyfuse.analysis.storage import BLOCKS, block_ids, prefix_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
@@ -185,7 +186,8 @@ def _tensor_in(nest: Nest, tree: Tree, tensor: Tensor, loop: Loop, place: Buffer
     def redirected(buffer: str) -> dict[str, Statement]:
         return {s.name: _redirected(s, tensor.name, buffer, where[s.name]) for s in inside}
 
-    body, dtype = rounding_of(tensor.name, read(0), tensor.dtype, rounded)
+    done = rounded != "ieee" and holds_rounded(nest, tensor.name, rounded)
+    body, dtype = rounding_of(tensor.name, read(0), tensor.dtype, rounded, done)
     what = Copied(tensor.name, footprint.reset_tuple_id(OUT), reads, body, dtype)
     return copied_in(nest, tree, prefix, what, redirected, place, blocks)
 

@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.ir.cores import CORE_ROWS, INSTRUCTION_ROWS
-from polyfuse.ir.precision import Math
+from polyfuse.ir.precision import STORED, Math
 from polyfuse.ir.swizzle import BARRIER_BYTES, LINE_BYTES, MOST_ALONG
+from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.ir.tree import BULK, parts
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule import Schedule
@@ -167,4 +168,6 @@ AnyBulk = TypeVar("AnyBulk", bound=BulkShape)
 def every_bulk(kind: type[AnyBulk], format: Math, turned: bool) -> Iterator[AnyBulk]:
     """Of one instruction's rows each."""
     for (down, across), columns, stages in pairs(((1, 1), (1, 2), (2, 1)), (16, 32, 64), STAGES):
-        yield kind(across, 32 * down, 4, 2, columns, LINE_BYTES // 2, 2, stages, format=format, turned=turned)
+        size = ITEMSIZE[STORED[format]]
+        steps = LINE_BYTES // size
+        yield kind(across, 32 * down, 4, 2, columns, steps, size, stages, format=format, turned=turned)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from polyfuse.analysis.copies import holds_rounded
 from polyfuse.analysis.neighbours import ACCESS_BYTES, agrees, flat_position, is_multiple
 from polyfuse.ir import Access, Nest
 from polyfuse.ir.precision import STORED, Math
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.tensor import HALVES, ITEMSIZE
 from polyfuse.sets import IN, dimension
 from polyfuse.strategy.contraction import Factor, Product, moved_axes, moves_by_one
 from polyfuse.strategy.extents import Kept, Terms
@@ -93,16 +94,19 @@ def why_not_kept(nest: Nest, product: Product, math: Math) -> str | None:
     """Why a warpgroup's factors cannot be copied to shared memory as they are in memory; None if they can.
 
     Copies that no thread waits for bring 4 bytes at least and round nothing. In a core matrix two columns of a thread
-    are neighbours, but only one of its rows (ir/cores.py): the left factor's neighbours have to be steps.
+    are neighbours, but only one of its rows (ir/cores.py): the left factor's neighbours have to be steps. So do both of
+    tf32 numbers, of which nothing is turned on its way (PTX ISA, "wgmma.mma_async": transposed halves alone).
     """
     for factor in (product.left, product.right):
         tensor, size = nest.tensor(factor.access.tensor), ITEMSIZE[STORED[math]]
         if factor.computed:
             return f"{factor.name} is computed"
-        if not tensor.is_half or tensor.dtype != STORED[math]:
+        if not holds_rounded(nest, tensor.name, math):
             return f"{tensor.name} is {tensor.dtype} and rounded to {math}"
         if not in_vectors(nest, product, factor, size, halves=True):
             return f"rows of {tensor.name} begin at no multiples of {ACCESS_BYTES} bytes"
     if not by_steps(nest, product, product.left):
         return f"rows of the product are neighbours in {product.left.name}, and not its steps"
+    if STORED[math] not in HALVES and not by_steps(nest, product, product.right):
+        return f"columns of the product are neighbours in {product.right.name}, and not its steps"
     return None

@@ -16,7 +16,8 @@ from itertools import product as pairs
 from math import ceil
 
 from polyfuse.analysis.banks import WARP
-from polyfuse.ir.precision import Math
+from polyfuse.ir.precision import STORED, Math
+from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import warpgroup_registers
 from polyfuse.strategy.extents import Extents
@@ -128,4 +129,7 @@ def kept_shapes(extents: Extents, format: Math, machine: Machine, gpu: Gpu) -> l
 def _every(format: Math, turned: bool) -> Iterator[KeptShape]:
     groups, tiles = ((1, 1), (1, 2), (2, 1)), ((2, 16), (2, 32), (2, 64), (4, 16), (4, 32))
     for (down, across), (rows, columns), steps, stages in pairs(groups, tiles, STEPS, STAGES):
-        yield KeptShape(across, 32 * down, 4, rows, columns, steps, 2, stages, format=format, turned=turned)
+        size = ITEMSIZE[STORED[format]]
+        yield KeptShape(
+            across, 32 * down, 4, rows, columns, steps, size, stages, format=format, turned=turned
+        )

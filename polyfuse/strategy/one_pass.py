@@ -14,7 +14,7 @@ from math import ceil
 
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
-from polyfuse.ir.tensor import DType
+from polyfuse.ir.precision import Math
 from polyfuse.machine import Machine
 from polyfuse.rewrite import (
     Online,
@@ -100,10 +100,10 @@ def _keys(length: int) -> int:
     return 16 * ceil(length / blocks / 16)
 
 
-def blocked(nest: Nest, maximum: str, keys: int, half: DType | None = None) -> Blocked | str | None:
+def blocked(nest: Nest, maximum: str, keys: int, math: Math | None = None) -> Blocked | str | None:
     """One maximum in blocks; why not, where a rewrite is refused; None where no product is under it.
 
-    With a `half` products read the exponentials rounded to it.
+    With a `math` products read the exponentials rounded to it.
     """
     exponentials = _readers(nest, nest.statement(maximum).write.tensor)
     said: list[str] = []
@@ -122,10 +122,10 @@ def blocked(nest: Nest, maximum: str, keys: int, half: DType | None = None) -> B
             nest, said = left.nest, [*said, str(left)]
     if not any(products_of(nest, name) for name in sums):
         return None
-    if half is not None:
+    if math is not None:
         for tensor in {nest.statement(name).write.tensor: None for name in exponentials}:
-            if why_not_narrow(nest, tensor, half) is None:
-                rounded = narrow(nest, tensor, half)
+            if why_not_narrow(nest, tensor, math) is None:
+                rounded = narrow(nest, tensor, math)
                 nest, said = rounded.nest, [*said, str(rounded)]
     try:
         blocks = online(nest, maximum, keys)

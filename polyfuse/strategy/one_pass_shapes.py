@@ -19,7 +19,6 @@ from math import ceil, log2
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import Math
-from polyfuse.ir.tensor import DType
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import MOST_REGISTERS, registers_for
@@ -143,7 +142,7 @@ class PassShape:
         return self.scores.math
 
     @property
-    def narrowed(self) -> DType | None:
+    def narrowed(self) -> Math | None:
         """What exponentials are rounded to as factors of the second product; None where they are not."""
         return None
 

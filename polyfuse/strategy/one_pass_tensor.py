@@ -18,7 +18,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.neighbours import ACCESS_BYTES
 from polyfuse.ir.precision import STEPS as OF_ONE
 from polyfuse.ir.precision import STORED, Math
-from polyfuse.ir.tensor import HALVES, DType
+from polyfuse.ir.tensor import HALVES
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel import CONVERTED_REGISTERS
 from polyfuse.strategy.cycles import hertz
@@ -47,9 +47,9 @@ class TensorPassShape(PassShape):
         return self.scores.registers + self.results.rows * self.results.columns + CONVERTED_REGISTERS
 
     @property
-    def narrowed(self) -> DType | None:
+    def narrowed(self) -> Math | None:
         """Exponentials are factors of the format."""
-        return STORED[self.scores.math]
+        return self.scores.math
 
     def queries(self, steps: int) -> TensorShape:
         """The tile of queries, with all its steps."""

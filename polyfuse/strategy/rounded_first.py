@@ -5,25 +5,32 @@
         for i, j, k: y[i, j] += x_narrow[i, k] * w_narrow[k, j]          halves as they lie in memory, copied in boxes
 
 A block that rounds what it copies does so for its own tile: an element of x as often as there are blocks side by side.
-Numbers that lie there as halves are copied without a thread (strategy/own_warp_shapes.py), and are half the bytes.
+Numbers that lie there rounded are copied without a thread (strategy/own_warp_shapes.py), and halves are half the bytes.
 Constants are rounded once for all calls. The values are the same: each factor is rounded once.
+
+Of tf32 numbers a warpgroup's instructions take such alone whose neighbours are steps, so their copies lie so:
+
+    ->  for e: w_narrow[e1, e0] = tf32(w[e0, e1])
+        for i, j, k: y[i, j] += x_narrow[i, k] * w_narrow[j, k]
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from polyfuse.ir import Nest
-from polyfuse.ir.tensor import DType
+from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.precision import STORED
+from polyfuse.ir.tensor import HALVES
 from polyfuse.machine import Machine
-from polyfuse.rewrite.widen import narrow, why_not_narrow
+from polyfuse.rewrite.widen import narrow, users_of, why_not_narrow
+from polyfuse.sets import IN
+from polyfuse.strategy.contraction import moved_axes
 from polyfuse.strategy.decisions import Plan
 from polyfuse.strategy.either import either
 from polyfuse.strategy.products_cuda import in_tiles
 from polyfuse.strategy.warpgroup_shapes import has_warpgroups
 
-HALVES: dict[str, DType] = {"bf16": "bfloat16", "f16": "float16"}
-"""The element type of a format that is stored as it is multiplied."""
+Axes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,17 +43,39 @@ class RoundedFirst:
 
 
 def rounded_first(nest: Nest, machine: Machine) -> RoundedFirst | None:
-    """The nest with such copies; None where no product may read one, or tensor cores do not take halves in boxes."""
-    if machine.gpu is None or machine.math not in HALVES or not has_warpgroups(machine.gpu, machine.math):
+    """The nest with such copies; None where no product may read one, or tensor cores do not take them in boxes."""
+    math = machine.math
+    if machine.gpu is None or not has_warpgroups(machine.gpu, math):
         return None
-    half, done, said = HALVES[machine.math], nest, list[str]()
-    products = dict[str, None]()
+    done, said, products = nest, list[str](), dict[str, None]()
     for tensor in nest.tensors:
-        if tensor.dtype == "float32" and why_not_narrow(done, tensor.name, half) is None:
-            made = narrow(done, tensor.name, half)
+        axes = tuple(range(tensor.rank)) if STORED[math] in HALVES else _steps_last(done, tensor.name)
+        if tensor.dtype == "float32" and axes and why_not_narrow(done, tensor.name, math, axes) is None:
+            made = narrow(done, tensor.name, math, axes)
             done, said = made.nest, [*said, str(made)]
             products |= dict.fromkeys(made.users)
     return RoundedFirst(done, tuple(products), tuple(said)) if said else None
+
+
+def _steps_last(nest: Nest, tensor: str) -> Axes:
+    """A tensor's axes with that behind the others along which its products' steps are; none where these disagree."""
+    found = {
+        _axis_of_steps(s, access)
+        for s in users_of(nest, tensor)
+        for access in s.reads
+        if access.tensor == tensor
+    }
+    last = found.pop() if len(found) == 1 else None
+    if last is None:
+        return ()
+    return (*(axis for axis in range(nest.tensor(tensor).rank) if axis != last), last)
+
+
+def _axis_of_steps(s: Statement, access: Access) -> int | None:
+    """The axis along which the one step of a product moves; None if there are several."""
+    steps = [d for d in range(len(s.dims)) if not s.write.map.involves_dims(IN, d, 1)]
+    axes = moved_axes(access, len(s.dims))
+    return None if axes is None or len(steps) != 1 else axes.get(steps[0])
 
 
 def cheaper(usual: Plan, made: RoundedFirst, other: Plan) -> Plan:

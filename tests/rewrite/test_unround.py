@@ -43,10 +43,10 @@ def test_what_is_refused(tensor: str, why: str) -> None:
 def test_a_product_reads_numbers_rounded_to_halves() -> None:
     x, w = nn.input("x", (6, 6)), nn.input("w", (6, 6))
     nest = nn.lower(x @ w)
-    done = narrow(nest, "x", "bfloat16")
+    done = narrow(nest, "x", "bf16")
     assert str(done) == "mac0 reads x through x_narrow, rounded to bfloat16"
     inputs = cases.draw(nest, np.random.default_rng(0))
     rounded = {**inputs, "x": inputs["x"].astype("bfloat16").astype(np.float32)}
     np.testing.assert_array_equal(pf.interpret(done.nest, inputs)["out"], pf.interpret(nest, rounded)["out"])
     with pytest.raises(pf.IllegalRewrite, match="x_narrow is bfloat16"):
-        narrow(done.nest, "x_narrow", "float16")
+        narrow(done.nest, "x_narrow", "f16")

@@ -52,7 +52,7 @@ def compiled(nest: pf.Nest, device: Any = "none", **options: Any) -> pf.Executab
 PLANS: dict[str, tuple[Callable[[], pf.Nest], dict[str, Any], int, str]] = {
     "chain": (lambda: chain(384, 384, 384, 384), {}, 2, "tile_fma("),
     "chain, odd": (lambda: chain(255, 193, 517, 129), {}, 2, "tile_fma("),
-    "chain, tf32": (lambda: chain(1024, 1024, 1024, 1024), {"math": "tf32"}, 2, "tile_mma_tf32("),
+    "chain, tf32": (lambda: chain(1024, 1024, 1024, 1024), {"math": "tf32"}, 2, "tile_wgmma_tf32("),
     "chain, bf16": (lambda: chain(1024, 1024, 1024, 1024), {"math": "bf16"}, 2, "tile_wgmma_bf16("),
     "chain, float64": (lambda: chain(512, 512, 512, 512, "float64"), {}, 2, "tile_mma_f64("),
     "softmax": (lambda: softmax(1024, 1024, 1024), {}, 1, "tile_fma("),
