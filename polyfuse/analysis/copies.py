@@ -98,18 +98,14 @@ def holds_rounded(nest: Nest, tensor: str, math: Math, asking: frozenset[str] = 
     if not writers or held.role != "temporary" or tensor in asking:
         return False
     asked = asking | {tensor}
-    return all(s.op == "=" and (_gives(s, math) or _takes(nest, s, math, asked)) for s in writers)
+    return all(s.op == "=" and _is_rounded(nest, s, math, asked) for s in writers)
 
 
-def _gives(s: Statement, math: Math) -> bool:
-    """Whether a body is rounded to tf32, or zero."""
-    return s.body.is_zero is True or (math == "tf32" and isinstance(s.body, Tf32))
-
-
-def _takes(nest: Nest, s: Statement, math: Math, asking: frozenset[str]) -> bool:
-    """Whether a body is a number of a tensor whose are of the format."""
-    body = s.body
-    return isinstance(body, Read) and holds_rounded(nest, s.reads[body.position].tensor, math, asking)
+def _is_rounded(nest: Nest, s: Statement, math: Math, asking: frozenset[str]) -> bool:
+    """Whether a body is zero, a number cut to tf32, or one of a tensor that holds such numbers alone."""
+    if isinstance(s.body, Read):
+        return holds_rounded(nest, s.reads[s.body.position].tensor, math, asking)
+    return s.body.is_zero is True or isinstance(s.body, Tf32)
 
 
 def _without_clears(nest: Nest, copies: list[Statement]) -> list[Statement]:

@@ -7,7 +7,7 @@
            | exp log sqrt tanh sin cos erf abs (body)
            | Maximum(body, body) | Minimum(body, body)      NaN wins, as in numpy.maximum
            | Select(condition, body, body)                  numpy.where
-           | Tf32(body)                                      rounded to 11 digits; made by `promote` alone
+           | Tf32(body)                                      rounded to 11 digits; made by `promote` and `narrow` alone
 
 SymPy simplifies on construction ((x + y) - x becomes y), which is wrong for floats: everything here is built
 with evaluate=False, and `a - b` is Add(a, Mul(-1, b)), `a / b` is Mul(a, Pow(b, -1)).

@@ -1,6 +1,7 @@
 """How a factor's tile lies in shared memory where one instruction copies it there: in lines of 128 bytes, swizzled.
 
-A panel is lines, one after the other: neighbours in memory, 64 halves of a row's steps or of a step's columns. The 16
+A panel is lines, one after the other: neighbours in memory, 64 halves of a row's steps or of a
+step's columns, or 32 numbers of a row's steps. The 16
 bytes c of line l lie at place c ^ l % 8 of it (PTX ISA, "Swizzling Modes" of tensors, 128 bytes). So eight lines' same
 16 bytes are in all 32 banks, and a warpgroup's instruction, which reads a core matrix of 8 x 16 bytes at a time, waits
 for none, whether its rows are lines or 16 bytes of eight lines.

@@ -1,7 +1,9 @@
-"""Shapes of tiles for warpgroups whose factors one instruction copies a box at a time: halves as they are in memory.
+"""Shapes of tiles for warpgroups whose factors one instruction copies a box at a time, as they are in memory.
 
     by steps     64 steps of up to 256 rows are a box          lines of 128 bytes are rows, 64 steps each
     by columns   64 columns of 64 steps are a box              lines are steps, 64 columns each, in panels
+
+of halves; numbers of tf32 come by steps alone, 32 of them a line.
 
 No thread has an address or a guard of a copy: one asks for boxes (schedule/boxes.py), which lie swizzled
 (ir/swizzle.py). What is in a line is in the order of memory, so a block's rows and columns are dealt out as an

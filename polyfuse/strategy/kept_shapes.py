@@ -1,7 +1,7 @@
-"""Shapes of tiles for warpgroups whose factors are copied to shared memory as they are in memory: halves of the format.
+"""Shapes of tiles for warpgroups whose factors are copied to shared memory as they are in memory, of the format.
 
     by steps     16 bytes of a row's steps are a row of a core matrix           cp.async, 16 bytes a thread
-    by columns   two columns are neighbours of a turned core matrix' row        cp.async, 4 bytes a thread
+    by columns   two columns are neighbours of a turned core matrix' row        cp.async, 4 bytes a thread; halves alone
 
 No thread has a factor in its registers, so tiles of later steps are on their way while one is multiplied, in up to four
 stages, and a tile of results may be larger than where threads round (strategy/warpgroup_shapes.py). Sixteen bytes of

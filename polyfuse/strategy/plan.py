@@ -72,7 +72,7 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
 
     Scratch arrays of the caller are private to iterations where that is cheaper. Views are composed into their users,
     sums of products taken apart, isomorphic products batched, and long reductions to a few results split in two
-    passes. Factors that a GPU's tensor cores take as halves are rounded in a pass of their own where that is cheaper.
+    passes. Factors that a GPU's tensor cores take rounded are so in a pass of their own where that is cheaper.
     On a CPU cheap temporaries that no cache near a core holds are computed where they are read, and pipelines of
     stencils are rewritten to run in overlapping tiles, where that pays.
     The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a

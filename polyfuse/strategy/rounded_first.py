@@ -30,8 +30,6 @@ from polyfuse.strategy.either import either
 from polyfuse.strategy.products_cuda import in_tiles
 from polyfuse.strategy.warpgroup_shapes import has_warpgroups
 
-Axes = tuple[int, ...]
-
 
 @dataclass(frozen=True)
 class RoundedFirst:
@@ -57,7 +55,7 @@ def rounded_first(nest: Nest, machine: Machine) -> RoundedFirst | None:
     return RoundedFirst(done, tuple(products), tuple(said)) if said else None
 
 
-def _steps_last(nest: Nest, tensor: str) -> Axes:
+def _steps_last(nest: Nest, tensor: str) -> tuple[int, ...]:
     """A tensor's axes with that behind the others along which its products' steps are; none where these disagree."""
     found = {
         _axis_of_steps(s, access)

@@ -7,7 +7,9 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import cases, nn
+from polyfuse.analysis.copies import holds_rounded
 from polyfuse.ir import Nest
+from polyfuse.ir.precision import rounded
 from polyfuse.ir.tensor import relative_step
 from polyfuse.rewrite import narrow, unround
 
@@ -50,3 +52,31 @@ def test_a_product_reads_numbers_rounded_to_halves() -> None:
     np.testing.assert_array_equal(pf.interpret(done.nest, inputs)["out"], pf.interpret(nest, rounded)["out"])
     with pytest.raises(pf.IllegalRewrite, match="x_narrow is bfloat16"):
         narrow(done.nest, "x_narrow", "f16")
+
+
+def test_a_product_reads_numbers_cut_to_tf32_in_another_order() -> None:
+    x, w = nn.input("x", (6, 5)), nn.input("w", (5, 7))
+    nest = nn.lower(x @ w)
+    done = narrow(nest, "w", "tf32", (1, 0))
+    assert str(done) == "mac0 reads w through w_narrow, rounded to tf32, with axes (1, 0) of it as its own"
+    assert done.nest.tensor("w_narrow").shape == (7, 5)
+    inputs = cases.draw(nest, np.random.default_rng(0))
+    cut = {**inputs, "w": rounded("tf32", inputs["w"])}
+    assert not np.array_equal(cut["w"], inputs["w"])
+    np.testing.assert_array_equal(pf.interpret(done.nest, inputs)["out"], pf.interpret(nest, cut)["out"])
+    assert holds_rounded(done.nest, "w_narrow", "tf32")
+    assert not holds_rounded(done.nest, "w", "tf32"), "an input"
+    for given, why in {
+        ("w_narrow", "tf32"): "w_narrow is rounded to tf32 already",
+        ("x", "tf32", (0, 0)): "x has 2 axes. What would do: each of these axes once",
+        ("x", "ieee"): "and one of tf32, bf16, f16",
+    }.items():
+        with pytest.raises(pf.IllegalRewrite, match=why):
+            narrow(done.nest, *given)  # type: ignore[arg-type]
+
+
+def test_what_is_copied_or_computed_holds_no_rounded_numbers() -> None:
+    nest = nn.lower(nn.relu(nn.input("x", (6, 6))) @ nn.input("w", (6, 6)))
+    read = nest.statement("mac0").reads[0].tensor
+    assert nest.tensor(read).role == "temporary"
+    assert not holds_rounded(nest, read, "tf32")

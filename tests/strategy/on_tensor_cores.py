@@ -76,14 +76,15 @@ def by_tensor_cores(nest: pf.Nest, math: Any = "ieee") -> pf.Executable:
 
 
 def in_planned_registers(net: pf.Executable, capability: tuple[int, int]) -> Cubin:
-    """The machine code of a program's only kernel, of which nothing is spilled or in local memory."""
-    (code,) = net.program.codes
-    (cubin,) = build_kernels(net.program, capability).values()
-    assert code.registers is not None
-    assert cubin.registers <= code.registers
-    assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
-    assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
-    return cubin
+    """The machine code of the only kernel with planned registers; nothing of any is spilled or in local memory."""
+    cubins = build_kernels(net.program, capability)
+    for cubin in cubins.values():
+        assert (cubin.spill_stores, cubin.spill_loads) == (0, 0)
+        assert not [name for name in opcodes(cubin) if name.startswith(("LDL", "STL"))]
+    planned = {code.name: code.registers for code in net.program.codes if code.registers is not None}
+    ((name, registers),) = planned.items()
+    assert cubins[name].registers <= registers
+    return cubins[name]
 
 
 def groups_of(s: Shape) -> tuple[int, int]:
