@@ -40,10 +40,9 @@ ROUNDED = 2
 
 @dataclass(frozen=True)
 class Case:
-    """A nest to compile for CUDA and check. `kernels` is how many the strategy is expected to make of it, if that
-    is part of what is promised; `small` says that a stand-in runs it in a second or so. `math` is what it is compiled
+    """A nest to compile for CUDA, by its `schedule` if it has one, and to check. `kernels`: how many the strategy is
+    to make of it, if that is promised; `small`: a stand-in runs it in a second or so. `math` is what it is compiled
     with; other than "ieee" it is of nests of one product or convolution, whose constants are its factors and a bias.
-    One that has a `schedule` is compiled by that.
     """
 
     name: str
@@ -161,6 +160,11 @@ def padded_windows() -> Nest:
     seen = nn.unfold(nn.unfold(image, 0, 3), 1, 3)
     weights = np.arange(9, dtype=np.float32).reshape(3, 3) - 4
     return nn.lower(nn.transpose(nn.sum(seen * weights, (2, 3))))
+
+
+def across() -> Nest:
+    """2 x + y', whose neighbours in memory are a row's and a column's."""
+    return nn.lower(nn.input("x", (70, 45)) * 2.0 + nn.transpose(nn.input("y", (45, 70))))
 
 
 def ensemble(members: int, *sizes: int, batch: int) -> Nest:
@@ -286,6 +290,7 @@ CASES: tuple[Case, ...] = (
     Case("average pooling, adaptive", lambda: images(nn.AdaptiveAvgPool((3, 2)))),
     Case("group norm", lambda: images(nn.GroupNorm(3, 6), features=(6, 5, 4))),
     Case("parts of one product, joined again", gates),
+    Case("rows of x and columns of y", across, kernels=1),
     Case("windows of a padded image", padded_windows),
     Case(
         "every other column of a product",

@@ -142,6 +142,10 @@ def normalised(x: Any) -> Any:
     return (x / x.sum(),)
 
 
+def turned(x: Any) -> Any:
+    return (x.T.contiguous(),)
+
+
 def pointwise(x: Any) -> Any:
     return (torch.relu(x * 1.1 + 0.3) * x / (1 + x.abs()),)
 
@@ -169,6 +173,7 @@ EXPRESSIONS: Mapping[str, Callable[..., Any]] = {
         gemm_bf16,
         gemm_halves,
         normalised,
+        turned,
         pointwise,
         by_torch.softmax,
         by_torch.chain,

@@ -7,6 +7,7 @@
 | gemm_halves | the same, in bfloat16 | x w, summed in float32 and rounded |
 | normalised | x [n] | x / sum(x) |
 | pointwise | x [n] | max(1.1 x + 0.3, 0) x / (1 + abs(x)) |
+| turned | x [m, n] | x's rows as columns |
 """
 
 from __future__ import annotations
@@ -51,13 +52,18 @@ def normalised(arrays: Arrays) -> pf.Nest:
     return pf.lower(x / nn.sum(x))
 
 
-LAYERS = {"normalised": normalised, "gemm_halves": gemm_halves}
+def turned(arrays: Arrays) -> pf.Nest:
+    return pf.lower(nn.transpose(nn.input("x", arrays["x"].shape)))
+
+
+LAYERS = {"turned": turned, "normalised": normalised, "gemm_halves": gemm_halves}
 
 LOOPS = {"gemm": gemm, "gemm_tf32": gemm, "gemm_bf16": gemm, "pointwise": pointwise}
 
 FORMULAS: Mapping[str, Callable[[Arrays], Any]] = {
     **dict.fromkeys(("gemm", "gemm_tf32", "gemm_bf16", "gemm_halves"), lambda a: a["x"] @ a["w"]),
     "normalised": lambda a: a["x"] / a["x"].sum(),
+    "turned": lambda a: a["x"].T,
     "pointwise": lambda a: np.maximum(a["x"] * 1.1 + 0.3, 0) * a["x"] / (1 + np.abs(a["x"])),
 }
 

@@ -199,12 +199,13 @@ def convolutions(small: bool) -> list[Subject]:
 
 
 def memory(small: bool) -> list[Subject]:
-    """Rows and chains, whose time is that of their bytes: read once and written once, as a copy does."""
+    """Rows, chains and a transpose, whose time is that of their bytes: read once and written once, as a copy does."""
     m, n = (5, 40) if small else (16384, 4096)
-    rows, whole = 8 * m * n, m * n
+    rows, whole, turned = 8 * m * n, m * n, (20, 40) if small else (m, n)
     made = [
         Workload(f"softmax-{m}x{n}", "softmax", partial(of.normal, x=(m, n)), 1e-4),
         Workload(f"layer-norm-{m}x{n}", "layer_norm", partial(of.normal, x=(m, n), gamma=(n,), beta=(n,)), 1e-4),
+        Workload("turned-{}x{}".format(*turned), "turned", partial(of.normal, x=turned)),
         Workload(f"pointwise-{whole}", "pointwise", partial(of.normal, x=(whole,))),
         Workload(f"x-over-sum-{whole}", "normalised", partial(positive, whole), 1e-3),
     ]  # fmt: skip

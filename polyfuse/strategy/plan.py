@@ -60,6 +60,7 @@ from polyfuse.strategy.second_thoughts import (
 )
 from polyfuse.strategy.shared_products import InShares
 from polyfuse.strategy.split_products import in_parts
+from polyfuse.strategy.squares import NOT_IN_SQUARES, in_squares
 from polyfuse.strategy.sums_apart import summed_apart
 from polyfuse.strategy.untiled import NOT_IN_TILES, with_words
 
@@ -325,14 +326,16 @@ def _shaped(
 ) -> tuple[Schedule, list[Group]]:
     """One kernel in its final shape: in blocks around a product, in tiles of its band, or by its dependences."""
     kernel, counts, machine = model.kernel(part), model.counts, model.machine
-    blocks = _blocked(schedule, model, part, joined, choose)
+    squares = in_squares(schedule, counts, kernel) if machine.kind == "cuda" and not joined else None
+    whole = isinstance(squares, loops.Planned)
+    blocks = squares if whole else _blocked(schedule, model, part, joined, choose)
     if isinstance(blocks, loops.Planned):
         names = (*kernel.names, *added(schedule, blocks.schedule))
         return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine))
     registers = in_registers(schedule, model, part, choose, shared) if not joined else None
     if isinstance(registers, tuple):
         return registers
-    whys = (NOT_IN_BLOCKS, blocks), (NOT_IN_TILES, registers)
+    whys = (NOT_IN_SQUARES, squares), (NOT_IN_BLOCKS, blocks), (NOT_IN_TILES, registers)
     refused = tuple(f"{what}: {why}" for what, why in whys if why is not None)
     if kernel.band and not joined:
         costs = ranked(kernel, machine, counts.total_bytes)
