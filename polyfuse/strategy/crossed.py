@@ -16,12 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyfuse.errors import InvalidSchedule
-from polyfuse.ir import Access
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.counts import Counts, dims_of, stride
+from polyfuse.strategy.counts import Counts
 from polyfuse.strategy.estimate import LINE
-from polyfuse.strategy.moves import contiguous, is_perfect, reordered, vectorized
+from polyfuse.strategy.moves import contiguous, goes, is_perfect, reordered, vectorized
 
 LINES = 4
 """Lines of a row in a tile: 16 x 64 floats. Of 1000 x 1000 and 1024 x 1024 x + z' took 0.55 and 0.61 ms so, with
@@ -81,19 +80,13 @@ def _across(
     writes = [(s.name, s.write) for s in statements]
     reads = [(s.name, access) for s in statements for access in s.reads]
     for other in loops:
-        across = [each for each in (*writes, *reads) if _goes(each, other, 1) and _goes(each, vector, 2)]
+        across = [each for each in (*writes, *reads) if goes(each, other, 1) and goes(each, vector, 2)]
         if other is vector or not across:
             continue
         if any(each in across for each in writes):
             return _Across(vector, other)
-        if any(_goes(each, vector, 1) for each in reads):
+        if any(goes(each, vector, 1) for each in reads):
             floats = all(schedule.nest.tensor(access.tensor).dtype in FLOATS for _, access in across)
             return _Across(vector, other) if floats else None
         return _Across(other, vector)
     return None
-
-
-def _goes(each: tuple[str, Access], loop: Loop, far: int) -> bool:
-    """Whether an access of a statement moves so far with a loop: see `stride`."""
-    name, access = each
-    return max((stride(access, d) for d in dims_of(loop.date(name))), default=0) == far

@@ -10,7 +10,7 @@ import islpy as isl
 
 from polyfuse.analysis.storage import geometry
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir import Nest
+from polyfuse.ir import Access, Nest
 from polyfuse.ir.tree import Buffer, Leaf, Loop, Sequence, Tree, path_to, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
@@ -157,6 +157,12 @@ def far_and_near(nest: Nest, name: str, dims: frozenset[int]) -> tuple[int, int]
     """(accesses that jump when these dimensions advance, accesses that do not go on to a neighbour): best if small."""
     moved = [max((stride(a, d) for d in dims), default=0) for a in nest.statement(name).accesses]
     return moved.count(2), len(moved) - moved.count(1)
+
+
+def goes(each: tuple[str, Access], loop: Loop, far: int) -> bool:
+    """Whether an access of a statement moves so far with a loop: see `stride`."""
+    name, access = each
+    return max((stride(access, d) for d in dims_of(loop.date(name))), default=0) == far
 
 
 def contiguous(counts: Counts, schedule: Schedule, names: tuple[str, ...], loops: tuple[Loop, ...]) -> Loop:

@@ -326,9 +326,10 @@ def _shaped(
 ) -> tuple[Schedule, list[Group]]:
     """One kernel in its final shape: in blocks around a product, in tiles of its band, or by its dependences."""
     kernel, counts, machine = model.kernel(part), model.counts, model.machine
-    squares = in_squares(schedule, counts, kernel) if machine.kind == "cuda" and not joined else None
-    whole = isinstance(squares, loops.Planned)
-    blocks = squares if whole else _blocked(schedule, model, part, joined, choose)
+    squares = in_squares(schedule, model, part) if not joined else None
+    if isinstance(squares, tuple):
+        return squares
+    blocks = _blocked(schedule, model, part, joined, choose)
     if isinstance(blocks, loops.Planned):
         names = (*kernel.names, *added(schedule, blocks.schedule))
         return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine))

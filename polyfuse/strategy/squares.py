@@ -19,16 +19,18 @@ from math import prod
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.ir import Access
-from polyfuse.ir.tree import Loop
+from polyfuse.ir.tree import Loop, Tree
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.counts import Counts, dims_of, stride
+from polyfuse.strategy.cost import Model, Tiling, cost_of
+from polyfuse.strategy.counts import Counts
+from polyfuse.strategy.decisions import Group
+from polyfuse.strategy.fusion import part_with
 from polyfuse.strategy.grid_order import GRID
 from polyfuse.strategy.kernel import Kernel
-from polyfuse.strategy.loops import Planned
 from polyfuse.strategy.moves import (
     buffer_bytes,
     constant_extent,
+    goes,
     held_in_registers,
     inside,
     is_perfect,
@@ -50,17 +52,22 @@ ROWS = 8
 
 
 @dataclass(frozen=True)
-class Crossing:
+class _Crossing:
     """The loop along which results are neighbours, the one along which `read` tensors have theirs, and these."""
 
     results: Loop
     operands: Loop
     read: tuple[str, ...]
 
+    def moves(self, loop: Loop) -> bool:
+        """Whether a loop is one of the two."""
+        return loop is self.results or loop is self.operands
 
-def in_squares(schedule: Schedule, counts: Counts, kernel: Kernel) -> Planned | str | None:
-    """A pointwise kernel in squares of blocks; why not, or None where none of its reads goes across."""
-    found = None if kernel.around else crossing(schedule, counts, kernel)
+
+def in_squares(schedule: Schedule, model: Model, part: Tree) -> tuple[Schedule, list[Group]] | str | None:
+    """A pointwise kernel in squares of blocks; why not, or None on a CPU and where none of its reads goes across."""
+    kernel, counts, machine = model.kernel(part), model.counts, model.machine
+    found = _crossing(schedule, counts, kernel) if machine.kind == "cuda" and not kernel.around else None
     if found is None:
         return None
     try:
@@ -72,10 +79,15 @@ def in_squares(schedule: Schedule, counts: Counts, kernel: Kernel) -> Planned | 
         f"results are neighbours along {found.results.name}, elements of {read} along {found.operands.name}: "
         f"squares of {SIDE} × {SIDE} of {read} go through shared memory, so that {SIDE} lanes read and write neighbours"
     )
-    return Planned(done, (note,))
+    sizes = [min(SIDE, e) if found.moves(x) else 1 for x, e in zip(kernel.band, kernel.extents, strict=True)]
+    tiling = Tiling(tuple(sizes), tuple(range(len(sizes))))
+    cost = cost_of(
+        kernel, machine, counts.total_bytes, tiling
+    )  # the bytes: what is copied is in no memory between
+    return done, [Group(part_with(done, kernel.names[0]).names, cost, (note,))]
 
 
-def crossing(schedule: Schedule, counts: Counts, kernel: Kernel) -> Crossing | None:
+def _crossing(schedule: Schedule, counts: Counts, kernel: Kernel) -> _Crossing | None:
     """What goes across in a kernel whose loops all are its band's, and all of whose results go one way."""
     names = kernel.names
     if not is_perfect(schedule, names) or len(schedule.loops(names[0])) != len(kernel.band):
@@ -85,23 +97,17 @@ def crossing(schedule: Schedule, counts: Counts, kernel: Kernel) -> Crossing | N
     writes = [(s.name, s.write) for s in statements if s.write.tensor not in own]
     reads = [(s.name, a) for s in statements for a in s.reads if a.tensor not in own]
     wide = [loop for loop in kernel.band if counts.extent(loop) >= LEAST]
-    results = next((loop for loop in wide if all(_goes(each, loop, 1) for each in writes)), None)
+    results = next((loop for loop in wide if all(goes(each, loop, 1) for each in writes)), None)
     if results is None:
         return None
-    for loop in wide:
-        across = [a.tensor for n, a in reads if _goes((n, a), loop, 1) and _goes((n, a), results, 2)]
-        if loop is not results and across:
-            return Crossing(results, loop, tuple(dict.fromkeys(across)))
+    for loop in (x for x in wide if x is not results):
+        across = [a.tensor for n, a in reads if goes((n, a), loop, 1) and goes((n, a), results, 2)]
+        if across:
+            return _Crossing(results, loop, tuple(dict.fromkeys(across)))
     return None
 
 
-def _goes(each: tuple[str, Access], loop: Loop, far: int) -> bool:
-    """Whether an access of a statement moves so far with a loop: see `stride`."""
-    name, access = each
-    return max((stride(access, d) for d in dims_of(loop.date(name))), default=0) == far
-
-
-def _placed(schedule: Schedule, counts: Counts, kernel: Kernel, found: Crossing) -> Schedule:
+def _placed(schedule: Schedule, counts: Counts, kernel: Kernel, found: _Crossing) -> Schedule:
     """The kernel's squares on blocks, and their points on threads: neighbouring results on a warp's lanes."""
     name = kernel.names[0]
     across, along = found.operands.name, found.results.name
@@ -121,7 +127,7 @@ def _placed(schedule: Schedule, counts: Counts, kernel: Kernel, found: Crossing)
     return held_in_registers(schedule.bind(name, **places), kernel, 1)
 
 
-def _grid(blocks: tuple[Loop, ...], rest: int, counts: Counts, found: Crossing) -> dict[str, str]:
+def _grid(blocks: tuple[Loop, ...], rest: int, counts: Counts, found: _Crossing) -> dict[str, str]:
     """Each loop over blocks with its axis: the longest has x, the only one that takes more than 65535.
 
     Raises InvalidSchedule where another one has more.
@@ -134,7 +140,7 @@ def _grid(blocks: tuple[Loop, ...], rest: int, counts: Counts, found: Crossing) 
     return dict(zip(longest, ("block.x", "block.y", "block.z"), strict=False))
 
 
-def _copied(schedule: Schedule, kernel: Kernel, found: Crossing) -> Schedule:
+def _copied(schedule: Schedule, kernel: Kernel, found: _Crossing) -> Schedule:
     """What is read across, in shared memory: its rows are copied by lanes, so that these have neighbours of it."""
     name = kernel.names[0]
     for tensor in found.read:

@@ -18,7 +18,12 @@ def waits_in(spread: Spread, shape: Shape, side: Side, by_steps: bool, wide: boo
 
 
 def assert_no_waits(nest: pf.Nest, launch: Launch) -> None:
-    """Every address of every warp: none waits for a bank, and there are barriers, so that memory was shared."""
+    """Every address of every warp: none waits for a bank."""
+    assert waits_of_launch(nest, launch) == 0
+
+
+def waits_of_launch(nest: pf.Nest, launch: Launch) -> int:
+    """The turns that warps wait for banks in a launch; there are barriers in it, so that memory was shared."""
     generator = np.random.default_rng(1)
     tensors = [nest.tensor(name) for name in launch.tensors]
     sizes = [int(np.prod(np.array(tensor.shape, dtype=int))) for tensor in tensors]
@@ -32,4 +37,4 @@ def assert_no_waits(nest: pf.Nest, launch: Launch) -> None:
     ]
     report = lockstep.run(launch.source, launch.name, *launch.extents({}), arrays, counts_waits=True)
     assert report.barriers > 0
-    assert report.waits == 0
+    return report.waits
