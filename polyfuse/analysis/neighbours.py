@@ -1,4 +1,4 @@
-"""Which accesses of a short loop are one access of 16 bytes or 8: neighbours in memory, from a multiple of them on.
+"""Which accesses of a short loop are one access of 16 bytes, 8 or 4: neighbours in memory, from a multiple of them on.
 
     for l (of 4): z[i, 4*j + l] = x[i, 4*j + l] * s[i]          z and x of float32: yes; s: one number for all
 
@@ -22,6 +22,9 @@ from polyfuse.sets import IN, OUT, SET
 ACCESS_BYTES = 16
 """The widest access of one thread."""
 
+ACCESSES = ACCESS_BYTES, ACCESS_BYTES // 2, ACCESS_BYTES // 4
+"""Bytes of an access of several elements, the widest first."""
+
 
 def is_one_access(
     nest: Nest,
@@ -32,12 +35,12 @@ def is_one_access(
     count: int,
     held: Geometry | None,
 ) -> bool:
-    """Whether what a statement touches by an access in a loop of `count` values is one access of 16 bytes, or of 8.
+    """Whether what a statement touches by an access in a loop of `count` values is one access of 16 bytes, 8 or 4.
 
     `held` says where the tensor's elements lie in a buffer, None that they are in memory.
     """
     tensor = nest.tensor(access.tensor)
-    if count * tensor.itemsize not in (ACCESS_BYTES, ACCESS_BYTES // 2) or tensor.gather is not None:
+    if count * tensor.itemsize not in ACCESSES or tensor.gather is not None:
         return False
     position = flat_position(access, tensor.shape) if held is None else flat_cell(held, name, access)
     if position is None:

@@ -21,10 +21,12 @@ from polyfuse.codegen.device_calls import (
     copy_vector,
     device_call,
     pad_converted,
+    padded_ahead,
     planned_registers,
     shared_bytes,
 )
 from polyfuse.codegen.emit import Emitter, subscripted
+from polyfuse.codegen.filled_tiles import with_filled_tiles
 from polyfuse.codegen.fragments import for_whole_warps
 from polyfuse.codegen.halves import held_as, zero
 from polyfuse.codegen.index import Environment, binary, in_bits, substituted
@@ -117,6 +119,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     )
     kernel = with_wide_accesses(with_padded_copies(shown_to_warpgroups(for_whole_warps(kernel))))
     kernel = met_by_warps(with_overlapped_products(kernel))
+    kernel = with_filled_tiles(kernel)
     kernel = without_decided_guards(kernel) if bulk_of(kernel) is not None else kernel
     wide, bulk = copied_widely(kernel.body), bulk_of(kernel)
     maps = () if bulk is None else bulk.box_maps(kernel)
@@ -315,9 +318,11 @@ class _Cuda(Emitter):
                 return self.bulk.call(node, self.address)
             case VectorCopy(count=1) as copy:
                 return [copy_vector(node, copy, None, self.address)]
-            case PaddedCopy(here, copy) as padded:
+            case PaddedCopy(here, copy):
+                if copy.ahead:
+                    return [padded_ahead(node, here, copy, None, self.address)]
                 if not copy.conversion:
-                    return [copy_padded(node, padded, self.place)]
+                    return [copy_padded(node, here, self.place)]
                 return [pad_converted(node, here, replace(copy, count=1, run=1), None, self.address)]
         return super().store(node)
 

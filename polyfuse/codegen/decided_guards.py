@@ -20,7 +20,7 @@ import numpy as np
 
 from polyfuse.codegen.axes import axis_name
 from polyfuse.codegen.device_calls import constant_bounds
-from polyfuse.codegen.guards import guarded
+from polyfuse.codegen.guards import guarded, parts_of
 from polyfuse.codegen.looptree import Axis, For, Guard, Kernel, Node, with_below
 from polyfuse.codegen.met_lanes import with_constant_bounds
 
@@ -40,50 +40,40 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 def without_decided_guards(kernel: Kernel) -> Kernel:
     """The kernel without conditions on threads and loops of constant bounds that always hold."""
-    ranges = {axis_name(axis.name): range(count) for axis in kernel.axes if (count := _count(axis))}
+    ranges = {axis_name(axis.name): range(count) for axis in kernel.axes if (count := count_of(axis))}
     return replace(kernel, body=_without(kernel.body, ranges))
 
 
-def _count(axis: Axis) -> int:
+def count_of(axis: Axis) -> int:
     """The values of a thread axis; 0 if they are no constant number, or a grid's, of which there may be many."""
     known = axis.extent.value if isinstance(axis.extent, ast.Constant) else 0
     return known if isinstance(known, int) and axis.name.startswith("thread") else 0
 
 
+def whole(loop: For) -> For:
+    """A loop that is written out with the constant bounds that it may have, what it lacks under a condition inside."""
+    return bounded(loop) if loop.bind == "unroll" else loop
+
+
+def bounded(loop: For) -> For:
+    """A loop with the constant bounds that it may have, what it lacks under a condition inside."""
+    low, high = constant_bounds(loop)
+    return loop if low is None or high is None or loop.step != 1 else with_constant_bounds(loop, low, high)
+
+
 def _without(node: Node, ranges: Ranges) -> Node:
-    if isinstance(node, For) and node.bind == "unroll" and node.step == 1:
-        low, high = constant_bounds(node)
-        node = node if low is None or high is None else with_constant_bounds(node, low, high)
+    node = whole(node) if isinstance(node, For) else node
     match node:
         case For(variable, ast.Constant(value=int(low)), ast.Constant(value=int(high)), step):
             inside = {**ranges, variable: range(low, high, step)}
             return replace(node, body=_without(node.body, inside))
         case Guard(condition, body, None):
-            left = [part for part in _parts(condition) if not _holds(part, ranges)]
+            left = [part for part in parts_of(condition) if not holds(part, ranges)]
             return guarded(left, _without(body, ranges))
     return with_below(node, lambda part: _without(part, ranges))
 
 
-def _parts(condition: ast.expr) -> list[ast.expr]:
-    """Conditions that hold together: a and b -> a, b;  i < min(a, b) -> i < a, i < b;  max(a, b) < i -> a < i, b < i
-
-    Others are one condition.
-    """
-    match condition:
-        case ast.BoolOp(op=ast.And(), values=values):
-            return [part for value in values for part in _parts(value)]
-        case ast.Compare(
-            left, [ast.Lt() | ast.LtE() as less], [ast.Call(func=ast.Name(id="min"), args=most)]
-        ):
-            return [part for each in most for part in _parts(ast.Compare(left, [less], [each]))]
-        case ast.Compare(
-            ast.Call(func=ast.Name(id="max"), args=least), [ast.Lt() | ast.LtE() as less], [right]
-        ):
-            return [ast.Compare(each, [less], [right]) for each in least]
-    return [condition]
-
-
-def _holds(condition: ast.expr, ranges: Ranges) -> bool:
+def holds(condition: ast.expr, ranges: Ranges) -> bool:
     """Whether a comparison of integers holds for all values of what it mentions, each of which has a range."""
     named = {node.id for node in ast.walk(condition) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
     if not isinstance(condition, ast.Compare) or not named <= ranges.keys():

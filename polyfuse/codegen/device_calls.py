@@ -42,7 +42,7 @@ def device_call(top: For, address: Address, repeated: bool) -> list[str] | None:
     """The lines for the loops around a store that is an operation; None where they are none, or begin elsewhere.
 
     for k: for r: for c: y[r, c] += a[…] * b[…]   ->   tile_fma(8, 8, 16, y, a, 4 * ty, …, b, 4 * tx, …, min(16, n - k))
-    for l in range(0, 4): shared[…] = x[…]         ->   copy_vector(4, shared, …, 1, x, …)
+    for l in range(0, 4): shared[…] = x[…]         ->   copy_vector(4, shared, …, 1, x, …), or pad_ahead(…, i < n)
 
     A tile that is cut short computes all of its results: those it lacks are of elements that nobody wrote, and nobody
     reads them. Steps that it lacks do not run. Only a tile that is `repeated`, in a loop over tiles, has its steps
@@ -58,7 +58,8 @@ def device_call(top: For, address: Address, repeated: bool) -> list[str] | None:
         case For(bind="vector", body=Store(operation=PaddedCopy(here, copy)) as store) if copy.count > 1:
             whole = is_number(top.low, 0) and is_number(top.high, copy.count) and top.step == 1
             if whole and not mentions(here, top.variable):
-                return _under(outside, pad_converted(store, here, copy, top.variable, address))
+                call = padded_ahead if copy.ahead else pad_converted
+                return _under(outside, call(store, here, copy, top.variable, address))
     return None
 
 
@@ -130,14 +131,28 @@ def copy_vector(store: Store, copy: VectorCopy, variable: str | None, address: A
     return ast.unparse(ast.Call(ast.Name("copy_ahead" if copy.ahead else "copy_vector"), arguments, []))
 
 
-def copy_padded(store: Store, copy: PaddedCopy, place: Place) -> str:
+def copy_padded(store: Store, here: ast.expr, place: Place) -> str:
     """The call that copies one element where a condition holds, and else zero."""
     source = place(store.reads[0])
     assert isinstance(source, ast.Subscript), "a tensor is a pointer"
     (to,) = store.target.subscripts
     places = [expanded(in_bits(to)), expanded(source.slice)]
-    arguments = [ast.Name(store.target.array), places[0], source.value, places[1], in_bits(copy.here)]
-    return ast.unparse(ast.Call(ast.Name("pad_ahead" if copy.ahead else "copy_padded"), arguments, []))
+    arguments = [ast.Name(store.target.array), places[0], source.value, places[1], in_bits(here)]
+    return ast.unparse(ast.Call(ast.Name("copy_padded"), arguments, []))
+
+
+def padded_ahead(
+    store: Store, here: ast.expr, copy: VectorCopy, variable: str | None, address: Address
+) -> str:
+    """The call that copies one element, or the neighbours along a loop, where a condition holds, and else zeros, while
+    the thread goes on.
+    """
+    first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
+    target, to = address(store.target, first)
+    source, at = address(store.reads[0], first)
+    count, step = map(ast.Constant, (copy.count, copy.step))
+    arguments = [count, target, expanded(to), step, source, expanded(at), in_bits(here)]
+    return ast.unparse(ast.Call(ast.Name("pad_ahead"), arguments, []))
 
 
 def pad_converted(

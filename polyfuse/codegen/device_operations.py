@@ -2,8 +2,9 @@
 
     tile_fma     a tile of results in registers times some steps of two factors in shared memory
     copy_vector  16 bytes from one array to another, in one access where they are neighbours
-    copy_padded  one element where a condition holds, and zero elsewhere; pad_ahead the same, while the thread goes on
+    copy_padded  one element where a condition holds, and zero elsewhere
     copy_ahead   what copy_vector does, while the thread goes on; await_copies waits for all but the last groups
+    pad_ahead    the same where a condition holds, and zeros elsewhere
 
 numba's frontend takes time quadratic in the number of statements: 16 steps of 8 x 8 results written out are 1024 of
 them and took 9 s, as one intrinsic 0.4 s. Needs the extra `polyfuse[cuda]`.
@@ -156,48 +157,52 @@ def copy_ahead(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sour
     lanes, apart = count.literal_value, step.literal_value
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = context.get_data_type(sig.args[1].dtype)
-        to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (2, 5))
-        data = context.make_array(sig.args[1])(context, builder, args[1]).data
-        place = builder.gep(data, [to])
-        shared = builder.addrspacecast(place, ir.PointerType(kind, addrspace=SHARED))
-        first = builder.gep(args[4], [at])
-        operands = [builder.ptrtoint(shared, ir.IntType(32)), builder.ptrtoint(first, INT)]
-        width = lanes if apart == 1 else 1
-        nbytes = _bytes(kind, width)
-        cached = "cg" if nbytes == ACCESS_BYTES else "ca"
-        for lane in range(0, lanes, width):
-            there, here = _bytes(kind, lane * apart), _bytes(kind, lane)
-            text = f"cp.async.{cached}.shared.global [$0+{there}], [$1+{here}], {nbytes};"
-            assembly(builder, text, "r,l", operands)
+        _begin_copies(lanes, apart, context, builder, sig.args, args)
         return context.get_dummy_value()
 
     return types.void(count, target, types.int64, step, source, types.int64), codegen
 
 
 @intrinsic
-def pad_ahead(typingctx: Any, target: Any, to: Any, source: Any, at: Any, here: Any) -> Any:
-    """What copy_padded does, begun and not waited for: a cp.async that reads 4 or 8 bytes, or none, and fills up zeros.
+def pad_ahead(
+    typingctx: Any, count: Any, target: Any, to: Any, step: Any, source: Any, at: Any, here: Any
+) -> Any:
+    """What copy_ahead does where `here` holds, and zeros elsewhere: a cp.async that reads no byte fills up zeros.
 
     No branch: where `here` does not hold, PTX looks at no byte of the source.
     """
+    if not all(isinstance(value, types.IntegerLiteral) for value in (count, step)):
+        return None
+    lanes, apart = count.literal_value, step.literal_value
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = context.get_data_type(sig.args[0].dtype)
-        to, at = (context.cast(builder, args[p], sig.args[p], types.int64) for p in (1, 3))
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        shared = builder.addrspacecast(builder.gep(data, [to]), ir.PointerType(kind, addrspace=SHARED))
-        nbytes, word = _bytes(kind, 1), ir.IntType(32)
-        inside = context.cast(builder, args[4], sig.args[4], types.boolean)
-        operands = [
-            builder.ptrtoint(shared, word),
-            builder.ptrtoint(builder.gep(args[2], [at]), INT),
-            builder.select(inside, word(nbytes), word(0)),
-        ]
-        assembly(builder, f"cp.async.ca.shared.global [$0], [$1], {nbytes}, $2;", "r,l,r", operands)
+        inside = context.cast(builder, args[6], sig.args[6], types.boolean)
+        _begin_copies(lanes, apart, context, builder, sig.args, args, inside)
         return context.get_dummy_value()
 
-    return types.void(target, types.int64, source, types.int64, here), codegen
+    return types.void(count, target, types.int64, step, source, types.int64, here), codegen
+
+
+def _begin_copies(
+    lanes: int, apart: int, context: Any, builder: Any, kinds: Any, args: Any, inside: Any = None
+) -> None:
+    """A cp.async of all lanes where they stay neighbours, else of each; of no byte where a condition does not hold."""
+    kind = context.get_data_type(kinds[1].dtype)
+    to, at = (context.cast(builder, args[p], kinds[p], types.int64) for p in (2, 5))
+    data = context.make_array(kinds[1])(context, builder, args[1]).data
+    shared = builder.addrspacecast(builder.gep(data, [to]), ir.PointerType(kind, addrspace=SHARED))
+    word = ir.IntType(32)
+    operands = [builder.ptrtoint(shared, word), builder.ptrtoint(builder.gep(args[4], [at]), INT)]
+    width = lanes if apart == 1 else 1
+    nbytes = _bytes(kind, width)
+    cached = "cg" if nbytes == ACCESS_BYTES else "ca"
+    if inside is not None:
+        operands.append(builder.select(inside, word(nbytes), word(0)))
+    read, constraints = ("", "r,l") if inside is None else (", $2", "r,l,r")
+    for lane in range(0, lanes, width):
+        there, here = _bytes(kind, lane * apart), _bytes(kind, lane)
+        text = f"cp.async.{cached}.shared.global [$0+{there}], [$1+{here}], {nbytes}{read};"
+        assembly(builder, text, constraints, operands)
 
 
 @intrinsic

@@ -21,6 +21,34 @@ def guarded(checks: list[ast.expr], body: Node) -> Node:
     return Guard(checks[0] if len(checks) == 1 else ast.BoolOp(ast.And(), checks), body)
 
 
+def conditions_around(node: Node) -> tuple[list[ast.expr], Node]:
+    """The conditions around a node, each a part of what has to hold, and the node: if a and b: if c: S -> a, b, c, S"""
+    match node:
+        case Guard(condition, body, None):
+            inner, leaf = conditions_around(body)
+            return [*parts_of(condition), *inner], leaf
+    return [], node
+
+
+def parts_of(condition: ast.expr) -> list[ast.expr]:
+    """Conditions that hold together: a and b -> a, b;  i < min(a, b) -> i < a, i < b;  max(a, b) < i -> a < i, b < i
+
+    Others are one condition.
+    """
+    match condition:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return [part for value in values for part in parts_of(value)]
+        case ast.Compare(
+            left, [ast.Lt() | ast.LtE() as less], [ast.Call(func=ast.Name(id="min"), args=most)]
+        ):
+            return [part for each in most for part in parts_of(ast.Compare(left, [less], [each]))]
+        case ast.Compare(
+            ast.Call(func=ast.Name(id="max"), args=least), [ast.Lt() | ast.LtE() as less], [right]
+        ):
+            return [ast.Compare(each, [less], [right]) for each in least]
+    return [condition]
+
+
 def elsewhere(condition: ast.expr, body: Node) -> Node:
     """The body where a condition does not hold."""
     if isinstance(condition, ast.Constant):

@@ -220,8 +220,9 @@ def _copy_vector(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) ->
 
 
 def _copy_padded(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    target, place, value = _padded(threads, node, arguments)
-    threads.store(target, place, value)
+    target, source = (element(node, arguments[p]) for p in (0, 2))
+    to, at, here = (np.asarray(threads.value(arguments[p])) for p in (1, 3, 4))
+    threads.store(target, [to], _padded(threads, here, lambda: threads.load(source, [at])))
 
 
 def _pad_converted(conversion: str, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
@@ -244,23 +245,22 @@ def _pad_converted(conversion: str, threads: Threads, node: ast.stmt, arguments:
 
 def _pad_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """Zeros too are on their way until they have been waited for."""
-    _ask(threads, *_padded(threads, node, arguments))
+    for target, place, value, width in _copied(
+        threads, node, arguments, np.asarray(threads.value(arguments[6]))
+    ):
+        _ask(threads, target, place, value, width)
 
 
-def _padded(
-    threads: Threads, node: ast.stmt, arguments: list[ast.expr]
-) -> tuple[ast.Subscript, list[Any], Value]:
-    """(array, subscripts, value): only threads for which the condition holds load, the others have zero."""
-    target, source = (element(node, arguments[p]) for p in (0, 2))
-    to, at, here = (np.asarray(threads.value(arguments[p])) for p in (1, 3, 4))
+def _padded(threads: Threads, here: Any, load: Callable[[], Value]) -> Value:
+    """Only threads for which a condition holds load, the others have zero."""
     everyone = threads.active
     threads.active = everyone.where(here) if here.ndim else everyone
     value: Value = np.float32(0)
     if threads.active.count and np.any(here):
-        loaded = np.asarray(threads.load(source, [at]))
+        loaded = np.asarray(load())
         value = np.where(here, loaded, loaded.dtype.type(0))
     threads.active = everyone
-    return target, [to], value
+    return value
 
 
 def _copy_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
@@ -277,15 +277,16 @@ def _ask(
 
 
 def _copied(
-    threads: Threads, node: ast.stmt, arguments: list[ast.expr]
+    threads: Threads, node: ast.stmt, arguments: list[ast.expr], here: Any = None
 ) -> Iterator[tuple[ast.Subscript, list[Any], Value, int | None]]:
-    """(array, subscripts, value, bytes of the access) for each element of a copy."""
+    """(array, subscripts, value, bytes of the access) for each element of a copy; zero where it is not `here`."""
     (count,), (step,) = _numbers(arguments[:1]), _numbers(arguments[3:4])
     target, source = (element(node, arguments[p]) for p in (1, 4))
     to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 5))
     wide = count * threads.itemsize(source) if count > 1 else None
     for lane in range(count):
-        value = threads.load(source, threads.unravelled(source, at + lane), wide)
+        load = partial(threads.load, source, threads.unravelled(source, at + lane), wide)
+        value = load() if here is None else _padded(threads, here, load)
         yield target, threads.unravelled(target, to + step * lane), value, wide if step == 1 else None
 
 

@@ -65,7 +65,7 @@ ARRAYS_OF = {
     "copy_vector": (1, 4),
     "copy_ahead": (1, 4),
     "copy_padded": (0, 2),
-    "pad_ahead": (0, 2),
+    "pad_ahead": (1, 4),
     **{f"{how}_{conversion}": (1, 5) for how in ("copy", "pad") for conversion in CONVERTED},
     "await_copies": (),
     "grid_barrier": (0,),

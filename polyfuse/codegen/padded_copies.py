@@ -20,8 +20,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from polyfuse.codegen.guards import guarded
-from polyfuse.codegen.looptree import Block, Guard, Kernel, Node, PaddedCopy, Store, below, block, with_below
+from polyfuse.codegen.guards import conditions_around, guarded
+from polyfuse.codegen.looptree import Block, Kernel, Node, PaddedCopy, Store, below, block, with_below
 from polyfuse.codegen.register_tiles import VectorCopy
 
 
@@ -78,7 +78,7 @@ def _joined(node: Node) -> Node:
 
 def _pair(first: Node, second: Node) -> Node | None:
     """Two stores to one element, zero and then a copy under further conditions, as one."""
-    (outside, clear), (inside, copy) = _guarded(first), _guarded(second)
+    (outside, clear), (inside, copy) = conditions_around(first), conditions_around(second)
     match clear, copy:
         case Store(op="=", body=zero), Store(operation=VectorCopy() as single) if zero.is_zero:
             pass
@@ -94,19 +94,3 @@ def _pair(first: Node, second: Node) -> Node | None:
 
 def _text(store: Store) -> tuple[str, ...]:
     return (store.target.array, *map(ast.dump, store.target.subscripts))
-
-
-def _guarded(node: Node) -> tuple[list[ast.expr], Node]:
-    """The conditions around a node, each a part of what has to hold."""
-    match node:
-        case Guard(condition, body, None):
-            inner, leaf = _guarded(body)
-            return [*_parts(condition), *inner], leaf
-    return [], node
-
-
-def _parts(condition: ast.expr) -> list[ast.expr]:
-    match condition:
-        case ast.BoolOp(op=ast.And(), values=values):
-            return values
-    return [condition]

@@ -218,8 +218,9 @@ class _Copies:
         values = [source[at + lane] for lane in range(count)]
         self._own()[-1].append((target, to, step, values))
 
-    def pad(self, target: Any, to: int, source: Any, at: int, here: bool) -> None:
-        self._own()[-1].append((target, to, 1, [source[at] if here else 0]))
+    def pad(self, count: int, target: Any, to: int, step: int, source: Any, at: int, here: bool) -> None:
+        values = [source[at + lane] if here else 0 for lane in range(count)]
+        self._own()[-1].append((target, to, step, values))
 
     def wait(self, still_open: int) -> None:
         own = self._own()

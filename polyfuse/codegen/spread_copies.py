@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterator
 
 from polyfuse.codegen.ptx_loops import Lines, Loop, each_loop, given_where
+from polyfuse.schedule.microkernel import BEGUN_IN
 
 _COPY = re.compile(r"\s*cp\.async\.c[ag]\.shared\.global ")
 _MULTIPLY_ADD = "fma.rn.f32"
@@ -31,9 +32,6 @@ _FIXED = re.compile(
 """What a copy stays before: barriers, stores, other copies' groups, and where a loop may jump to or from."""
 
 _REGISTER = re.compile(r"%\w+")
-
-PART = 2
-"""Copies are begun in the first half of the multiply-adds: the other half is time for what was asked for last."""
 
 
 def spread_copies(ptx: str) -> str:
@@ -87,7 +85,7 @@ def _places(lines: Lines, copies: list[Loop]) -> list[int] | None:
     """The multiply-add that each copy stands behind; None where something between may not come before it."""
     start, given = copies[0][0], given_where(lines, copies[0][0])
     adds = list(_multiply_adds(lines, copies[-1][1] + 1))
-    every = len(adds) // (PART * len(copies))
+    every = len(adds) // (BEGUN_IN * len(copies))
     if not every:
         return None
     places = [adds[every * (k + 1) - 1] for k in range(len(copies))]

@@ -65,6 +65,10 @@ DOUBLE_OTHERS = 76
 """Registers beside results and factors where tensor cores multiply float64 numbers: 4 × 4 results took up to 118 in
 all, 4 × 8 and 8 × 4 up to 130, 8 × 8 up to 197, with one, two and four stages (CUDA 13, sm_80 and sm_90)."""
 
+BEGUN_IN = 2
+"""Copies ahead of a GPU's tiles are begun in the first half of its multiply-adds: the other half is time for what was
+asked for last."""
+
 AHEAD_REGISTERS = 32
 """More of them where tiles of float64 numbers are copied ahead: 4 × 4 took 100 to 128 (CUDA 13, sm_80 and sm_90)."""
 

@@ -22,6 +22,7 @@ from math import prod
 
 import islpy as isl
 
+from polyfuse.analysis.neighbours import ACCESSES
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop
@@ -132,7 +133,7 @@ class Tiles:
             schedule = schedule.bind(unit[0], **dict(zip(tile.threads, AXES, strict=True)))
             if self.name not in unit:
                 schedule = schedule.unroll(unit[0], tile.rows)
-                wide = in_vectors_of(schedule, unit, tile.columns, internal(self.kernel))
+                wide = in_vectors_of(schedule, unit, tile.columns, internal(self.kernel), ACCESSES)
                 schedule = (wide or schedule).unroll(unit[0], tile.columns)
         schedule = held_in_registers(schedule, self.kernel, self.shape.rows * self.shape.columns)
         for factor, along, side in self.factors():

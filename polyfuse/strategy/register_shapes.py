@@ -18,7 +18,7 @@ from polyfuse.analysis.paired_lanes import can_pair, paired
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Spread
 from polyfuse.machine import Gpu, Machine
-from polyfuse.schedule.microkernel import registers_for
+from polyfuse.schedule.microkernel import BEGUN_IN, registers_for
 from polyfuse.strategy.extents import Extents
 from polyfuse.strategy.grid_order import GRID, Grid, Order
 from polyfuse.strategy.occupancy import occupancy
@@ -278,9 +278,14 @@ class Shape:
         """The part of what does not decide a tile's time that is not hidden behind it."""
         return EXPOSED
 
+    @property
+    def begun(self) -> float:
+        """The part of a tile's multiply-adds that its last copy is begun behind (codegen/spread_copies.py)."""
+        return 1 / BEGUN_IN if self.math == "ieee" and self.itemsize == 4 else 0.0
+
     def ahead(self, latency: float, copied: float, multiplied: float) -> float:
         """Cycles after which a tile is there that is asked for while others are used."""
-        return latency / (self.stages - 1)
+        return latency / (self.stages - 1 - self.begun)
 
     @property
     def waits(self) -> int:

@@ -3,7 +3,8 @@
     time = launch + waves × (tiles × tile + LATENCY × fillings) + written, a last wave with the blocks that are left
     tile = max(resident blocks × busy, wait, max(busy, wait) + meeting), and EXPOSED × LATENCY × loads in a row where
            only other blocks hide these: blocks that are not in turns wait together
-    wait = busy + LATENCY × loads in a row, or LATENCY / (stages - 1) where tiles are asked for while others are used;
+    wait = busy + LATENCY × loads in a row, or LATENCY / (stages - 1 - begun) where tiles are asked for while others are
+           used, the last number of them behind so much of a tile's multiply-adds (codegen/spread_copies.py);
            of boxes a slot's round trip, (LATENCY + copied + multiplied) / stages
     busy = longest + exposed × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
            the SM's share of the bytes from L2, and of those from DRAM where the factors do not fit into L2
@@ -39,12 +40,12 @@ def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[
 
 
 def _suits(s: Shape, extents: Extents) -> bool:
-    """Whether a shape is worth a price: the highest tiles, and blocks of more rows of threads than columns, are for
-    whole blocks alone. Guards take what they gain: products of 2047 and 5001 took 1.12 and 1.17 times as long in
-    these as in others, for the same price (H200).
+    """Whether a shape is worth a price: blocks of more rows of threads than columns are for whole blocks alone.
+
+    Others cost the same, and have fewer conditions for copies: 3000 × 3000 by 3000 spills 4 bytes in 4 × 4 × 8 threads.
     """
     whole = extents.rows % s.block_rows == extents.columns % s.block_columns == extents.steps % s.steps == 0
-    return whole or (s.rows <= 2 * s.vector and s.threads_z * s.threads_y <= s.threads_x)
+    return whole or s.threads_z * s.threads_y <= s.threads_x
 
 
 def waiting_seconds(shape: Shape, machine: Machine) -> float:

@@ -3,7 +3,8 @@
     for c (of 8): z[i, 8*j + c] = …   ->   for c (of 2): for c_in (vector, of 4): z[i, 8*j + 4*c + c_in] = …
 
 A thread's loads and stores of single numbers are an instruction each, and of a warp whose threads hold eight results
-each, every store touches eight times as many lines of memory as it fills.
+each, every store touches eight times as many lines of memory as it fills. Where results are dealt out as instructions
+of tensor cores have them, two of each eight are neighbours: accesses of 8 or 4 bytes, of half as many sectors.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ from polyfuse.strategy.moves import inside
 
 
 def in_vectors_of(
-    schedule: Schedule, unit: tuple[str, ...], loop: str, kept: tuple[str, ...]
+    schedule: Schedule,
+    unit: tuple[str, ...],
+    loop: str,
+    kept: tuple[str, ...],
+    accesses: tuple[int, ...] = (ACCESS_BYTES,),
 ) -> Schedule | None:
-    """A unit's loop cut into vectors of 16 bytes; None where something that it walks along is not accessed so.
+    """A unit's loop cut into vectors of so many bytes, the first of `accesses` that fits; None where something that it
+    walks along is not accessed so.
 
     The temporaries `kept` are not in memory.
     """
@@ -29,9 +35,14 @@ def in_vectors_of(
     size = max(
         (schedule.nest.tensor(access.tensor).itemsize for _, access in in_memory), default=ACCESS_BYTES
     )
-    count = ACCESS_BYTES // size
-    if count < 2:
-        return None
+    counts = (nbytes // size for nbytes in accesses if nbytes >= 2 * size)
+    found = (_in_vectors(schedule, unit, loop, in_memory, count) for count in counts)
+    return next((done for done in found if done is not None), None)
+
+
+def _in_vectors(
+    schedule: Schedule, unit: tuple[str, ...], loop: str, in_memory: list[tuple[str, Access]], count: int
+) -> Schedule | None:
     try:
         done = schedule.split(unit[0], loop, count)
         inner = inside(done, unit[0], loop)

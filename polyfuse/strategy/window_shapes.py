@@ -83,6 +83,11 @@ class WindowShape(Shape):
         return False
 
     @property
+    def begun(self) -> float:
+        """Copies stand before the multiply-adds: some have loops or conditions around them."""
+        return 0.0
+
+    @property
     def over(self) -> tuple[str, str]:
         """Rows on thread.y, columns on thread.x."""
         return "y", "x"

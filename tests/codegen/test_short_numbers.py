@@ -56,8 +56,8 @@ def test_what_may_not_fit_stays_long() -> None:
 
 
 def test_conditions_are_short_and_places_in_a_block_as_they_were() -> None:
-    assert shortened("pad_ahead(s, 4 * tx + bz, x, bz, tx < 5 and bz + n <= 7)") == (
-        "pad_ahead(s, 4 * tx + bz, x, int64(uint32(bz)), tx < 5 and int64(int32(bz + n)) <= 7)"
+    assert shortened("pad_ahead(1, s, 4 * tx + bz, 1, x, bz, tx < 5 and bz + n <= 7)") == (
+        "pad_ahead(1, s, 4 * tx + bz, 1, x, int64(uint32(bz)), tx < 5 and int64(int32(bz + n)) <= 7)"
     )
     assert shortened("if bz + tx < 9: copy_ahead(1, s, 0, 1, x, 0)").startswith(
         "if int64(uint32(bz + tx)) < 9:"

@@ -140,7 +140,7 @@ def k(x, y):
 
 COPIES = {
     "copy_ahead(1, s, tx, 1, x, tx)": np.arange(32, dtype=np.float32),
-    "pad_ahead(s, tx, x, tx + 8, tx < 24)": np.pad(np.arange(8, 32, dtype=np.float32), (0, 8)),
+    "pad_ahead(1, s, tx, 1, x, tx + 8, tx < 24)": np.pad(np.arange(8, 32, dtype=np.float32), (0, 8)),
 }
 
 

@@ -58,7 +58,7 @@ def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
 
 def test_tiles_are_asked_for_ahead_and_zeros_with_them() -> None:
     source = net_of("padded").source
-    assert "pad_ahead(x_shared, " in source
+    assert "pad_ahead(1, x_shared, " in source
     assert "copy_ahead(2, w_panels_shared, " in source
 
 

@@ -157,6 +157,31 @@ def test_nothing_reads_sums_before_the_wait_for_them(rows: int) -> None:
     assert not [op for op in ("F2FP", "STG", "FMNMX", "FADD") if op in code[last:wait]]
 
 
+@pytest.mark.parametrize(("dtype", "store"), [("bfloat16", "STG.E"), ("float32", "STG.E.64")])
+def test_results_that_are_neighbours_are_stored_together(dtype: str, store: str) -> None:
+    """Two of each eight columns are a thread's, in tiles that are cut short too."""
+    pytest.importorskip("cuda.core")
+    nest = matmul(2000, 1024, 2040, dtype="bfloat16") if dtype == "bfloat16" else sums_of_halves()
+    schedule = schedule_of(nest, "bf16", (2, 1, 2, 32, 4), OwnWarpShape)
+    net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="none")
+    every = opcodes(in_planned_registers(net, (9, 0)))
+    assert [op for op in every if op.startswith("STG")] == [store] * 32
+
+
+def sums_of_halves() -> pf.Nest:
+    """x @ y of bfloat16 numbers, as float32 numbers."""
+
+    @pf.nest
+    def product(x: "bf16[2000, 1024]", y: "bf16[1024, 2040]", z: "f32[2000, 2040]"):
+        for i in range(2000):
+            for j in range(2040):
+                z[i, j] = 0
+                for k in range(1024):
+                    z[i, j] += x[i, k] * y[k, j]
+
+    return expand(product).nest
+
+
 @pytest.mark.parametrize("kept", ["steps", "columns"])
 def test_the_model_takes_them_where_warps_would_wait(kept: Kept) -> None:
     """One block on an SM has nothing to multiply while its warps meet; with several, others do meanwhile."""

@@ -204,16 +204,14 @@ def test_machine_code_is_multiply_adds_in_planned_registers(sides: tuple[int, in
         loop = main_loop(cubin)
         if capability == (9, 0):  # an A100 begins one multiply-add in two cycles
             assert_banks_keep_up(cubin)
+        # before each copy that follows a load ptxas has three empty loads: with all copies before the
+        # multiply-adds the share is 0.89, and the product of 1024 takes 68 µs where it takes 55 (H200)
+        assert loop.count("FFMA") >= 0.87 * len(loop)
+        assert loop.count("BRA") == 1, "where tiles are cut short, copies bring zeros: nothing jumps"
         if sides[0] == 1024:
-            # before each copy that follows a load ptxas has three empty loads: with all copies before the
-            # multiply-adds the share is 0.89, and the product takes 68 µs where it takes 55 (H200)
-            assert loop.count("FFMA") >= 0.87 * len(loop)
             assert {"LDS.128", "LDGSTS.E.BYPASS.128"} <= set(loop), "the next tile is on its way"
             assert {"STG.E.128", "LDG.E.128"} <= set(every), "results and the bias are rows of whole vectors"
             assert not {"STG.E", "LDG.E"} & set(every), "nothing is accessed 4 bytes at a time"
-        else:
-            # rows of 514 and 1023 numbers are no whole vectors, and each of 24 copies has its guards
-            assert loop.count("FFMA") >= 0.89 * len(loop)
 
 
 def assert_banks_keep_up(cubin: Cubin) -> None:
@@ -222,7 +220,7 @@ def assert_banks_keep_up(cubin: Cubin) -> None:
     assert max(reads.banks) <= 1.05 * reads.multiply_adds  # 1.18 and 1.19 with the results row by row
 
 
-@pytest.mark.parametrize(("size", "registers"), [(1024, 255), (2048, 255), (2000, 128)])
+@pytest.mark.parametrize(("size", "registers"), [(1024, 255), (2048, 255), (2000, 255), (2200, 128)])
 def test_blocks_that_are_at_once_share_all_registers(size: int, registers: int) -> None:
     """128 blocks have an SM each, large ones too; others take turns as planned."""
     net = pf.compile(cases.dense(size, size, batch=size), target="cuda", machine="h200", device="none")

@@ -133,7 +133,7 @@ def test_every_bit_of_a_half_arrives(dtype: str) -> None:
 
 def test_pixels_and_filters_are_asked_for_ahead_and_those_beyond_the_border_are_zeros() -> None:
     source = program("padded").source
-    assert "pad_ahead(x_shared, " in source
+    assert "pad_ahead(1, x_shared, " in source
     assert "copy_ahead(4, w_panels_shared, " in source
     assert "pad_ahead(" not in program("1 x 1").source
 
