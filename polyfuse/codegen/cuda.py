@@ -23,6 +23,7 @@ from polyfuse.codegen.device_calls import (
     pad_converted,
     padded_ahead,
     planned_registers,
+    runs_often,
     shared_bytes,
 )
 from polyfuse.codegen.emit import Emitter, subscripted
@@ -150,12 +151,6 @@ def _never_written(kernel: Kernel) -> frozenset[str]:
     Tiles of results are in registers by themselves, and what their threads load early is planned.
     """
     return frozenset(kernel.arrays) - {store.target.array for store in stores_in(kernel.body)}
-
-
-def _at_most(loop: For, times: int) -> bool:
-    """Whether a loop is known to run so few times."""
-    low, high = constant_bounds(loop)
-    return low is not None and high is not None and high - low <= times * loop.step
 
 
 def _extents(axes: tuple[Axis, ...], unit: str) -> tuple[ast.expr, ast.expr, ast.expr]:
@@ -302,7 +297,7 @@ class _Cuda(Emitter):
         return lines
 
     def _in_order(self, node: For) -> list[str]:
-        often = not _at_most(node, 3)  # as the tiles at the end of a loop that copies ahead
+        often = runs_often(node)
         self.loops += often
         lines = super().loop(node)
         self.loops -= often

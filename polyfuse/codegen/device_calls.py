@@ -255,3 +255,9 @@ def constant_bounds(loop: For) -> tuple[int | None, int | None]:
     """The numbers that surely bound a loop's values: 0, 8 for range(max(0, a), min(8, b)); None where there is none."""
     low, high = numbers_in(loop.low, "max"), numbers_in(loop.high, "min")
     return max(low, default=None), min(high, default=None)
+
+
+def runs_often(loop: For) -> bool:
+    """Whether a loop may run more than three times, which the tiles at the end of one that copies ahead do at most."""
+    low, high = constant_bounds(loop)
+    return low is None or high is None or high - low > 3 * loop.step

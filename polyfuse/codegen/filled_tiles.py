@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 
 from polyfuse.codegen.axes import axis_name
 from polyfuse.codegen.decided_guards import Ranges, bounded, count_of, holds, whole
+from polyfuse.codegen.device_calls import runs_often
 from polyfuse.codegen.guards import conditions_around, parts_of
 from polyfuse.codegen.implied import implies
 from polyfuse.codegen.index import in_bits, mentions, terms
@@ -97,7 +98,7 @@ class _First:
 
 def with_filled_tiles(kernel: Kernel) -> Kernel:
     """The kernel whose products in registers, and what is copied ahead for them, have no guards that its first block
-    passes.
+    passes, in loops that run often.
     """
     every = tuple(nodes_in(kernel.body))
     stores = [node for node in every if isinstance(node, Store)]
@@ -162,13 +163,18 @@ def _readers(
         yield from _readers(part, array, conditions, ranges)
 
 
-def _filled(node: Node, first: _First) -> Node:
-    if isinstance(node, Guard | For):
+def _filled(node: Node, first: _First, often: bool = False) -> Node:
+    """A node in which what runs `often` has no guards that it does not need.
+
+    Tiles at the end of a loop keep theirs: without branches LLVM would load many of their factors at once, and spill.
+    """
+    if often and isinstance(node, Guard | For):
         found = _bare((), node, first)
         if found is not None:
             return found
     node, inside = first.within(node)
-    return with_below(node, lambda part: _filled(part, inside))
+    often = often or (isinstance(node, For) and node.bind is None and runs_often(node))
+    return with_below(node, lambda part: _filled(part, inside, often))
 
 
 def _bare(conditions: Conditions, node: Node, first: _First) -> Node | None:
