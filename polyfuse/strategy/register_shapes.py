@@ -278,6 +278,15 @@ class Shape:
         """The part of what does not decide a tile's time that is not hidden behind it."""
         return EXPOSED
 
+    def is_whole(self, extents: Extents) -> bool:
+        """Whether none of a product's tiles is cut short."""
+        sides = zip(
+            (extents.rows, extents.columns, extents.steps),
+            (self.block_rows, self.block_columns, self.steps),
+            strict=True,
+        )
+        return all(size % tile == 0 for size, tile in sides)
+
     @property
     def begun(self) -> float:
         """The part of a tile's multiply-adds that its last copy is begun behind (codegen/spread_copies.py)."""

@@ -73,13 +73,17 @@ def cheapest_in_shares(
     shapes: Iterable[Shape], extents: Extents, machine: Machine, gpu: Gpu
 ) -> Priced | None:
     """The shape that is expected to be fastest in shares, one for each block that is resident; None if none gains."""
-    priced = (_priced(s, extents, machine, gpu) for s in shapes if _may_be_shared(s))
+    priced = (_priced(s, extents, machine, gpu) for s in shapes if _may_be_shared(s, extents))
     return min((p for p in priced if p is not None), key=lambda p: p.seconds, default=None)
 
 
-def _may_be_shared(s: Shape) -> bool:
-    """Whether a block may have several tiles of a shape: tensor cores multiply the same steps for every result."""
-    return s.math == "ieee" and s.stages <= MOST_STAGES
+def _may_be_shared(s: Shape, extents: Extents) -> bool:
+    """Whether a block may have several tiles of a shape: tensor cores multiply the same steps for every result.
+
+    Tiles that are cut short keep their guards there, since no block runs all that others do (codegen/filled_tiles.py),
+    and spill: 132 bytes of 1500 × 1500 by 1500 for an H200, whose loop has 57 % multiply-adds.
+    """
+    return s.math == "ieee" and s.stages <= MOST_STAGES and s.is_whole(extents)
 
 
 def _priced(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Priced | None:
