@@ -9,6 +9,7 @@ from math import prod
 
 from polyfuse.codegen.factor_lines import Lines
 from polyfuse.codegen.fragments import literals, mma_call
+from polyfuse.codegen.guards import all_of
 from polyfuse.codegen.index import (
     Environment,
     beside,
@@ -110,15 +111,12 @@ def _under(conditions: tuple[ast.expr, ...], call: str) -> list[str]:
     """The call where the conditions hold."""
     if not conditions:
         return [call]
-    test = conditions[0] if len(conditions) == 1 else ast.BoolOp(ast.And(), list(conditions))
-    return [f"if {ast.unparse(test)}:", f"    {call}"]
+    return [f"if {ast.unparse(all_of(conditions))}:", f"    {call}"]
 
 
 def copy_vector(store: Store, copy: VectorCopy, variable: str | None, address: Address) -> str:
     """The call that copies one element, or the neighbours along a loop; numba would test a subscript's sign."""
-    first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
-    target, to = address(store.target, first)
-    source, at = address(store.reads[0], first)
+    target, to, source, at = _ends(store, variable, address)
     if copy.conversion:
         apart = (ast.Constant(copy.run), ast.Constant(copy.step))
         call = ast.Call(
@@ -129,6 +127,14 @@ def copy_vector(store: Store, copy: VectorCopy, variable: str | None, address: A
         return ast.unparse(call)
     arguments = [ast.Constant(copy.count), target, to, ast.Constant(copy.step), source, at]
     return ast.unparse(ast.Call(ast.Name("copy_ahead" if copy.ahead else "copy_vector"), arguments, []))
+
+
+def _ends(
+    store: Store, variable: str | None, address: Address
+) -> tuple[ast.expr, ast.expr, ast.expr, ast.expr]:
+    """The array that a copy goes to, its place there, and those it comes from: of the first neighbour along a loop."""
+    first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
+    return *address(store.target, first), *address(store.reads[0], first)
 
 
 def copy_padded(store: Store, here: ast.expr, place: Place) -> str:
@@ -147,9 +153,7 @@ def padded_ahead(
     """The call that copies one element, or the neighbours along a loop, where a condition holds, and else zeros, while
     the thread goes on.
     """
-    first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
-    target, to = address(store.target, first)
-    source, at = address(store.reads[0], first)
+    target, to, source, at = _ends(store, variable, address)
     count, step = map(ast.Constant, (copy.count, copy.step))
     arguments = [count, target, expanded(to), step, source, expanded(at), in_bits(here)]
     return ast.unparse(ast.Call(ast.Name("pad_ahead"), arguments, []))
@@ -159,9 +163,7 @@ def pad_converted(
     store: Store, here: ast.expr, copy: VectorCopy, variable: str | None, address: Address
 ) -> str:
     """The call that converts one element, or the neighbours along a loop, where a condition holds, and else zeros."""
-    first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
-    target, to = address(store.target, first)
-    source, at = address(store.reads[0], first)
+    target, to, source, at = _ends(store, variable, address)
     count, run, step = map(ast.Constant, (copy.count, copy.run, copy.step))
     arguments = [count, target, expanded(to), run, step, source, expanded(at), in_bits(here)]
     return ast.unparse(ast.Call(ast.Name(f"pad_{copy.conversion}"), arguments, []))

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from polyfuse.codegen.axes import axis_name
 from polyfuse.codegen.decided_guards import Ranges, bounded, count_of, holds, whole
 from polyfuse.codegen.device_calls import runs_often
-from polyfuse.codegen.guards import conditions_around, parts_of
+from polyfuse.codegen.guards import all_of, conditions_around, parts_of
 from polyfuse.codegen.implied import implies
 from polyfuse.codegen.index import in_bits, mentions, terms
 from polyfuse.codegen.looptree import (
@@ -214,15 +214,10 @@ def _neighbours(conditions: Conditions, loop: For, first: _First) -> Node | None
 def _with_zeros(conditions: Conditions, store: Store, first: _First) -> Store | None:
     match store.operation:
         case VectorCopy(ahead=True, conversion="") as copy if first.is_here(store.target):
-            return replace(store, operation=PaddedCopy(_all(conditions), copy))
+            return replace(store, operation=PaddedCopy(all_of(conditions), copy))
         case PaddedCopy(here, VectorCopy(ahead=True, conversion="") as copy) if first.is_here(store.target):
-            return replace(store, operation=PaddedCopy(_all((*conditions, here)), copy))
+            return replace(store, operation=PaddedCopy(all_of((*conditions, *parts_of(here))), copy))
     return None
-
-
-def _all(conditions: Conditions) -> ast.expr:
-    parts = [part for condition in conditions for part in parts_of(condition)]
-    return parts[0] if len(parts) == 1 else ast.BoolOp(ast.And(), parts)
 
 
 def _product(conditions: Conditions, top: For, first: _First) -> Node | None:

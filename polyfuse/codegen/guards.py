@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import replace
 
 from polyfuse.codegen.index import mentions
@@ -18,7 +19,12 @@ def guarded(checks: list[ast.expr], body: Node) -> Node:
     """The body under all the checks; itself if there are none."""
     if not checks:
         return body
-    return Guard(checks[0] if len(checks) == 1 else ast.BoolOp(ast.And(), checks), body)
+    return Guard(all_of(checks), body)
+
+
+def all_of(conditions: Sequence[ast.expr]) -> ast.expr:
+    """Some conditions, one or more, as one: a, b  ->  a and b."""
+    return conditions[0] if len(conditions) == 1 else ast.BoolOp(ast.And(), list(conditions))
 
 
 def conditions_around(node: Node) -> tuple[list[ast.expr], Node]:

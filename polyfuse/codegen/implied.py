@@ -1,6 +1,8 @@
-"""Conditions that follow from others: comparisons of sums of integers, one at a time.
+"""Conditions that follow from others: comparisons of sums of integers.
 
-r < 131 - 16*by - 4*ty, where r is from 0 to 3   =>   0 < 131 - 16*by - 4*ty,  ty < 33 - 4*by is another matter
+    r < 131 - 16*by - 4*ty  =>  0 < 131 - 16*by - 4*ty          r is from 0 to 3
+
+What is not negative where a comparison holds is a number of times that of another one, and more.
 """
 
 from __future__ import annotations

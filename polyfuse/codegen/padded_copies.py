@@ -20,7 +20,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from polyfuse.codegen.guards import conditions_around, guarded
+from polyfuse.codegen.guards import all_of, conditions_around, guarded
 from polyfuse.codegen.looptree import Block, Kernel, Node, PaddedCopy, Store, below, block, with_below
 from polyfuse.codegen.register_tiles import VectorCopy
 
@@ -88,8 +88,7 @@ def _pair(first: Node, second: Node) -> Node | None:
     further = [condition for condition in inside if ast.dump(condition) not in known]
     if _text(clear) != _text(copy) or not further or len(inside) - len(further) != len(outside):
         return None
-    here = further[0] if len(further) == 1 else ast.BoolOp(ast.And(), further)
-    return guarded(outside, replace(copy, operation=PaddedCopy(here, single)))
+    return guarded(outside, replace(copy, operation=PaddedCopy(all_of(further), single)))
 
 
 def _text(store: Store) -> tuple[str, ...]:
