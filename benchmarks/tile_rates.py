@@ -26,7 +26,7 @@ from numba import njit
 
 import polyfuse as pf
 from benchmarks.peak import peak_of
-from polyfuse.codegen.tiles import VECTOR_BYTES, tile_mac
+from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES, tile_mac
 
 TILES = 1024
 """Tiles in one call, of 1024 steps; as many more as the steps are fewer."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import polyfuse as pf
-from polyfuse.cli.gpu_check import gpu_facts
-from polyfuse.runtime.cuda_driver import available
+from polyfuse.checks.gpu_check import gpu_facts
+from polyfuse.runtime.cuda.driver import available
 
 
 @dataclass(frozen=True)

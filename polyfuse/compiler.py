@@ -14,9 +14,9 @@ from typing import Literal
 from polyfuse.analysis.once import once
 from polyfuse.analysis.validation import OPERATIONS, Spans, validate
 from polyfuse.bilinear import Algorithm
-from polyfuse.codegen.block_memory import check_shared
+from polyfuse.codegen.cuda.residency_limit import check_clusters, check_residence, with_room
+from polyfuse.codegen.cuda.shared_memory_limit import check_shared
 from polyfuse.codegen.program import Target, program
-from polyfuse.codegen.residence import check_clusters, check_residence, with_room
 from polyfuse.errors import (
     BadArgument,
     BudgetExceeded,
@@ -30,21 +30,21 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
 from polyfuse.ir.tree import BULK, ON_CORES, loops
 from polyfuse.machine import Machine
-from polyfuse.rewrite.expand import Expansion, expand
-from polyfuse.runtime.cache import keep, recall
-from polyfuse.runtime.cuda_driver import available, machine_here, missing
+from polyfuse.rewrite.storage.expansion import Expansion, expand
+from polyfuse.runtime.artifact import Compiled, Device
+from polyfuse.runtime.compile_key import digest, key_parts
+from polyfuse.runtime.cuda.driver import available, machine_here, missing
 from polyfuse.runtime.executable import Executable
-from polyfuse.runtime.keys import digest, key_parts
-from polyfuse.runtime.memory import Memory
-from polyfuse.runtime.product import Compiled, Device
+from polyfuse.runtime.memory.memory_plan import Memory
+from polyfuse.runtime.store.cache import keep, recall
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, as_written, plan_for, planned_costs, schedule_costs
-from polyfuse.strategy.choice import Choose, Picked, cheapest
-from polyfuse.strategy.contraction import products_of
-from polyfuse.strategy.fast_products import Fast, Wanted, with_fast_products
-from polyfuse.strategy.folding import with_scales_folded
-from polyfuse.strategy.halves import with_wide_factors
-from polyfuse.strategy.tuned import Tuning
+from polyfuse.strategy.candidates import Choose, Picked, cheapest
+from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.rewrites.fast_matmul import Fast, Wanted, with_fast_products
+from polyfuse.strategy.rewrites.fold_scales import with_scales_folded
+from polyfuse.strategy.rewrites.widen_halves import with_wide_factors
+from polyfuse.strategy.tuning_trials import Tuning
 from polyfuse.tune import Trials, tuned
 
 __all__ = ["Executable", "compile"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Exposed:
-    """The parts of the time of a product's traffic that its multiply-adds do not hide (strategy/block_prices.py).
+    """The parts of the time of a product's traffic that its multiply-adds do not hide (block_cost.py).
 
     Of `panels` of b, of `rows` of a, and of `sums` behind L2, which are loaded and stored once a block of steps; those
     of a block that is narrower than all columns are pieces of rows, which no prefetcher follows: `pieces` times as

@@ -17,7 +17,7 @@ os.environ["POLYFUSE_CACHE"] = "off"
 GOLDEN = Path(__file__).parent / "golden"
 
 # A property test takes its number of examples from the profile. One that sets its own, because a case is dear, scales
-# it by tests/examples.py, so that `nightly` still means more.
+# it by tests/support/examples.py, so that `nightly` still means more.
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=100, print_blob=True)
 settings.register_profile("nightly", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile("ci")

@@ -15,9 +15,10 @@ from polyfuse import nn
 from polyfuse.analysis import once as once_module
 from polyfuse.ir import Nest
 from polyfuse.ir import dependences as dependences_module
-from polyfuse.rewrite import compose_views, view_flow
-from polyfuse.runtime.entry import _Entry
-from polyfuse.strategy import folding
+from polyfuse.rewrite import compose_views
+from polyfuse.rewrite.views import flow as view_flow
+from polyfuse.runtime.cpu.entry import _Entry
+from polyfuse.strategy.rewrites import fold_scales as folding
 
 FEW, MANY = 4, 16
 

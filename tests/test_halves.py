@@ -8,8 +8,8 @@ from numba import njit
 
 import polyfuse as pf
 from polyfuse import nn
-from polyfuse.codegen import half_operations
-from polyfuse.codegen.halves import converted
+from polyfuse.codegen.cpu.intrinsics import half_conversions as half_operations
+from polyfuse.codegen.looptree.half_types import converted
 from polyfuse.errors import BadArgument, IllegalRewrite, InvalidNest, InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tensor import relative_step

@@ -13,8 +13,8 @@ from functools import partial
 
 from benchmarks.gpu.parts import ALL, CAPTURED, PARTS, Chosen
 from benchmarks.gpu.subject import compiled
-from polyfuse.cli.gpu_case import Place
-from polyfuse.cli.side_by_side import side_by_side
+from polyfuse.checks.cuda_case import Place
+from polyfuse.checks.side_by_side import side_by_side
 
 Piece = tuple[str, int, str]
 """A part's name, a subject's position in it, and the way that it is compiled."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import polyfuse as pf
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
-from polyfuse.runtime.cuda_driver import machine_here
+from polyfuse.runtime.cuda.driver import machine_here
 from polyfuse.strategy import plan_for
-from polyfuse.strategy.decisions import Plan
+from polyfuse.strategy.plan import Plan
 
 
 def in_other_tiles(nest: pf.Nest, place: int, preset: str | None) -> Plan:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import polyfuse as pf
-from polyfuse.runtime.cuda import CudaProgram
-from polyfuse.runtime.cuda_driver import Gpu, Launch, address, available
-from polyfuse.runtime.host_gpu import HostGpu
+from polyfuse.runtime.cuda.driver import Gpu, Launch, address, available
+from polyfuse.runtime.cuda.runner import CudaProgram
+from polyfuse.runtime.emulated.host_gpu import HostGpu
 
 Array = np.ndarray[Any, Any]
 

@@ -28,8 +28,8 @@ from polyfuse.analysis.across_blocks import (
     same_block,
     without_barriers,
 )
-from polyfuse.analysis.handovers import handed, in_own_warps, not_handed_over, with_slots
 from polyfuse.analysis.legality import Broken, differing
+from polyfuse.analysis.producer_consumer import handed, in_own_warps, not_handed_over, with_slots
 from polyfuse.analysis.stages import home, touching
 from polyfuse.analysis.storage import BLOCKS, ON_THREADS, buffers_of, prefix_of, same_value, thread_ids
 from polyfuse.ir.dependences import Pairs

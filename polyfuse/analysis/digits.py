@@ -12,7 +12,7 @@ from math import gcd
 
 import islpy as isl
 
-from polyfuse.ir.cores import Digit
+from polyfuse.layouts.core_matrix import Digit
 from polyfuse.sets import OUT, SET, points
 
 MOST_LISTED = 1024

@@ -22,11 +22,9 @@ from polyfuse.analysis.legality import Broken
 from polyfuse.analysis.stages import crowded, home, near, touching
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
-from polyfuse.ir.cores import Cores, Digit
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.swizzle import Swizzled
 from polyfuse.ir.tree import (
     CLUSTER,
     Buffer,
@@ -42,6 +40,8 @@ from polyfuse.ir.tree import (
     path_to,
     statements,
 )
+from polyfuse.layouts.core_matrix import Cores, Digit
+from polyfuse.layouts.swizzle import Swizzled
 from polyfuse.sets import IN, OUT, SET, constant, dimension
 
 THREADS = ("thread.x", "thread.y", "thread.z")

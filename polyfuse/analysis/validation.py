@@ -30,11 +30,11 @@ from polyfuse.analysis.budget import at_most
 from polyfuse.analysis.clusters import unfit_clusters
 from polyfuse.analysis.copies import check_copies
 from polyfuse.analysis.digits import EVERY, left_out
+from polyfuse.analysis.hardware_bindings import misplaced
 from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken, first_broken
 from polyfuse.analysis.liveness import LiveRange, live_ranges
 from polyfuse.analysis.once import refusal
-from polyfuse.analysis.places import misplaced
 from polyfuse.analysis.stages import crowded, near
 from polyfuse.analysis.storage import (
     PRIVATE,

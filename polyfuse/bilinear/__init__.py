@@ -2,9 +2,9 @@
 
 from polyfuse.bilinear.algorithm import Algorithm, algorithm, classical, kronecker
 from polyfuse.bilinear.error import error_bound, error_growth
-from polyfuse.bilinear.files import load
 from polyfuse.bilinear.known import KNOWN, laderman, named, strassen, strassen2, winograd, winograd2
-from polyfuse.bilinear.text import from_text, to_text
+from polyfuse.bilinear.table_files import load
+from polyfuse.bilinear.table_text import from_text, to_text
 
 __all__ = [
     "KNOWN",

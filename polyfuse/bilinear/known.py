@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polyfuse.bilinear.algorithm import Algorithm, kronecker
-from polyfuse.bilinear.text import from_text
+from polyfuse.bilinear.table_text import from_text
 from polyfuse.errors import InvalidAlgorithm
 
 strassen = from_text(

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from polyfuse.cli.terminal import Terminal
+from polyfuse.terminal import Terminal
 
 app = typer.Typer(
     help="Affine loop nests in, checked and fused kernels out.",
@@ -204,8 +204,8 @@ def gpu_check(
 
     Prints one line a case, and writes the results with date, GPU, driver and commit.
     """
-    from polyfuse.cli.gpu_check import Run, run_check
-    from polyfuse.cli.sanitize import run_sanitized
+    from polyfuse.checks.gpu_check import Run, run_check
+    from polyfuse.checks.sanitize import run_sanitized
 
     run = Run(jobs, 60 * minutes, resume)
     if sanitize:
@@ -278,7 +278,7 @@ def info() -> None:
 @cache.command("info")
 def cache_info() -> None:
     """Print where compiled programs and kernels are kept, how many, and how much they may take."""
-    from polyfuse.cli.cache import show_cache
+    from polyfuse.cli.cache_command import show_cache
 
     show_cache(Terminal())
 
@@ -286,7 +286,7 @@ def cache_info() -> None:
 @cache.command("clear")
 def cache_clear() -> None:
     """Remove all compiled programs and sources that are kept."""
-    from polyfuse.cli.cache import clear_cache
+    from polyfuse.cli.cache_command import clear_cache
 
     clear_cache(Terminal())
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from polyfuse.cli.load import load_nest
-from polyfuse.cli.terminal import Terminal, writing
 from polyfuse.compiler import compile
 from polyfuse.runtime.executable import Executable
+from polyfuse.terminal import Terminal, writing
 
 
 def compiled(

@@ -11,14 +11,15 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from rich.progress import Progress
 
-from polyfuse import cases, measure
-from polyfuse.cases import TOLERANCE, Array
-from polyfuse.cli.terminal import Terminal
+from polyfuse import measure
+from polyfuse.checks import cuda_cases as cases
+from polyfuse.checks.cuda_cases import TOLERANCE, Array
 from polyfuse.compiler import compile
 from polyfuse.errors import PolyfuseError
 from polyfuse.ir import Nest
-from polyfuse.runtime.cuda_driver import available
+from polyfuse.runtime.cuda.driver import available
 from polyfuse.runtime.executable import Executable
+from polyfuse.terminal import Terminal
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import polyfuse as pf
 from polyfuse.cli.load import load_nest
-from polyfuse.cli.terminal import writing
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest
 from polyfuse.schedule import Schedule
 from polyfuse.show import dependence_graph, dependence_plot, domain_plot, latex, tree_picture
 from polyfuse.show.optional import need
 from polyfuse.show.pages import page
+from polyfuse.terminal import writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from polyfuse.checks.cuda_case import Place
+from polyfuse.checks.gpu_check import RESULTS, gpu_facts
 from polyfuse.cli.checkout import ROOT, module, present
-from polyfuse.cli.gpu_case import Place
-from polyfuse.cli.gpu_check import RESULTS, gpu_facts
-from polyfuse.cli.terminal import Terminal
 from polyfuse.errors import BadArgument, TargetUnavailable
-from polyfuse.runtime.cache import store_here
-from polyfuse.runtime.cuda_driver import missing
+from polyfuse.runtime.cuda.driver import missing
+from polyfuse.runtime.store.cache import store_here
+from polyfuse.terminal import Terminal
 
 
 def run_bench(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from polyfuse import measure
-from polyfuse.cli.terminal import Terminal
 from polyfuse.machine import PRESETS, Machine
-from polyfuse.runtime.cuda_driver import missing
-from polyfuse.runtime.files import cache_directory
+from polyfuse.runtime.cuda.driver import missing
+from polyfuse.runtime.store.files import cache_directory
+from polyfuse.terminal import Terminal
 
 
 def show_info(terminal: Terminal) -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyfuse.cli.checkout import ROOT, module, present
-from polyfuse.cli.terminal import Terminal
 from polyfuse.errors import BadArgument
+from polyfuse.terminal import Terminal
 
 FOLDER = ROOT / "papers"
 

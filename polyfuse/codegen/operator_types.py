@@ -3,7 +3,7 @@
     a * b, int64 and int64  ->  what the rules said of the first such product: (int64, int64) -> int64
 
 It is one more rule, which numba tries first since it names its target, and changes no type. Of the time to machine
-code of six of `polyfuse.cases` for a GPU it saved a fifth to a quarter, for a CPU a twentieth (one Zen 4 core).
+code of six of checks/cuda_cases.py for a GPU it saved a fifth to a quarter, for a CPU a twentieth (one Zen 4 core).
 """
 
 from __future__ import annotations

@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from polyfuse.codegen import cpu, cuda, operations
-from polyfuse.codegen.cluster_axes import ALONE
-from polyfuse.codegen.equal import canonical
-from polyfuse.codegen.kernels import kernels
-from polyfuse.codegen.looptree import Kernel
-from polyfuse.codegen.naming import base
-from polyfuse.codegen.tensor_maps import BoxMap
-from polyfuse.ir.names import fresh
+from polyfuse.codegen.cpu import intrinsic_table as operations
+from polyfuse.codegen.cpu import printer as cpu
+from polyfuse.codegen.cuda import printer as cuda
+from polyfuse.codegen.cuda.cluster_axes import ALONE
+from polyfuse.codegen.cuda.tensor_maps import BoxMap
+from polyfuse.codegen.generate import kernels
+from polyfuse.codegen.looptree.alpha_equal import canonical
+from polyfuse.codegen.looptree.naming import base
+from polyfuse.codegen.looptree.nodes import Kernel
+from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, loops, statements
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from polyfuse.errors import InvalidNest
-from polyfuse.frontend.build import NestBuilder
+from polyfuse.frontend.nest_builder import NestBuilder
 from polyfuse.ir import DType, Nest
 
 NAMES = "ABCDEFGH"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.interpret.affine import Ints, Points, chunks, values
+from polyfuse.interpret.affine_grid import Ints, Points, chunks, values
 from polyfuse.interpret.state import CHUNK, UFUNCS, Read, Run
 from polyfuse.ir.tree import Loop, Tree, depth, path_to, statements
 from polyfuse.ir.tree import Sequence as Siblings

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.interpret.affine import Ints, chunks
-from polyfuse.interpret.arguments import Array, memory_of, named_arrays, solve_sizes
+from polyfuse.interpret.affine_grid import Ints, chunks
 from polyfuse.interpret.interleaved import interleaved
+from polyfuse.interpret.oracle_arguments import Array, memory_of, named_arrays, solve_sizes
 from polyfuse.interpret.state import CHUNK, UFUNCS, Run, State
 from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given

@@ -10,9 +10,9 @@ from typing import Any
 import islpy as isl
 import numpy as np
 
-from polyfuse.interpret.affine import Ints, Points, values
-from polyfuse.interpret.arguments import Array
-from polyfuse.interpret.body import Function, function_of
+from polyfuse.interpret.affine_grid import Ints, Points, values
+from polyfuse.interpret.array_body import Function, function_of
+from polyfuse.interpret.oracle_arguments import Array
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.tensor import computed_in
 

@@ -3,9 +3,9 @@
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import Dependences
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.nest_text import statement
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import DType, Role, Tensor
-from polyfuse.ir.text import statement
 from polyfuse.ir.violation import Instance, Violation
 
 __all__ = [

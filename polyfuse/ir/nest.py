@@ -25,10 +25,10 @@ from polyfuse.ir.dependences import (
     merged,
     through,
 )
+from polyfuse.ir.nest_text import set_of, statement_text
 from polyfuse.ir.sizes import with_sizes
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
-from polyfuse.ir.text import set_of, statement_text
 from polyfuse.ir.tree import Leaf, Loop, Tree, dates, restrict, sequence, statements
 from polyfuse.sets import dim_names, dimension, param_names
 

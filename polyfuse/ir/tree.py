@@ -17,9 +17,9 @@ from functools import cached_property
 
 import islpy as isl
 
-from polyfuse.ir.cores import Cores
 from polyfuse.ir.precision import Math
-from polyfuse.ir.swizzle import Swizzled
+from polyfuse.layouts.core_matrix import Cores
+from polyfuse.layouts.swizzle import Swizzled
 from polyfuse.sets import IN, OUT, SET, union_map, union_set
 
 SHARED = ("cores", "dynamic")
@@ -156,7 +156,7 @@ class Loop:
     `barrier` asks for a barrier of the block's threads at the end of each iteration, with `grid` one of all blocks'.
     `apart` asks for code of its own for the full tiles of the loops around it, `fetches` for lines of memory ahead of
     time; both change no order. Of copies by a warp of their own, which the block's threads use in the same iteration or
-    later, so many `slots` may be filled and not yet used (analysis/handovers.py).
+    later, so many `slots` may be filled and not yet used (producer_consumer.py).
     `streams` are tensors that a loop on vector lanes stores past the caches.
     `math` says what a microkernel may round a product's factors to.
     """

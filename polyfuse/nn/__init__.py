@@ -1,6 +1,27 @@
 """Layers and a functional form: what a network computes, as statements of a nest."""
 
-from polyfuse.nn.embedding import embedding
+from polyfuse.nn.conv.functional import (
+    adaptive_avg_pool,
+    adaptive_max_pool,
+    avg_pool,
+    batch_norm,
+    conv1d,
+    conv2d,
+    conv3d,
+    group_norm,
+    max_pool,
+)
+from polyfuse.nn.conv.layers import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AvgPool,
+    BatchNorm,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    GroupNorm,
+    MaxPool,
+)
 from polyfuse.nn.functional import (
     add,
     cast,
@@ -30,28 +51,6 @@ from polyfuse.nn.functional import (
     tanh,
 )
 from polyfuse.nn.graph import Value, constant, input
-from polyfuse.nn.image_layers import (
-    AdaptiveAvgPool,
-    AdaptiveMaxPool,
-    AvgPool,
-    BatchNorm,
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    GroupNorm,
-    MaxPool,
-)
-from polyfuse.nn.images import (
-    adaptive_avg_pool,
-    adaptive_max_pool,
-    avg_pool,
-    batch_norm,
-    conv1d,
-    conv2d,
-    conv3d,
-    group_norm,
-    max_pool,
-)
 from polyfuse.nn.layers import (
     GELU,
     Dropout,
@@ -71,10 +70,11 @@ from polyfuse.nn.layers import (
     Tanh,
 )
 from polyfuse.nn.lower import lower, named_constants
-from polyfuse.nn.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
-from polyfuse.nn.recurrent_layers import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
-from polyfuse.nn.reductions import argmax, argmin, logsumexp, norm, std, var
-from polyfuse.nn.shaping import (
+from polyfuse.nn.normalization.reductions import argmax, argmin, logsumexp, norm, std, var
+from polyfuse.nn.recurrent.functional import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
+from polyfuse.nn.recurrent.layers import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from polyfuse.nn.shape.embedding import embedding
+from polyfuse.nn.shape.functional import (
     chunk,
     concat,
     expand,

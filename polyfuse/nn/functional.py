@@ -10,12 +10,12 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir.whole import all_whole, whole
-from polyfuse.nn.emit import Array
 from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value, dtype_of, pointwise, product
-from polyfuse.nn.normalize import LayerNorm as LayerNormOperation
-from polyfuse.nn.normalize import LogSoftmax as LogSoftmaxOperation
-from polyfuse.nn.normalize import RMSNorm as RMSNormOperation
-from polyfuse.nn.normalize import Softmax as SoftmaxOperation
+from polyfuse.nn.nest_writer import Array
+from polyfuse.nn.normalization.along_axes import LayerNorm as LayerNormOperation
+from polyfuse.nn.normalization.along_axes import LogSoftmax as LogSoftmaxOperation
+from polyfuse.nn.normalization.along_axes import RMSNorm as RMSNormOperation
+from polyfuse.nn.normalization.along_axes import Softmax as SoftmaxOperation
 from polyfuse.nn.operations import Cast, Reduce
 from polyfuse.nn.operations import Linear as LinearOperation
 

@@ -17,9 +17,9 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.ir.whole import all_whole
-from polyfuse.nn.emit import Array, Shape
+from polyfuse.nn.nest_writer import Array, Shape
 from polyfuse.nn.operations import Linear, Matmul, Operation, Pointwise
-from polyfuse.nn.views import View, sliced
+from polyfuse.nn.shape.operations import View, sliced
 
 FLOATS: dict[str, DType] = {
     "float32": "float32",

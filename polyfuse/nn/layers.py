@@ -15,10 +15,10 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.ir.whole import all_whole
 from polyfuse.nn import functional
-from polyfuse.nn.draws import generator
-from polyfuse.nn.embedding import embedding
-from polyfuse.nn.emit import Array, Shape
 from polyfuse.nn.graph import Value, dtype_of
+from polyfuse.nn.initial_weights import generator
+from polyfuse.nn.nest_writer import Array, Shape
+from polyfuse.nn.shape.embedding import embedding
 
 
 class Module:

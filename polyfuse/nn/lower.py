@@ -8,9 +8,9 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.tree import sequence
 from polyfuse.ir.whole import all_whole
-from polyfuse.nn.emit import Array, Emitter
 from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
 from polyfuse.nn.layers import Module
+from polyfuse.nn.nest_writer import Array, Emitter
 from polyfuse.nn.operations import Operation, Pointwise
 
 COPY = Pointwise("copy", "{0}")

@@ -1,7 +1,7 @@
 """Operations: what the nodes of a graph compute, as statements.
 
     operation ::= Copy | Pointwise | Linear | Matmul | Reduce
-                | Softmax | LogSoftmax | LayerNorm | RMSNorm                             (normalize.py)
+                | Softmax | LogSoftmax | LayerNorm | RMSNorm                             (along_axes.py)
                 | Variance | Norm | LogSumExp | Place                                    (reductions.py)
 
 Each knows the shape it gives for the shapes it gets, and how to write itself as a few simple statements.
@@ -18,7 +18,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Tensor
-from polyfuse.nn.emit import Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,43 @@
 """Rewrites: Nest -> Nest, the same values computed by other statements or kept in other places."""
 
-from polyfuse.rewrite.accumulate import accumulate
-from polyfuse.rewrite.batching import Batch, Batched, batch, why_not_batch
-from polyfuse.rewrite.bilinear import Bilinear, bilinear
-from polyfuse.rewrite.expand import Expanded, Expansion, expand
-from polyfuse.rewrite.factor import Factored, factor, why_not_factor
-from polyfuse.rewrite.fold import Folded, fold, why_not_fold
+from polyfuse.rewrite.batching.batch import Batch, Batched, batch, why_not_batch
+from polyfuse.rewrite.bilinear.apply import Bilinear, bilinear
+from polyfuse.rewrite.dead_instances import needed
 from polyfuse.rewrite.follow import Followed, follow, why_not_follow
-from polyfuse.rewrite.in_place import in_place
+from polyfuse.rewrite.index_set_splitting import Pieces, pieces
 from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
-from polyfuse.rewrite.needed import needed
-from polyfuse.rewrite.online import Online, online
-from polyfuse.rewrite.overlap import Overlapped, Recomputed, overlap
-from polyfuse.rewrite.own_sums import own_sums
-from polyfuse.rewrite.panels import Panels, panels, why_not_panels
-from polyfuse.rewrite.pieces import Pieces, pieces
-from polyfuse.rewrite.reduce import SplitReduction, split_reduction, why_not_split_reduction
+from polyfuse.rewrite.reductions.factor_out import Factored, factor, why_not_factor
+from polyfuse.rewrite.reductions.fold_scales import Folded, fold, why_not_fold
+from polyfuse.rewrite.reductions.in_place import in_place
+from polyfuse.rewrite.reductions.online_softmax import Online, online
+from polyfuse.rewrite.reductions.own_accumulator import own_sums
+from polyfuse.rewrite.reductions.private_accumulator import accumulate
+from polyfuse.rewrite.reductions.split_reduction import (
+    SplitReduction,
+    split_reduction,
+    why_not_split_reduction,
+)
+from polyfuse.rewrite.reductions.split_sum_terms import Terms, terms, why_not_terms
+from polyfuse.rewrite.reductions.stream_k import Shares
 from polyfuse.rewrite.refusal import Refusal
-from polyfuse.rewrite.scratch import Scratch, scratch, why_not_scratch
-from polyfuse.rewrite.shares import Shares
-from polyfuse.rewrite.snapshot import Snapshot, snapshot, why_not_snapshot
-from polyfuse.rewrite.terms import Terms, terms, why_not_terms
-from polyfuse.rewrite.unround import Unrounded, unround, why_not_unround
-from polyfuse.rewrite.view_flow import Composed
-from polyfuse.rewrite.view_places import place, why_not_place
-from polyfuse.rewrite.view_reads import read_through, why_not_read_through
-from polyfuse.rewrite.views import Views, compose_views
-from polyfuse.rewrite.widen import Narrowed, Widened, narrow, why_not_narrow, why_not_widen, widen
+from polyfuse.rewrite.storage.expansion import Expanded, Expansion, expand
+from polyfuse.rewrite.storage.keep_float32 import Unrounded, unround, why_not_unround
+from polyfuse.rewrite.storage.privatize_scratch import Scratch, scratch, why_not_scratch
+from polyfuse.rewrite.storage.snapshot_operand import Snapshot, snapshot, why_not_snapshot
+from polyfuse.rewrite.storage.widen_halves import (
+    Narrowed,
+    Widened,
+    narrow,
+    why_not_narrow,
+    why_not_widen,
+    widen,
+)
+from polyfuse.rewrite.tiling.blocked_factorization import Panels, panels, why_not_panels
+from polyfuse.rewrite.tiling.overlapped_tiling import Overlapped, Recomputed, overlap
+from polyfuse.rewrite.views.compose import Views, compose_views
+from polyfuse.rewrite.views.flow import Composed
+from polyfuse.rewrite.views.in_place_of import place, why_not_place
+from polyfuse.rewrite.views.read_through import read_through, why_not_read_through
 
 __all__ = [
     "Batch",

@@ -17,7 +17,7 @@ from polyfuse.ir.gather import check_indices
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_sizes, solved
 from polyfuse.ir.tensor import Tensor, computed_in
-from polyfuse.runtime.memory import shape_of
+from polyfuse.runtime.memory.memory_plan import shape_of
 
 Array = npt.NDArray[Any]
 

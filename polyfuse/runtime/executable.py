@@ -14,25 +14,25 @@ from polyfuse.codegen.program import Launch, Program
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Role, Tensor
-from polyfuse.runtime.arenas import Arenas, at_least_1d
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
+from polyfuse.runtime.artifact import Compiled, Device, Product
 from polyfuse.runtime.captured import Captured
-from polyfuse.runtime.cpu import CpuProgram
-from polyfuse.runtime.cuda import CudaProgram
-from polyfuse.runtime.cuda_driver import Gpu, missing
-from polyfuse.runtime.device_arrays import call_in_place, is_on_gpu
-from polyfuse.runtime.emulated import EmulatedProgram
+from polyfuse.runtime.cpu.aligned_arrays import in_lines
+from polyfuse.runtime.cpu.native import MachineCode, machine_code
+from polyfuse.runtime.cpu.runner import CpuProgram
+from polyfuse.runtime.cuda.device_arrays import call_in_place, is_on_gpu
+from polyfuse.runtime.cuda.driver import Gpu, missing
+from polyfuse.runtime.cuda.kernel_times import kernel_times
+from polyfuse.runtime.cuda.known_calls import KnownCalls
+from polyfuse.runtime.cuda.runner import CudaProgram
+from polyfuse.runtime.emulated.runner import EmulatedProgram
 from polyfuse.runtime.interface import Phases
-from polyfuse.runtime.kept import Kept, Runner, once_and_calls
-from polyfuse.runtime.kernel_times import kernel_times
-from polyfuse.runtime.known_calls import KnownCalls
-from polyfuse.runtime.lines import in_lines
-from polyfuse.runtime.memory import MemoryPlan, shape_of
-from polyfuse.runtime.native import MachineCode, machine_code
-from polyfuse.runtime.product import Compiled, Device, Product
+from polyfuse.runtime.memory.arenas import Arenas, at_least_1d
+from polyfuse.runtime.memory.memory_plan import MemoryPlan, shape_of
+from polyfuse.runtime.once_per_program import Kept, Runner, once_and_calls
 from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.tuned import Tuning
+from polyfuse.strategy.tuning_trials import Tuning
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]

@@ -14,7 +14,7 @@ from polyfuse.ir.gather import tables_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import extent
 from polyfuse.ir.tensor import Tensor
-from polyfuse.runtime.memory import Memory, MemoryPlan, Temporaries
+from polyfuse.runtime.memory.memory_plan import Memory, MemoryPlan, Temporaries
 
 ENTRY, ENTRY_ONCE = "polyfuse_entry", "polyfuse_once"
 """Functions in the machine code: what a call runs, and what runs once before all calls."""

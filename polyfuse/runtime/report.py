@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from polyfuse.runtime.kernel_times import KernelTime
-from polyfuse.strategy.tuned import Tuning
+from polyfuse.runtime.cuda.kernel_times import KernelTime
+from polyfuse.strategy.tuning_trials import Tuning
 
 
 @dataclass(frozen=True)

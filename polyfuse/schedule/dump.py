@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import islpy as isl
 
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.text import body_text
+from polyfuse.ir.nest_text import body_text
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, to_isl
 
 

@@ -16,22 +16,17 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Loop, loops_around
 from polyfuse.ir.violation import Violation
-from polyfuse.schedule import (
-    affine,
-    binding,
-    fusion,
-    joining,
-    microkernel,
-    order,
-    packing,
-    prefetching,
-    promotion,
-    sections,
-    streaming,
-    synchronising,
-    tiling,
-)
+from polyfuse.schedule import affine_verb as affine
+from polyfuse.schedule import binding, order, synchronising, tiling
+from polyfuse.schedule import fuse_verbs as fusion
+from polyfuse.schedule import join_verb as joining
+from polyfuse.schedule import microkernel_verb as microkernel
+from polyfuse.schedule import nontemporal_verb as streaming
+from polyfuse.schedule import prefetch_verb as prefetching
+from polyfuse.schedule import sections_verb as sections
 from polyfuse.schedule.dump import TEXTS
+from polyfuse.schedule.promote import pack as packing
+from polyfuse.schedule.promote import promotion
 from polyfuse.schedule.proven import Proven
 from polyfuse.schedule.step import VERBS, Step, beside_defaults
 
@@ -217,12 +212,12 @@ class Schedule(Proven):
         of a triangle (OpenMP's schedule(dynamic))
 
         for t: for i: S  ->  t="pipeline": t over cores, and i of each t after i of the one before: rows of tiles, each
-        tile behind that of the row before (codegen/turns.py)
+        tile behind that of the row before (doacross.py)
 
         for l (lane): for j: s[i] += x[i, 32 * j + l]  ->  each lane adds up its own values, the warp adds up its lanes
 
         Without a statement each loop name must be the only one of its name. "lane": the 32 threads of a warp, along
-        thread.x; such a loop holds one reduction on one element. "bulk", "bulk.warp": schedule/boxes.py. "cluster.x":
+        thread.x; such a loop holds one reduction on one element. "bulk", "bulk.warp": tma_boxes.py. "cluster.x":
         blocks of one cluster, analysis/clusters.py.
         """
         args = () if statement is None else (statement,)
@@ -325,10 +320,10 @@ class Schedule(Proven):
         A value's buffer has the dimensions of the statement for `axes` that it depends on, or those named, if the loops
         around tell the others. One that is a factor of a sum may be `padded`: where the statement lacks instances, in
         the box around them, its buffer has zeros, which the statement adds: sums stay as they are where the other
-        factor is finite (polyfuse.schedule.promoted_values).
+        factor is finite (polyfuse.schedule.promote.promoted_values).
         A copy may be `rounded`, once, to what microkernel(…, math=…) says of its factors: "tf32", "bf16" or "f16".
         In place of `spread`, `cores` of (tile, lanes, side, depth, gap, apart, skip, turned), or "swizzled", lay panels
-        out for a warpgroup's instructions, see polyfuse.ir.cores and polyfuse.ir.swizzle.
+        out for a warpgroup's instructions, see polyfuse.layouts.core_matrix and polyfuse.layouts.swizzle.
         """
         further: dict[str, object] = {"panel": panel, "spread": spread, "stages": stages, "axes": axes}
         further |= {"padded": padded, "rounded": rounded, "cores": cores}

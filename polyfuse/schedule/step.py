@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from inspect import signature
 
 from polyfuse.analysis.clusters import unfit_clusters
+from polyfuse.analysis.hardware_bindings import left_outside, misplaced
 from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken
-from polyfuse.analysis.places import left_outside, misplaced
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree
 from polyfuse.ir.violation import Instance, Violation
-from polyfuse.schedule.microkernel import check_kept
+from polyfuse.schedule.microkernel_verb import check_kept
 from polyfuse.sets import first_pair, tuple_names
 
 VERBS = (

@@ -9,7 +9,7 @@ import islpy as isl
 
 from polyfuse.analysis.full_tiles import tiles
 from polyfuse.errors import InvalidSchedule
-from polyfuse.ir.names import fresh
+from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around, replace_node
 from polyfuse.schedule.chains import chain_of, loop_named, names_in_reach, rebuilt

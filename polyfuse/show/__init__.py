@@ -3,13 +3,13 @@
 Text needs nothing beside polyfuse; pictures need `pip install 'polyfuse[plot]'` and are matplotlib Figures.
 """
 
+from polyfuse.show.dependence_graph import dependence_graph, dependence_plot
 from polyfuse.show.domain import domain_plot
 from polyfuse.show.formulas import latex
-from polyfuse.show.graph import dependence_graph, dependence_plot
+from polyfuse.show.notebook import load_ipython_extension, notebook
 from polyfuse.show.pages import html
-from polyfuse.show.tree import tree_picture
-from polyfuse.show.tuning import tuning_plot
-from polyfuse.show.views import load_ipython_extension, notebook
+from polyfuse.show.tree_picture import tree_picture
+from polyfuse.show.tuning_curve import tuning_plot
 
 __all__ = [
     "dependence_graph",

@@ -12,7 +12,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
-from polyfuse.show.graph import KINDS
+from polyfuse.show.dependence_graph import KINDS
 from polyfuse.show.optional import need
 from polyfuse.show.slices import Slice, arrows, cut, tile_loops, tiles
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from polyfuse.ir import Nest
-from polyfuse.ir.text import body_text
+from polyfuse.ir.nest_text import body_text
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree
 from polyfuse.sets import expression_text
 

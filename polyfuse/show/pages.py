@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
-from polyfuse.ir.text import body_text
+from polyfuse.ir.nest_text import body_text
 from polyfuse.schedule import Schedule
 from polyfuse.show.labels import Row, rows
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, loops_around
-from polyfuse.schedule import Schedule, affine, binding, fusion, order, tiling
+from polyfuse.schedule import Schedule, binding, order, tiling
+from polyfuse.schedule import affine_verb as affine
+from polyfuse.schedule import fuse_verbs as fusion
 from polyfuse.schedule.step import Step
 
 Rewrite = Callable[[Nest, Tree, Step], Tree]

@@ -1,450 +1,142 @@
-"""The strategy as one function: nest and machine in, finished schedule and the reasons for it out."""
+"""Decisions and plans: what the strategy considered, what it chose, and why, for a person to read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
 
-from polyfuse.ir import Nest
-from polyfuse.ir.tree import Tree, parts, statements
-from polyfuse.ir.tree import loops as loops_of
+from polyfuse.analysis.once import once
+from polyfuse.ir import Violation
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy import cpu, cuda, loops
-from polyfuse.strategy.ahead import rows_ahead
-from polyfuse.strategy.before_schedules import before_schedules
-from polyfuse.strategy.choice import Choose, asked_once, cheapest
-from polyfuse.strategy.contraction import products_among
-from polyfuse.strategy.copied_first import copied_first
-from polyfuse.strategy.cost import Model, evenly, in_blocks, microseconds, ranked
-from polyfuse.strategy.counts import Counts, dims_of
-from polyfuse.strategy.decisions import Group, Plan
-from polyfuse.strategy.draft import Draft
-from polyfuse.strategy.either import either
-from polyfuse.strategy.estimate import Estimator
-from polyfuse.strategy.finished import finished_cost, kernels_of, schedule_costs
-from polyfuse.strategy.full_tiles import with_full_tiles
-from polyfuse.strategy.fusion import Refused, early_statements, part_with
-from polyfuse.strategy.grid_steps import in_order
-from polyfuse.strategy.grouping import Grouped, in_kernels
-from polyfuse.strategy.in_one_kernel import in_one_kernel_if_cheaper
-from polyfuse.strategy.in_panels import in_panels
-from polyfuse.strategy.in_registers import in_registers, under_maximum
-from polyfuse.strategy.in_sections import Behind, behind_each_other, cheaper_in_turns, may_run_behind
-from polyfuse.strategy.inner import waits
-from polyfuse.strategy.kernel import Kernel
-from polyfuse.strategy.long_rows import in_long_rows
-from polyfuse.strategy.moves import common_loops, far_and_near, internal
-from polyfuse.strategy.one_launch import in_one_launch
-from polyfuse.strategy.one_pass import in_one_pass
-from polyfuse.strategy.one_region import in_one_region
-from polyfuse.strategy.packing import added
-from polyfuse.strategy.past_caches import in_long_blocks, past_caches
-from polyfuse.strategy.products import blocked
-from polyfuse.strategy.products_cuda import in_tiles
-from polyfuse.strategy.read_once import beyond_first, read_once
-from polyfuse.strategy.recompute import Recomputed, recomputed
-from polyfuse.strategy.recurrences import stepped
-from polyfuse.strategy.repeats import Repeats
-from polyfuse.strategy.rounded_first import cheaper, rounded_first
-from polyfuse.strategy.scratch_apart import scratch_apart
-from polyfuse.strategy.second_thoughts import (
-    NOT_IN_BLOCKS,
-    Doubt,
-    Doubted,
-    compared,
-    doubts_of,
-    holds_product,
-    reconsidered,
-)
-from polyfuse.strategy.shared_products import InShares
-from polyfuse.strategy.split_products import in_parts
-from polyfuse.strategy.squares import NOT_IN_SQUARES, in_squares
-from polyfuse.strategy.sums_apart import summed_apart
-from polyfuse.strategy.untiled import NOT_IN_TILES, with_words
-
-CODE_SECONDS = 0.5
-"""What machine code for a loop over cores takes longer to make: the price of a region in a kernel that runs once."""
+from polyfuse.strategy.cost.roofline import KernelCost, microseconds
 
 
-def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = cheapest) -> Plan:
-    """The schedule that the cost model finds best for a machine, by public verbs only.
+@dataclass(frozen=True)
+class Decision:
+    """One producer–consumer pair (or two readers of one input): fused or not, and why.
 
-    Scratch arrays of the caller are private to iterations where that is cheaper. Views are composed into their users,
-    sums of products taken apart, isomorphic products batched, and long reductions to a few results split in two
-    passes. Factors that a GPU's tensor cores take rounded are so in a pass of their own where that is cheaper.
-    On a CPU cheap temporaries that no cache near a core holds are computed where they are read, and pipelines of
-    stencils are rewritten to run in overlapping tiles, where that pays.
-    The schedule's source is the nest after that. `fuse=False` is the baseline: every statement is a kernel, but a
-    reduction's first value belongs with it, and each kernel is tiled and bound as the same kernel would be in a fused
-    plan. `choose` takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
-    Kernels that follow each other are then one launch on a GPU, and one parallel region on a CPU, where that is
-    cheaper. On a GPU each sum of products without tiles has a note that says why.
+    `at` is the innermost loop the two share, or the deepest one tried. `bytes_saved` no longer cross a kernel's
+    border, `launches_saved` kernels are no longer started. Costs are in seconds, for the kernels of the two alone.
     """
-    choose = asked_once(choose)
-    usual = _in_private(nest, machine, fuse, choose)
-    made = rounded_first(nest, machine) if fuse else None
-    return usual if made is None else cheaper(usual, made, _in_private(made.nest, machine, fuse, choose))
+
+    producer: str
+    consumer: str
+    taken: bool
+    at: str | None
+    bytes_saved: int
+    launches_saved: int
+    cost_apart: float
+    cost_together: float
+    violation: Violation | None
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
-def _in_private(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
-    """The plan for a nest, or for the nest whose scratch arrays are private to iterations where that is cheaper."""
-    usual = _plan_of(nest, machine, fuse, choose)
-    made = scratch_apart(nest) if fuse else None
-    if made is None:
-        return usual
-    other = _plan_of(made.nest, machine, fuse, choose)
-    return either(usual, other, usual.seconds, other.seconds, made.said, "in the array itself")
+@dataclass(frozen=True)
+class Group:
+    """The statements of one kernel and what the model expects of it.
+
+    `notes` say what was found in its loops and done with them, where its outermost loop carries a dependence; of one
+    that several were joined into, these `parts` have notes of their own.
+    """
+
+    statements: tuple[str, ...]
+    cost: KernelCost
+    notes: tuple[str, ...] = ()
+    parts: tuple[Group, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Each note behind the statements that it is about."""
+        own = tuple(f"{', '.join(self.statements)}: {note}" for note in self.notes)
+        return (*own, *(line for part in self.parts for line in part.lines))
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.statements)}: {self.cost}"
 
 
-def _plan_of(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
-    """The plan for a nest in the arrays that it has."""
-    lean, said = before_schedules(nest, machine) if fuse else (nest, ())
-    plan = with_words(_in_kernels_of_their_own(lean, said, machine, fuse, choose))
-    if not fuse:
-        return plan
-    if machine.kind == "cpu":
-        return in_one_region(plan, lambda other: _read_once(lean, said, other, choose), choose)
-    return in_one_launch(plan, lambda other: _plan_of(nest, other, fuse, choose))
+@dataclass(frozen=True)
+class Plan:
+    """A finished schedule, the kernels it consists of in order, and every decision on the way.
+
+    `recomputed` says which stages of pipelines are computed again, in which tiles, and what that saves; and which
+    kernels are one launch.
+    """
+
+    schedule: Schedule
+    decisions: tuple[Decision, ...]
+    groups: tuple[Group, ...]
+    machine: Machine
+    recomputed: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """What the model expects of one call."""
+        return sum(group.cost.total for group, each in zip(self.groups, self.once, strict=True) if not each)
+
+    @cached_property
+    def once(self) -> tuple[bool, ...]:
+        """For each kernel whether it runs once for all calls."""
+        return once(self.schedule.nest, self.schedule.tree)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is computed again, and what was found in loops that carry dependences, kernel by kernel."""
+        return (*self.recomputed, *(line for group in self.groups for line in group.lines))
+
+    def __str__(self) -> str:
+        kernels = "1 kernel" if len(self.groups) == 1 else f"{len(self.groups)} kernels"
+        lines = [f"{kernels}, {microseconds(self.seconds)} expected on {self.machine.name}"]
+        marks = [" (once for all calls)" if each else "" for each in self.once]
+        lines += [f"  {group}{mark}" for group, mark in zip(self.groups, marks, strict=True)]
+        return "\n".join([*lines, *(f"- {text}" for text in (*self.decisions, *self.notes))])
 
 
-def _in_kernels_of_their_own(
-    lean: Nest, said: tuple[str, ...], machine: Machine, fuse: bool, choose: Choose
-) -> Plan:
-    """The plan before any kernels are one launch, or one region."""
-    if fuse and machine.kind == "cuda":
-        tiles, refused = _in_tiles(lean, said, machine, choose)
-        usual = _read_once(lean, (*said, *refused), machine, choose) if tiles is None else tiles
-        return in_one_kernel_if_cheaper(
-            lean,
-            usual,
-            machine,
-            lambda start, more: _planned(start.nest, (*said, *more), machine, True, choose, start),
+def fused_sentence(
+    producer: str, consumer: str, at: str, bytes_saved: int, apart: float, together: float
+) -> str:
+    """Why two were fused."""
+    kept = f"{bytes_saved} bytes and one launch are saved" if bytes_saved else "one launch is saved"
+    return (
+        f"{producer} and {consumer} are fused at {at}: {kept}; "
+        f"{microseconds(together)} together, {microseconds(apart)} apart."
+    )
+
+
+def costly_sentence(
+    producer: str, consumer: str, at: str, apart: KernelCost, together: KernelCost, total: float
+) -> str:
+    """Why two that may be fused were not: the two costs, and what makes the fused one dearer."""
+    reasons = []
+    if together.utilisation < apart.utilisation:
+        reasons.append(
+            f"{together.utilisation:.1%} of the machine would work instead of {apart.utilisation:.1%}"
         )
-    return _read_once(lean, said, machine, choose) if fuse else _planned(lean, said, machine, fuse, choose)
-
-
-def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
-    """The plan for a nest, or with matrices read once for sums along rows and across them where that is cheaper."""
-    usual = _in_panels(nest, said, machine, choose)
-    made = read_once(nest, machine)
-    said = (*said, *made.refused)
-    usual = replace(usual, recomputed=(*usual.recomputed, *made.refused))
-    if not made.passes:
-        return usual
-    other = _planned(made.nest, said, machine, True, choose, Recomputed(made.nest, passes=made.passes))
-    every = frozenset(s.name for s in (*usual.schedule.nest.statements, *other.schedule.nest.statements))
-    apart, together = compared(usual, other, every, beyond_first(machine))
-    return either(usual, other, apart, together, made.said, "otherwise")
-
-
-def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
-    """The plan for a nest, or for the nest with eliminations in blocks of the cheapest size where that is cheaper."""
-    found = tuple(in_panels(nest, machine))
-    said = (*said, *(line for made in found for line in made.refused))
-    usual = _cheapest(nest, said, machine, choose)
-    plans = [
-        (made, _planned(made.nest, said, machine, True, choose, refused=made.alone))
-        for made in found
-        if made.said
-    ]
-    if not plans:
-        return usual
-    made, best = min(plans, key=lambda one: one[1].seconds)
-    return either(usual, best, usual.seconds, best.seconds, made.said, "in loops")
-
-
-def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
-    """The plan for a nest, or for the nest with products in place that read copies where that is cheaper."""
-    usual = _cheaper(nest, said, machine, choose)
-    made = copied_first(nest, machine)
-    if made is None:
-        return usual
-    other = _cheaper(made.nest, said, machine, choose)
-    return either(usual, other, usual.seconds, other.seconds, made.said, "in place")
-
-
-def _in_tiles(
-    nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose
-) -> tuple[Plan | None, tuple[str, ...]]:
-    """The plan for a nest whose products are rewritten for tiles on a GPU: in parts, or summed apart.
-
-    Sums that get no tiles stay where they are. None where there is no such plan, and what was left out then: parts for
-    which no tiles of results were found.
-    """
-    parted, refused = in_parts(nest, machine), tuple[str, ...]()
-    for split in (parted, None) if parted is not None else (None,):
-        start, summing, told = (nest, (), ()) if split is None else (split.nest, split.products, split.said)
-        shared = {} if split is None else split.shared
-        stay = frozenset[str]()
-        summed = summed_apart(start)
-        while summing or summed is not None:
-            changed, own = (start, ()) if summed is None else (summed.nest, summed.products)
-            made = Recomputed(changed, shared=shared)
-            plan = _planned(changed, (*said, *refused, *told), machine, True, choose, made)
-            lost = {name for name in (*summing, *own) if not in_tiles(plan.schedule, name)}
-            if not lost:
-                return plan, ()
-            if not lost.isdisjoint(summing):
-                break
-            stay |= lost
-            summed = summed_apart(start, stay)
-        lines = (f"not taken, since its kernel has no tiles of results: {line}" for line in told)
-        refused = (*refused, *lines)
-    return None, refused
-
-
-def _cheaper(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
-    """The plan for a nest, or for the nest with sums under maxima in one pass where that is cheaper."""
-    usual = _planned(nest, said, machine, True, choose)
-    made = in_one_pass(nest, machine)
-    if made is None:
-        return usual
-    if not made.said:
-        kept = tuple(f"sums under a maximum do not run in one pass: {why}" for why in made.refused)
-        return replace(usual, recomputed=(*usual.recomputed, *kept))
-    said = (*said, *made.refused)
-    blocks = _planned(made.nest, (*said, *(f"{line}." for line in made.said)), machine, True, choose)
-    apart, together = (sum(group.cost.total for group in plan.groups) for plan in (usual, blocks))
-    numbers = f"{microseconds(together)} in one pass, {microseconds(apart)} with whole rows"
-    if together >= apart:
-        refused = f"sums under a maximum do not run in one pass: {numbers}."
-        return replace(usual, recomputed=(*usual.recomputed, refused))
-    return replace(
-        blocks, recomputed=(*blocks.recomputed, f"sums under a maximum run in one pass: {numbers}.")
+    if together.again > apart.again:
+        reasons.append(f"{together.again} bytes would be read again instead of {apart.again}")
+    why = f" ({' and '.join(reasons)})" if reasons else ""
+    return (
+        f"{producer} and {consumer} may be fused at {at}, which does not pay: "
+        f"{microseconds(together.total)} together, {microseconds(total)} apart{why}."
     )
 
 
-def _planned(
-    nest: Nest,
-    said: tuple[str, ...],
-    machine: Machine,
-    fuse: bool,
-    choose: Choose,
-    made: Recomputed | None = None,
-    refused: Refused = frozenset(),
-) -> Plan:
-    """The plan for a nest whose sums and views are as they should be, or with kernels in it that are decided.
-
-    No kernel is made of a `refused` group.
-    """
-    tiles = fuse and machine.kind == "cpu"
-    rewritten = made or (recomputed(nest, machine, choose) if tiles else Recomputed(nest))
-
-    def without(others: Refused, choose: Choose = cheapest) -> Doubted:
-        plan, doubts = _in_shape(rewritten, machine, fuse, choose, refused | others)
-        return replace(plan, recomputed=(*said, *plan.recomputed)), doubts
-
-    plan, doubts = without(frozenset(), choose)
-    if doubts:
-        first = (plan, doubts) if choose is cheapest else without(frozenset())
-        again = reconsidered(first, without)
-        plan = again.plan
-        if choose is not cheapest:
-            chosen, _ = without(again.refused, choose)
-            plan = replace(chosen, recomputed=(*chosen.recomputed, *again.said))
-    if fuse and may_run_behind(rewritten.nest, machine):
-        plan = _behind(plan, rewritten, said, machine, choose)
-    return with_full_tiles(plan)
-
-
-def _in_shape(
-    rewritten: Recomputed, machine: Machine, fuse: bool, choose: Choose, refused: Refused
-) -> Doubted:
-    """Statements in kernels, none of them of a refused group, and each kernel in its shape."""
-    rewritten, model, kernels = in_kernels(rewritten, machine, fuse, refused)
-    return _in_shapes(rewritten, model, kernels, choose)
-
-
-def _behind(
-    plan: Plan, rewritten: Recomputed, said: tuple[str, ...], machine: Machine, choose: Choose
-) -> Plan:
-    """The plan, or one whose loops in time run behind each other on cores where that is cheaper."""
-    rewritten, model, kernels = in_kernels(rewritten, machine, True, frozenset())
-    behind = behind_each_other(kernels[0], model, choose)
-    if behind is None:
-        return plan
-    if isinstance(behind, str):
-        return replace(plan, recomputed=(*plan.recomputed, behind))
-    other, _ = _in_shapes(rewritten, model, (behind.grouped, *kernels[1:]), choose, behind)
-    other = replace(other, recomputed=(*said, *other.recomputed))
-    return cheaper_in_turns(plan, other, behind, model.counts)
-
-
-def _in_shapes(
-    rewritten: Recomputed, model: Model, kernels: Grouped, choose: Choose, behind: Behind | None = None
-) -> Doubted:
-    """Each kernel in its shape, and the groups that turn out far dearer in theirs; `behind` has one in shape."""
-    (schedule, decisions, joined), counts, machine = kernels, model.counts, model.machine
-    groups: list[Group] = []
-    doubts: list[Doubt] = []
-    repeats = Repeats.of(schedule, counts) if choose is cheapest else None  # a search decides for each kernel
-    rarely = Model(counts, replace(machine, region_seconds=CODE_SECONDS), model.tiled)
-    start = schedule
-    schedule = behind.shaped.schedule if behind is not None else start
-    early = early_statements(start.nest, start.tree) if machine.kind == "cpu" else frozenset[str]()
-    for part in parts(start.tree):
-        known = rewritten.with_statements(statements(part))
-        if known is not None:
-            groups.append(Group(statements(part), known.cost.as_kernel()))
-            continue
-        under = rewritten.under_maximum(statements(part))
-        if under is not None:
-            schedule, group = under_maximum(schedule, *under, machine)
-            groups.append(group)
-            continue
-        if rewritten.statements.issuperset(statements(part)):
-            groups.append(Group(statements(part), finished_cost(counts, part, machine)))
-            continue
-        if behind is not None and part.members >= set(behind.names):
-            names = (*behind.names, *added(behind.grouped, behind.shaped.schedule))
-            own = Counts(behind.shaped.schedule.nest)
-            groups += _groups(behind.shaped, own, names, machine)
-            continue
-        own_model = model if early.isdisjoint(statements(part)) else rarely
-        kernel, cost = own_model.kernel(part), own_model.cost(part)
-        if not any(counts.work(name).instances for name in kernel.names):
-            groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
-            continue
-        is_joined = bool(joined & set(kernel.names))
-        shape = partial(_shaped, schedule, own_model, part, is_joined, choose, rewritten.shared)
-        schedule, found = shape() if repeats is None or is_joined else repeats.shaped(schedule, part, shape)
-        groups += found
-        if machine.kind == "cpu":
-            doubts += doubts_of(schedule.nest, decisions, kernel.names, cost.total, found)
-    return Plan(schedule, decisions, tuple(groups), machine, rewritten.reasons), tuple(doubts)
-
-
-def _shaped(
-    schedule: Schedule,
-    model: Model,
-    part: Tree,
-    joined: bool,
-    choose: Choose,
-    shared: Mapping[str, InShares],
-) -> tuple[Schedule, list[Group]]:
-    """One kernel in its final shape: in blocks around a product, in tiles of its band, or by its dependences."""
-    kernel, counts, machine = model.kernel(part), model.counts, model.machine
-    squares = in_squares(schedule, model, part) if not joined else None
-    if isinstance(squares, tuple):
-        return squares
-    blocks = _blocked(schedule, model, part, joined, choose)
-    if isinstance(blocks, loops.Planned):
-        names = (*kernel.names, *added(schedule, blocks.schedule))
-        return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine))
-    registers = in_registers(schedule, model, part, choose, shared) if not joined else None
-    if isinstance(registers, tuple):
-        return registers
-    whys = (NOT_IN_SQUARES, squares), (NOT_IN_BLOCKS, blocks), (NOT_IN_TILES, registers)
-    refused = tuple(f"{what}: {why}" for what, why in whys if why is not None)
-    if kernel.band and not joined:
-        costs = ranked(kernel, machine, counts.total_bytes)
-        cost = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
-        program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
-        long = in_long_blocks(schedule, kernel, counts, cost.tiling, machine)
-        shaped = long or program(schedule, counts, kernel, cost.tiling, machine)
-        better = None if long else _better(schedule, shaped, counts, kernel, machine, choose)
-        if better is None:
-            copies = added(schedule, shaped)
-            packs = kernels_of(shaped, copies, machine) if copies else ()
-            if machine.kind == "cpu":
-                shaped, made = in_long_rows(shaped, counts, kernel.names[0])
-                shaped, past = past_caches(shaped, kernel, counts, cost, machine)
-                shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
-                refused = (*refused, *made, *past, *asked)
-            return shaped, [*packs, Group(statements(part), cost, refused)]
-        return better.schedule, list(_groups(better, counts, kernel.names, machine))
-    if machine.kind == "cpu":
-        done, price = loops.planned(schedule, counts, part, machine, choose), None
-    else:
-        done, price = in_order(schedule, counts, part, machine, choose)
-    done = replace(done, notes=(*refused, *done.notes))
-    if price is not None:
-        return done.schedule, [Group(part_with(done.schedule, kernel.names[0]).names, price, done.notes)]
-    return done.schedule, list(_groups(done, counts, kernel.names, machine))
-
-
-def _blocked(
-    schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
-) -> loops.Planned | str | None:
-    """A CPU kernel around one product, or around several in steps, in blocks; why not, or None where it holds none."""
-    kernel, cost, counts, machine = model.kernel(part), model.cost(part), model.counts, model.machine
-    banded = bool(kernel.band) and not joined
-    asked = machine.kind == "cpu"
-    still = {} if banded or len(kernel.names) == 1 else _still(schedule, kernel.names)
-    products = (
-        products_among(schedule.nest, kernel.names, banded, groups=banded, still=still) if asked else ()
+def marginal_sentence(producer: str, consumer: str, at: str, saved: float, least: float) -> str:
+    """Why two were not fused although the model sees a gain: it is too small to be believed."""
+    return (
+        f"{producer} and {consumer} may be fused at {at}, which hardly pays: {microseconds(saved)} would be saved, "
+        f"less than the {microseconds(least)} below which the model's answer is not worth a larger kernel."
     )
-    if not products:
-        return None
-    if not kernel.band and not joined and len(kernel.names) > 1:
-        innermost_rows = tuple(choices[0] for choices in products)
-        return stepped(schedule, counts, kernel, innermost_rows, machine, choose)
-    if len(products) > 1:
-        return None
-    parallel = cost.tiling.parallel
-    if banded:
-        several = None if parallel is None else evenly(kernel.extents[parallel], machine.units)
-        blocks = in_blocks(kernel, machine, counts.total_bytes, several)
-        if choose(kernel.names, "form", [blocks.total, cost.total]) == 1:
-            return "tiles of the band were chosen"
-    return blocked(schedule, counts, kernel, products[0], machine, parallel is not None, choose)
 
 
-def _still(schedule: Schedule, names: tuple[str, ...]) -> dict[str, frozenset[int]]:
-    """For each statement the dimensions of the loops around all of them that no loop inside these moves."""
-    around = len(common_loops(schedule, names))
-    found = {}
-    for name in names:
-        outer, inner = (
-            {d for loop in loops for d in dims_of(loop.date(name))}
-            for loops in (schedule.loops(name)[:around], schedule.loops(name)[around:])
-        )
-        found[name] = frozenset(outer - inner)
-    return found
+def doubtful_sentence(producer: str, consumer: str, at: str) -> str:
+    """Why two were not fused although the search had wanted it: what their loops cost in shape, said elsewhere."""
+    return f"{producer} and {consumer} may be fused at {at}, which does not pay in any shape of their loops."
 
 
-def _better(
-    schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
-) -> loops.Planned | None:
-    """Another shape for a CPU kernel whose one parallel loop is along memory, or in whose parallel loops one waits.
-
-    for i (on cores): for j: x[i] += a[j, i]   ->   for i (tiles, on cores): for j: for i_in (vector): x[i] += a[j, i]
-    """
-    if machine.kind != "cpu" or not kernel.band:
-        return None
-    dims = {name: dims_of(kernel.band[0].date(name)) for name in kernel.names}
-    jumps = any(far_and_near(schedule.nest, name, moved)[0] for name, moved in dims.items())
-    part = part_with(schedule, kernel.names[0])
-    written = Draft(schedule.nest, schedule.tree)
-    only_if_one_waits = jumps or internal(kernel) or len(kernel.band) > 1
-    inside = (loop for loop in loops_of(part) if all(loop.name != x.name for x in kernel.band))
-    if only_if_one_waits and not any(waits(written, loop) for loop in inside):
-        return None
-    done = loops.planned(schedule, counts, part, machine, choose)
-    estimator = Estimator(counts, machine)
-    usual, other = (estimator.of(loops.held_by(s.tree, kernel.names)).total for s in (shaped, done.schedule))
-    options = sorted([(usual, None), (other, done)], key=lambda option: round(option[0], 12))
-    return options[choose(kernel.names, "order", [seconds for seconds, _ in options])][1]
-
-
-def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
-    """The kernels that one part became, in order; the product's, or the first statement's, tells what was found."""
-    own = set(map(id, (part_with(done.schedule, name) for name in names)))
-    ordered = [part for part in parts(done.schedule.tree) if id(part) in own]
-    tells = next((part for part in ordered if holds_product(part)), part_with(done.schedule, names[0]))
-    for part in ordered:
-        notes = done.notes if part is tells else ()
-        yield Group(statements(part), finished_cost(counts, part, machine), notes)
-
-
-def as_written(nest: Nest, machine: Machine, whys: tuple[str, ...]) -> Plan:
-    """The order as written with nothing chosen, for a nest whose plan was given up; the last of `whys` says why."""
-    schedule = Schedule(nest)
-    costs = schedule_costs(schedule, machine)
-    groups = tuple(
-        Group(statements(part), cost) for part, cost in zip(parts(schedule.tree), costs, strict=True)
-    )
-    kept = f"the order as written is kept, with no loop changed: {whys[-1]}"
-    return Plan(schedule, (), groups, machine, (*whys[:-1], kept))
+def refused_sentence(producer: str, consumer: str, at: str, violation: Violation) -> str:
+    """Why two must not be fused."""
+    return f"{producer} and {consumer} must not be fused at {at}: {violation}"

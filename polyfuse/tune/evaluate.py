@@ -23,12 +23,12 @@ from polyfuse.ir.gather import rows_of
 from polyfuse.machine import Machine
 from polyfuse.measure import in_turns_prepared
 from polyfuse.runtime.executable import Executable
-from polyfuse.runtime.memory import shape_of
+from polyfuse.runtime.memory.memory_plan import shape_of
 from polyfuse.runtime.samples import drawn, roundings
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.step import Step
 from polyfuse.strategy.draft import Draft
-from polyfuse.strategy.tuned import Trial
+from polyfuse.strategy.tuning_trials import Trial
 
 Build = Callable[[Nest, Schedule, Machine], Executable]
 """What compiles a schedule for a machine; a function of a module, so that it can be sent by its name."""

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from polyfuse.measure import duration
-from polyfuse.strategy.tuned import Tuning
+from polyfuse.strategy.tuning_trials import Tuning
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 24

@@ -14,12 +14,12 @@ from functools import partial
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, InvalidTuning
 from polyfuse.machine import Machine
-from polyfuse.runtime.keys import schedule_text
+from polyfuse.runtime.compile_key import schedule_text
 from polyfuse.strategy import Plan
-from polyfuse.strategy.choice import Choose
-from polyfuse.strategy.tuned import Trial, Tuning
+from polyfuse.strategy.candidates import Choose
+from polyfuse.strategy.tuning_trials import Trial, Tuning
 from polyfuse.tune.evaluate import Build, Task, Variant, forget, measured
-from polyfuse.tune.kept import keep, recalled
+from polyfuse.tune.kept_trials import keep, recalled
 from polyfuse.tune.progress import Shown
 from polyfuse.tune.suggest import Asked, optuna, suggested
 from polyfuse.tune.trials import Trials

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyfuse.show.optional import need
-from polyfuse.strategy.choice import question
-from polyfuse.strategy.tuned import Trial
+from polyfuse.strategy.candidates import question
+from polyfuse.strategy.tuning_trials import Trial
 
 
 class Asked:

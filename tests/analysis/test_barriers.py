@@ -14,8 +14,8 @@ from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, sequence, walk
 from polyfuse.schedule import Schedule
 from polyfuse.sets import dimension
-from tests.execution import memory, run_lockstep
-from tests.programs import on_cuda, pair, with_node
+from tests.support.execution import memory, run_lockstep
+from tests.support.programs import on_cuda, pair, with_node
 
 
 def mirrored() -> Schedule:

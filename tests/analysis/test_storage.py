@@ -15,7 +15,7 @@ from polyfuse.analysis.digits import held_along
 from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.errors import ValidationFailure
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.ir.cores import Digit
+from polyfuse.layouts.core_matrix import Digit
 from polyfuse.schedule import Schedule
 
 

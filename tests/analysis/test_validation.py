@@ -13,9 +13,9 @@ from polyfuse.errors import BudgetExceeded, ValidationFailure
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.access import Access
 from polyfuse.ir.tree import Buffer, Loop, Sequence, Tree, loops, loops_around, path_to, statements, walk
-from polyfuse.runtime.memory import plan_memory
+from polyfuse.runtime.memory.memory_plan import plan_memory
 from polyfuse.schedule import Schedule
-from tests.programs import on_cpu, on_cuda, pair, product, with_node
+from tests.support.programs import on_cpu, on_cuda, pair, product, with_node
 
 TARGETS = pytest.mark.parametrize("make", [on_cpu, on_cuda], ids=["cpu", "cuda"])
 WITNESS = r"\w+\[\d+(, \d+)*\] -> \w+\[\d+(, \d+)*\]"

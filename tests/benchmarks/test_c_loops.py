@@ -12,7 +12,7 @@ import polyfuse as pf
 from benchmarks.c_loops import c_source, compiled
 from benchmarks.polybench_sides import STRICT
 from papers.polybench import KERNELS
-from tests.frontend.running import by_python, copies, defined
+from tests.frontend.python.running import by_python, copies, defined
 
 WITH_GCC = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
 

@@ -18,8 +18,8 @@ from benchmarks.gpu.clocks import ASKED, under_load
 from benchmarks.gpu.parts import CAPTURED, GRID, OURS, PARTS, Chosen, Part, Subject
 from benchmarks.gpu.subject import COPY, figures
 from polyfuse.cli.gpu_bench import run_bench
-from polyfuse.cli.terminal import Terminal
 from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.terminal import Terminal
 
 pytest.importorskip("cuda.core")
 pytest.importorskip("numba.cuda")

@@ -17,7 +17,7 @@ from benchmarks.peers import comparison, grid, memory, tuning
 from benchmarks.peers.rows import LABELS, OURS, Effort, failed, summed_up
 from benchmarks.peers.table import best_peer, summary, table
 from benchmarks.sides.environments import ENVIRONMENTS
-from polyfuse.strategy.tuned import Trial, Tuning
+from polyfuse.strategy.tuning_trials import Trial, Tuning
 from tests.benchmarks.small import SMALL
 
 ABOUT = {

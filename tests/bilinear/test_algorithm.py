@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse.bilinear import Algorithm
-from tests.examples import examples
+from tests.support.examples import examples
 
 KNOWN = list(pf.bilinear.KNOWN.values())
 

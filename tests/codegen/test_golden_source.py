@@ -12,10 +12,10 @@ from polyfuse.analysis.validation import validate
 from polyfuse.codegen.program import program
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.runtime.memory import shape_of
+from polyfuse.runtime.memory.memory_plan import shape_of
 from polyfuse.schedule import Schedule
-from tests.execution import Arrays, memory, run_lockstep, run_plain
-from tests.programs import on_cpu, on_cuda, pair, softmax_by_rows, triangle
+from tests.support.execution import Arrays, memory, run_lockstep, run_plain
+from tests.support.programs import on_cpu, on_cuda, pair, softmax_by_rows, triangle
 
 Golden = Callable[[str, str], None]
 Target = Literal["cpu", "cuda"]

@@ -10,7 +10,7 @@ from polyfuse.errors import InvalidNest
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Statement, Tensor, statement
 from polyfuse.ir.tree import Leaf, sequence
-from tests.nests import nests
+from tests.support.nests import nests
 
 X = Tensor("x", (8,), "float32", "input")
 Y = Tensor("y", (8,), "float32", "output")

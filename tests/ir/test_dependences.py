@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import Leaf, Loop, sequence
 from polyfuse.sets import dimension, maps_of, tuple_names
-from tests.enumeration import Element, Instance, Step, all_pairs, steps
-from tests.nests import nests, some_sizes
+from tests.support.enumeration import Element, Instance, Step, all_pairs, steps
+from tests.support.nests import nests, some_sizes
 
 Pairs = set[tuple[Instance, Instance]]
 

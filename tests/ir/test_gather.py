@@ -12,7 +12,7 @@ import polyfuse as pf
 from polyfuse.errors import BadArgument, InvalidNest
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tensor import Gather
-from polyfuse.runtime.keys import nest_text
+from polyfuse.runtime.compile_key import nest_text
 
 TABLE = Tensor("w", ("M", 4), "float64", "input")
 INDEX = Tensor("x", ("N",), "int32", "input")

@@ -17,7 +17,7 @@ from polyfuse.ir import Instance, Nest, Tensor, Violation, statement
 from polyfuse.ir.nest import ordered_statements
 from polyfuse.ir.tree import Leaf, Loop, Sequence, dates, depth, path_to, restrict, sequence
 from polyfuse.sets import point_of, points
-from tests.nests import inputs_for, nests, some_sizes
+from tests.support.nests import inputs_for, nests, some_sizes
 
 
 @given(st.data())

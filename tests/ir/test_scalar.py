@@ -10,7 +10,7 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyfuse.interpret.body import function_of
+from polyfuse.interpret.array_body import function_of
 from polyfuse.ir.scalar import (
     FUNCTIONS,
     Maximum,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse import nn
-from tests.examples import examples
+from tests.support.examples import examples
 
 Array = np.ndarray[Any, Any]
 SIZES = (1, 2, 3, 5, 8, 16, 17, 33)

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from polyfuse.cli import papers
 from polyfuse.cli.app import app
-from polyfuse.cli.terminal import Terminal
 from polyfuse.errors import BadArgument
+from polyfuse.terminal import Terminal
 
 PAPERS = papers.papers_in(papers.FOLDER)
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import cases, nn
+from polyfuse import nn
+from polyfuse.checks import cuda_cases as cases
 from polyfuse.ir import Nest
 from polyfuse.rewrite import follow
 

@@ -10,9 +10,9 @@ import polyfuse as pf
 from papers.pipelines import stages
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import inline, why_not_inline
-from tests.examples import examples
-from tests.frontend.running import assert_close, by_python, by_source
-from tests.rewrite.pipelines import Pipeline, pipelines, same
+from tests.frontend.python.running import assert_close, by_python, by_source
+from tests.support.examples import examples
+from tests.support.pipelines import Pipeline, pipelines, same
 
 # ruff: noqa: F821
 

@@ -9,7 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
-from tests.runtime.test_known_calls import Bench, Tensor, draw, right
+from tests.runtime.cuda.test_known_calls import Bench, Tensor, draw, right
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import cases, nn
+from polyfuse import nn
+from polyfuse.checks import cuda_cases as cases
 from polyfuse.errors import BadArgument, BudgetExceeded, InvalidSchedule, TargetUnavailable
-from polyfuse.runtime import cuda_driver
+from polyfuse.runtime.cuda import driver as cuda_driver
 
 
 @cache

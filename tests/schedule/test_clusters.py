@@ -12,11 +12,11 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.analysis.validation import validate
-from polyfuse.codegen.cuda_build import OtherInstructions
+from polyfuse.codegen.cuda.compile.cubin import OtherInstructions
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, ValidationFailure
 from polyfuse.ir.tree import loops, replace_node
 from polyfuse.rewrite import expand
-from polyfuse.runtime.cuda import build_kernels
+from polyfuse.runtime.cuda.runner import build_kernels
 
 pytest.importorskip("numba.cuda")
 

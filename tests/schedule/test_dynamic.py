@@ -7,7 +7,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.errors import InvalidSchedule
-from tests.execution import memory, run_plain
+from tests.support.execution import memory, run_plain
 
 
 @pf.nest

@@ -13,19 +13,20 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import cases, nn
+from polyfuse import nn
 from polyfuse.analysis.barriers import place_barriers
 from polyfuse.analysis.validation import validate
-from polyfuse.cases import layers_in_one_launch, units_on_blocks
-from polyfuse.codegen.lockstep import BarrierError, RaceError, UnsupportedKernel
-from polyfuse.codegen.lockstep import run as run_kernel
+from polyfuse.checks import cuda_cases as cases
+from polyfuse.checks.cuda_cases import layers_in_one_launch, units_on_blocks
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, ValidationFailure
 from polyfuse.ir.tree import Loop, Sequence, Tree, loops, parts, replace_node, walk
 from polyfuse.rewrite import expand
-from polyfuse.runtime.cuda import CudaProgram, build_kernels
-from polyfuse.runtime.host_gpu import HostGpu
-from polyfuse.strategy.finished import schedule_costs
-from tests.execution import memory, run_lockstep
+from polyfuse.runtime.cuda.runner import CudaProgram, build_kernels
+from polyfuse.runtime.emulated.host_gpu import HostGpu
+from polyfuse.simulator.lockstep import BarrierError, RaceError, UnsupportedKernel
+from polyfuse.simulator.lockstep import run as run_kernel
+from polyfuse.strategy.cost.composite import schedule_costs
+from tests.support.execution import memory, run_lockstep
 
 pytest.importorskip("numba.cuda")
 

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse import cases, nn
+from polyfuse import nn
 from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.validation import validate
-from polyfuse.codegen.lockstep import BarrierError, run
-from polyfuse.codegen.machine_code import sass
+from polyfuse.checks import cuda_cases as cases
+from polyfuse.codegen.cuda.compile.disassembly import sass
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, ValidationFailure
 from polyfuse.ir.tree import loops, replace_node
-from polyfuse.runtime.cuda import build_kernels
+from polyfuse.runtime.cuda.runner import build_kernels
+from polyfuse.simulator.lockstep import BarrierError, run
 
 pytest.importorskip("cuda.core")
 pytest.importorskip("numba.cuda")

@@ -13,9 +13,9 @@ from papers.polybench import KERNELS
 from polyfuse.analysis.validation import validate
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.schedule import VERBS
-from tests.execution import memory, run_plain, without_gpu
-from tests.refusals import depends, refused_tree, witness, wrong
-from tests.verbs import Call
+from tests.support.execution import memory, run_plain, without_gpu
+from tests.support.refusals import depends, refused_tree, witness, wrong
+from tests.support.verbs import Call
 
 Prepare = Callable[[pf.Schedule], pf.Schedule]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
-from tests.examples import examples
+from tests.support.examples import examples
 
 LANES = {"float32": 16, "float64": 8}
 

@@ -13,7 +13,7 @@ import polyfuse as pf
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import dates, to_isl
 from polyfuse.schedule import Schedule
-from tests.programs import on_cpu, on_cuda, pair, sweep
+from tests.support.programs import on_cpu, on_cuda, pair, sweep
 
 # ruff: noqa: F821
 

@@ -15,8 +15,8 @@ from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import Leaf, Loop, sequence
 from polyfuse.schedule import Schedule
 from polyfuse.sets import dimension
-from tests.execution import memory, run_plain
-from tests.refusals import depends, witness
+from tests.support.execution import memory, run_plain
+from tests.support.refusals import depends, witness
 
 Value = tuple[object, ...]
 

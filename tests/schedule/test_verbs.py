@@ -12,7 +12,7 @@ from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import Leaf, Loop, sequence
 from polyfuse.schedule import Schedule
 from polyfuse.sets import dimension
-from tests.programs import pair, product, sweep
+from tests.support.programs import pair, product, sweep
 
 Golden = Callable[[str, str], None]
 

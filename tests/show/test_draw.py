@@ -22,7 +22,7 @@ STARTS = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    path = tmp_path / "loops.py"
+    path = tmp_path / "time_loops.py"
     path.write_text("from tests.show.subjects import jacobi, dense\n", encoding="utf-8")
     return str(path)
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.test_docs import blocks
+from tests.docs.test_docs import blocks
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "guide" / "12-seeing.md"
 IMAGES = PAGE.parent / "seeing"

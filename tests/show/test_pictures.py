@@ -15,14 +15,14 @@ from polyfuse.errors import TargetUnavailable
 from polyfuse.ir import Nest
 from polyfuse.show import dependence_graph, dependence_plot, domain_plot, tree_picture
 from polyfuse.show.labels import rows
-from tests.nests import nests
 from tests.show.subjects import blur, dense, fused, jacobi, threads
+from tests.support.nests import nests
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("graphviz")
 from matplotlib.text import Annotation
 
-from tests.examples import examples
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize(("name", "nest"), [("jacobi", jacobi), ("dense", dense)])

@@ -4,7 +4,7 @@ import pytest
 
 from polyfuse.machine import Machine
 from polyfuse.strategy import Decision, plan_for
-from tests.strategy.models import CPU, CUDA, diamond, mlp, softmax
+from tests.support.models import CPU, CUDA, diamond, mlp, softmax
 
 
 def between(decisions: tuple[Decision, ...], producer: str, consumer: str) -> Decision:

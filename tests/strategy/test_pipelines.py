@@ -9,7 +9,7 @@ import pytest
 
 import polyfuse as pf
 from papers.pipelines import PIPELINES, Pipeline
-from tests.frontend.running import assert_close, by_python, by_source, called
+from tests.frontend.python.running import assert_close, by_python, by_source, called
 
 ROUNDED = 4e-6
 """float32 with and without fused multiply-adds, as a part of the largest element."""

@@ -14,7 +14,7 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule, binding
 from polyfuse.schedule.dump import tree_text
 from polyfuse.strategy import Plan, plan_for, schedule_costs
-from tests.strategy.models import CPU, CUDA, diamond, layer_norm, log_softmax, mlp, residual, softmax
+from tests.support.models import CPU, CUDA, diamond, layer_norm, log_softmax, mlp, residual, softmax
 
 NESTS = {
     "mlp": mlp(2, 128, 32),

@@ -9,9 +9,9 @@ import pytest
 import polyfuse as pf
 from papers.polybench import KERNELS
 from polyfuse.ir.tree import Tree, loops, parts, statements
-from polyfuse.strategy.found import findings
-from tests.frontend.running import assert_close, by_python, called
-from tests.frontend.test_polybench import NAMES, inputs_of, smaller
+from polyfuse.strategy.passes.loop_remarks import findings
+from tests.frontend.python.running import assert_close, by_python, called
+from tests.frontend.python.test_polybench import NAMES, inputs_of, smaller
 
 PRICED = " expected, "
 """In the note of what the model expects, which is no fact of the loops: it changes with every constant of the model."""

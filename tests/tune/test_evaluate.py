@@ -15,10 +15,10 @@ import pytest
 import polyfuse as pf
 from papers.pipelines import PIPELINES
 from papers.polybench import KERNELS
-from polyfuse import cases
+from polyfuse.checks import cuda_cases as cases
 from polyfuse.compiler import built
 from polyfuse.schedule.step import Step
-from polyfuse.strategy.plan import plan_for
+from polyfuse.strategy.pipeline import plan_for
 from polyfuse.tune.evaluate import Bench, Task, Variant, forget, measured
 
 MACHINE = pf.Machine.preset("zen5")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import polyfuse as pf
-from polyfuse import cases
-from polyfuse.runtime.store import unpacked
-from polyfuse.strategy.tuned import Tuning
+from polyfuse.checks import cuda_cases as cases
+from polyfuse.runtime.store.store import unpacked
+from polyfuse.strategy.tuning_trials import Tuning
 from polyfuse.tune import search
 from polyfuse.tune.evaluate import Measured, Task
 

@@ -9,7 +9,7 @@ import pytest
 
 import polyfuse as pf
 from papers.polybench import KERNELS
-from polyfuse import cases
+from polyfuse.checks import cuda_cases as cases
 
 MACHINE = pf.Machine.preset("zen5")
 

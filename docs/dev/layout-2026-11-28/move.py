@@ -49,7 +49,9 @@ DOTTED = MODULES | {
     f"tests.{old[:-3].replace('/', '.')}": f"tests.{new[:-3].replace('/', '.')}" for old, new in TESTS.items()
 }
 PATTERN = re.compile(
-    r"(?<![\w.\0])(" + "|".join(sorted(map(re.escape, DOTTED), key=len, reverse=True)) + r")(?![\w])(?!\.py\b)"
+    r"(?<![\w.\0])("
+    + "|".join(sorted(map(re.escape, DOTTED), key=len, reverse=True))
+    + r")(?![\w])(?!\.py\b)"
 )
 FILES = {f"{old.replace('.', '/')}.py": f"{new.replace('.', '/')}.py" for old, new in MODULES.items()}
 FILES |= {f"tests/{old}": f"tests/{new}" for old, new in TESTS.items()}

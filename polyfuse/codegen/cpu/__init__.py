@@ -1,0 +1,1 @@
+"""Loop trees as numba source for CPUs."""

@@ -1,0 +1,1 @@
+"""Operations that emitted CPU source calls, written as LLVM code."""

@@ -1,0 +1,1 @@
+"""Loops that become one call of an intrinsic: products, rows, transposes, stores."""

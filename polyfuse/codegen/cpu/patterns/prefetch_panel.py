@@ -1,0 +1,68 @@
+"""What a tile's product asks of memory while it runs: its share of the numbers that come after this panel's.
+
+for j: for i < 8: tile_mac(…, w, (j, 0, 0), …)   ->   tile_mac_ahead(…, w, (j, 0, 0), …, (j + 1, 0, 0), i, 4)
+
+A panel from a far cache would come in while the first of its tiles runs, which waits, and the others would ask for
+nothing. Each tile asks for an eighth of the next panel instead: 8 layers of 64 x 512 x 512, weights in L3, took 1.49
+instead of 1.99 ms, of 64 x 1024 x 1024 6.4 instead of 8.1 (one core of a Xeon with 64-byte vectors).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from polyfuse.codegen.looptree.index import binary, plus, substituted
+from polyfuse.codegen.looptree.joint_values import Facts, cases
+from polyfuse.codegen.looptree.nodes import For
+from polyfuse.codegen.looptree.product import corner
+
+
+def asked_ahead(
+    top: For, around: Sequence[For], facts: Facts, panel: ast.Tuple, first: dict[str, ast.expr], columns: int
+) -> tuple[ast.expr, ast.expr, ast.expr] | None:
+    """Where the next panel begins, which share of it this tile asks for, and the columns of a share.
+
+    `around` are the loops outside, outermost first, and `facts` what is known of their variables here: tiles that are
+    cut short are elsewhere, and ask for nothing. `panel` is where this tile's panel begins, and `first` where the loops
+    inside begin. None where nothing is asked for, or the loops between the two have no known numbers of tiles.
+    """
+    if not top.ahead:
+        return None
+    following = corner(top.ahead[0][0], first)
+    depth = next((d for d, loop in enumerate(around) if _same(_next(panel, loop), following)), None)
+    if depth is None:
+        return None
+    tiles = around[depth + 1 :]
+    shares = 1
+    position: ast.expr = ast.Constant(0)
+    for loop in tiles:
+        count = binary(ast.Sub(), loop.high, loop.low)
+        if not (isinstance(count, ast.Constant) and isinstance(count.value, int)) or loop.step != 1:
+            return None
+        number = _values_here(loop, count.value, facts)
+        here = binary(ast.Sub(), ast.Name(loop.variable), loop.low)
+        position = binary(ast.Add(), binary(ast.Mult(), position, ast.Constant(number)), here)
+        shares *= number
+    share = -(-columns // max(1, shares))
+    last = -(-columns // share) - 1
+    if last < shares - 1:
+        position = ast.Call(ast.Name("min"), [position, ast.Constant(last)], [])
+    return following, position, ast.Constant(share)
+
+
+def _values_here(loop: For, every: int, facts: Facts) -> int:
+    """How many of a loop's values, from the first on, what is known leaves: 2 of 3 where i <= 1."""
+    values = cases([ast.Name(loop.variable)], facts)
+    first = facts.ranges[loop.variable].low if values else None
+    return every if not values or first is None else values[-1][0] - first + 1
+
+
+def _next(panel: ast.Tuple, loop: For) -> ast.Tuple:
+    """Where the panel of a loop's next value begins."""
+    step = {loop.variable: plus(ast.Name(loop.variable), loop.step)}
+    return ast.Tuple([substituted(subscript, step) for subscript in panel.elts])
+
+
+def _same(a: ast.Tuple, b: ast.Tuple) -> bool:
+    return ast.dump(a) == ast.dump(b)

@@ -1,0 +1,114 @@
+"""Which vector loops of a kernel with tiles become one operation: short ones, which LLVM would leave to scalars.
+
+    for c in range(0, 32): { z = y[r, c] + b[32*j + c]; out[i, 32*j + c] = max(z, 0) }
+    ->  short_row(float32, 32, 'z = y + b; out = float32(0.0) if z <= float32(0.0) else z', 'y b out', …)
+
+What follows a product runs in such loops, one for each row of a tile. LLVM writes loops of few constant values out
+before it looks for vectors, and then finds none: the arrays might overlap, as far as it can see. The 8 x 32 sums of a
+tile with bias and ReLU are 256 scalar loads, additions, comparisons and stores then, about one element a cycle, beside
+2048 cycles for 256 steps: 64 x 256 x 256 took 40.3 µs, in whole vectors 35.7, and 35.6 without what follows; 128 x 512
+x 512 took 315, 279 and 280 (one Zen 5 core, medians of 61 turns). A loop whose length LLVM does not know has vectors,
+and checks for overlaps in each row: 36.3 and 285.
+
+The values of a vector loop do not depend on each other, so that a vector of one statement may run before the next one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
+from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
+from polyfuse.codegen.cpu.intrinsics.vector_expression import are_on_vectors
+from polyfuse.codegen.looptree.body_source import PRELUDE, Values, own_name
+from polyfuse.codegen.looptree.index import binary
+from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store, stores_in
+from polyfuse.codegen.looptree.product import corner, movement, moves
+from polyfuse.ir.expression import call
+from polyfuse.ir.tensor import ITEMSIZE
+
+LEAST = 4
+"""Numbers of a row: vectors of fewer are no gain."""
+
+MOST = 8
+"""Vectors of a row, one written behind the other: beside longer rows the checks of LLVM's own loops are little."""
+
+
+def tile_row(loop: For, kernel: Node, place: Callable[[Element], ast.expr]) -> ast.expr | None:
+    """The call for a vector loop of so few values around assignments; None where it is not of that form.
+
+    Each assignment goes along memory, or to a variable of `kernel` that only these statements use, and reads what goes
+    along memory, what stays in place, and such variables. `place` writes an element.
+    """
+    stores, count = _assignments(loop), _count(loop)
+    dtype = stores[0].target.dtype if stores else ""
+    if count is None or dtype not in ("float32", "float64"):
+        return None
+    if not LEAST <= count <= MOST * VECTOR_BYTES // ITEMSIZE[dtype]:
+        return None
+    elements = {str(one): one for store in stores for one in (*store.reads, store.target)}
+    variables = {store.target.array for store in stores if not store.target.subscripts}
+    along = {text: one for text, one in elements.items() if _is_along(one, loop)}
+    held = {text: one for text, one in elements.items() if one.array in variables}
+    still = {text: one for text, one in elements.items() if text not in along | held}
+    written = {store.target.array for store in stores}
+    if any(one.array in written or moves(one, loop) for one in still.values()):
+        return None
+    if any(one.dtype != dtype for one in elements.values()) or any(store.indices for store in stores):
+        return None
+    if not _are_own(variables, stores, kernel) or any(PRELUDE.fullmatch(name) for name in variables):
+        return None
+    names = {text: one.array for text, one in held.items()}
+    for text, one in (along | still).items():
+        names[text] = own_name(one, names.values())
+    body = "; ".join(
+        line
+        for store in stores
+        for line in Values(store, lambda one: ast.Name(names[str(one)]), EXTREMA).lines()
+    )
+    if not are_on_vectors(ast.parse(body).body, dict.fromkeys(names.values(), dtype)):
+        return None
+    first = {loop.variable: loop.low}
+    return call(
+        "short_row",
+        [
+            *(ast.Name(dtype), ast.Constant(count), ast.Constant(body)),
+            ast.Constant(" ".join(names[text] for text in (*along, *still))),
+            ast.Tuple([call("address", [ast.Name(one.array), corner(one, first)]) for one in along.values()]),
+            ast.Tuple([place(one) for one in still.values()]),
+        ],
+    )
+
+
+def _assignments(loop: For) -> tuple[Store, ...]:
+    """The stores that a loop consists of; none where there is anything else in it, or where it asks for memory."""
+    parts = loop.body.parts if isinstance(loop.body, Block) else (loop.body,)
+    stores = tuple(part for part in parts if isinstance(part, Store) and part.op == "=")
+    alone = len(stores) == len(parts) and loop.step == 1 and not loop.ahead and not loop.streams
+    return stores if alone else ()
+
+
+def _count(loop: For) -> int | None:
+    """The number of values of a loop, if it is a number."""
+    count = binary(ast.Sub(), loop.high, loop.low)
+    return count.value if isinstance(count, ast.Constant) and isinstance(count.value, int) else None
+
+
+def _is_along(element: Element, loop: For) -> bool:
+    """Whether the next value of a loop is the next element in memory, of a row that is not chosen by data."""
+    *outer, last = movement(element, loop) or (0,)
+    chosen = any(isinstance(part, ast.Subscript) for index in element.subscripts for part in ast.walk(index))
+    return last == 1 and not any(outer) and not chosen
+
+
+def _are_own(variables: set[str], stores: tuple[Store, ...], kernel: Node) -> bool:
+    """Whether variables are assigned before they are read, and used by no statement of a kernel but these."""
+    known: set[str] = set()
+    for store in stores:
+        if any(read.array in variables - known for read in store.reads):
+            return False
+        known.add(store.target.array)
+    own = {store.statement for store in stores}
+    others = (store for store in stores_in(kernel) if store.statement not in own)
+    return not any(one.array in variables for store in others for one in (*store.reads, store.target))

@@ -1,0 +1,124 @@
+"""A product over windows as one line of source: tile_mac_windows(…).
+
+for c < 16: for r = max(0, 1 - p) … min(3, 29 - p): for s < 3: for q = max(0, 1 - s - 14*j) … min(14, 29 - s - 14*j): …
+->  tile_mac_windows(14, 32, 32, y, …, (max(0, 1 - 14*j), 0, 0), (14, 14, min(14, 27 - 14*j)), '1:14 0:14 0:13')
+
+The innermost loop of steps is written out where it is short: each of its values may have other rows. That is what the
+border of a padded image does, so no padding is ever stored. Where sizes are known a few tiles differ in their rows, and
+each of these has code of its own:
+
+for l in 0, 9 of 56 rows in tiles of 6   ->   tile_mac_windows(6, 64, 64, y, …, '1:6 0:6 0:6 or 0:2 0:2 0:1')
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from polyfuse.codegen.cpu.patterns.window_steps import (
+    Bounds,
+    Steps,
+    bounds_of,
+    inner_movement,
+    is_box,
+    numbers,
+    steps_of,
+    where_present,
+)
+from polyfuse.codegen.looptree.index import binary, is_number
+from polyfuse.codegen.looptree.intervals import Interval, interval
+from polyfuse.codegen.looptree.joint_values import Facts, cases
+from polyfuse.codegen.looptree.nodes import Element
+from polyfuse.codegen.looptree.product import ProductLoops, corner, most_of, movement
+from polyfuse.schedule.microkernel_verb import MOST_SUMS, padded
+
+MOST_CASES = 4
+"""How many tiles that differ in their rows have code of their own: the first, the last, and those beside them."""
+
+
+def over_windows(tile: ProductLoops, facts: Facts) -> ast.expr | None:
+    """The call; None where rows change with other steps, or no numbers bound the tile."""
+    ranges = facts.ranges
+    steps = steps_of(tile.steps, ranges)
+    most_columns = most_of(tile.columns)
+    if most_columns is None or not is_box((*tile.steps, tile.rows, tile.columns), tile.rows, steps.inner):
+        return None
+    width = padded(most_columns, tile.itemsize)
+    rows = bounds_of(tile.rows, steps, ranges)
+    starts = [interval(one.low, ranges).low for one in rows]
+    ends = [interval(one.high, ranges).high for one in rows]
+    known = [end for end in (*starts, *ends) if end is not None]
+    if len(known) < 2 * len(rows) or (max(known) - min(known)) * width > MOST_SUMS:
+        return None
+    present = where_present(rows, steps, ranges)
+    every = range(min(known), max(known))
+    return _call(
+        tile, steps, present, every, _exactly(present, every, facts) or _surely(present, every), width
+    )
+
+
+def _exactly(rows: Sequence[Bounds], every: range, facts: Facts) -> str | None:
+    """All that the rows can be together, counted from the first one; None if there are too many cases, or unknown ones.
+
+    1:6 0:6 0:6 or 0:2 0:2 0:1
+    """
+    found = cases([bound for one in rows for bound in (one.low, one.high)], facts)
+    if not found or len(found) > MOST_CASES:
+        return None
+    ends = [[end - every.start for end in case] for case in found]
+    return " or ".join(
+        " ".join(f"{low}:{high}" for low, high in zip(case[::2], case[1::2], strict=True)) for case in ends
+    )
+
+
+def _surely(rows: Sequence[Bounds], every: range) -> str:
+    """The rows that each step has in any case: at least 1:14 0:14 0:13."""
+    return "at least " + " ".join(_sure(one.sure, every) for one in rows)
+
+
+def _call(
+    tile: ProductLoops, steps: Steps, rows: Sequence[Bounds], every: range, shapes: str, width: int
+) -> ast.expr | None:
+    sums, left, right = tile.store.target, tile.left, tile.right
+    moves = [
+        *(movement(element, tile.rows) for element in (sums, left)),
+        *(inner_movement(element, steps) for element in (left, right)),
+    ]
+    along = [tuple(movement(element, loop) for loop in steps.loops) for element in (left, right)]
+    columns = [movement(element, tile.columns) for element in (sums, left, right)]
+    units = [_unit(element) for element in (sums, right)]
+    if None in (*moves, *along[0], *along[1]) or columns != [units[0], (0,) * len(left.subscripts), units[1]]:
+        return None
+    sums_row, left_row, left_inner, right_inner = moves
+    first: dict[str, ast.expr] = {loop.variable: loop.low for loop in (*steps.loops, tile.columns)}
+    first |= {tile.rows.variable: ast.Constant(every.start), **steps.first(steps.values.start)}
+    here = binary(ast.Sub(), tile.columns.high, tile.columns.low)
+    counts = [binary(ast.Sub(), loop.high, loop.low) for loop in steps.loops]
+    start = ast.Constant(every.start)
+    arguments: list[ast.expr] = [
+        ast.Constant(len(every)),
+        ast.Constant(width),
+        ast.Constant(width) if is_number(here, width) else here,
+        *(ast.Name(sums.array), corner(sums, first), numbers(sums_row)),
+        *(ast.Name(left.array), corner(left, first), numbers(left_row)),
+        *(ast.Tuple([numbers(one) for one in along[0]]), numbers(left_inner)),
+        *(ast.Name(right.array), corner(right, first)),
+        *(ast.Tuple([numbers(one) for one in along[1]]), numbers(right_inner)),
+        ast.Tuple(counts),
+        ast.Tuple([binary(ast.Sub(), one.low, start) for one in rows]),
+        ast.Tuple([binary(ast.Sub(), one.high, start) for one in rows]),
+        ast.Constant(shapes),
+    ]
+    return ast.Call(ast.Name("tile_mac_windows"), arguments, [])
+
+
+def _unit(element: Element) -> tuple[int, ...]:
+    """One element further along the last axis."""
+    return (*(0 for _ in element.subscripts[1:]), 1)
+
+
+def _sure(rows: Interval, every: range) -> str:
+    """Bounds of rows that are there in any case, counted from the first one; '0:0' where none is."""
+    if rows.low is None or rows.high is None or rows.low >= rows.high:
+        return "0:0"
+    return f"{rows.low - every.start}:{rows.high - every.start}"

@@ -1,0 +1,444 @@
+"""Loop trees as numba CPU source: plain loops over NumPy arrays, functions where the schedule says cores."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+
+from polyfuse.codegen.cpu.intrinsic_table import (
+    DONE,
+    FETCH,
+    FETCH_TO_WRITE,
+    FUNCTIONS,
+    LINE_OF,
+    ON_HEAP,
+    ON_STACK,
+    PAST_LINE,
+    STORE_PAST,
+    TAKE,
+    WHOLE,
+)
+from polyfuse.codegen.cpu.intrinsics.cache_prefetch import PIECE
+from polyfuse.codegen.cpu.intrinsics.stack_arrays import STACK_BYTES
+from polyfuse.codegen.cpu.intrinsics.tile_mac import LINE
+from polyfuse.codegen.cpu.parallel import InRegions, is_region
+from polyfuse.codegen.cpu.patterns.gemv import row_product
+from polyfuse.codegen.cpu.patterns.microkernel import tile_product
+from polyfuse.codegen.cpu.patterns.no_unroll import not_written_out
+from polyfuse.codegen.cpu.patterns.nontemporal_stores import in_lines, streamed, streams_inside
+from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
+from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, gathered
+from polyfuse.codegen.cpu.patterns.stencil_row import reads_several, stencil_row, two_rows
+from polyfuse.codegen.cpu.patterns.tile_epilogue import tile_row
+from polyfuse.codegen.cpu.patterns.tile_init import first_values
+from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
+from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store, whole_tile
+from polyfuse.codegen.cpu.patterns.triangle_border import steps_apart
+from polyfuse.codegen.cpu.patterns.window_row import row_over_windows
+from polyfuse.codegen.cpu.patterns.window_steps import values_of
+from polyfuse.codegen.looptree.body_source import Values
+from polyfuse.codegen.looptree.collapse_axes import along_two_axes
+from polyfuse.codegen.looptree.emit import subscripted
+from polyfuse.codegen.looptree.gather_rows import rows_named
+from polyfuse.codegen.looptree.guards import decided_outside
+from polyfuse.codegen.looptree.half_types import held_as, zero
+from polyfuse.codegen.looptree.index import not_negative, operand, substituted
+from polyfuse.codegen.looptree.joint_values import Facts
+from polyfuse.codegen.looptree.nodes import (
+    Allocate,
+    Await,
+    Barrier,
+    Block,
+    Element,
+    For,
+    Guard,
+    Kernel,
+    Let,
+    Node,
+    Store,
+    below,
+    stores_in,
+    surely_runs,
+    variables,
+)
+from polyfuse.codegen.looptree.product import most_of, movement
+from polyfuse.codegen.lowering.dynamic_loops import apart_from_buffers, in_turns
+from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.tensor import ITEMSIZE, Tensor
+from polyfuse.ir.tree import ON_CORES, SHARED
+
+
+@dataclass(frozen=True)
+class CpuKernel:
+    """A kernel's source and what numba must be told to compile it."""
+
+    name: str
+    source: str
+    signature: str
+    parallel: bool
+
+
+def cpu_kernel(kernel: Kernel) -> CpuKernel:
+    """The numba source of one kernel. Arrays keep their rank; a scalar tensor is an array of one element."""
+    written = written_arrays(kernel.body)
+    if is_region(
+        kernel.body
+    ):  # a part that reads an input here and what another wrote there is compiled once
+        written = set(kernel.arrays)
+    arguments = [array_type(tensor, name in written) for name, tensor in kernel.arrays.items()]
+    arguments += ["int64"] * len(kernel.sizes)
+    signature = f"void({', '.join(arguments)})"
+    parallel = has_cores(kernel.body)
+    return CpuKernel(kernel.name, CpuEmitter(kernel).source(), signature, parallel)
+
+
+def array_type(tensor: Tensor, written: bool) -> str:
+    """numba's type for a C-contiguous array; what is only read may also be a read-only array."""
+    rank = max(tensor.rank, 1)
+    return f"Array({held_as(tensor.dtype)}, {rank}, 'C'{'' if written else ', readonly=True'})"
+
+
+def written_arrays(node: Node) -> set[str]:
+    """The names of the arrays a kernel stores to."""
+    return {store.target.array for store in stores_in(node)}
+
+
+def has_cores(node: Node) -> bool:
+    """Whether a kernel runs on several cores."""
+    return any(has_bound(node, bind) for bind in ON_CORES)
+
+
+def has_bound(node: Node, bind: str) -> bool:
+    """Whether a kernel has a loop that is bound so."""
+    return (isinstance(node, For) and node.bind == bind) or any(has_bound(part, bind) for part in below(node))
+
+
+class CpuEmitter(InRegions):
+    """Prints one kernel as functions for numba."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(replace(kernel, body=rows_named(kernel.body, {*kernel.arrays, *kernel.sizes})))
+        self.known: frozenset[str] = frozenset()
+        self.facts = Facts()
+        self.around: tuple[For, ...] = ()  # the loops that the walk is in, outermost first
+        self.totals: frozenset[str] = frozenset()  # variables that a vector loop reduces into
+        self.has_tiles = has_bound(self.kernel.body, "microkernel")
+        self.turns = ""  # the arguments that the operations of the pipeline around have in common
+        self.stacked = 0  # bytes of buffers on the stack so far
+        self.joined: dict[
+            tuple[str, int], str
+        ] = {}  # arrays with two axes as one: the array, the axis, the name
+
+    def loop(self, node: For) -> list[str]:
+        """A loop, of whose variable the lines inside know what values it has."""
+        decided = decided_outside(node)
+        if decided is not None and rows_abreast(decided[1], self.place, self._unused) is not None:
+            return self.lines(Guard(*decided))
+        outside = self.known, self.facts, self.around
+        outermost = not (self.around and streams_inside(self.around[-1]))
+        here = node.bind not in ON_CORES or node is self.part
+        whole = here and outermost and streams_inside(node)
+        if not_negative(node.low, self.known):
+            self.known |= {node.variable}
+        self.facts = self.facts.inside(node.variable, values_of(node, self.facts.ranges))
+        self.around = (*self.around, node)
+        try:
+            return [*self._loop(node), *([f"{DONE}()"] if whole else [])]
+        finally:
+            self.known, self.facts, self.around = outside
+
+    def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
+        """The lines of a node, which know the condition."""
+        outside, self.facts = self.facts, self.facts.where(condition, holds)
+        try:
+            return super().guarded(condition, holds, node)
+        finally:
+            self.facts = outside
+
+    def _loop(self, node: For) -> list[str]:
+        if node.bind == "microkernel":
+            return self._microkernel(node)
+        begun = first_values(node) if self.has_tiles and node.bind not in SHARED else None
+        if begun is not None:
+            return [ast.unparse(begun)]
+        abreast = rows_abreast(node, self.place, self._unused)
+        if abreast is not None:
+            return abreast.lines(super().loop(abreast.left))
+        copies = transposed_reads(node, self._unused)
+        if copies is not None:
+            return [*copies.before, *self._in_rows(copies.loops)]
+        either = whole_tile(node, self._unused) if self.has_tiles else None
+        if either is not None:
+            return self.lines(either)
+        across = transposed_store(node, self._unused)
+        if across is not None:
+            lines = self.loop(across.exchanged) if self.has_tiles else self._in_rows(across.loops)
+            return [across.before, *lines, across.after]
+        held = gathered(node) if node.bind == "vector" else None
+        if held is not None:
+            return self._gathered(node, held)
+        short = (
+            tile_row(node, self.kernel.body, self.place) if self.has_tiles and node.bind == "vector" else None
+        )
+        if short is not None:
+            return [ast.unparse(short)]
+        row = (
+            stencil_row(node, self.place, self._unused)
+            if node.bind == "vector" and not node.streams
+            else None
+        )
+        if row is not None:
+            return row
+        if node.bind == "vector" and (_lies_apart(node) or reads_several(node)):
+            return [f"{WHOLE}()", *self._in_pieces(node)]
+        if node.bind == "pipeline":
+            return self._pipeline(node)
+        if node.bind == "dynamic":
+            return self._dynamic(node)
+        if node.bind == "turn" and self.turns:
+            head, *body = super().loop(node)
+            later = isinstance(node.body, Block) and any(isinstance(part, Await) for part in node.body.parts)
+            wait = [] if later else self._indented(self.awaiting())
+            return [head, *wait, *body, *self._indented([f"end_turn({self.turns}, {node.variable})"])]
+        if node.bind != "cores":
+            rows = None if streams_inside(node) else two_rows(node, self.place, self._unused)
+            return rows or self._in_pieces(node)
+        return self.shared_out(node)
+
+    def _in_rows(self, node: For) -> list[str]:
+        """Two loops over a tile of which short rows are whole vectors, as they are behind a product."""
+        outside, self.has_tiles = self.has_tiles, True
+        try:
+            return self.loop(node)
+        finally:
+            self.has_tiles = outside
+
+    def _dynamic(self, node: For) -> list[str]:
+        """for i: S  ->  on each core, while there are values: take an i; S. A core's buffers are for all it takes."""
+        taken, turn = (self._unused(f"{node.variable}_{what}") for what in ("taken", "turn"))
+        count, value = in_turns(node, turn)
+        buffers, body = apart_from_buffers(node.body)
+
+        def lines() -> list[str]:
+            inside = [f"{node.variable} = {value}", *self.lines(body), f"{turn} = {TAKE}({taken})"]
+            takes = [f"while {turn} < {count}:", *self._indented(inside)]
+            if buffers:
+                takes = [f"if {turn} < {count}:", *self._indented([*self.lines(Block(buffers)), *takes])]
+            return [f"{turn} = {TAKE}({taken})", *takes]
+
+        return [f"{taken} = turns_of(0)", self.on_cores(self.apart(lines, node), taken)]
+
+    def _pipeline(self, node: For) -> list[str]:
+        """for t: for i: S  ->  on each core: take the next t; for i: wait for i of t - 1; S; say so."""
+        turns, turn = (self._unused(f"{node.variable}_{what}") for what in ("turns", "turn"))
+        count, value = in_turns(node, turn)
+
+        def lines() -> list[str]:
+            outside, self.turns = self.turns, f"{turns}, {turn}"
+            inside = [f"{node.variable} = {value}", *self._in_turns(node.body)]
+            self.turns = outside
+            inside += [f"close_turns({turns}, {turn})", f"{turn} = {TAKE}({turns})"]
+            return [f"{turn} = {TAKE}({turns})", f"while {turn} < {count}:", *self._indented(inside)]
+
+        return [f"{turns} = turns_of({count})", self.on_cores(self.apart(lines, node), turns)]
+
+    def _in_turns(self, node: Node) -> list[str]:
+        """One value's body in a pipeline; what isl made no loop of waits for all of the value before."""
+        if isinstance(node, Block):
+            return [line for part in node.parts for line in self._in_turns(part)]
+        if isinstance(node, Guard):
+            inside = self._in_turns(node.body), self._in_turns(node.otherwise or Block(()))
+            yes, no = (self._indented(lines) for lines in inside)
+            return [f"if {ast.unparse(node.condition)}:", *yes, *(["else:", *no] if no else [])]
+        turns = isinstance(node, For) and node.bind == "turn"
+        waits = [] if turns or isinstance(node, Allocate | Let) else [f"await_all({self.turns})"]
+        return [*waits, *self.lines(node)]
+
+    def awaiting(self) -> list[str]:
+        """The wait of the step that the walk is in; nothing where isl has made no loop of the pipeline."""
+        step = next(x.variable for x in reversed(self.around) if x.bind == "turn")
+        return [f"await_turn({self.turns}, {step})"] if self.turns else []
+
+    def _gathered(self, node: For, held: Gathered) -> list[str]:
+        """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""
+        kept = [(total.variable, ast.unparse(self.place(total.element))) for total in held.sums]
+        self.totals = frozenset(total.variable for total in held.sums)
+        row = not_written_out(replace(node, body=Block(held.stores)), self._behind(node))
+        loop = self._in_pieces(row)
+        self.totals = frozenset()
+        lines = [f"{name} = {element}" for name, element in kept]
+        lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
+        if surely_runs(node):
+            return lines
+        return [f"if {operand(node.low)} < {operand(node.high)}:", *self._indented(lines)]
+
+    def _behind(self, node: For) -> tuple[Node, ...]:
+        """What runs after the loop that the walk is in, in one iteration of the loop around it."""
+        around = self.around[-2].body if len(self.around) > 1 else self.kernel.body
+        together = around.parts if isinstance(around, Block) else ()
+        here = next((at for at, part in enumerate(together) if part is node), len(together))
+        return together[here + 1 :]
+
+    def _in_pieces(self, node: For) -> list[str]:
+        """A loop in pieces of 512 bytes where it asks for memory ahead of time, or stores past the caches."""
+        streams = streamed(node) if node.step == 1 else ()
+        why = "# not past the caches: a condition, or another use, in the loop"
+        note = [why] if len(streams) < len(node.streams) else []
+        if not (node.ahead or streams) or node.step != 1:
+            return [*note, *super().loop(node)]
+        used = [element for element, _ in node.ahead] + list(streams)
+        numbers = min(PIECE // ITEMSIZE[element.dtype] for element in used)
+        pieces = self._streamed(node, streams, numbers) if streams else self._asking(node, numbers)
+        return [*note, *pieces]
+
+    def _asking(self, node: For, numbers: int) -> list[str]:
+        """for j: S  ->  for j_piece: { fetch(x, (i + 1, j_piece), 8); for j of the piece: S }.
+
+        A loop that is no longer than a piece asks for its own length, and stays as it is.
+        """
+        most = most_of(node)
+        if most is not None and most <= numbers:
+            asked = [
+                self._asked(element, write, node.variable, node.low, most) for element, write in node.ahead
+            ]
+            return [*asked, *super().loop(node)]
+        piece = f"{node.variable}_piece"
+        low, high = operand(node.low), operand(node.high)
+        at = ast.Name(piece)
+        lines = [self._asked(element, write, node.variable, at, numbers) for element, write in node.ahead]
+        count = str(numbers) if _divides(node, numbers) else f"min({numbers}, {high} - {piece})"
+        # of what ends where a size does LLVM does not see that it stays above where it begins
+        first = piece if isinstance(node.high, ast.Constant) else f"max({low}, {piece})"
+        lines += self._piece(node, first, count)
+        return [f"for {piece} in range({low}, {high}, {numbers}):", *self._indented(lines)]
+
+    def _streamed(self, node: For, streams: tuple[Element, ...], numbers: int) -> list[str]:
+        """for j: y[j] = e  ->  for j_piece: { for j of the piece: y_line[j - j_piece] = e; y[these j] = y_line }."""
+        variable, piece = node.variable, f"{node.variable}_piece"
+        first, count = f"{variable}_first", f"{variable}_count"
+        low, high = operand(node.low), operand(node.high)
+        held = {element.array: self._unused(f"{element.array}_line") for element in streams}
+        at = ast.Name(piece)
+        inside = [self._asked(element, write, variable, at, numbers) for element, write in node.ahead]
+        inside += [f"{first} = max({low}, {piece})", f"{count} = min({piece} + {numbers}, {high}) - {first}"]
+        inside += self._piece(replace(node, body=in_lines(node.body, held, variable, piece)), first, count)
+        for element in streams:
+            place = self._index_at(element, variable, ast.Name(first))
+            line = held[element.array]
+            inside.append(f"{STORE_PAST}({element.array}, {place}, {line}, {first} - {piece}, {count})")
+        begin = self._index_at(streams[0], variable, node.low)
+        return [
+            *(f"{held[e.array]} = {LINE_OF}({e.array}, {numbers})" for e in streams),
+            f"for {piece} in range({low} - {PAST_LINE}({streams[0].array}, {begin}), {high}, {numbers}):",
+            *self._indented(inside),
+        ]
+
+    def _piece(self, node: For, first: str, count: str) -> list[str]:
+        """The values of a loop from one on. From 0 on: of what begins with a variable LLVM does not see the sign."""
+        inside = f"{node.variable}_in"
+        body = [f"{node.variable} = {first} + {inside}", *self.lines(node.body)]
+        return [f"for {inside} in range({count}):", *self._indented(body)]
+
+    def _index_at(self, element: Element, variable: str, value: ast.expr) -> str:
+        """An element's subscripts as a tuple, at one value of a loop."""
+        return ast.unparse(ast.Tuple([substituted(index, {variable: value}) for index in element.subscripts]))
+
+    def _asked(self, element: Element, write: bool, variable: str, at: ast.expr, numbers: int) -> str:
+        """The line that asks for one piece of a row."""
+        index = self._index_at(element, variable, at)
+        lines = -(-numbers * ITEMSIZE[element.dtype] // LINE)
+        return f"{FETCH_TO_WRITE if write else FETCH}({element.array}, {index}, {lines})"
+
+    def _microkernel(self, node: For) -> list[str]:
+        row = row_product(node) or row_over_windows(node, self.facts)
+        call = row or tile_product(node, self.facts, self.around[:-1])
+        if call is not None:
+            return [ast.unparse(call)]
+        pieces = steps_apart(node, self._unused)
+        if pieces is not None:
+            return self.lines(pieces)
+        return [
+            "# no microkernel: a condition inside the tile, or no numbers that bound its rows and columns",
+            *super().loop(node),
+        ]
+
+    def store(self, node: Store) -> list[str]:
+        """The lines of one store; a sum on vector lanes is added up in any order."""
+        values = Values(node, self.place, FUNCTIONS, bool(self.around) and self.around[-1].bind == "vector")
+        return values.in_any_order() if node.target.array in self.totals else values.lines()
+
+    def allocation(self, node: Allocate) -> str:
+        """The line that makes a buffer: a variable, on the stack while that has room, or on the heap."""
+        if not node.shape:
+            return f"{node.buffer} = {zero(node.dtype)}"
+        nbytes = prod(node.shape) * ITEMSIZE[node.dtype]
+        fits = self.stacked + nbytes <= STACK_BYTES
+        self.stacked += nbytes if fits else 0
+        return f"{node.buffer} = {ON_STACK if fits else ON_HEAP}({node.shape}, np.{held_as(node.dtype)})"
+
+    def placed(self, element: Element) -> ast.expr:
+        """An element as an expression; two axes of an array may be one."""
+        known = self.kernel.arrays.get(element.array)
+        if known is not None and known.rank == 0:
+            return subscripted(element.array, (ast.Constant(0),))
+        both = along_two_axes(element, known) if known is not None else None
+        if both is not None:
+            axis, subscripts = both
+            name = self.joined.setdefault((element.array, axis), self._row_name(element.array))
+            return subscripted(name, tuple(self._index(value) for value in subscripts))
+        return subscripted(element.array, tuple(self._index(value) for value in element.subscripts))
+
+    def _unused(self, name: str) -> str:
+        return fresh(name, {*self.kernel.arrays, *self.kernel.sizes, *variables(self.kernel.body)})
+
+    def _row_name(self, array: str) -> str:
+        return fresh(
+            f"{array}_rows", {*self.kernel.arrays, *variables(self.kernel.body), *self.joined.values()}
+        )
+
+    def apart(self, body: Callable[[], list[str]], node: Node | None = None) -> list[str]:
+        """The lines of a function: buffers and rows are its own, and it waits for what a node stores past the caches.
+
+        Rows are, since a function's arguments are said not to overlap.
+        """
+        outside = self.stacked, self.joined
+        self.stacked, self.joined = 0, {}
+        inside = body()
+        lines = [*self.opening(), *inside]
+        self.stacked, self.joined = outside
+        waits = node is not None and streams_inside(node) and f"{DONE}()" not in lines
+        return [*lines, f"{DONE}()"] if waits else lines
+
+    def opening(self) -> list[str]:
+        """Arrays with two axes as one, which the body asked for."""
+        return [f"{name} = joined({array}, {axis})" for (array, axis), name in self.joined.items()]
+
+    def _index(self, value: ast.expr) -> ast.expr:
+        """An index; unsigned where LLVM could take it for negative.
+
+        numba counts a negative index from the end, and the choice keeps LLVM from vectorizing where it cannot see the
+        sign, as in skewed loops: A[i - 2 * t]. The nest's check has proven that no index is negative.
+        """
+        return value if not_negative(value, self.known) else ast.Call(ast.Name("uint64"), [value], [])
+
+    def barrier(self, node: Barrier) -> list[str]:
+        """Nothing here has one."""
+        raise AssertionError("a CPU kernel has no threads of a block")
+
+
+def _lies_apart(loop: For) -> bool:
+    """Whether one store is all there is in a loop, to elements that are not beside each other in memory."""
+    if not isinstance(loop.body, Store) or loop.body.op != "=":
+        return False
+    *outer, _ = movement(loop.body.target, loop) or (0,)
+    return any(outer)
+
+
+def _divides(loop: For, numbers: int) -> bool:
+    """Whether a loop is known to run through a multiple of so many values."""
+    match loop.low, loop.high:
+        case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
+            return (high - low) % numbers == 0
+    return False

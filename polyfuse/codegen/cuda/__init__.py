@@ -1,0 +1,1 @@
+"""Loop trees as numba.cuda source, and that source as machine code."""

@@ -1,0 +1,1 @@
+"""From CUDA source to a cubin on any machine, and back to its instructions."""

@@ -1,0 +1,1 @@
+"""Improve a kernel's PTX: hoisting, strength reduction, interleaved copies."""

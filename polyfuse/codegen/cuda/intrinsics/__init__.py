@@ -1,0 +1,1 @@
+"""Device operations that emitted CUDA source calls, written as PTX."""

@@ -1,0 +1,412 @@
+"""The Python subset that CUDA kernels are written in, and the check that a source keeps to it.
+
+    kernel      ::= def name(param, ...): [docstring] statement*
+    statement   ::= target = expr | target (+= | -= | *= | /=) expr | for | if | cuda.syncthreads() | pass
+                  | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
+                  | (tile_fma | copy_vector | copy_padded)(expr, ...)                    (codegen.device_operations)
+                  | (copy_ahead | pad_ahead | await_copies)(expr, ...)
+                  | (copy_rounded_tf32 | copy_rounded_bf16 | copy_rounded_f16)(expr, ...) (codegen.converted_copies)
+                  | (pad_rounded_tf32 | pad_rounded_bf16 | pad_rounded_f16)(expr, ...)
+                  | (copy_widened_bf16 | copy_widened_f16 | pad_widened_bf16 | pad_widened_f16)(expr, ...)
+                  | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16 | tile_mma_f64)(expr, ...) (codegen.tensor_operations)
+                  | (tile_wgmma_tf32 | …_bf16 | …_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
+                  | (begin_wgmma_tf32 | …_bf16 | …_f16 | await_wgmma | await_wgmma_before)(expr, ...)
+                  | (begin_bulk | copy_bulk | await_bulk)(expr, ...)                     (codegen.bulk_operations)
+                  | (begin_handover | await_free | hand_over | await_full | hand_back)(expr, ...)
+                  | (copy_multicast | hand_back_cluster | cluster_barrier)(expr, ...)
+                  | grid_barrier(name)                                                   (codegen.grid_barriers)
+    target      ::= name | name[expr, ...]
+    for         ::= for name in range(expr [, expr [, expr]]): statement*
+    if          ::= if expr: statement* [else: statement*]
+    expr        ::= int | float | name | name[expr, ...] | expr (+ | - | * | / | // | % | >> | & | "|") expr | -expr
+                  | expr (and | or) expr | not expr | expr (< | <= | > | >= | == | !=) expr
+                  | expr if expr else expr
+                  | cuda.(threadIdx | blockIdx | blockDim | gridDim).(x | y | z)
+                  | (min | max)(expr, expr, ...) | abs(expr) | dtype(expr) | math.f(expr, ...)
+                  | math.(inf | nan | pi) | cuda.shfl_xor_sync(-1 | lanes_of(int), expr, int)
+                  | (from_float16 | to_float16 | from_bfloat16 | to_bfloat16 | to_tf32)(expr)        (codegen.halves)
+    dtype       ::= float32 | float64 | int32 | int64 | uint16 | uint32
+
+Parameters are raw pointers to flat C-contiguous elements, or scalars. A loop's variable lives only inside it.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from math import prod
+from typing import NoReturn
+
+from polyfuse.codegen.cuda.compile.narrow_indices import in_short
+from polyfuse.codegen.looptree.half_types import CONVERSIONS, CONVERTED
+from polyfuse.errors import PolyfuseError
+from polyfuse.ir.precision import STEPS
+from polyfuse.layouts.core_matrix import FORMATS
+
+DTYPES = ("float32", "float64", "int32", "int64", "uint16", "uint32")
+COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
+EXPONENTIAL = ("exp", "expm1", "log", "log1p", "sqrt", "fabs", "erf", "erfc", "sinh", "cosh", "tanh")
+UNARY_MATH = (*EXPONENTIAL, "sin", "cos", "tan", "asin", "acos", "atan")
+CONSTANTS = ("inf", "nan", "pi")
+
+SHUFFLE = "cuda.shfl_xor_sync"
+"""Each lane of a warp gets the value of another one; the first argument says that all take part, or a row's lanes."""
+
+ROW_LANES = "lanes_of"
+"""So many neighbouring lanes, the caller's among them (codegen.lane_groups)."""
+
+ARRAYS_OF = {
+    "tile_fma": (3, 4, 11),
+    **{f"tile_mma_{math}": (3, 4, 12) for math in STEPS},
+    **{f"{how}_wgmma_{math}": (3, 4, 10) for how in ("tile", "begin") for math in FORMATS},
+    "await_wgmma": (2,),
+    "await_wgmma_before": (),
+    "show_tensor_cores": (),
+    "copy_vector": (1, 4),
+    "copy_ahead": (1, 4),
+    "copy_padded": (0, 2),
+    "pad_ahead": (1, 4),
+    **{f"{how}_{conversion}": (1, 5) for how in ("copy", "pad") for conversion in CONVERTED},
+    "await_copies": (),
+    "grid_barrier": (0,),
+    "begin_bulk": (1,),
+    "copy_bulk": (2, 4, 10),
+    "copy_multicast": (2, 4, 10),
+    "await_bulk": (1,),
+    "begin_handover": (2,),
+    **dict.fromkeys(("await_free", "hand_over", "await_full", "hand_back"), (1,)),
+    "hand_back_cluster": (2,),
+    "cluster_barrier": (),
+}
+"""The device operations, and which of their arguments name arrays; the first of these is written."""
+
+WAITS = ("await_copies", "await_bulk", "await_free", "await_full")
+
+_OPERATORS = (
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.Div,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.RShift,
+    ast.BitAnd,
+    ast.BitOr,
+    ast.Pow,
+)
+_AUGMENTED = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+_COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+
+
+class UnsupportedKernel(PolyfuseError):
+    """The source leaves the subset; the message names the line and the construct."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """`name = cuda.<space>.array(shape, dtype)`; space is "shared" or "local"."""
+
+    name: str
+    space: str
+    shape: tuple[int, ...]
+    dtype: str
+    line: int
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel that is known to be inside the subset."""
+
+    name: str
+    params: tuple[str, ...]
+    body: tuple[ast.stmt, ...]  # without docstring and declarations
+    arrays: tuple[Declaration, ...]
+    stored: frozenset[str]  # arrays and pointers that some statement writes
+    lines: tuple[str, ...] = field(repr=False)
+
+    def line(self, number: int) -> str:
+        """`line 7: xs[ty, tx] = x[k]`, for messages."""
+        return f"line {number}: {self.lines[number - 1].strip()}"
+
+
+def parse(source: str, name: str) -> KernelSource:
+    """The kernel `name` of a module's text, with the index arithmetic that it is compiled with.
+
+    Raises UnsupportedKernel where the text leaves the subset.
+    """
+    lines = tuple(source.splitlines())
+    tree = ast.parse(source)
+    found = [f for f in tree.body if isinstance(f, ast.FunctionDef) and f.name == name]
+    if len(found) != 1:
+        raise UnsupportedKernel(f"the source defines {len(found)} functions named {name!r}, one is needed")
+    check = _Check(lines, {a.arg for a in found[0].args.args})
+    return check.kernel(in_short(found[0]))
+
+
+class _Check:
+    """Walks one function; keeps what is declared, what is stored and which loops are open."""
+
+    def __init__(self, lines: tuple[str, ...], params: set[str]) -> None:
+        self.lines = lines
+        self.params = params
+        self.arrays: list[Declaration] = []
+        self.stored: set[str] = set()
+        self.scalars: set[str] = set()
+        self.loops: list[str] = []
+
+    def refuse(self, node: ast.AST, what: str) -> NoReturn:
+        number = getattr(node, "lineno", 1)
+        raise UnsupportedKernel(
+            f"line {number}: {what} is outside the kernel subset: {self.lines[number - 1].strip()}"
+        )
+
+    def kernel(self, function: ast.FunctionDef) -> KernelSource:
+        given = function.args
+        if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults:
+            self.refuse(function, "anything but plain parameters")
+        if function.decorator_list:
+            self.refuse(function, "a decorator")
+        body: list[ast.stmt] = []
+        for position, statement in enumerate(function.body):
+            if (
+                position == 0
+                and isinstance(statement, ast.Expr)
+                and isinstance(statement.value, ast.Constant)
+            ):
+                continue  # the docstring
+            declared = self.declaration(statement)
+            if declared is not None:
+                self.arrays.append(declared)
+            else:
+                self.statement(statement)
+                body.append(statement)
+        params = tuple(a.arg for a in given.args)
+        return KernelSource(
+            function.name, params, tuple(body), tuple(self.arrays), frozenset(self.stored), self.lines
+        )
+
+    # -- statements
+
+    def declaration(self, node: ast.stmt) -> Declaration | None:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Attribute(value=ast.Name(id="cuda"), attr=space), attr="array"
+                    ),
+                    args=[shape, ast.Name(id=dtype)],
+                    keywords=[] | [ast.keyword(arg="alignment", value=ast.Constant())],
+                ),
+            ) if space in ("shared", "local") and dtype in DTYPES:
+                return Declaration(name, space, self.shape(shape), dtype, node.lineno)
+        return None
+
+    def shape(self, node: ast.expr) -> tuple[int, ...]:
+        parts = node.elts if isinstance(node, ast.Tuple) else [node]
+        sizes: list[int] = []
+        for part in parts:
+            if not (isinstance(part, ast.Constant) and isinstance(part.value, int) and part.value > 0):
+                self.refuse(node, "an array shape that is not made of positive integer literals")
+            sizes.append(part.value)
+        return tuple(sizes)
+
+    def statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign(targets=[target], value=value):
+                self.expression(value)
+                self.target(target)
+            case ast.AugAssign(target=target, op=op, value=value):
+                if not isinstance(op, _AUGMENTED):
+                    self.refuse(node, f"augmented {type(op).__name__}")
+                self.expression(value)
+                self.target(target)
+            case ast.For(target=ast.Name(id=name), orelse=[]):
+                self.loop(node, name)
+            case ast.If(test=test):
+                self.expression(test)
+                self.block(node.body)
+                self.block(node.orelse)
+            case ast.Expr(value=call) if is_barrier(call):
+                pass
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=arguments)) if name in ARRAYS_OF:
+                self.operation(name, arguments)
+            case ast.Pass():
+                pass
+            case _:
+                self.refuse(node, type(node).__name__)
+
+    def block(self, statements: list[ast.stmt]) -> None:
+        for statement in statements:
+            self.statement(statement)
+
+    def loop(self, node: ast.For, name: str) -> None:
+        match node.iter:
+            case ast.Call(func=ast.Name(id="range"), args=[_, *rest] as bounds, keywords=[]) if (
+                len(rest) <= 2
+            ):
+                for bound in bounds:
+                    self.expression(bound)
+            case _:
+                self.refuse(node, "a loop over anything but range(...) of 1 to 3 arguments")
+        if name in self.loops or name in self.scalars or name in self.params:
+            self.refuse(node, f"reuse of {name!r} as a loop variable")
+        self.loops.append(name)
+        self.block(node.body)
+        self.loops.pop()
+
+    def target(self, node: ast.expr) -> None:
+        match node:
+            case ast.Name(id=name):
+                if name in self.loops or name in self.params or any(a.name == name for a in self.arrays):
+                    self.refuse(node, f"assignment to {name!r}, a loop variable, parameter or array,")
+                self.scalars.add(name)
+            case ast.Subscript(value=ast.Name(id=name)):
+                self.subscript(node)
+                self.stored.add(name)
+            case _:
+                self.refuse(node, f"assignment to {type(node).__name__}")
+
+    def operation(self, name: str, arguments: list[ast.expr]) -> None:
+        """A device operation: some of its arguments name arrays, the first of them is stored to."""
+        held = ARRAYS_OF[name]
+        for position, argument in enumerate(arguments):
+            if position not in held:
+                self.expression(argument)
+            elif isinstance(argument, ast.Name) and argument.id in self.params | {
+                a.name for a in self.arrays
+            }:
+                self.stored |= {argument.id} if position == held[0] else set()
+            else:
+                self.refuse(argument, f"argument {position} of {name}, which is no array,")
+
+    # -- expressions
+
+    def subscript(self, node: ast.Subscript) -> None:
+        known = self.params | {a.name for a in self.arrays}
+        if not (isinstance(node.value, ast.Name) and node.value.id in known):
+            self.refuse(node, "a subscript of something that is not a parameter or a declared array")
+        for index in subscripts(node):
+            self.expression(index)
+
+    def name(self, node: ast.Name) -> None:
+        if node.id not in self.params and node.id not in self.scalars and node.id not in self.loops:
+            self.refuse(node, f"the name {node.id!r}, which nothing above defines,")
+
+    def expression(self, node: ast.expr) -> None:
+        match node:
+            case ast.Constant(value=bool() | int() | float()):
+                return
+            case ast.Name():
+                self.name(node)
+            case ast.Subscript():
+                self.subscript(node)
+            case ast.BinOp(op=op) if isinstance(op, _OPERATORS):
+                self.expression(node.left)
+                self.expression(node.right)
+            case ast.UnaryOp(op=ast.USub() | ast.Not(), operand=operand):
+                self.expression(operand)
+            case ast.BoolOp(values=values):
+                for value in values:
+                    self.expression(value)
+            case ast.Compare(ops=[op], comparators=[right]) if isinstance(op, _COMPARISONS):
+                self.expression(node.left)
+                self.expression(right)
+            case ast.IfExp():
+                self.expression(node.test)
+                self.expression(node.body)
+                self.expression(node.orelse)
+            case ast.Attribute() if coordinate(node) is not None or constant(node) is not None:
+                return
+            case ast.Call(func=func, args=arguments, keywords=[]) if callee(func, len(arguments)) is not None:
+                for argument in arguments:
+                    self.expression(argument)
+            case ast.Call(func=func):
+                self.refuse(node, f"the call {ast.unparse(func)} with {len(node.args)} argument(s)")
+            case ast.BinOp(op=op) | ast.UnaryOp(op=op):
+                self.refuse(node, f"the operator {type(op).__name__}")
+            case _:
+                self.refuse(node, type(node).__name__)
+
+
+def meets_all(kernel: KernelSource) -> bool:
+    """Whether blocks wait for each other."""
+    return "grid_barrier" in calls_of(kernel)
+
+
+def waits_by_block(kernel: KernelSource) -> bool:
+    """Whether a loop or a condition around what waits for copies depends on the block."""
+    by_block = {ast.unparse(target) for s in kernel.body if isinstance(s, ast.Assign)
+                for target in s.targets if "cuda.blockIdx" in ast.unparse(s.value)}  # fmt: skip
+    return any(_waits_under(s, by_block) for s in kernel.body)
+
+
+def _waits_under(node: ast.stmt, names: set[str]) -> bool:
+    condition = node.iter if isinstance(node, ast.For) else node.test if isinstance(node, ast.If) else None
+    if condition is None:
+        return False
+    if any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(condition)):
+        calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
+        return any(isinstance(func, ast.Name) and func.id in WAITS for func in calls)
+    inner = [*node.body, *node.orelse] if isinstance(node, ast.For | ast.If) else []
+    return any(_waits_under(each, names) for each in inner)
+
+
+def calls_of(kernel: KernelSource) -> frozenset[str]:
+    """The names of what a kernel calls."""
+    calls = (n.func for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.Call))
+    return frozenset(func.id for func in calls if isinstance(func, ast.Name))
+
+
+def is_barrier(node: ast.expr) -> bool:
+    """Is this `cuda.syncthreads()`?"""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id="cuda"), attr="syncthreads"), args=[], keywords=[]
+        ):
+            return True
+    return False
+
+
+def subscripts(node: ast.Subscript) -> list[ast.expr]:
+    """The index expressions of `a[i]` or `a[i, j]`."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def coordinate(node: ast.Attribute) -> tuple[str, str] | None:
+    """`cuda.threadIdx.x` -> ("threadIdx", "x")."""
+    match node:
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="cuda"), attr=which), attr="x" | "y" | "z"):
+            return (which, node.attr) if which in COORDINATES else None
+    return None
+
+
+def constant(node: ast.Attribute) -> str | None:
+    """`math.inf` -> "inf"."""
+    match node:
+        case ast.Attribute(value=ast.Name(id="math"), attr=name) if name in CONSTANTS:
+            return name
+    return None
+
+
+def callee(func: ast.expr, arguments: int) -> str | None:
+    """The function a call names, if the subset has it with this many arguments: "math.exp", "min",
+    "float32".
+    """
+    match func:
+        case ast.Attribute(value=ast.Name(id="cuda"), attr="shfl_xor_sync"):
+            return SHUFFLE if arguments == 3 else None
+        case ast.Attribute(value=ast.Name(id="math"), attr=name):
+            if (name in UNARY_MATH and arguments == 1) or (name == "pow" and arguments == 2):
+                return f"math.{name}"
+        case ast.Name(id=name):
+            if (name in (*DTYPES, *CONVERSIONS, ROW_LANES, "abs") and arguments == 1) or (
+                name in ("min", "max") and arguments > 1
+            ):
+                return name
+    return None

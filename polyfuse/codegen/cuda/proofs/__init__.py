@@ -1,0 +1,1 @@
+"""Conditions, proven by isl, under which loops become one device operation."""

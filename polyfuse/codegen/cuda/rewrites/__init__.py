@@ -1,0 +1,1 @@
+"""Rewrites of a CUDA kernel's loop tree before it is printed."""

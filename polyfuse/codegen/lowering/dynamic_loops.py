@@ -1,0 +1,66 @@
+"""Loops whose values the cores take one by one, whichever is free: for values of unequal work.
+
+    for i (dynamic): S
+    ->  taken = turns_of(0)
+        on every core: turn = next_turn(taken)
+                       while turn < n: { i = first + turn; S; turn = next_turn(taken) }
+
+    core 0    4 . . . . 1 . 0        columns are moments, numbers values of i: blocks of a triangle's rows, the last
+    core 1    3 . . . 2 . . .        ones, which have most work, first
+
+Values are taken from the end that has more work, so that what is left in the end is small: longest processing time
+first (Graham, "Bounds on Multiprocessing Timing Anomalies", 1969, theorem 2). Which core takes which differs from call
+to call. No dependence lies between two values, so that results do not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+import islpy as isl
+
+from polyfuse.codegen.looptree.index import binary, operand
+from polyfuse.codegen.looptree.nodes import Allocate, Block, For, Node, block
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Loop
+from polyfuse.sets import bounding_box, bounding_count, constant
+
+
+def in_turns(node: For, turn: str) -> tuple[str, str]:
+    """(how many values a loop has, the value that a turn takes), as source."""
+    low, high = operand(node.low), operand(node.high)
+    count = operand(binary(ast.Sub(), node.high, node.low))
+    count = count if node.step == 1 else f"-(({low} - ({high})) // {node.step})"
+    nth = f"({count} - 1 - {turn})" if node.backwards else turn
+    steps = nth if node.step == 1 else f"{node.step} * {nth}"
+    return count, f"max({low} + {steps}, {low})"  # the maximum changes nothing, as for cores
+
+
+def apart_from_buffers(node: Node) -> tuple[tuple[Node, ...], Node]:
+    """(the buffers that a body begins with, the rest of it)."""
+    parts = node.parts if isinstance(node, Block) else (node,)
+    count = next((p for p, part in enumerate(parts) if not isinstance(part, Allocate)), len(parts))
+    return parts[:count], block(parts[count:])
+
+
+def heavier_last(nest: Nest, copies: Mapping[str, isl.Set], loop: Loop) -> bool:
+    """Whether a loop's last value has more instances than its first; no, where sizes are symbolic.
+
+    `copies`: of full tiles, which count where nothing else is in the loop: else they are some of the instances there.
+    """
+    if nest.params:
+        return False
+    domains = {**nest.domains, **copies}
+    own = [(domains[name], date) for name, date in loop.dates if name in nest.domains]
+    every = own or [(domains[name], date) for name, date in loop.dates]
+    boxes = [bounding_box(domain.apply(date.as_map())) for domain, date in every]
+    ranges = [box[0] for box in boxes if box is not None]
+    ends = min(low for low, _ in ranges), max(high for _, high in ranges)
+    first, last = (sum(_instances(domain, date, end) for domain, date in every) for end in ends)
+    return last > first
+
+
+def _instances(domain: isl.Set, date: isl.PwAff, value: int) -> int:
+    """How many instances a statement has at one value of a loop, as a box around them."""
+    return bounding_count(domain.intersect(date.eq_set(constant(domain, value))), {})

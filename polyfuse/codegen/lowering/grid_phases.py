@@ -1,0 +1,95 @@
+"""Launches whose blocks meet between parts: a loop tree for each part that is not equal to one before, then all in one.
+
+    for launch in 0: { A(x, w0 -> a0);  grid barrier;  A(a0, w1 -> a1);  grid barrier;  B(a1 -> y) }
+    ->  { A(x, w -> a);  Barrier(grid);  A(a, w_2 -> a_2);  Barrier(grid);  B(a_2 -> y) }        A and B are made once
+
+The loops of a part do not depend on what runs before and behind it, but for the axes of the launch, which are all
+parts'. Eight equal layers of 512 x 512 take 0.3 s so, and 1.5 s in one piece (one Zen 5 core).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+
+from polyfuse.analysis.producer_consumer import in_own_warps
+from polyfuse.analysis.storage import buffers_of
+from polyfuse.codegen.looptree.hardware_axes import Bounds, axes_of, bounds_of
+from polyfuse.codegen.looptree.naming import Namer, base, line_of, tensors_of
+from polyfuse.codegen.looptree.nodes import Allocate, Barrier, Block, Kernel, Node, block, variables
+from polyfuse.codegen.looptree.rename import renamed
+from polyfuse.codegen.lowering.build import built, namer_of
+from polyfuse.ir.form import Form, form_of
+from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Loop, Sequence, Tree, statements
+
+
+def meeting(part: Tree) -> tuple[Tree, ...]:
+    """The parts of a launch between which all blocks meet; nothing for another one."""
+    match part:
+        case Loop(body=Sequence() as inside) if not (part.bind or part.buffers or part.barrier):
+            everywhere = set(range(len(inside.children) - 1))
+            once = all(date.is_cst() and date.max_val().is_zero() for _, date in part.dates)
+            if once and everywhere == {*inside.barriers} == {*inside.grid} and not in_own_warps(part):
+                return inside.children
+    return ()
+
+
+def built_in_parts(nest: Nest, part: Tree) -> Kernel:
+    """A launch as a loop tree, in one piece where its blocks do not meet between parts."""
+    inside = meeting(part)
+    if not inside:
+        return built(nest, part)
+    names, bounds, namer = statements(part), bounds_of(nest, part), namer_of(nest)
+    named = {namer(tensor.name): tensor for tensor in tensors_of(nest, names)}
+    held = {buffer.tensor for _, buffer in buffers_of(part)}
+    bodies = _bodies(nest, inside, bounds, namer)
+    buffers = [node for body in bodies for node in body if isinstance(node, Allocate)]
+    rest = (block(tuple(node for node in body if not isinstance(node, Allocate))) for body in bodies)
+    _, *between = chain.from_iterable((Barrier(grid=True), body) for body in rest)
+    return Kernel(
+        name="_".join(dict.fromkeys(map(base, names))),
+        statements=names,
+        text=tuple(line_of(nest, nest.statement(name), namer) for name in names),
+        arrays={inner: tensor for inner, tensor in named.items() if tensor.name not in held},
+        sizes=nest.params,
+        axes=axes_of(bounds),
+        body=block((*buffers, *between)),
+    )
+
+
+def _bodies(nest: Nest, parts: tuple[Tree, ...], bounds: Bounds, namer: Namer) -> list[tuple[Node, ...]]:
+    """The body of each part in the launch's names."""
+    made: dict[Form, tuple[Form, Node]] = {}
+    found = []
+    for part in parts:
+        form = form_of(nest, part)
+        if form not in made:
+            made[form] = form, built(nest, part, bounds).body
+        first, body = made[form]
+        own = statements(part)
+        body = renamed(body, _names(nest, body, first, form, namer), _statements(first, form, own))
+        found.append(body.parts if isinstance(body, Block) else (body,))
+    return found
+
+
+def _statements(first: Form, form: Form, own: tuple[str, ...]) -> Mapping[str, str]:
+    """What statements are called in a part, for what those are called that it was made for."""
+    return {
+        base(one): base(other) for one, other in zip(first.names, form.names, strict=True) if other in own
+    }
+
+
+def _names(nest: Nest, body: Node, first: Form, form: Form, namer: Namer) -> Mapping[str, str]:
+    """The launch's names for the tensors and the variables of a part that was made for an equal one."""
+    theirs = dict(zip(first.names, form.names, strict=True))
+    own = namer_of(nest)
+    known = {s.name for s in nest.statements}
+    names = {
+        own(t.name): namer(theirs[t.name]) for t in tensors_of(nest, filter(known.__contains__, first.names))
+    }
+    steps = {base(one): base(other) for one, other in zip(first.loops, form.loops, strict=True)}
+    for variable in sorted(variables(body) - names.keys()):
+        names[variable] = fresh(steps.get(variable, variable), namer.taken | {*names.values()})
+    return names

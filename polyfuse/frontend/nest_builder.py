@@ -1,0 +1,95 @@
+"""Nests statement by statement, from text: for notebooks, without Python loops.
+
+    nest = (
+        pf.NestBuilder("rows", context="[N] -> { : N >= 1 }")
+        .tensor("A", ("N", "N"))
+        .tensor("s", ("N",), role="output")
+        .statement("zero", "[N] -> { [i] : 0 <= i < N }", "s[i]", "0.0")
+        .statement("add", "[N] -> { [i, j] : 0 <= i < N and i < j < N }", "s[i]", "A[i, j]", op="+=")
+        .nest()
+    )
+
+Every call gives a new builder; the old one stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import islpy as isl
+
+from polyfuse.errors import InvalidNest
+from polyfuse.ir import Access, DType, Nest, Role, Statement, Tensor, statement
+from polyfuse.ir.nest_text import set_of
+from polyfuse.ir.tree import Tree
+from polyfuse.sets import IN, OUT, SET
+
+
+@dataclass(frozen=True)
+class NestBuilder:
+    """A nest under construction. Every method returns another builder; `nest` checks and gives the nest."""
+
+    name: str = "nest"
+    context: str | isl.Set = "{ : }"
+    tensors: tuple[Tensor, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    order: Tree | None = field(default=None, repr=False)
+
+    def tensor(
+        self, name: str, shape: tuple[int | str, ...] = (), dtype: DType = "float64", role: Role = "input"
+    ) -> NestBuilder:
+        """With one more tensor; extents are numbers or affine in sizes, as text."""
+        return replace(self, tensors=(*self.tensors, Tensor(name, shape, dtype, role)))
+
+    def statement(
+        self,
+        name: str,
+        domain: str | isl.Set,
+        target: str | isl.Map,
+        value: str,
+        op: str = "=",
+        reads: Mapping[str, str | isl.Map] | None = None,
+    ) -> NestBuilder:
+        """With one more statement: `target op value` for every point of `domain`.
+
+        `domain` is an isl set, "[N] -> { [i, j] : 0 <= i <= j < N }". `target` is an element, "C[i, j]", or an isl map
+        from instances to elements, "{ [i, j] -> C[i, j] }". `value` is a Python expression; a name in `reads` stands
+        there for the element that an isl map gives. InvalidNest for what cannot be read.
+        """
+        instances = set_of(domain).set_tuple_name(name)
+        maps = dict(reads or {})
+        written = target if isinstance(target, isl.Map) or "->" in target else None
+        text = f"{target if written is None else _TARGET} {op} {value}"
+        made = statement(instances, text)
+        if written is not None:
+            made = replace(made, write=_access(made, written))
+        given = tuple(_access(made, maps[a.tensor]) if a.tensor in maps else a for a in made.reads)
+        return replace(self, statements=(*self.statements, replace(made, reads=given)))
+
+    def ordered(self, order: Tree) -> NestBuilder:
+        """With an original order; without one the statements run one after the other."""
+        return replace(self, order=order)
+
+    def nest(self) -> Nest:
+        """The nest. InvalidNest if one of its invariants does not hold, with an instance."""
+        return Nest.of(self.tensors, self.statements, self.order, set_of(self.context), name=self.name)
+
+
+_TARGET = "target_given_as_map"
+
+
+def _access(s: Statement, given: str | isl.Map) -> Access:
+    """An access from an isl map, whose instances may have any name."""
+    try:
+        relation = isl.Map(given) if isinstance(given, str) else given
+    except isl.Error as error:
+        raise InvalidNest(
+            f"statement {s.name}: {given!r} is no isl map, such as '{{ [i] -> A[i + 1] }}'"
+        ) from error
+    tensor = relation.get_tuple_name(OUT)
+    if tensor is None or relation.dim(IN) != s.domain.dim(SET):
+        raise InvalidNest(
+            f"statement {s.name}: {given} is no map from its {len(s.dims)} dimensions to a tensor"
+        )
+    return Access(tensor, relation.set_tuple_name(IN, s.name).align_params(s.domain.get_space()))

@@ -1,0 +1,1 @@
+"""`@pf.nest`: a Python function of loops, read from its source, as a nest."""

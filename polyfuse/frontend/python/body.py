@@ -1,0 +1,206 @@
+"""Python's expressions on data as scalar bodies, operation by operation in the order they stand.
+
+    value ::= number | size | index | scalar | A[aff, …] | A[aff]…[aff]
+            | value (+ - * / **) value | -value | +value | f(value, …) | value if test else value
+    test  ::= value (< <= > >= == !=) value (chained too) | test and test | test or test | not test
+    f     ::= sqrt exp log pow abs min max sin cos tanh erf (math, numpy, builtins), numpy.where, float
+
+Whatever else stands where a `value` is expected is refused, with its place in the source.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import NoReturn
+
+import sympy
+
+from polyfuse.frontend.python.affine import Affine
+from polyfuse.frontend.python.conditions import Predicate
+from polyfuse.ir import Access, scalar
+from polyfuse.ir.nest_text import BINARY, COMPARE
+from polyfuse.ir.scalar import Select
+from polyfuse.ir.tree import date_map
+from polyfuse.sets import OUT
+
+ALLOWED = (
+    "numbers, sizes, indices, scalars, A[i, j] or A[i][j], + - * / **, a if test else b, and "
+    "sqrt exp log pow abs min max sin cos tanh erf"
+)
+TESTS = "comparisons (< <= > >= == !=) of values; and, or, not"
+
+_ARITY = {"pow": 2, "where": 3}
+
+
+@dataclass
+class Body:
+    """Reads one statement's expressions. Collects its reads (equal ones once) and what decides its type."""
+
+    affine: Affine
+    reads: list[Access] = field(default_factory=list)
+    leaves: set[str] = field(default_factory=set)
+    fractional: bool = False
+
+    def access(self, node: ast.expr) -> Access | None:
+        """A scalar's name or a fully subscripted array as an access; None for another name."""
+        subscripts: list[ast.expr] = []
+        inner = node
+        while isinstance(inner, ast.Subscript):
+            parts = inner.slice.elts if isinstance(inner.slice, ast.Tuple) else [inner.slice]
+            subscripts = [*parts, *subscripts]
+            inner = inner.value
+        names = self.affine.names
+        if not isinstance(inner, ast.Name):
+            return None
+        name = inner.id
+        rank = names.rank(name)
+        if rank is None:
+            return None
+        if len(subscripts) != rank:
+            self._refuse(
+                node,
+                f"{ast.unparse(node)} has {len(subscripts)} subscripts, {name} has rank {rank}",
+                "single elements",
+            )
+        slices = [part for part in subscripts if isinstance(part, ast.Slice | ast.Starred)]
+        if slices:
+            self._refuse(
+                slices[0], f"{ast.unparse(node)} is more than one element", "single elements, in loops"
+            )
+        element = date_map(self.affine.domain, [self.affine.value(part) for part in subscripts])
+        return Access(self.local_name(name), element.set_tuple_name(OUT, self.local_name(name)))
+
+    def local_name(self, name: str) -> str:
+        """The tensor of a name: a parameter that is assigned becomes a local variable of its own, as in Python."""
+        names = self.affine.names
+        return f"{name}_local" if name in names.locals and name in names.tensors else name
+
+    def value(self, node: ast.expr) -> sympy.Expr:
+        """A value; NotAffine if it is none."""
+        match node:
+            case ast.Constant(value=bool()):
+                self._refuse(node, f"the truth value {ast.unparse(node)} as a number", ALLOWED)
+            case ast.Constant(value=int() | float() as literal):
+                return self._number(node, literal)
+            case ast.Name() | ast.Subscript() | ast.Attribute():
+                return self._leaf(node)
+            case ast.UnaryOp(op=ast.USub()):
+                return scalar.neg(self.value(node.operand))
+            case ast.UnaryOp(op=ast.UAdd()):
+                return self.value(node.operand)
+            case ast.BinOp() if type(node.op) in BINARY:
+                self.fractional |= isinstance(node.op, ast.Div)
+                return BINARY[type(node.op)](self.value(node.left), self.value(node.right))
+            case ast.IfExp():
+                return Select(self.test(node.test), self.value(node.body), self.value(node.orelse))
+            case ast.Call():
+                return self._call(node)
+            case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
+                self._refuse(
+                    node,
+                    "// and % in a value",
+                    f"// and % by constants in subscripts, bounds and conditions; {ALLOWED}",
+                )
+        self._refuse(node, f"{ast.unparse(node)} is no value that a nest can compute", ALLOWED)
+
+    def test(self, node: ast.expr) -> sympy.Basic:
+        """A condition on data."""
+        match node:
+            case ast.BoolOp():
+                joined = sympy.And if isinstance(node.op, ast.And) else sympy.Or
+                return joined(*(self.test(part) for part in node.values), evaluate=False)
+            case ast.UnaryOp(op=ast.Not()):
+                return sympy.Not(self.test(node.operand), evaluate=False)
+            case ast.Compare() if all(type(op) in COMPARE for op in node.ops):
+                leaves, fractional = set(self.leaves), self.fractional
+                values = [self.value(part) for part in (node.left, *node.comparators)]
+                # what is compared does not make the result's type
+                self.leaves, self.fractional = leaves, fractional
+                tests = [
+                    COMPARE[type(op)](a, b, evaluate=False)
+                    for op, a, b in zip(node.ops, values, values[1:], strict=False)
+                ]
+                return reduce(lambda a, b: sympy.And(a, b, evaluate=False), tests)
+        self._refuse(node, f"{ast.unparse(node)} is not a condition", TESTS)
+
+    def holds(self, predicate: Predicate) -> sympy.Basic:
+        """Whether an instance is in a branch of an `if` on data."""
+        if isinstance(predicate.test, ast.expr):
+            held = self.test(predicate.test)
+            return held if predicate.taken else sympy.Not(held, evaluate=False)
+        leaves = set(self.leaves)
+        kept = self.leaf(scalar_access(self.affine, predicate.test))
+        self.leaves = leaves
+        compare = sympy.Ne if predicate.taken else sympy.Eq
+        return compare(kept, sympy.Integer(0), evaluate=False)
+
+    def leaf(self, access: Access) -> sympy.Expr:
+        """The read leaf of an access."""
+        self.leaves.add(access.tensor)
+        for position, known in enumerate(self.reads):
+            if known.tensor == access.tensor and known.map.is_equal(access.map):
+                return scalar.read(position)
+        self.reads.append(access)
+        return scalar.read(len(self.reads) - 1)
+
+    def _leaf(self, node: ast.expr) -> sympy.Expr:
+        if isinstance(node, ast.Name) and self.affine.variable(node.id) is not None:
+            return sympy.Symbol(node.id)
+        access = self.access(node)
+        if access is not None:
+            return self.leaf(access)
+        match node:
+            case ast.Subscript(
+                value=ast.Attribute(value=ast.Name(id=array), attr="shape"), slice=ast.Constant(int(d))
+            ):
+                return self._extent(node, array, d)
+        names = self.affine.names
+        number = names.number(node)
+        if number is not None:
+            return self._number(node, number)
+        why = (
+            names.describe(node.id)
+            if isinstance(node, ast.Name)
+            else f"{ast.unparse(node)} is not known here"
+        )
+        self._refuse(node, why, ALLOWED)
+
+    def _number(self, node: ast.expr, value: float) -> sympy.Expr:
+        if isinstance(value, int) and abs(value) >= 2**63:
+            self._refuse(
+                node, f"the integer {value} does not fit 64 bits", "smaller integers, or floats: 1e20"
+            )
+        self.fractional |= isinstance(value, float)
+        return scalar.number(value)
+
+    def _extent(self, node: ast.expr, array: str, d: int) -> sympy.Expr:
+        shape = self.affine.names.shapes.get(array, ())
+        if not 0 <= d < len(shape):
+            self._refuse(node, f"{array} has no dimension {d}", ALLOWED)
+        return self.value(shape[d])
+
+    def _call(self, node: ast.Call) -> sympy.Expr:
+        name = self.affine.names.function(node.func)
+        if name in (None, "range") or node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
+            self._refuse(node, f"a call of {ast.unparse(node.func)}", ALLOWED)
+        if name == "len" and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
+            return self._extent(node, node.args[0].id, 0)
+        if name == "where" and len(node.args) == 3:
+            return Select(self.test(node.args[0]), self.value(node.args[1]), self.value(node.args[2]))
+        args = [self.value(arg) for arg in node.args]
+        if name in ("max", "min") and len(args) > 1:
+            return reduce(scalar.FUNCTIONS[name], args)
+        if name is None or name in ("max", "min", "len") or len(args) != _ARITY.get(name, 1):
+            self._refuse(node, f"{ast.unparse(node)} with {len(args)} arguments", ALLOWED)
+        self.fractional |= name not in ("abs", "pow")
+        return args[0] if name == "float" else scalar.FUNCTIONS[name](*args)
+
+    def _refuse(self, node: ast.expr, why: str, allowed: str) -> NoReturn:
+        self.affine.names.source.refuse(node, why, allowed)
+
+
+def scalar_access(affine: Affine, tensor: str) -> Access:
+    """The access to a tensor without dimensions."""
+    return Access(tensor, date_map(affine.domain, []).set_tuple_name(OUT, tensor))

@@ -1,0 +1,131 @@
+"""What the names in a function stand for: sizes, parameters, local variables, loop indices, and what lies outside."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from polyfuse.frontend.python.source import Source
+from polyfuse.ir import Tensor
+
+MISSING = object()
+
+FUNCTIONS: tuple[tuple[str, tuple[object, ...]], ...] = (
+    ("sqrt", (math.sqrt, np.sqrt)),
+    ("exp", (math.exp, np.exp)),
+    ("log", (math.log, np.log)),
+    ("sin", (math.sin, np.sin)),
+    ("cos", (math.cos, np.cos)),
+    ("tanh", (math.tanh, np.tanh)),
+    ("erf", (math.erf,)),
+    ("pow", (math.pow, np.power, builtins.pow)),
+    ("abs", (math.fabs, np.abs, np.fabs, builtins.abs)),
+    ("max", (builtins.max, np.maximum)),
+    ("min", (builtins.min, np.minimum)),
+    ("where", (np.where,)),
+    ("float", (builtins.float,)),
+    ("range", (builtins.range,)),
+    ("len", (builtins.len,)),
+)
+"""The functions a loop may call: the name they have here, and the Python objects that are this function."""
+
+ARRAY_MAKERS: tuple[tuple[str, object], ...] = tuple(
+    (name, getattr(np, name))
+    for kind in ("zeros", "ones", "empty", "full")
+    for name in (kind, f"{kind}_like")
+)
+"""The functions that make local arrays."""
+
+_WORDS = "and or not exists implies mod floor ceil floord ceild min max rat int true false infty NaN inf"
+RESERVED = frozenset(_WORDS.split(" "))
+"""Words of isl's notation, which printed nests could not tell from names."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of one function: `indices` are loop variables, `locals` variables, `made` local arrays.
+
+    `arrays` are the local arrays made so far; `shapes` the extents of these and of parameters as they are written.
+    """
+
+    source: Source
+    sizes: tuple[str, ...]
+    tensors: Mapping[str, Tensor]
+    shapes: Mapping[str, tuple[ast.expr, ...]]
+    locals: frozenset[str]
+    indices: frozenset[str]
+    made: frozenset[str] = frozenset()
+    arrays: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def rank(self, name: str) -> int | None:
+        """The number of subscripts of a parameter, a local array or a variable; None for another name."""
+        if name in self.locals:
+            return 0
+        known = self.tensors.get(name) or self.arrays.get(name)
+        return known.rank if known is not None else None
+
+    def outside(self, node: ast.expr) -> Any:
+        """The value of a name, or of a dotted name of modules, that the function does not define; else MISSING."""
+        match node:
+            case ast.Name(id=name):
+                if self.rank(name) is not None or any(
+                    name in own for own in (self.sizes, self.indices, self.made)
+                ):
+                    return MISSING
+                return outer_value(self.source, name)
+            case ast.Attribute(value=inner, attr=attribute):
+                owner = self.outside(inner)
+                return getattr(owner, attribute, MISSING) if isinstance(owner, ModuleType) else MISSING
+        return MISSING
+
+    def number(self, node: ast.expr) -> int | float | None:
+        """A number that the function finds outside of itself: a global, or math.pi."""
+        value = self.outside(node)
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+            return None
+        return value.item() if isinstance(value, np.generic) else value
+
+    def function(self, node: ast.expr) -> str | None:
+        """The name in FUNCTIONS of what is called."""
+        value = self.outside(node)
+        return next((name for name, objects in FUNCTIONS if any(value is known for known in objects)), None)
+
+    def array_maker(self, node: ast.expr | None) -> str | None:
+        """The name in ARRAY_MAKERS of what is called."""
+        value = self.outside(node.func) if isinstance(node, ast.Call) else MISSING
+        return next((name for name, maker in ARRAY_MAKERS if maker is value), None)
+
+    def describe(self, name: str) -> str:
+        """What a name is, for a refusal."""
+        if name in self.indices:
+            return f"{name} is the variable of a loop that is over, or not yet begun"
+        if name in self.locals:
+            return f"{name} is a local variable that is not known here to be an affine function of sizes and indices"
+        if name in self.arrays:
+            return f"{name} is a local array ({self.arrays[name]})"
+        if name in self.made:
+            return f"{name} is a local array that is not made yet"
+        if name in self.tensors:
+            return f"{name} is a parameter ({self.tensors[name]})"
+        return f"{name} is no size, loop index, parameter or number that is known here"
+
+
+def outer_value(source: Source, name: str) -> Any:
+    """What a name means in a function's closure, its module, or the builtins; MISSING if nothing."""
+    function = source.function
+    for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if free == name:
+            try:
+                return cell.cell_contents
+            except ValueError:  # not yet assigned
+                return MISSING
+    if name in function.__globals__:
+        return function.__globals__[name]
+    return getattr(builtins, name, MISSING)

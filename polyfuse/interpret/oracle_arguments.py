@@ -1,0 +1,107 @@
+"""What a call gives the oracle: symbolic sizes solved from shapes, arrays checked, memory laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import islpy as isl
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.interpret.affine_grid import Points, values
+from polyfuse.ir import Nest, Tensor
+from polyfuse.ir.gather import check_indices, parts_of
+from polyfuse.ir.sizes import check_sizes, solved
+from polyfuse.ir.tensor import computed_in
+
+Array = np.ndarray[Any, Any]
+
+
+def named_arrays(nest: Nest, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
+    """Every array given, by name, with the nest's constants; BadArgument if one is missing or not asked for."""
+    expected = [t.name for t in nest.inputs]
+    if not isinstance(inputs, Mapping):
+        if len(inputs) != len(expected):
+            raise BadArgument(f"{len(inputs)} arrays for the inputs {', '.join(expected)}")
+        inputs = dict(zip(expected, inputs, strict=True))
+    given = {**nest.constants, **nest.defaults, **inputs}
+    allowed = {*expected, *nest.constants}
+    for name in given:
+        if name not in allowed:
+            raise BadArgument(f"{name!r} is no input of the nest; it takes {', '.join(expected) or 'none'}")
+    for name in expected:
+        if name not in given:
+            raise BadArgument(
+                f"input {nest.tensor(name)} is missing; given are {', '.join(inputs) or 'none'}"
+            )
+    return {name: _array(nest.tensor(name), value) for name, value in given.items()}
+
+
+def _array(tensor: Tensor, value: Any) -> Array:
+    if tensor.rank == 0 and isinstance(value, int | float):
+        if tensor.dtype.startswith("int") and int(value) != value:
+            raise BadArgument(f"{tensor.name} is {value!r}, expected {tensor}")
+        return np.asarray(value, computed_in(tensor.dtype)).astype(tensor.dtype)
+    array = np.asarray(value)
+    if array.ndim != tensor.rank or array.dtype != tensor.dtype:
+        raise BadArgument(f"{tensor.name} is {array.dtype}{list(array.shape)}, expected {tensor}")
+    return array
+
+
+def solve_sizes(nest: Nest, arrays: Mapping[str, Array], given: Mapping[str, int]) -> dict[str, int]:
+    """The symbolic sizes: those given, integer inputs of that name, and what the shapes of the arrays say.
+
+    BadArgument if one is unknown, or two disagree, or the context does not allow them.
+    """
+    sizes = dict(given)
+    for tensor in nest.inputs:
+        if tensor.rank == 0 and tensor.name in nest.params:
+            sizes.setdefault(tensor.name, int(arrays[tensor.name][()]))
+    pairs = [(s, n) for t in nest.inputs for s, n in zip(t.shape, arrays[t.name].shape, strict=True)]
+    sizes = solved(pairs, sizes)
+    missing = [name for name in nest.params if name not in sizes]
+    if missing:
+        raise BadArgument(
+            f"the inputs' shapes do not say {', '.join(missing)}; give sizes={{{missing[0]!r}: …}}"
+        )
+    check_sizes(nest, sizes)
+    for name, array in arrays.items():
+        shape = shape_of(nest.tensor(name), sizes)
+        if array.shape != shape:
+            raise BadArgument(
+                f"{name} has shape {array.shape}, expected {shape} for {nest.tensor(name)} with {sizes}"
+            )
+    return sizes
+
+
+def shape_of(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A tensor's shape in numbers."""
+    return tuple(size if isinstance(size, int) else max(0, evaluate(size, sizes)) for size in tensor.shape)
+
+
+def evaluate(text: str, sizes: Mapping[str, int]) -> int:
+    """An affine expression in symbolic sizes as a number."""
+    function = isl.PwAff(f"[{', '.join(sizes)}] -> {{ [] -> [({text})] }}")
+    return int(values(function, Points((), sizes)))
+
+
+def memory_of(nest: Nest, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """An array for every tensor, in row-major order: given values (copied where they will be written), else poison.
+
+    Poison is NaN, or the smallest integer, so that an element that is read or returned unwritten shows.
+    """
+    memory = {}
+    check_indices(nest, arrays, sizes)
+    for tensor in nest.tensors:
+        if tensor.role == "gathered":
+            table, index = parts_of(nest, tensor)
+            memory[tensor.name] = np.asarray(arrays[table.name])[arrays[index.name]]
+        elif tensor.is_given:
+            copy = tensor.role == "inout"
+            memory[tensor.name] = np.array(arrays[tensor.name], order="C", copy=copy or None)
+        else:
+            dtype = np.dtype(tensor.dtype)
+            poison = np.iinfo(dtype).min if dtype.kind == "i" else np.nan
+            memory[tensor.name] = np.full(shape_of(tensor, sizes), poison, dtype)
+    return memory

@@ -1,0 +1,1 @@
+"""Layouts of tiles in a GPU's shared memory: core matrices and swizzled lines."""

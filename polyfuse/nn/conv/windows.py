@@ -1,0 +1,201 @@
+"""Windows that slide over an image: where they start, where they end, which of their elements the image has.
+
+    y[p] = sum over r of x[stride * p + dilation * r - before] * w[r]      where 0 <= stride * p + … < size
+
+Padding is no tensor and no copy: an element outside the image is an instance that is not in the domain. So a sum leaves
+it out, and a maximum does not see it.
+
+    layout ::= channels first | channels last      (N, C, D, H, W) | (N, D, H, W, C), with one to three spatial axes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir.whole import is_whole
+from polyfuse.nn.nest_writer import Shape
+
+Pairs = tuple[tuple[int, int], ...]
+Padding = int | Sequence[int | tuple[int, int]] | Literal["same", "valid"]
+"""Elements added on both sides of every axis, of each axis, or (before, after) of each; "same": as many outputs as
+inputs / stride, rounded up; "valid": none."""
+
+LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+"""The names of the layouts for so many spatial axes: channels first, channels last."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the channels of an image are."""
+
+    last: bool
+
+    def of(self, n: str, channel: str, spatial: Iterable[str]) -> tuple[str, ...]:
+        """An element's subscripts.
+
+        >>> Layout(last=True).of("n", "c", ("h", "w"))
+        ('n', 'h', 'w', 'c')
+        """
+        return (n, *spatial, channel) if self.last else (n, channel, *spatial)
+
+    def shape(self, n: int, channels: int, spatial: Shape) -> Shape:
+        """An image's shape."""
+        return (n, *spatial, channels) if self.last else (n, channels, *spatial)
+
+    def parts(self, shape: Shape) -> tuple[int, int, Shape]:
+        """(N, C, spatial sizes) of an image's shape.
+
+        >>> Layout(last=False).parts((8, 3, 32, 48))
+        (8, 3, (32, 48))
+        """
+        return (shape[0], shape[-1], shape[1:-1]) if self.last else (shape[0], shape[1], shape[2:])
+
+
+def layout_named(operation: str, name: str | None, rank: int) -> Layout:
+    """The layout of so many spatial axes by name, channels first if None; BadArgument for another name."""
+    known = LAYOUTS[rank]
+    if name is not None and name not in known:
+        raise BadArgument(f"{operation}: layout is {name!r}, expected {known[0]!r} or {known[1]!r}")
+    return Layout(last=name == known[1])
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One spatial axis of an image and the windows along it."""
+
+    size: int
+    window: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+
+    @property
+    def count(self) -> int:
+        """How many windows there are.
+
+        >>> Axis(size=28, window=3, stride=2, dilation=1, before=1, after=1).count
+        14
+        """
+        return (self.size + self.before + self.after - self.span) // self.stride + 1
+
+    @property
+    def span(self) -> int:
+        """From a window's first element to one past its last."""
+        return self.dilation * (self.window - 1) + 1
+
+    def subscript(self, p: str, r: str) -> str:
+        """Element r of window p; a window of one element has no r.
+
+        >>> Axis(28, 3, 2, 1, 1, 1).subscript("p", "r"), Axis(28, 3, 1, 1, 0, 0).subscript("p", "r")
+        ('2*p + r - 1', 'p + r')
+        """
+        terms = [p if self.stride == 1 else f"{self.stride}*{p}"]
+        if self.window > 1:
+            terms.append(r if self.dilation == 1 else f"{self.dilation}*{r}")
+        return " + ".join(terms) + (f" - {self.before}" if self.before else "")
+
+    def conditions(self, p: str, r: str) -> tuple[str, ...]:
+        """What makes element r of window p one of the image; nothing where all are.
+
+        >>> Axis(28, 3, 2, 1, 1, 1).conditions("p", "r"), Axis(28, 3, 2, 1, 0, 0).conditions("p", "r")
+        (('2*p + r - 1 >= 0',), ())
+        """
+        where = self.subscript(p, r)
+        last = self.stride * (self.count - 1) + self.span - 1 - self.before
+        low = (f"{where} >= 0",) if self.before else ()
+        return (*low, f"{where} < {self.size}") if last >= self.size else low
+
+    def present(self) -> tuple[int, ...]:
+        """How many elements of each window the image has.
+
+        >>> Axis(4, 3, 1, 1, 1, 1).present()
+        (2, 3, 3, 2)
+        """
+        starts = (self.stride * p - self.before for p in range(self.count))
+        return tuple(
+            sum(0 <= start + self.dilation * r < self.size for r in range(self.window)) for start in starts
+        )
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How windows slide along each spatial axis; `padding` is (before, after) for each, or "same"."""
+
+    stride: Shape
+    dilation: Shape
+    padding: Pairs | Literal["same"]
+
+    def axes(self, operation: str, sizes: Shape, windows: Shape) -> tuple[Axis, ...]:
+        """The axes of an image of these sizes; BadArgument where a window does not fit into one."""
+        found = []
+        for d, (size, window, stride, dilation) in enumerate(
+            zip(sizes, windows, self.stride, self.dilation, strict=True)
+        ):
+            span = dilation * (window - 1) + 1
+            before, after = same(size, span, stride) if self.padding == "same" else self.padding[d]
+            if span > size + before + after:
+                raise BadArgument(
+                    f"{operation}: a window of {window} with dilation {dilation} spans {span} elements; spatial axis "
+                    f"{d} has {size}, and padding {before} + {after}"
+                )
+            found.append(Axis(size, window, stride, dilation, before, after))
+        return tuple(found)
+
+
+def same(size: int, span: int, stride: int) -> tuple[int, int]:
+    """Padding for ceil(size / stride) windows, the odd element after: ONNX's SAME_UPPER, TensorFlow's SAME.
+
+    >>> same(28, 3, 1), same(28, 3, 2)
+    ((1, 1), (0, 1))
+    """
+    count = -(-size // stride)
+    total = max(0, (count - 1) * stride + span - size)
+    return total // 2, total - total // 2
+
+
+def windows_of(
+    operation: str, rank: int, stride: int | Sequence[int], padding: Padding, dilation: int | Sequence[int]
+) -> Windows:
+    """What a user wrote, for so many spatial axes; BadArgument for anything that cannot be."""
+    strides, dilations = (
+        per_axis(operation, name, rank, given) for name, given in (("stride", stride), ("dilation", dilation))
+    )
+    return Windows(strides, dilations, _padding(operation, rank, padding))
+
+
+def per_axis(operation: str, what: str, rank: int, given: int | Sequence[int]) -> Shape:
+    """One number for each spatial axis, at least 1; BadArgument for others."""
+    numbers = _each(rank, given)
+    if len(numbers) != rank or any(not is_whole(n) or n < 1 for n in numbers):
+        raise BadArgument(
+            f"{operation}: {what} is {given!r}, expected {rank} whole numbers >= 1, or one for all"
+        )
+    return tuple(int(n) for n in numbers)
+
+
+def _each(count: int, given: Any) -> tuple[Any, ...]:
+    """What was given for each of several: itself, so often, if it is one thing."""
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,) * count
+
+
+def _padding(operation: str, rank: int, padding: Padding) -> Pairs | Literal["same"]:
+    if padding == "same":
+        return "same"
+    if padding == "valid":
+        return ((0, 0),) * rank
+    pairs = [_each(2, one) for one in _each(rank, padding)]
+    sides = [side for pair in pairs for side in pair]
+    if (
+        len(pairs) != rank
+        or any(len(pair) != 2 for pair in pairs)
+        or any(not is_whole(s) or s < 0 for s in sides)
+    ):
+        raise BadArgument(
+            f"{operation}: padding is {padding!r}, expected 'same', 'valid', a whole number >= 0, or for each of "
+            f"{rank} spatial axes a number or (before, after)"
+        )
+    return tuple((int(pair[0]), int(pair[1])) for pair in pairs)

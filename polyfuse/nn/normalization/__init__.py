@@ -1,0 +1,1 @@
+"""Softmax, normalisation along axes and by channel, and reductions of several statements."""

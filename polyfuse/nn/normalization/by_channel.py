@@ -1,0 +1,136 @@
+"""Normalisation by channel: batch norm with known statistics, group norm. The channels are one axis of an input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Tensor
+from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.operations import Operation
+
+
+@dataclass(frozen=True)
+class BatchNorm(Operation):
+    """(x - mean) / sqrt(var + eps) * gamma + beta for each channel, as x * scale + shift; mean and var are operands.
+
+    Ioffe and Szegedy, Batch Normalization (2015), section 3.1, the inference form. Where the statistics are constants,
+    so are scale and shift, and their kernels run once for all calls.
+    """
+
+    axis: int
+    eps: float
+    affine: bool
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """scale: r = gamma / sqrt(var + eps); shift: d = beta - mean * r; norm: h = x * r + d."""
+        return ("scale", "shift", "norm")
+
+    @property
+    def result(self) -> str:
+        """The normalised value."""
+        return "h"
+
+    @property
+    def operand_stems(self) -> tuple[str, ...]:
+        """The statistics, and the layer's parameters."""
+        return ("c", "mean", "var", "gamma", "beta")
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The input's shape; the others are (C,)."""
+        x = shapes[0]
+        for name, given in zip(self.operand_stems[1:], shapes[1:], strict=False):
+            if given != (x[self.axis],):
+                raise BadArgument(
+                    f"batch_norm: {name} has shape {given}, expected {(x[self.axis],)}: the input {x} has its channels "
+                    f"on axis {self.axis}"
+                )
+        return x
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """Scale and shift of each channel, and the value."""
+        x, mean, var = operands[:3]
+        every = to.dims(x.rank)
+        c, channels = every[0], extents(x)[self.axis]
+        scale, shift = (to.temporary(stem, n, (channels,), out.dtype) for stem in ("r", "d"))
+        gamma, beta = (element(t, [c]) for t in operands[3:]) if self.affine else ("1.0", "")
+        root = f"sqrt({element(var, [c])} + {self.eps!r})"
+        offset = f"{element(mean, [c])} * {element(scale, [c])}"
+        to.assign(f"scale{n}", {c: channels}, f"{element(scale, [c])} = {gamma} / {root}")
+        to.assign(f"shift{n}", {c: channels}, f"{element(shift, [c])} = {beta} - {offset}")
+        own = [every[self.axis]]
+        value = f"{element(x, every)} * {element(scale, own)} + {element(shift, own)}"
+        domain = dict(zip(every, extents(x), strict=True))
+        to.assign(f"norm{n}", domain, f"{element(out, every)} = {value}")
+
+
+@dataclass(frozen=True)
+class GroupNorm(Operation):
+    """(x - mean) / sqrt(variance + eps) over each example's groups of channels, then * gamma + beta where it is affine.
+
+    Wu and He, Group Normalization (2018), section 3. The first axis counts examples; as many groups as channels make
+    instance norm. The variance is the mean of squares of x - mean.
+    """
+
+    groups: int
+    axis: int
+    eps: float
+    affine: bool
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """As those of a layer norm."""
+        return ("meansum_init", "meansum", "mean", "varsum_init", "varsum", "rstd", "norm", "affine")
+
+    @property
+    def result(self) -> str:
+        """h, or o after gamma and beta."""
+        return "o" if self.affine else "h"
+
+    @property
+    def operand_stems(self) -> tuple[str, ...]:
+        """The scale and the offset are the layer's parameters."""
+        return ("c", "gamma", "beta")
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The input's shape; gamma and beta are (C,)."""
+        x = shapes[0]
+        if x[self.axis] % self.groups:
+            raise BadArgument(
+                f"group_norm: {x[self.axis]} channels in {self.groups} groups; the input is {x}"
+            )
+        for name, given in zip(("gamma", "beta"), shapes[1:], strict=False):
+            if given != (x[self.axis],):
+                raise BadArgument(f"group_norm: {name} has shape {given}, expected {(x[self.axis],)}")
+        return x
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """Mean, variance, reciprocal standard deviation, the normalised value, gamma and beta."""
+        x, shape = operands[0], extents(operands[0])
+        example, group, channel, *rest = to.dims(x.rank + 1)
+        own = shape[self.axis] // self.groups
+        c = f"{own}*{group} + {channel}" if own > 1 else f"{group} + {channel}"
+        at = [example, *rest[: self.axis - 1], c, *rest[self.axis - 1 :]]
+        outside = {example: shape[0], group: self.groups}
+        inside = [own, *(size for axis, size in enumerate(shape) if axis not in (0, self.axis))]
+        every = outside | dict(zip((channel, *rest), inside, strict=True))
+        count = float(prod(inside))
+        s, mu, q, r = (
+            to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in ("s", "mu", "q", "r")
+        )
+        total, mean, squares, root = (element(t, outside) for t in (s, mu, q, r))
+        apart = f"({element(x, at)} - {mean})"
+        to.assign(f"meansum_init{n}", outside, f"{total} = 0.0")
+        to.assign(f"meansum{n}", every, f"{total} += {element(x, at)}")
+        to.assign(f"mean{n}", outside, f"{mean} = {total} / {count}")
+        to.assign(f"varsum_init{n}", outside, f"{squares} = 0.0")
+        to.assign(f"varsum{n}", every, f"{squares} += {apart} * {apart}")
+        to.assign(f"rstd{n}", outside, f"{root} = 1.0 / sqrt({squares} / {count} + {self.eps!r})")
+        h = to.temporary("h", n, shape, out.dtype) if self.affine else out
+        to.assign(f"norm{n}", every, f"{element(h, at)} = {apart} * {root}")
+        if self.affine:
+            gamma, beta = (element(t, [c]) for t in operands[1:])
+            to.assign(f"affine{n}", every, f"{element(out, at)} = {element(h, at)} * {gamma} + {beta}")

@@ -1,0 +1,212 @@
+"""Reductions that take several statements: variance, norms, the logarithm of a sum of exponentials, places.
+
+None of them leaves the device: a total without dimensions is a tensor like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import DType, Tensor
+from polyfuse.nn.functional import Axes, axes_of, axis_of, sqrt
+from polyfuse.nn.graph import Value, apply
+from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.operations import Operation, fold, kept
+
+
+@dataclass(frozen=True)
+class Reduction(Operation):
+    """An operation that reduces over some axes (counted from the left)."""
+
+    axes: tuple[int, ...]
+    keepdims: bool
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The operand's shape without the axes, or with size 1 there; BadArgument where there is nothing to reduce."""
+        (x,) = shapes
+        if any(x[a] == 0 for a in self.axes):
+            raise BadArgument(f"{type(self).__name__.lower()}: axes {self.axes} of {x} are empty")
+        sizes = [1 if d in self.axes else size for d, size in enumerate(x)]
+        return tuple(size for d, size in enumerate(sizes) if self.keepdims or d not in self.axes)
+
+    def count(self, x: Tensor) -> int:
+        """How many values one result is made of."""
+        return int(np.prod([extents(x)[a] for a in self.axes]))
+
+
+@dataclass(frozen=True)
+class Variance(Reduction):
+    """The mean of squares of x - mean(x), over the count less `correction`: two passes over x, and no cancellation."""
+
+    correction: int
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """mean: mu; varsum: q; var."""
+        return ("meansum_init", "meansum", "mean", "varsum_init", "varsum", "var")
+
+    @property
+    def result(self) -> str:
+        """A variance is a v."""
+        return "v"
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """The sum, the mean, the sum of squares of differences, the quotient."""
+        (x,) = operands
+        names, row = kept(to.dims(x.rank), extents(x), self.axes, self.keepdims)
+        s, mu, q = (to.temporary(stem, n, extents(out), out.dtype) for stem in ("s", "mu", "q"))
+        fold(to, (f"meansum_init{n}", f"meansum{n}"), "+=", x, self.axes, s, "{0}", self.keepdims)
+        to.assign(f"mean{n}", names, f"{element(mu, row)} = {element(s, row)} / {float(self.count(x))}")
+        square = "({0} - {1}) * ({0} - {1})"
+        fold(to, (f"varsum_init{n}", f"varsum{n}"), "+=", x, self.axes, q, square, self.keepdims, (mu,))
+        count = float(self.count(x) - self.correction)
+        to.assign(f"var{n}", names, f"{element(out, row)} = {element(q, row)} / {count}")
+
+
+@dataclass(frozen=True)
+class Norm(Reduction):
+    """The sum of absolute values (1), the root of the sum of squares (2), the largest absolute value (inf)."""
+
+    order: float
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """norm: the sum or maximum; root."""
+        return ("norm_init", "norm", "root")
+
+    @property
+    def result(self) -> str:
+        """A norm is an s."""
+        return "s"
+
+    @property
+    def reduces(self) -> bool:
+        """All but a root of a sum."""
+        return self.order != 2
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """The sum or the maximum, and for 2 its root."""
+        (x,) = operands
+        names = (f"norm_init{n}", f"norm{n}")
+        if self.order != 2:
+            op = "+=" if self.order == 1 else "max="
+            fold(to, names, op, x, self.axes, out, "abs({0})", self.keepdims)
+            return
+        squares = to.temporary("q", n, extents(out), out.dtype)
+        fold(to, names, "+=", x, self.axes, squares, "{0} * {0}", self.keepdims)
+        outside, row = kept(to.dims(x.rank), extents(x), self.axes, self.keepdims)
+        to.assign(f"root{n}", outside, f"{element(out, row)} = sqrt({element(squares, row)})")
+
+
+@dataclass(frozen=True)
+class LogSumExp(Reduction):
+    """log(sum exp(x)), the maximum subtracted first and added last: no exponential overflows."""
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """rowmax: m; rowsum: s += exp(x - m); logsum: m + log(s)."""
+        return ("rowmax_init", "rowmax", "rowsum_init", "rowsum", "logsum")
+
+    @property
+    def result(self) -> str:
+        """A logarithm is an l."""
+        return "l"
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """The maximum, the sum of exponentials, its logarithm."""
+        (x,) = operands
+        outside, row = kept(to.dims(x.rank), extents(x), self.axes, self.keepdims)
+        m, s = (to.temporary(stem, n, extents(out), out.dtype) for stem in ("m", "s"))
+        fold(to, (f"rowmax_init{n}", f"rowmax{n}"), "max=", x, self.axes, m, "{0}", self.keepdims)
+        exponential = "exp({0} - {1})"
+        fold(to, (f"rowsum_init{n}", f"rowsum{n}"), "+=", x, self.axes, s, exponential, self.keepdims, (m,))
+        to.assign(f"logsum{n}", outside, f"{element(out, row)} = {element(m, row)} + log({element(s, row)})")
+
+
+@dataclass(frozen=True)
+class Place(Reduction):
+    """Where the largest or the smallest value lies along one axis: the first such place, that of the first NaN.
+
+    In two statements, both reductions that may go in any order:
+
+        m max= x[i];    at min= i where x[i] >= m, or where x[i] is no number; else N
+    """
+
+    kind: Literal["argmax", "argmin"]
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """extreme: the value; place: its index."""
+        return ("extreme_init", "extreme", "place_init", "place")
+
+    @property
+    def result(self) -> str:
+        """A place is an `at`."""
+        return "at"
+
+    @property
+    def dtype(self) -> DType:
+        """As in NumPy and torch."""
+        return "int64"
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """The extreme value, then the first place that has it."""
+        (x,), (axis,) = operands, self.axes
+        op, reaches = ("max=", ">=") if self.kind == "argmax" else ("min=", "<=")
+        m = to.temporary("m", n, extents(out), x.dtype)
+        fold(to, (f"extreme_init{n}", f"extreme{n}"), op, x, self.axes, m, "{0}", self.keepdims)
+        every, none = to.dims(x.rank), extents(x)[axis]
+        outside, row = kept(every, extents(x), self.axes, self.keepdims)
+        to.assign(f"place_init{n}", outside, f"{element(out, row)} = {none}")
+        value, i = element(x, every), every[axis]
+        missed = f"where(abs({value}) >= 0, {none}, {i})"  # no comparison holds for NaN
+        place = f"where({value} {reaches} {element(m, row)}, {i}, {missed})"
+        domain = dict(zip(every, extents(x), strict=True))
+        to.assign(f"place{n}", domain, f"{element(out, row)} min= {place}")
+
+
+def var(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False) -> Value:
+    """The mean of squares of x - mean(x) over some axes (all of them if None).
+
+    Divided by the count less `correction`, which NumPy calls ddof: 0 here and in NumPy, 1 in torch. BadArgument if that
+    leaves nothing.
+    """
+    operation = Variance(axes_of("var", x, axis), keepdims, correction)
+    count = int(np.prod([x.shape[a] for a in operation.axes]))
+    if count <= correction:
+        raise BadArgument(
+            f"var: {count} values of {x!r}, less a correction of {correction}, leave nothing to divide by"
+        )
+    return apply(operation, [x])
+
+
+def std(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False) -> Value:
+    """The root of `var`."""
+    return sqrt(var(x, axis, correction, keepdims))
+
+
+def norm(x: Value, axis: Axes = None, order: Literal[1, 2] | float = 2, keepdims: bool = False) -> Value:
+    """The vector norm of x over some axes: order 1, 2 or math.inf. BadArgument for another order."""
+    if order not in (1, 2, np.inf):
+        raise BadArgument(f"norm: order {order!r}, expected 1, 2 or math.inf")
+    return apply(Norm(axes_of("norm", x, axis), keepdims, float(order)), [x])
+
+
+def logsumexp(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
+    """log(sum exp(x)) over some axes, for values of any size."""
+    return apply(LogSumExp(axes_of("logsumexp", x, axis), keepdims), [x])
+
+
+def argmax(x: Value, axis: int = -1, keepdims: bool = False) -> Value:
+    """The index of the largest value along an axis, as int64: of the first one if there are several, of NaN if any."""
+    return apply(Place((axis_of("argmax", x, axis),), keepdims, "argmax"), [x])
+
+
+def argmin(x: Value, axis: int = -1, keepdims: bool = False) -> Value:
+    """The index of the smallest value along an axis, as int64: of the first one if there are several, of NaN if any."""
+    return apply(Place((axis_of("argmin", x, axis),), keepdims, "argmin"), [x])

@@ -1,0 +1,193 @@
+"""Recurrent layers: LSTM, GRU and RNN over sequences, several layers deep, and their cells."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import DType
+from polyfuse.ir.whole import all_whole
+from polyfuse.nn.graph import Value, constant, dtype_of
+from polyfuse.nn.initial_weights import generator
+from polyfuse.nn.layers import Module
+from polyfuse.nn.nest_writer import Array
+from polyfuse.nn.recurrent import functional as recurrent
+from polyfuse.nn.recurrent.functional import Nonlinearity
+from polyfuse.nn.shape.functional import select, stack
+
+
+class Recurrent(Module):
+    """The weights of one or more layers, stacked as in torch: `w` (gates * H, D), `u` (gates * H, H), `b` and `bu`.
+
+    Each is a list with one array a layer; the layers above the first take H features. Weights are drawn uniformly from
+    ±1/sqrt(H), by shapes and `seed`.
+    """
+
+    gates: ClassVar[int]
+
+    def __init__(
+        self,
+        features: int,
+        hidden: int,
+        layers: int = 1,
+        bias: bool = True,
+        dtype: str = "float32",
+        seed: int | np.random.Generator = 0,
+    ) -> None:
+        if min(all_whole(type(self).__name__, (features, hidden, layers))) < 1:
+            raise BadArgument(
+                f"{type(self).__name__}({features}, {hidden}, layers={layers}): all must be at least 1"
+            )
+        sizes = (self.gates, features, hidden, layers)
+        draw = generator(type(self).__name__, seed, sizes)
+        bound, element, rows = 1 / np.sqrt(hidden), dtype_of(dtype), self.gates * hidden
+
+        def drawn(*shape: int) -> Array:
+            return draw.uniform(-bound, bound, shape).astype(element)
+
+        self.hidden, self.layers = hidden, layers
+        self.w = [drawn(rows, hidden if layer else features) for layer in range(layers)]
+        self.u = [drawn(rows, hidden) for _ in range(layers)]
+        self.b: list[Array | None] = [drawn(rows) if bias else None for _ in range(layers)]
+        self.bu: list[Array | None] = [drawn(rows) if bias else None for _ in range(layers)]
+
+    @property
+    def in_features(self) -> tuple[int]:
+        """The size the first layer's weight takes."""
+        return (int(self.w[0].shape[1]),)
+
+    @property
+    def dtype(self) -> DType:
+        """The weights'."""
+        return dtype_of(self.w[0].dtype)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.in_features[0]}, {self.hidden}, layers={self.layers}, "
+            f"bias={self.b[0] is not None}, dtype={self.dtype!r})"
+        )
+
+
+class LSTM(Recurrent):
+    """An LSTM over a sequence (T, B, features) -> (T, B, hidden). Hochreiter and Schmidhuber (1997)."""
+
+    gates = 4
+
+    def forward(self, x: Value) -> Value:
+        """The last layer's outputs, from states of 0."""
+        return self.unrolled(x)[0]
+
+    def unrolled(
+        self, x: Value, h: Value | None = None, c: Value | None = None
+    ) -> tuple[Value, Value, Value]:
+        """(outputs, last h, last c): the states before and after are (layers, B, hidden)."""
+        hs, cs = [], []
+        for layer, parameters in enumerate(zip(self.w, self.u, self.b, self.bu, strict=True)):
+            x, last, cell = recurrent.lstm(x, *parameters, _of(h, layer), _of(c, layer))
+            hs.append(last)
+            cs.append(cell)
+        return x, stack(hs), stack(cs)
+
+
+class GRU(Recurrent):
+    """A gated recurrent unit over a sequence (T, B, features) -> (T, B, hidden), in torch's form."""
+
+    gates = 3
+
+    def forward(self, x: Value) -> Value:
+        """The last layer's outputs, from states of 0."""
+        return self.unrolled(x)[0]
+
+    def unrolled(self, x: Value, h: Value | None = None) -> tuple[Value, Value]:
+        """(outputs, last h): the states before and after are (layers, B, hidden)."""
+        hs = []
+        for layer, parameters in enumerate(zip(self.w, self.u, self.b, self.bu, strict=True)):
+            x, last = recurrent.gru(x, *parameters, _of(h, layer))
+            hs.append(last)
+        return x, stack(hs)
+
+
+class RNN(Recurrent):
+    """A plain recurrent layer over a sequence (T, B, features) -> (T, B, hidden), with tanh or relu."""
+
+    gates = 1
+    nonlinearity: Nonlinearity = "tanh"
+
+    def forward(self, x: Value) -> Value:
+        """The last layer's outputs, from states of 0."""
+        return self.unrolled(x)[0]
+
+    def unrolled(self, x: Value, h: Value | None = None) -> tuple[Value, Value]:
+        """(outputs, last h): the states before and after are (layers, B, hidden)."""
+        hs = []
+        for layer, parameters in enumerate(zip(self.w, self.u, self.b, self.bu, strict=True)):
+            x, last = recurrent.rnn(x, *parameters, _of(h, layer), self.nonlinearity)
+            hs.append(last)
+        return x, stack(hs)
+
+
+class _Cell(Recurrent):
+    """One layer's weights, for one step at a time."""
+
+    def __init__(
+        self,
+        features: int,
+        hidden: int,
+        bias: bool = True,
+        dtype: str = "float32",
+        seed: int | np.random.Generator = 0,
+    ) -> None:
+        super().__init__(features, hidden, 1, bias, dtype, seed)
+
+    def _none(self, x: Value) -> Value:
+        return constant(np.zeros((x.shape[0], self.hidden), x.dtype))
+
+
+class LSTMCell(_Cell):
+    """One step of an LSTM: x (B, features), states (B, hidden)."""
+
+    gates = 4
+
+    def forward(self, x: Value) -> Value:
+        """The next h, from states of 0."""
+        return self.step(x, self._none(x), self._none(x))[0]
+
+    def step(self, x: Value, h: Value, c: Value) -> tuple[Value, Value]:
+        """The next (h, c)."""
+        return recurrent.lstm_cell(x, h, c, self.w[0], self.u[0], self.b[0], self.bu[0])
+
+
+class GRUCell(_Cell):
+    """One step of a gated recurrent unit: x (B, features), h (B, hidden)."""
+
+    gates = 3
+
+    def forward(self, x: Value) -> Value:
+        """The next h, from a state of 0."""
+        return self.step(x, self._none(x))
+
+    def step(self, x: Value, h: Value) -> Value:
+        """The next h."""
+        return recurrent.gru_cell(x, h, self.w[0], self.u[0], self.b[0], self.bu[0])
+
+
+class RNNCell(_Cell):
+    """One step of a plain recurrent cell: x (B, features), h (B, hidden)."""
+
+    gates = 1
+    nonlinearity: Nonlinearity = "tanh"
+
+    def forward(self, x: Value) -> Value:
+        """The next h, from a state of 0."""
+        return self.step(x, self._none(x))
+
+    def step(self, x: Value, h: Value) -> Value:
+        """The next h."""
+        return recurrent.rnn_cell(x, h, self.w[0], self.u[0], self.b[0], self.bu[0], self.nonlinearity)
+
+
+def _of(states: Value | None, layer: int) -> Value | None:
+    """One layer's part of the states of all."""
+    return None if states is None else select(states, 0, layer)

@@ -1,0 +1,1 @@
+"""Views and look-ups: narrow, concat, transpose, reshape, pad, unfold, embedding."""

@@ -1,0 +1,73 @@
+"""Rows of a table by number: embeddings. The one place where a subscript is a value.
+
+e[i, j] = w[x[i], j]     x holds integers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Tensor
+from polyfuse.nn.graph import INTEGERS, Constant, Input, Value, as_value
+from polyfuse.nn.nest_writer import Array, Emitter, Shape, element, extents
+from polyfuse.nn.operations import Operation
+
+
+@dataclass(frozen=True)
+class Lookup(Operation):
+    """The rows of a table (N, …) that an array of integers chooses."""
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """One statement."""
+        return ("lookup",)
+
+    @property
+    def result(self) -> str:
+        """The rows are an e."""
+        return "e"
+
+    @property
+    def operand_stems(self) -> tuple[str, ...]:
+        """The table is the layer's weight."""
+        return ("x", "w")
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """(…), (N, D) -> (…, D)."""
+        index, table = shapes
+        return (*index, *table[1:])
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """`e[i, j] = rows[i, j]`, where rows is w[x]."""
+        index, table = operands
+        names = to.dims(out.rank)
+        rows = to.gathered(table, index)
+        domain = dict(zip(names, extents(out), strict=True))
+        to.assign(f"lookup{n}", domain, f"{element(out, names)} = {element(rows, names)}")
+
+
+def embedding(x: Value, weight: Array | Value) -> Value:
+    """Rows of `weight` (N, …) by number: x (…) holds integers from 0 to N - 1, the result is (…, *weight.shape[1:]).
+
+    x is an input of int32 or int64, the weight an array or an input. A call refuses numbers that are no rows; negative
+    ones are none. Statement lookup, tensors w, e.
+    """
+    if x.dtype not in INTEGERS:
+        raise BadArgument(
+            f"embedding: {x!r} are no integers; nn.input(name, shape, 'int64') is an input of them"
+        )
+    if not isinstance(x.source, Input):
+        raise BadArgument(
+            f"embedding: {x!r} is computed; the numbers of rows are an input, so that a call can check them"
+        )
+    table = weight if isinstance(weight, Value) else as_value(weight, "float32")
+    if not isinstance(table.source, Input | Constant):
+        raise BadArgument(
+            f"embedding: the table {table!r} is computed; rows are read where they lie, in an array or an input"
+        )
+    if table.rank == 0 or table.dtype in INTEGERS:
+        raise BadArgument(f"embedding: the table {table!r} has no rows of floating-point numbers")
+    operation = Lookup()
+    return Value(operation, (x, table), operation.shape((x.shape, table.shape)), table.dtype)

@@ -1,0 +1,184 @@
+"""Functions that look at a value in another way: narrow, split, concat, transpose, reshape, pad, unfold, …
+
+Each is written as statements that copy (`nn.views`), and none of these is left after `polyfuse.rewrite.compose_views`,
+which `compile` calls. Axes count from the left, or from the right if negative; BadArgument says what does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir.whole import all_whole, is_whole, whole
+from polyfuse.nn.functional import axes_of, axis_of
+from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value
+from polyfuse.nn.nest_writer import Shape
+from polyfuse.nn.shape.operations import Join, Pad, View, reshaped, stepped
+
+
+def narrow(x: Value, axis: int, start: int, length: int) -> Value:
+    """`length` elements along an axis from `start` on: (…, N, …) -> (…, length, …)."""
+    axis = axis_of("narrow", x, axis)
+    start, length = all_whole("narrow: (start, length)", (start, length))
+    if not 0 <= start <= start + length <= x.shape[axis]:
+        raise BadArgument(
+            f"narrow: {length} elements from {start} on along axis {axis} of {x!r}, which has {x.shape[axis]}"
+        )
+    return _along(x, "narrow", axis, length, start, 1)
+
+
+def select(x: Value, axis: int, index: int) -> Value:
+    """One element along an axis, which is gone: (…, N, …) -> (…, …)."""
+    axis = axis_of("select", x, axis)
+    size, index = x.shape[axis], whole("select: index", index)
+    if not -size <= index < size:
+        raise BadArgument(f"select: index {index} along axis {axis} of {x!r}, which has {size}")
+    dims = iter(range(x.rank - 1))
+    subscripts = tuple(str(index % size) if d == axis else f"{{{next(dims)}}}" for d in range(x.rank))
+    return _view(x, "select", (*x.shape[:axis], *x.shape[axis + 1 :]), subscripts)
+
+
+def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
+    """Pieces of these sizes along an axis, or of one size each (the last may be smaller)."""
+    axis = axis_of("split", x, axis)
+    total = x.shape[axis]
+    pieces = all_whole("split: sizes", sizes)
+    if is_whole(sizes):
+        if pieces[0] < 1:
+            raise BadArgument(f"split: pieces of {sizes} elements; expected 1 at least")
+        pieces = tuple(min(pieces[0], total - start) for start in range(0, total, pieces[0]))
+    if any(size < 0 for size in pieces) or sum(pieces) != total:
+        raise BadArgument(f"split: sizes {pieces} do not add up to {total}, the size of axis {axis} of {x!r}")
+    starts = [sum(pieces[:k]) for k in range(len(pieces))]
+    return tuple(narrow(x, axis, start, size) for start, size in zip(starts, pieces, strict=True))
+
+
+def chunk(x: Value, chunks: int, axis: int = 0) -> tuple[Value, ...]:
+    """At most `chunks` pieces along an axis, equal but for the last."""
+    axis, chunks = axis_of("chunk", x, axis), whole("chunk: number of chunks", chunks)
+    if chunks < 1:
+        raise BadArgument(f"chunk: {chunks} chunks; expected 1 at least")
+    return split(x, max(1, -(-x.shape[axis] // chunks)), axis)
+
+
+def concat(values: Sequence[Operand], axis: int = 0) -> Value:
+    """The values, and arrays, one after the other along an axis; their other sizes are equal."""
+    parts = _several("concat", values)
+    return apply(Join("concat", axis_of("concat", parts[0], axis), len(parts)), parts)
+
+
+def stack(values: Sequence[Operand], axis: int = 0) -> Value:
+    """The values, and arrays, of one shape, along a new axis."""
+    parts = _several("stack", values)
+    rank, at = parts[0].rank + 1, whole("stack: axis", axis)
+    if not -rank <= at < rank:
+        raise BadArgument(f"stack: axis {at} of a result with {rank} axes")
+    return apply(Join("stack", at % rank, len(parts)), parts)
+
+
+def permute(x: Value, axes: Sequence[int]) -> Value:
+    """The axes in another order: the result's axis k is axes[k] of x, as in NumPy's transpose."""
+    order = tuple(axis_of("permute", x, axis) for axis in all_whole("permute: axes", axes))
+    if sorted(order) != list(range(x.rank)):
+        raise BadArgument(f"permute: axes {tuple(axes)} do not name each axis of {x!r} once")
+    subscripts = tuple(f"{{{order.index(axis)}}}" for axis in range(x.rank))
+    return _view(x, "permute", tuple(x.shape[axis] for axis in order), subscripts)
+
+
+def transpose(x: Value, first: int = -2, second: int = -1) -> Value:
+    """Two axes exchanged."""
+    a, b = axis_of("transpose", x, first), axis_of("transpose", x, second)
+    order = list(range(x.rank))
+    order[a], order[b] = b, a
+    return permute(x, order)
+
+
+def reshape(x: Value, shape: Sequence[int]) -> Value:
+    """The same elements in row-major order in another shape; one size may be -1, which is what is left."""
+    check_value("reshape", x)
+    sizes = all_whole("reshape: shape", shape)
+    if -1 in sizes:
+        known = prod(size for size in sizes if size != -1)
+        if sizes.count(-1) > 1 or known == 0 or prod(x.shape) % known:
+            raise BadArgument(f"reshape: no size in place of -1 in {sizes} fits {x!r}")
+        sizes = tuple(prod(x.shape) // known if size == -1 else size for size in sizes)
+    if any(size < 0 for size in sizes) or prod(sizes) != prod(x.shape):
+        raise BadArgument(f"reshape: {x!r} has {prod(x.shape)} elements, the shape {sizes} {prod(sizes)}")
+    return _view(x, "reshape", sizes, reshaped(x.shape, sizes))
+
+
+def expand(x: Value, shape: Sequence[int]) -> Value:
+    """x repeated along new axes on the left and along axes of size 1, as NumPy's broadcast_to."""
+    check_value("expand", x)
+    sizes = all_whole("expand: shape", shape)
+    new = len(sizes) - x.rank
+    if new < 0 or any(a not in (1, b) for a, b in zip(x.shape, sizes[max(new, 0) :], strict=True)):
+        raise BadArgument(f"expand: {x!r} does not broadcast to {sizes}: sizes must be equal, or 1 in x")
+    subscripts = tuple("0" if size == 1 else f"{{{new + d}}}" for d, size in enumerate(x.shape))
+    return _view(x, "expand", sizes, subscripts)
+
+
+def flip(x: Value, axes: int | Sequence[int]) -> Value:
+    """The elements along some axes in reverse order."""
+    given = axes_of("flip", x, axes)
+    subscripts = tuple(
+        stepped(d, size - 1, -1) if d in given else f"{{{d}}}" for d, size in enumerate(x.shape)
+    )
+    return _view(x, "flip", x.shape, subscripts)
+
+
+def pad(x: Value, widths: Sequence[int | tuple[int, int]], value: float = 0.0) -> Value:
+    """A number before and behind x: for each axis one width for both sides, or (before, behind)."""
+    check_value("pad", x)
+    every = [all_whole("pad: width", width) for width in (() if is_whole(widths) else widths)]
+    if len(every) != x.rank or any(len(sides) > 2 or min(sides, default=-1) < 0 for sides in every):
+        raise BadArgument(
+            f"pad: widths {widths} of {x!r}; expected a number that is not negative, or two, for each axis"
+        )
+    try:
+        between = float(value)
+    except (TypeError, ValueError) as error:
+        raise BadArgument(f"pad: value={value!r}, expected a number") from error
+    pairs = tuple((sides[0], sides[-1]) for sides in every)
+    return apply(Pad(pairs, between), [x]) if any(map(any, pairs)) else x
+
+
+def unfold(x: Value, axis: int, size: int, step: int = 1, dilation: int = 1) -> Value:
+    """Every window of `size` elements, `dilation` apart, along an axis: (…, N, …) -> (…, windows, …, size).
+
+    A convolution is a product with windows; composed away, none of them is ever copied (no im2col).
+    """
+    axis = axis_of("unfold", x, axis)
+    size, step, dilation = all_whole("unfold: (size, step, dilation)", (size, step, dilation))
+    span = dilation * (size - 1) + 1
+    if size < 1 or step < 1 or dilation < 1 or span > x.shape[axis]:
+        raise BadArgument(
+            f"unfold: {size} elements, {dilation} apart, every {step} along axis {axis} of {x!r}: "
+            "all are 1 at least, and one window fits"
+        )
+    count = (x.shape[axis] - span) // step + 1
+    at = f"{stepped(axis, 0, step)} + {stepped(x.rank, 0, dilation)}"
+    subscripts = tuple(at if d == axis else f"{{{d}}}" for d in range(x.rank))
+    return _view(x, "unfold", (*x.shape[:axis], count, *x.shape[axis + 1 :], size), subscripts)
+
+
+def _along(x: Value, kind: str, axis: int, size: int, start: int, step: int) -> Value:
+    subscripts = tuple(stepped(d, start, step) if d == axis else f"{{{d}}}" for d in range(x.rank))
+    return _view(x, kind, (*x.shape[:axis], size, *x.shape[axis + 1 :]), subscripts)
+
+
+def _view(x: Value, kind: str, shape: Shape, subscripts: tuple[str, ...]) -> Value:
+    """The view; x itself where it shows x as it is."""
+    if shape == x.shape and subscripts == tuple(f"{{{d}}}" for d in range(x.rank)):
+        return x
+    return apply(View(kind, shape, subscripts), [x])
+
+
+def _several(operation: str, values: object) -> tuple[Value, ...]:
+    """The values, and arrays beside them as constants; BadArgument without any value."""
+    parts = tuple(values) if isinstance(values, Iterable) else ()
+    first = next((part for part in parts if isinstance(part, Value)), None)
+    if first is None:
+        raise BadArgument(f"{operation}: no values; expected one at least, in a list")
+    return tuple(as_value(part, first.dtype) for part in parts)

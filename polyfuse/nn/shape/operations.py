@@ -1,0 +1,240 @@
+"""Views as operations: every element of the result is one element of an operand, or a number.
+
+    view  ::= View(out[d] = x[subscripts(d)])     narrow, select, slices, transpose, reshape, expand, flip, unfold
+            | Join(parts)                         concat, stack: each part of the result is one operand
+            | Pad(x, number)                      a box of the result is the operand, what is around it a number
+
+They are written as statements that copy; `polyfuse.rewrite.views.compose` composes these into their users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Tensor
+from polyfuse.ir.whole import is_whole
+from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.operations import Operation
+
+
+@dataclass(frozen=True)
+class View(Operation):
+    """out[d0, d1, …] = x[subscripts]; in a subscript {0}, {1}, … stand for the result's dimensions.
+
+    flip of 4 × 3 along its rows: View("flip", (4, 3), ("3 - {0}", "{1}"))
+    """
+
+    kind: str
+    sizes: Shape
+    subscripts: tuple[str, ...]
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """One statement, named after the kind."""
+        return (self.kind,)
+
+    @property
+    def result(self) -> str:
+        """A view's tensor is a v."""
+        return "v"
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The view's; that it fits the operand was checked where the view was made."""
+        return self.sizes
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """`out[i, j] = x[subscripts]`."""
+        names = to.dims(out.rank)
+        source = element(operands[0], [text.format(*names) for text in self.subscripts])
+        domain = dict(zip(names, extents(out), strict=True))
+        to.assign(f"{self.kind}{n}", domain, f"{element(out, names)} = {source}")
+
+
+@dataclass(frozen=True)
+class Join(Operation):
+    """Operands one after the other along an axis ("concat"), or along a new one ("stack")."""
+
+    kind: Literal["concat", "stack"]
+    axis: int
+    parts: int
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """One statement an operand: concat0_n, concat1_n, …"""
+        return tuple(f"{self.kind}{part}_" for part in range(self.parts))
+
+    @property
+    def result(self) -> str:
+        """A view's tensor is a v."""
+        return "v"
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The shapes with their sizes along the axis added up; BadArgument if they differ elsewhere."""
+        first = shapes[0]
+        if self.kind == "stack":
+            if any(shape != first for shape in shapes):
+                raise BadArgument(f"stack: the shapes {', '.join(map(str, shapes))} are not all equal")
+            return (*first[: self.axis], len(shapes), *first[self.axis :])
+        a = self.axis
+        if any((s[:a], s[a + 1 :], len(s)) != (first[:a], first[a + 1 :], len(first)) for s in shapes):
+            given = ", ".join(map(str, shapes))
+            raise BadArgument(f"concat: the shapes {given} differ in more than axis {a}")
+        return (*first[:a], sum(shape[a] for shape in shapes), *first[a + 1 :])
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """`out[i, j + offset] = x[i, j]` for each operand."""
+        offset = 0
+        for part, x in enumerate(operands):
+            names = to.dims(x.rank)
+            place = list(names)
+            if self.kind == "stack":
+                place.insert(self.axis, str(part))
+            elif offset:
+                place[self.axis] += f" + {offset}"
+            offset += extents(x)[self.axis] if self.kind == "concat" else 1
+            domain = dict(zip(names, extents(x), strict=True))
+            to.assign(f"{self.kind}{part}_{n}", domain, f"{element(out, place)} = {element(x, names)}")
+
+
+@dataclass(frozen=True)
+class Pad(Operation):
+    """The operand with a number before and behind it along every axis; `widths` holds (before, behind) an axis."""
+
+    widths: tuple[tuple[int, int], ...]
+    value: float
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """pad: the operand; edge: the number."""
+        return ("pad", "edge")
+
+    @property
+    def result(self) -> str:
+        """A view's tensor is a v."""
+        return "v"
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """Every size with its two widths."""
+        return tuple(a + size + b for size, (a, b) in zip(shapes[0], self.widths, strict=True))
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """`out[i + before] = x[i]` inside, `out[i] = value` around it."""
+        (x,) = operands
+        names = to.dims(out.rank)
+        place = [
+            f"{name} + {before}" if before else name
+            for name, (before, _) in zip(names, self.widths, strict=True)
+        ]
+        inside = dict(zip(names, extents(x), strict=True))
+        to.assign(f"pad{n}", inside, f"{element(out, place)} = {element(x, names)}")
+        around = [
+            f"{name} < {before} or {name} >= {before + size}"
+            for name, size, (before, behind) in zip(names, extents(x), self.widths, strict=True)
+            if before or behind
+        ]
+        value = f"-{abs(self.value)!r}" if self.value < 0 else repr(self.value)
+        every = dict(zip(names, extents(out), strict=True))
+        to.assign(f"edge{n}", every, f"{element(out, names)} = {value}", [f"({' or '.join(around)})"])
+
+
+# -- subscripts --------------------------------------------------------------------------------------------------------
+
+
+def sliced(shape: Shape, key: object) -> View:
+    """x[key] as a view: integers, slices of any step, None and … as in NumPy; BadArgument for anything else.
+
+    >>> sliced((4, 6), (1, slice(5, None, -2)))
+    View(kind='slice', sizes=(3,), subscripts=('1', '5 - 2 * {0}'))
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    taken = sum(part is not None and part is not Ellipsis for part in keys)
+    if taken > len(shape) or sum(part is Ellipsis for part in keys) > 1:
+        raise BadArgument(f"index {key!r} of a value of shape {shape}: too many axes")
+    if not any(part is Ellipsis for part in keys):
+        keys = (*keys, Ellipsis)
+    whole = slice(None)
+    rest = tuple(whole for _ in range(len(shape) - taken))
+    every = [p for part in keys for p in (rest if part is Ellipsis else (part,))]
+    sizes: list[int] = []
+    subscripts: list[str] = []
+    for part in every:
+        if part is None:
+            sizes.append(1)
+            continue
+        axis, size = len(subscripts), shape[len(subscripts)]
+        if isinstance(part, slice) and part.step != 0:
+            start, stop, step = part.indices(size)
+            subscripts.append(stepped(len(sizes), start, step))
+            sizes.append(len(range(start, stop, step)))
+        elif is_whole(part):
+            at = int(part)
+            if not -size <= at < size:
+                raise BadArgument(f"index {at} along axis {axis} of a value of shape {shape}")
+            subscripts.append(str(at % size))
+        else:
+            raise BadArgument(
+                f"index {part!r}: expected an integer, a slice whose step is not 0, None or ...; an index that is "
+                "data is no view"
+            )
+    return View("slice", tuple(sizes), tuple(subscripts))
+
+
+def stepped(dim: int, start: int, step: int) -> str:
+    """start + step × the result's dimension, as a subscript.
+
+    >>> stepped(0, 0, 1), stepped(1, 3, 2), stepped(0, 9, -1)
+    ('{0}', '3 + 2 * {1}', '9 - {0}')
+    """
+    moved = f"{{{dim}}}" if abs(step) == 1 else f"{abs(step)} * {{{dim}}}"
+    if step < 0:
+        return f"{start} - {moved}"
+    return f"{start} + {moved}" if start else moved
+
+
+def reshaped(old: Shape, new: Shape) -> tuple[str, ...]:
+    """Where the element [d0, d1, …] of a tensor of shape `new` is in one of shape `old`, in row-major order.
+
+    Only axes that are cut differently take part in a division: (8, 4, 6) as (8, 24) is x[d0, d1 // 6, d1 % 6].
+
+    >>> reshaped((8, 4, 6), (8, 24)), reshaped((24,), (4, 6))
+    (('{0}', '({1}) // 6', '({1}) % 6'), ('6 * {0} + {1}',))
+    """
+    found: list[str] = []
+    a = b = 0
+    while a < len(old) or b < len(new):
+        end_a, end_b = _group(old, new, a, b)
+        flat = _flat(new, b, end_b)
+        for axis in range(a, end_a):
+            inner = prod(old[axis + 1 : end_a])
+            text = f"({flat}) // {inner}" if inner > 1 else flat
+            outermost = prod(old[a:axis]) == 1
+            found.append(text if outermost else f"({text}) % {old[axis]}" if old[axis] > 1 else "0")
+        a, b = end_a, end_b
+    return tuple(found)
+
+
+def _group(old: Shape, new: Shape, a: int, b: int) -> tuple[int, int]:
+    """The ends of the shortest runs of axes, one of each shape, that hold equally many elements."""
+    if 0 in old:
+        return len(old), len(new)
+    end_a, end_b = min(a + 1, len(old)), min(b + 1, len(new))
+    while (mine := prod(old[a:end_a])) != (theirs := prod(new[b:end_b])):
+        if mine < theirs:
+            end_a += 1
+        else:
+            end_b += 1
+    return end_a, end_b
+
+
+def _flat(shape: Shape, first: int, last: int) -> str:
+    """The number of an element within axes first … last - 1."""
+    terms = []
+    for axis in range(first, last):
+        inner = prod(shape[axis + 1 : last])
+        if shape[axis] != 1:
+            terms.append(f"{inner} * {{{axis}}}" if inner != 1 else f"{{{axis}}}")
+    return " + ".join(terms) or "0"

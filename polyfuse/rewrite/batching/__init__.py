@@ -1,0 +1,1 @@
+"""Run isomorphic statements over different tensors as one with a batch dimension."""

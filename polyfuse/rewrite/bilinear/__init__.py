@@ -1,0 +1,1 @@
+"""Compute a contraction by a bilinear algorithm, such as Strassen's."""

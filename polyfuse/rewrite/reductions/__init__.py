@@ -1,0 +1,1 @@
+"""Rewrite sums and maxima: split, factored, accumulated elsewhere, online."""

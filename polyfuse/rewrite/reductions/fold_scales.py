@@ -1,0 +1,375 @@
+"""Folding: a constant factor of a sum's result moves into a constant factor of its terms.
+
+    for e, k: y[e] += x[k] * w[j, k]          for j, k: w_folded[j, k] = w[j, k] * r[j]      once for all calls
+    for e: z[e] = y[e] + b[j]            ->   for j:    offset[j] = b[j] * r[j] + d[j]       once for all calls
+    for e: h[e] = z[e] * r[j] + d[j]          for e, k: y[e] += x[k] * w_folded[j, k]
+                                              for e:    h[e] = y[e] + offset[j]
+
+The theorem. Let statements from a sum to S compute p·u + q of the value u before them, p and q of constants alone, each
+value read by the next statement only and when it is finished. Then S is P·y + Q of the sum y, and P·Σ x·w = Σ x·(P·w).
+P may join w where all terms with one element of w add to results with the same P: r is a function of w's element.
+
+It rounds otherwise, and no worse: with n terms both forms err by at most (n + 3)·u·(|P|·Σ |x·w| + |Q|) to first order
+(u: 2⁻²⁴ for float32). What is infinite or NaN in P reaches the result by another way.
+
+Statements of constants alone come first in the new nest: they may run before all others (analysis/once.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import islpy as isl
+import sympy
+
+from polyfuse.analysis.once import constant_tensors, once
+from polyfuse.errors import IllegalRewrite
+from polyfuse.ir import Access, Nest, Statement, Tensor
+from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.nest import own_loops
+from polyfuse.ir.nest_text import value_text
+from polyfuse.ir.scalar import add, mul, operations, read, reads_in, substitute
+from polyfuse.ir.tree import parts, restrict, sequence, statements
+from polyfuse.rewrite.linear import Linear, linear_in
+from polyfuse.rewrite.reductions.factor_out import factors, first_value
+from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.sets import IN, OUT, SET, dim_names
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A nest in which a sum's constant factor is multiplied into a constant, once for all calls.
+
+    `saved` is how many operations fewer each element of the result takes in a call.
+    """
+
+    nest: Nest
+    statement: str
+    factor: str
+    into: str
+    by: str
+    saved: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.factor} leaves {self.statement} for {self.into}, which {self.by} multiplies by it once for all "
+            f"calls: {self.saved} fewer operations an element in each call, and other rounding"
+        )
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a statement computes of a sum: scale · sum + offset, over reads of constants from its own instances."""
+
+    sum: Statement
+    zero: Statement
+    between: tuple[Statement, ...]
+    source: Access
+    value: Linear
+    reads: tuple[Access, ...]
+
+
+def fold(nest: Nest, statement: str) -> Folded:
+    """y += x * w;  h = y * r[j] + d[j]   ->   w_folded = w * r[j];  y += x * w_folded;  h = y + d[j]
+
+    Raises IllegalRewrite where `why_not_fold` says why.
+    """
+    fixed = constant_tensors(nest, nest.order)
+    chain = _chain(nest, statement, fixed)
+    if isinstance(chain, Refusal):
+        raise IllegalRewrite(chain)
+    position = _place(nest, statement, chain, fixed)
+    if isinstance(position, Refusal):
+        raise IllegalRewrite(position)
+    s = nest.statement(statement)
+    weight = chain.sum.reads[position]
+    folded, scaled = _scaled(nest, chain, weight, s)
+    made, offset = _offset(nest, chain, s)
+    changed = {
+        chain.sum.name: replace(
+            chain.sum,
+            reads=tuple(into(a, folded) if p == position else a for p, a in enumerate(chain.sum.reads)),
+        ),
+        statement: _shifted(s, chain, made),
+    }
+    gone = {t.name for t in chain.between}
+    kept = tuple(changed.get(x.name, x) for x in nest.statements if x.name not in gone)
+    new = (scaled, *(x for x in (offset,) if x is not None))
+    run = [(part, early) for part, early in zip(parts(nest.order), once(nest, nest.order), strict=True)]
+    left = (restrict(part, frozenset(x.name for x in kept)) for part, early in run if not early)
+    order = sequence(
+        (
+            *(part for part, early in run if early),
+            *map(own_loops, new),
+            *(part for part in left if part is not None),
+        )
+    )
+    lost = {t.write.tensor for t in chain.between}
+    tensors = (*(t for t in nest.tensors if t.name not in lost), folded)
+    if isinstance(made, Tensor):
+        tensors = (*tensors, made)
+    every = {x.name: x for x in (*new, *kept)}
+    result = replace(
+        nest, tensors=tensors, statements=tuple(every[name] for name in statements(order)), order=order
+    )
+    result.check()
+    before = sum(operations(x.body) for x in (*chain.between, s))
+    scale, used = _numbered(chain.value.scale, 0)
+    factor = value_text(replace(s, reads=tuple(chain.reads[p] for p in used), body=scale), scale)
+    saved = before - operations(changed[statement].body)
+    return Folded(result, statement, factor, weight.tensor, scaled.name, saved)
+
+
+def why_not_fold(nest: Nest, statement: str, fixed: frozenset[str] | None = None) -> Refusal | None:
+    """Why no factor of a statement's value can join a constant of a sum before it; None if one can.
+
+    `fixed` is `constant_tensors(nest, nest.order)`: who asks about many statements of a nest finds that once.
+    """
+    fixed = fixed if fixed is not None else constant_tensors(nest, nest.order)
+    chain = _chain(nest, statement, fixed)
+    if isinstance(chain, Refusal):
+        return chain
+    place = _place(nest, statement, chain, fixed)
+    return place if isinstance(place, Refusal) else None
+
+
+# -- from the statement back to the sum --------------------------------------------------------------------------------
+
+
+def _chain(nest: Nest, statement: str, fixed: frozenset[str]) -> Chain | Refusal:
+    """What a statement computes of the sum before it, or why it is not p · sum + q with constant p and q."""
+    call = f"fold({statement!r})"
+    s = nest.statement(statement)
+    if s.op != "=" or not s.reads:
+        return refused(
+            call, f"{statement} is no function of one value before it", "a statement with = that reads one"
+        )
+    to_here = isl.Map.identity(s.domain.get_space().map_from_set())
+    found, value = s, Linear.identity()
+    reads: list[Access] = []
+    between: list[Statement] = []
+    while True:
+        step = _step(found, fixed)
+        if step is None:
+            return refused(
+                call,
+                f"{found.name} does not compute p * u + q of one value u, with p and q of constants alone",
+                "scales and offsets of constants",
+            )
+        source, own = step
+        moved: dict[sympy.Basic, sympy.Basic] = {}
+        for position, access in enumerate(found.reads):
+            if access is not source:
+                moved[read(position)] = read(len(reads))
+                reads.append(Access(access.tensor, to_here.apply_range(access.map)))
+        value = value.after(own.renamed(moved))
+        here = Access(source.tensor, to_here.apply_range(source.map))
+        writers = nest.writers(source.tensor)
+        why = _unfinished(nest, found, source, writers)
+        if why is not None:
+            return refused(call, *why)
+        total = next((x for x in writers if x.op == "+="), None)
+        if total is not None:
+            zero = first_value(nest, total)
+            if zero is None:
+                return refused(
+                    call, f"{total.name} does not add to 0 everywhere", "an initial 0 for each sum"
+                )
+            return Chain(total, zero, tuple(between), here, value, tuple(reads))
+        producer = writers[0]
+        if len(writers) > 1 or producer.op != "=" or not producer.write.map.is_injective():
+            return refused(call, f"{source.tensor} is no sum, and not written once an element", "a sum")
+        write = producer.write.map.intersect_domain(producer.domain)
+        to_here = here.map.apply_range(write.reverse())
+        between.append(producer)
+        found = producer
+
+
+def _step(s: Statement, fixed: frozenset[str]) -> tuple[Access, Linear] | None:
+    """The one read of a statement that is no constant, and its body as a linear function of that; None if it is not."""
+    varying = [position for position, access in enumerate(s.reads) if access.tensor not in fixed]
+    if len(varying) != 1 or s.body.free_symbols - set(reads_in(s.body)):
+        return None
+    value = linear_in(s.body, read(varying[0]))
+    return None if value is None else (s.reads[varying[0]], value)
+
+
+def _unfinished(
+    nest: Nest, reader: Statement, source: Access, writers: tuple[Statement, ...]
+) -> tuple[str, str, isl.Map | None] | None:
+    """Why what a statement reads is needed elsewhere, or not finished: (why, what would do, pairs)."""
+    tensor = nest.tensor(source.tensor)
+    if tensor.role != "temporary" or not writers:
+        return f"{tensor.name} is {tensor.role}: the caller sees it", "a temporary", None
+    others = [x.name for x in nest.readers(tensor.name) if x is not reader]
+    if others:
+        return f"{', '.join(others)} reads {tensor.name} too", "a value that nothing else reads", None
+    names = {x.name for x in writers}
+    for pair in nest.dependences().after(reader.name):
+        if pair.sink in names:
+            return (
+                f"{pair.sink} writes {tensor.name} after {reader.name} has read it",
+                "a finished value",
+                pair.map,
+            )
+    return None
+
+
+# -- where the factor goes ---------------------------------------------------------------------------------------------
+
+
+def _place(nest: Nest, statement: str, chain: Chain, fixed: frozenset[str]) -> int | Refusal:
+    """Which read of the sum the scale may join; why none."""
+    call, total = f"fold({statement!r})", chain.sum
+    if chain.value.scale == sympy.Integer(1):
+        return refused(call, f"{statement} multiplies by nothing", "a scale")
+    if fixed >= set(total.tensors):
+        return refused(call, f"{total.name} is of constants alone, and runs once", "nothing")
+    names = {a.tensor for a in (*chain.reads, chain.source, *total.accesses, nest.statement(statement).write)}
+    types = {nest.tensor(name).dtype for name in names}
+    if len(types) > 1 or not types <= {"float32", "float64"}:
+        return refused(call, f"values of {' and '.join(sorted(types))} meet", "one type of floats")
+    if _key(chain) is None:
+        return refused(
+            call, "the offset has no constant whose element says all others", "offsets along one axis"
+        )
+    scales = [chain.reads[leaf.position] for leaf in reads_in(chain.value.scale)]
+    held = [p for p in factors(total.body) if p in map(read, range(len(total.reads)))]
+    constant = [total.reads[p.position] for p in held if total.reads[p.position].tensor in fixed]
+    if not constant:
+        return refused(call, f"no factor of {total.name} is a constant", "a product with a constant")
+    for access in constant:
+        whose = _owners(chain, access)
+        if held.count(read(total.reads.index(access))) == 1 and all(
+            whose.apply_range(scale.map).is_single_valued() for scale in scales
+        ):
+            return total.reads.index(access)
+    elements = " and ".join(dict.fromkeys(map(str, constant)))
+    return refused(
+        call,
+        f"the scale is no function of the element {elements} of {total.name}",
+        "a scale that is the same for all results that one element of the constant adds to",
+    )
+
+
+def _owners(chain: Chain, access: Access) -> isl.Map:
+    """From elements of a sum's factor to the instances that scale what it adds to: { w[j, k] -> norm[i, j] }."""
+    terms = chain.sum.domain
+    adds = chain.sum.write.map.intersect_domain(terms)
+    return (
+        access.map.intersect_domain(terms).reverse().apply_range(adds).apply_range(chain.source.map.reverse())
+    )
+
+
+def _scaled(nest: Nest, chain: Chain, weight: Access, s: Statement) -> tuple[Tensor, Statement]:
+    """w_folded[e..] = w[e..] * scale, for all elements that the sum reads."""
+    known = nest.tensor(weight.tensor)
+    tensor = replace(known, name=_new_tensor(nest, f"{known.name}_folded"), role="temporary")
+    name = fresh(f"{s.name}_fold", {x.name for x in nest.statements})
+    domain = _elements(weight.map.intersect_domain(chain.sum.domain).range(), name)
+    reads = _through(chain, _owners(chain, weight), chain.value.scale, domain)
+    own = isl.Map.identity(domain.get_space().map_from_set())
+    body, used = _numbered(chain.value.scale, 1)
+    return tensor, Statement(
+        name,
+        domain,
+        Access(tensor.name, own.set_tuple_name(OUT, tensor.name)),
+        "=",
+        (Access(known.name, own.set_tuple_name(OUT, known.name)), *(reads[p] for p in used)),
+        mul(read(0), body),
+    )
+
+
+def _key(chain: Chain) -> Access | None:
+    """The read of the offset of which all its others are functions; any where it has none or is a number."""
+    reads = [chain.reads[leaf.position] for leaf in reads_in(chain.value.offset)]
+    for access in reads:
+        back = access.map.intersect_domain(_domain(chain)).reverse()
+        if all(back.apply_range(other.map).is_single_valued() for other in reads):
+            return access
+    return None if reads else chain.source
+
+
+def _domain(chain: Chain) -> isl.Set:
+    return chain.source.map.domain()
+
+
+def _offset(nest: Nest, chain: Chain, s: Statement) -> tuple[Tensor | Access | None, Statement | None]:
+    """The tensor of offsets and what computes it; the access alone where the offset is one read, or no read at all."""
+    value = chain.value.offset
+    leaves = reads_in(value)
+    if not leaves:
+        return None, None
+    if value == leaves[0]:
+        return chain.reads[leaves[0].position], None
+    key = _key(chain)
+    assert key is not None, "asked before"
+    name = fresh(f"{s.name}_offset", {x.name for x in nest.statements})
+    known = nest.tensor(key.tensor)
+    tensor = Tensor(_new_tensor(nest, f"{s.write.tensor}_offset"), known.shape, known.dtype, "temporary")
+    back = key.map.intersect_domain(s.domain).reverse()
+    domain = _elements(back.domain(), name)
+    reads = _through(chain, back, value, domain)
+    own = isl.Map.identity(domain.get_space().map_from_set())
+    body, used = _numbered(value, 0)
+    made = Statement(
+        name,
+        domain,
+        Access(tensor.name, own.set_tuple_name(OUT, tensor.name)),
+        "=",
+        tuple(reads[p] for p in used),
+        body,
+    )
+    return tensor, made
+
+
+def _shifted(s: Statement, chain: Chain, offset: Tensor | Access | None) -> Statement:
+    """h[e] = y[e] + offset: what is left of the statement."""
+    source = Access(chain.source.tensor, chain.source.map)
+    if offset is None:
+        number = chain.value.offset
+        return replace(s, reads=(source,), body=read(0) if number.is_zero else add(read(0), number))
+    if isinstance(offset, Tensor):
+        key = _key(chain)
+        assert key is not None, "asked before"
+        offset = into(key, offset)
+    return replace(s, reads=(source, offset), body=add(read(0), read(1)))
+
+
+# -- accesses ----------------------------------------------------------------------------------------------------------
+
+
+def into(access: Access, tensor: Tensor) -> Access:
+    """The same element of another tensor."""
+    return Access(tensor.name, access.map.set_tuple_name(OUT, tensor.name))
+
+
+def _through(chain: Chain, back: isl.Map, value: sympy.Basic, domain: isl.Set) -> dict[int, Access]:
+    """What a value reads, as accesses of the elements' statement: { fold[e0, e1] -> r[e0] }."""
+    found = {}
+    own = back.set_tuple_name(IN, domain.get_tuple_name())
+    for axis, dim in enumerate(dim_names(domain)):
+        own = own.set_dim_name(IN, axis, dim)
+    for leaf in reads_in(value):
+        access = chain.reads[leaf.position]
+        found[leaf.position] = Access(access.tensor, own.apply_range(access.map).gist_domain(domain))
+    return found
+
+
+def _numbered(value: sympy.Basic, first: int) -> tuple[sympy.Basic, list[int]]:
+    """A value over reads numbered from `first`, and the positions that they had."""
+    used = [leaf.position for leaf in reads_in(value)]
+    numbers: dict[sympy.Basic, sympy.Basic] = {read(old): read(first + new) for new, old in enumerate(used)}
+    return substitute(value, numbers), used
+
+
+def _elements(found: isl.Set, name: str) -> isl.Set:
+    """Elements of a tensor as the domain of a statement: { w[a, b] }  ->  { name[e0, e1] }."""
+    domain = found.coalesce().set_tuple_name(name)
+    for axis in range(domain.dim(SET)):
+        domain = domain.set_dim_name(SET, axis, f"e{axis}")
+    return domain
+
+
+def _new_tensor(nest: Nest, name: str) -> str:
+    return fresh(name, {t.name for t in nest.tensors})

@@ -1,0 +1,107 @@
+"""A sum that goes on where others began it, added up in a temporary of its own.
+
+    for t: { for i: for k: z[t, i] += h[t, k] * u[i, k];  … z[t, i] … }
+    ->  for t: { for i: s[t, i] = z[t, i];  for i: for k: s[t, i] += …;  for i: z[t, i] = s[t, i];  … z[t, i] … }
+
+The same values in the same order. The theorem: nothing else stands in the loops that the two copies are put around, and
+the sum reads nothing that it writes, so that z's elements are the sum's alone there. A temporary can stay in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import islpy as isl
+
+from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.scalar import read
+from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tree import Leaf, Loop, Tree, path_to, replace_node, sequence, statements
+from polyfuse.sets import IN, OUT, SET
+
+
+def own_sums(nest: Nest, name: str) -> Nest | None:
+    """S: z[e] += t   ->   begin_S: s[e] = z[e];  S: s[e] += t;  end_S: z[e] = s[e]; None where the theorem fails."""
+    s = nest.statement(name)
+    steps = [d for d in range(s.domain.dim(SET)) if not s.write.map.involves_dims(IN, d, 1)]
+    target = s.write.tensor
+    if not s.is_reduction or not steps or any(a.tensor == target for a in s.reads):
+        return None
+    results = _without(s.write.map.intersect_domain(nest.domains[name]), steps)
+    if not results.is_injective():
+        return None
+    known = nest.tensor(target)
+    total = fresh(f"{target}_own", {t.name for t in nest.tensors})
+    names = {other.name for other in nest.statements}
+    begin = _copy(results, fresh(f"begin_{name}", names), total, target)
+    end = _copy(results, fresh(f"end_{name}", names), target, total)
+    added = replace(s, write=Access(total, s.write.map.set_tuple_name(OUT, total)))
+    path = path_to(nest.order, name)
+    own = next(node for node in path if statements(node) == (name,))
+    around = [node for node in path[: path.index(own)] if isinstance(node, Loop)]
+    if any(_moves_with(loop, name, steps) for loop in around):
+        return None
+    copies = begin, end
+    order = replace_node(nest.order, own, _between(own, name, copies, steps))
+    for old in around:
+        loop = next(x for x in path_to(order, name) if isinstance(x, Loop) and x.name == old.name)
+        order = replace_node(order, loop, _with_dates(loop, name, copies, steps))
+    every = tuple(
+        new for old in nest.statements for new in ((begin, added, end) if old.name == name else (old,))
+    )
+    tensors = (*nest.tensors, Tensor(total, known.shape, known.dtype, "temporary"))
+    return nest.rewritten(tensors, every, order, frozenset((target, total)))
+
+
+def _without(write: isl.Map, steps: list[int]) -> isl.Map:
+    """{ S[i, k] -> z[i] }  ->  { [i] -> z[i] }."""
+    for d in reversed(steps):
+        write = write.project_out(IN, d, 1)
+    return write
+
+
+def _copy(results: isl.Map, name: str, target: str, source: str) -> Statement:
+    """name[i]: target[e(i)] = source[e(i)]."""
+    moved = results.set_tuple_name(IN, name)
+    write = Access(target, moved.set_tuple_name(OUT, target))
+    return Statement(
+        name, moved.domain(), write, "=", (Access(source, moved.set_tuple_name(OUT, source)),), read(0)
+    )
+
+
+def _moves_with(loop: Loop, name: str, steps: list[int]) -> bool:
+    return any(loop.date(name).involves_dims(IN, d, 1) for d in steps)
+
+
+def _date(loop: Loop, name: str, copy: Statement, steps: list[int]) -> isl.PwAff:
+    """A loop's value at a copy: what it is at the sum's instances."""
+    date = loop.date(name)
+    for d in reversed(steps):
+        date = date.drop_dims(IN, d, 1)
+    return date.set_tuple_id(IN, copy.domain.get_tuple_id())
+
+
+def _between(own: Tree, name: str, copies: tuple[Statement, Statement], steps: list[int]) -> Tree:
+    """for i: for k: S  ->  for i: { begin; for k: S; end }: the copies outside the first loop over steps."""
+    if isinstance(own, Loop) and not _moves_with(own, name, steps):
+        inner = replace(own, body=_between(own.body, name, copies, steps))
+        return _with_dates(inner, name, copies, steps)
+    begin, end = (_copied(own, name, copy, steps) for copy in copies)
+    return sequence((begin, own, end))
+
+
+def _copied(own: Tree, name: str, copy: Statement, steps: list[int]) -> Tree:
+    """The sum's own loops but those over its steps, around a copy."""
+    if not isinstance(own, Loop):
+        return Leaf(copy.name)
+    body = _copied(own.body, name, copy, steps)
+    if _moves_with(own, name, steps):
+        return body
+    return Loop(own.name, ((copy.name, _date(own, name, copy, steps)),), body)
+
+
+def _with_dates(loop: Loop, name: str, copies: tuple[Statement, Statement], steps: list[int]) -> Loop:
+    """A loop around the sum that stands around its copies, too."""
+    dates = (*loop.dates, *((copy.name, _date(loop, name, copy, steps)) for copy in copies))
+    return replace(loop, dates=dates)

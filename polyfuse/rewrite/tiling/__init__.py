@@ -1,0 +1,1 @@
+"""Rewrites that tile and recompute: overlapped tiling and blocked factorisations."""

@@ -1,0 +1,1 @@
+"""Compose views into the statements that use them."""

@@ -1,0 +1,117 @@
+"""Living in place: what a view shows is computed where the view would put it (views.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import islpy as isl
+
+from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.dependences import earlier, relation_of
+from polyfuse.ir.tree import restrict
+from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.views.flow import Composed, differences, is_view, made
+from polyfuse.sets import maps_of
+
+
+def place(nest: Nest, statement: str) -> Composed:
+    """W: a[i] = …;  P: T[i + 4] = a[i];  R: … a[j] …  ->  W: T[i + 4] = …;  R: … T[j + 4] …
+
+    Raises IllegalRewrite where `why_not_place` says why.
+    """
+    return made(placed(nest, nest.statement(statement)))
+
+
+def why_not_place(nest: Nest, statement: str) -> Refusal | None:
+    """Why what a view shows cannot live in the view's tensor; None if it can."""
+    found = placed(nest, nest.statement(statement))
+    return found if isinstance(found, Refusal) else None
+
+
+def placed(nest: Nest, s: Statement) -> Composed | Refusal:
+    """What `place` makes, its flow proven; or why not."""
+    statement = s.name
+    call, target = f"place({statement!r})", s.write.tensor
+
+    def no(why: str, remedy: str, pairs: isl.Map | None = None) -> Refusal:
+        return refused(call, why, remedy, pairs)
+
+    if not is_view(s) or not s.reads:
+        return no(
+            f"{statement} computes what it writes", "a statement that only shows elements of another tensor"
+        )
+    source = nest.tensor(s.reads[0].tensor)
+    if source.role != "temporary":
+        return no(f"{source.name} is not made here ({source.role})", "a temporary")
+    if source.dtype != nest.tensor(target).dtype:
+        return no(f"{source.name} is {source.dtype}, {target} is not", "one element type")
+    moved = moved_to(nest, s)
+    if not moved.is_single_valued():
+        return no(
+            f"elements of {source.name} would have several places in {target}", "a view that repeats nothing"
+        )
+    if not moved.is_injective():
+        return no(
+            f"several elements of {source.name} would have one place in {target}", "a view written once"
+        )
+    for w in nest.statements:
+        if w.write.tensor not in (source.name, target):
+            continue
+        written = _within(nest, w)
+        if w.write.tensor == source.name and not written.is_subset(moved.domain()):
+            return no(
+                f"{w.name} computes elements of {source.name} that have no place in {target}",
+                "a view of all that is computed",
+            )
+        if w.write.tensor == target and w is not s and not written.is_disjoint(moved.range()):
+            return no(
+                f"{w.name} writes the same elements of {target}", "a view that alone writes its elements"
+            )
+    shown = isl.UnionMap.from_map(s.reads[0].map.intersect_domain(nest.domains[statement]))
+    writers = nest.writers(source.name)
+    order = nest.dates_of((statement, *(w.name for w in writers)))
+    changed = earlier(shown, relation_of((w, w.write) for w in writers), order)
+    for pair in maps_of(changed):
+        return no(
+            f"{source.name} is written again after {statement} shows it", "`expand`, or another tensor", pair
+        )
+    result = _in_place(nest, s)
+    lost = differences(nest, result, frozenset({statement}), {})
+    if lost is not None:
+        why = f"a value of {target} would be overwritten before its last use"
+        return no(why, "values that do not overlap", lost)
+    users = {x.name: (x.name,) for x in nest.statements if source.name in x.tensors and x is not s}
+    return Composed(result, source.name, (statement,), users, target)
+
+
+def _within(nest: Nest, s: Statement) -> isl.Set:
+    return s.write.map.intersect_domain(nest.domains[s.name]).range()
+
+
+def moved_to(nest: Nest, s: Statement) -> isl.Map:
+    """{ x[e] -> T[f(e)] } for a view statement T[w(i)] = x[r(i)]."""
+    domain = nest.domains[s.name]
+    shown, target = (a.map.intersect_domain(domain) for a in (s.reads[0], s.write))
+    return shown.reverse().apply_range(target).coalesce()
+
+
+def _in_place(nest: Nest, s: Statement) -> Nest:
+    """The nest in which the view's source lives in its target."""
+    source, target, moved = s.reads[0].tensor, s.write.tensor, moved_to(nest, s)
+
+    def access(user: Statement, a: Access) -> Access:
+        if a.tensor != source:
+            return a
+        return Access(target, a.map.apply_range(moved).gist_domain(user.domain))
+
+    kept = tuple(
+        replace(x, write=access(x, x.write), reads=tuple(access(x, a) for a in x.reads))
+        if source in x.tensors
+        else x
+        for x in nest.statements
+        if x is not s
+    )
+    order = restrict(nest.order, frozenset(x.name for x in kept))
+    assert order is not None, "what a view shows is written"
+    tensors = tuple(t for t in nest.tensors if t.name != source)
+    return nest.rewritten(tensors, kept, order, frozenset({source, target}))

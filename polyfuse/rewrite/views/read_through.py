@@ -1,0 +1,168 @@
+"""Reading through a view: its readers read what it shows, in pieces where it shows several tensors (views.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
+
+import islpy as isl
+import numpy as np
+
+from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, restrict, sequence
+from polyfuse.rewrite.index_set_splitting import feeds
+from polyfuse.rewrite.inline import from_sources, overwritten, twice_written
+from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.views.flow import Composed, checked, is_view, made
+
+
+def read_through(nest: Nest, tensor: str) -> Composed:
+    """P: T[i] = x[i + 3];  R: … T[j] …  ->  R: … x[j + 3] …
+
+    Raises IllegalRewrite where `why_not_read_through` says why, ValidationFailure if the result's flow is not that of
+    the nest, which would be a bug.
+    """
+    return made(through(nest, tensor))
+
+
+def through(nest: Nest, tensor: str) -> Composed | Refusal:
+    """What `read_through` makes, its flow proven; or why not."""
+    why = why_not_read_through(nest, tensor)
+    if why is not None:
+        return why
+    sources = nest.writers(tensor)
+    gone = frozenset(s.name for s in sources)
+    taken = {s.name for s in nest.statements}
+    pieces: dict[str, tuple[Statement, ...]] = {}
+    for s in nest.readers(tensor):
+        pieces[s.name] = tuple(_by_source(s, tensor, sources, taken))
+    order = restrict(nest.order, frozenset(s.name for s in nest.statements) - gone)
+    assert order is not None, "a view has a reader"
+    into = {name: tuple(p.name for p in parts) for name, parts in pieces.items()}
+    tensors = tuple(t for t in nest.tensors if t.name != tensor)
+    kept = tuple(p for s in nest.statements if s.name not in gone for p in pieces.get(s.name, (s,)))
+    order = with_pieces(order, into)
+    if any(len(parts) > 1 for parts in into.values()):
+        result = replace(nest, tensors=tensors, statements=kept, order=order)
+    else:
+        shown = {access.tensor for s in sources for access in s.reads}
+        result = nest.rewritten(tensors, kept, order, frozenset({tensor, *shown}))
+    return Composed(checked(nest, result, gone, into), tensor, tuple(sorted(gone)), into)
+
+
+def why_not_read_through(nest: Nest, tensor: str) -> Refusal | None:
+    """Why a temporary cannot be read through; None if it can."""
+    call = f"read_through({tensor!r})"
+    target = nest.tensor(tensor)
+    sources, users = nest.writers(tensor), nest.readers(tensor)
+
+    def no(why: str, remedy: str, pairs: isl.Map | None = None) -> Refusal:
+        return refused(call, why, remedy, pairs)
+
+    if target.role != "temporary":
+        return no(f"{tensor} is visible to the caller ({target.role})", "a temporary")
+    if not users or not sources:
+        return no(
+            f"nothing {'reads' if sources else 'writes'} {tensor}", "a temporary that is written and read"
+        )
+    computing = next((s.name for s in sources if not is_view(s)), None)
+    if computing is not None:
+        return no(
+            f"{computing} computes {tensor}",
+            "`inline`, or statements that only show elements of other tensors",
+        )
+    types = {nest.tensor(a.tensor).dtype for s in users for a in (s.write, *s.reads)}
+    changed = next((what for s in sources if (what := _changed(nest, s, types)) is not None), None)
+    if changed is not None:
+        return no(changed, "one element type")
+    twice = next((pair for pair in _written_twice(nest, sources)), None)
+    if twice is not None:
+        return no(f"both write one element of {tensor}", "`expand`, where loops tell its values apart", twice)
+    for s in sources:
+        lost = overwritten(nest, s)
+        if lost is not None:
+            why = f"what {tensor} shows is overwritten before it is read"
+            return no(why, "a reader that runs before that", lost)
+    return None
+
+
+def _changed(nest: Nest, source: Statement, types: Set[str]) -> str | None:
+    """How a source's value is another where users of some types have it without the view; None if it is the same."""
+    dtype = nest.tensor(source.write.tensor).dtype
+    for access in source.reads:
+        shown = nest.tensor(access.tensor).dtype
+        if shown != dtype:
+            return f"{source.name} shows values of {shown} as {dtype}"
+    if source.reads or types == {dtype} or np.asarray(float(source.body), dtype) == float(source.body):
+        return None
+    return f"{source.name} shows {float(source.body)} as {dtype}, and is read with values of another type"
+
+
+def _written_twice(nest: Nest, sources: tuple[Statement, ...]) -> Iterator[isl.Map]:
+    """Pairs of different instances of some statements that write one element."""
+    for position, s in enumerate(sources):
+        own = twice_written(nest, s)
+        if own is not None:
+            yield own
+        for other in sources[:position]:
+            first, second = (x.write.map.intersect_domain(nest.domains[x.name]) for x in (other, s))
+            both = first.apply_range(second.reverse())
+            if not both.is_empty():
+                yield both
+
+
+def _by_source(
+    s: Statement, tensor: str, sources: tuple[Statement, ...], taken: set[str]
+) -> Iterator[Statement]:
+    """The reader on each part of its domain where every read of the tensor has one source."""
+    cells: list[tuple[isl.Set, dict[int, Statement]]] = [(s.domain, {})]
+    for position, access in enumerate(s.reads):
+        if access.tensor == tensor:
+            parts = [(source, feeds(source, access).range()) for source in sources]
+            cells = [
+                (here, {**of, position: source})
+                for cell, of in cells
+                for source, part in parts
+                if not (here := cell.intersect(part)).is_empty()
+            ]
+    for number, (cell, of) in enumerate(cells):
+        name = s.name if number == 0 else fresh(s.name, taken)
+        taken.add(name)
+        domain = s.domain if len(cells) == 1 else cell.coalesce()
+        yield from_sources(renamed(s, name, domain), of)
+
+
+def renamed(s: Statement, name: str, domain: isl.Set) -> Statement:
+    """The statement under another name, on a part of its domain."""
+    return replace(
+        s,
+        name=name,
+        domain=domain.set_tuple_name(name),
+        write=_from(s.write, name),
+        reads=tuple(_from(access, name) for access in s.reads),
+    )
+
+
+def _from(access: Access, name: str) -> Access:
+    return replace(access, map=access.map.set_tuple_name(isl.dim_type.in_, name))
+
+
+def with_pieces(tree: Tree, into: Mapping[str, tuple[str, ...]]) -> Tree:
+    """The order with each statement's pieces where it stood: at every date, they follow one another."""
+    if all(parts == (name,) or name not in tree.members for name, parts in into.items()):
+        return tree
+    match tree:
+        case Leaf(name):
+            return sequence(tuple(Leaf(part) for part in into.get(name, (name,))))
+        case Loop():
+            moved = tuple(
+                (part, _date_of(part, date)) for name, date in tree.dates for part in into.get(name, (name,))
+            )
+            return replace(tree, body=with_pieces(tree.body, into), dates=moved)
+        case Sequence():
+            return sequence(tuple(with_pieces(child, into) for child in tree.children))
+
+
+def _date_of(piece: str, date: isl.PwAff) -> isl.PwAff:
+    return isl.PwMultiAff.from_map(date.as_map().set_tuple_name(isl.dim_type.in_, piece)).get_pw_aff(0)

@@ -1,0 +1,92 @@
+"""What a compile leaves: everything it decided, and of that the part that runs, prints and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from polyfuse.analysis.validation import Validation
+from polyfuse.codegen.program import Program
+from polyfuse.machine import Machine
+from polyfuse.rewrite.storage.expansion import Expansion
+from polyfuse.runtime.cuda.kernel_times import GpuCosts
+from polyfuse.runtime.memory.memory_plan import Memory
+from polyfuse.schedule import Schedule
+from polyfuse.strategy import KernelCost, Plan
+
+Device = Literal["cpu", "gpu", "lockstep", "simulator", "none"]
+"""Where an executable runs: the CPU, a GPU, a stand-in for one, or nowhere (it can be printed)."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the cost model says of one call of a program: operations, bytes moved, seconds."""
+
+    flops: int
+    bytes_moved: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Product:
+    """What an executable needs to run, to print its kernels and to report; no schedule, nothing of isl's."""
+
+    program: Program
+    memory: Memory
+    machine: str
+    work: Work
+    explanation: str
+    gpu: GpuCosts | None = None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Everything a compile decided, from the schedule on."""
+
+    schedule: Schedule
+    plan: Plan | None
+    costs: tuple[KernelCost, ...]
+    validation: Validation
+    program: Program
+    machine: Machine
+    device: Device
+    seconds: Mapping[str, float]
+    expansions: tuple[Expansion, ...] = ()
+
+    @property
+    def product(self) -> Product:
+        """The part that a call, a listing and a report need."""
+        launches, s = self.program.launches, self.schedule
+        memory = Memory.of(s.source, s.nest, s.tree, tuple(launch.once for launch in launches))
+        costs = [c for c, launch in zip(self.costs, launches, strict=True) if not launch.once]
+        work = Work(
+            flops=sum(cost.flops for cost in costs),
+            bytes_moved=sum(cost.compulsory + cost.again for cost in costs),
+            seconds=sum(cost.total for cost in costs),
+        )
+        limits = self.machine.gpu
+        gpu = GpuCosts(self.machine.units, limits, self.costs) if limits is not None else None
+        return Product(self.program, memory, self.machine.label, work, self.explanation, gpu)
+
+    @property
+    def explanation(self) -> str:
+        """Each fusion taken and each refused, with the reason; then what validation checked."""
+        count = len(self.program.launches)
+        lines = [f"{count} kernel{'s' if count != 1 else ''} on {self.machine.label}"]
+        lines += [f"  {launch}" for launch in self.program.launches]
+        if self.plan is None:
+            lines.append("the schedule was given by hand; no fusion was searched for")
+        else:
+            lines += [f"- {expansion}" for expansion in self.expansions]
+            lines += [f"- {decision}" for decision in self.plan.decisions]
+            lines += [f"- {note}" for note in self.plan.notes]
+        lines += [f"- {_untiled(name)}" for launch in self.program.launches for name in launch.untiled]
+        return "\n".join([*lines, str(self.validation)])
+
+
+def _untiled(name: str) -> str:
+    return (
+        f"{name} has no tile of results in registers, though it is in a microkernel: its sums lie in memory, or its "
+        "factors in no spread panels, and it runs as plain loops"
+    )

@@ -1,0 +1,1 @@
+"""Run programs on the CPU: machine code, its entry, threads."""

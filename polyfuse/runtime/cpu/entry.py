@@ -1,0 +1,431 @@
+"""The entry of a program: one native function that CPython calls with a call's arrays themselves.
+
+    entry(held, [(input…), None])           ->  new results
+    entry(held, [(input…), result(s)])      ->  the results given: an array, or a tuple of several
+    either                                  ->  NotImplemented, and nothing has run
+
+The kernels run if every argument is what they were compiled for: exactly an ndarray, of that dtype and shape,
+C-contiguous, aligned, and where it is written also writable and without a byte in common with another; a scalar may be
+Python's own float or int; one that is a symbolic size has the value that the entry is called for. If one is not,
+Python says why, or brings it into that form (polyfuse.runtime.arguments) and calls again. So the checks are few
+comparisons in machine code, and a call builds no object but its results. `held` is a tuple that belongs to the
+function, so that a call passes nothing but what changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
+
+from polyfuse.codegen.cpu.intrinsics.half_conversions import BITS_OF
+from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
+from polyfuse.codegen.looptree.half_types import held_as
+from polyfuse.ir.tensor import ITEMSIZE, Tensor
+from polyfuse.runtime.cpu.objects import ALIGNED, CONTIGUOUS, INT, LONG, POINTER, WRITEABLE, Objects
+from polyfuse.runtime.interface import Interface
+
+DTYPES = tuple(ITEMSIZE)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What belongs to an entry's function; `items` is the tuple that the entry reads.
+
+    `numbers` are the values that depend on symbolic sizes. `new_results` and `new_arena` make what they are called
+    after, `spare` holds arenas that no call uses now. `owner` is only kept alive.
+    """
+
+    numbers: Sequence[int]
+    new_results: tuple[Callable[[], Any], ...]
+    new_arena: Callable[[], Any]
+    spare: list[Any]
+    constants: tuple[Any, ...]
+    owner: object
+
+    KIND, SEVERAL, REFUSED, NOTHING, FLOAT, INTEGER, NUMBERS, NEW_ARENA, POP, SPARE = range(10)
+    FIRST_DTYPE = 10
+    FIRST_RESULT = 10 + len(DTYPES)
+
+    def items(self) -> tuple[Any, ...]:
+        """The tuple; positions as above, then what makes results, then constants."""
+        numbers = np.array([*self.numbers, 0], np.int64)  # an array without elements may have no address
+        kinds = np.ndarray, tuple, NotImplemented, None, float, int
+        memory = numbers, self.new_arena, self.spare.pop, self.spare
+        return (*kinds, *memory, *map(np.dtype, DTYPES), *self.new_results, *self.constants, self.owner)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A kernel in LLVM: its symbol and the numba types of its arguments."""
+
+    symbol: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch: which kernel, on which tensors."""
+
+    kernel: Lowered
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An array in LLVM values: the address of its data, its extents, its size in bytes."""
+
+    data: Any
+    shape: tuple[Any, ...]
+    nbytes: Any
+
+
+def add_entry(
+    context: Any, module: ir.Module, name: str, interface: Interface, calls: Sequence[Call]
+) -> None:
+    """Add an entry to a module: check the inputs, take or make the results, launch, answer."""
+    kind = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), LONG])
+    function = ir.Function(module, kind, name)
+    in_whole_registers(function)  # and for the kernels that LLVM inlines into it: not for large ones
+    entry = _Entry(context, function, interface)
+    entry.check_inputs()
+    results = entry.results()
+    arena = entry.arena()
+    failed = entry.launch(calls)
+    entry.answer(results, arena, failed)
+
+
+class _Entry:
+    """Builds one entry."""
+
+    def __init__(self, context: Any, function: ir.Function, interface: Interface) -> None:
+        self.context, self.interface, self.function = context, interface, function
+        self.held, arguments, _ = function.args  # the runtime itself calls it, with two arguments
+        self.builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self.objects = Objects(self.builder)
+        self.given, self.out = (self.objects.element(arguments, position) for position in range(2))
+        self.numbers = self.objects.longs(self._held(Held.NUMBERS), "data")
+        self.places: dict[str, _Place] = {}
+        self.refused = function.append_basic_block("refused")
+        self.raised = function.append_basic_block("raised")
+        with self.builder.goto_block(self.refused):
+            refusal = self._held(Held.REFUSED)
+            self.objects.call("Py_IncRef", refusal)
+            self.builder.ret(refusal)
+        with self.builder.goto_block(self.raised):
+            self.builder.ret(POINTER(None))
+
+    # -- arguments -----------------------------------------------------------------------------------------------
+
+    def check_inputs(self) -> None:
+        """Refuse unless all inputs are as the kernels need them; find where they and the constants lie."""
+        inputs = self.interface.inputs
+        self._need(self._same(self.objects.length(self.given), LONG(len(inputs))))
+        for position, tensor in enumerate(inputs):
+            value = self.objects.item(self.given, position)
+            scalar = tensor.rank == 0 and tensor.role == "input"
+            place = self._scalar(value, tensor) if scalar else self._checked(value, tensor)
+            self.places[tensor.name] = place
+            if scalar and tensor.name in self.interface.sizes:
+                value = self._number(self.interface.sizes.index(tensor.name))
+                self._need(self._same(self._integer(place, tensor), value))
+        first = Held.FIRST_RESULT + len(self.interface.results)
+        for position, tensor in enumerate(self.interface.constants):
+            self.places[tensor.name] = self._place(tensor, self._held(first + position))
+        self._need_apart([tensor.name for tensor in inputs if tensor.role == "inout"])
+        for name, rows in self.interface.indices:
+            index = next(tensor for tensor in inputs if tensor.name == name)
+            self._need_below(index, self._extent(rows))
+
+    def _need_below(self, index: Tensor, rows: Any) -> None:
+        """Refuse an array of integers with one that is negative, or not below a number of rows."""
+        builder, place, kind = self.builder, self.places[index.name], self._element(index)
+        with builder.goto_entry_block():
+            wrong = builder.alloca(LONG)
+        builder.store(LONG(0), wrong)
+        data = builder.bitcast(place.data, kind.as_pointer())
+        count = builder.udiv(place.nbytes, LONG(index.itemsize))
+        with cgutils.for_range(builder, count) as loop:
+            value = builder.load(builder.gep(data, [loop.index]))
+            row = value if kind == LONG else builder.sext(value, LONG)
+            above = builder.zext(builder.icmp_unsigned(">=", row, rows), LONG)  # of a negative one too
+            builder.store(builder.or_(builder.load(wrong), above), wrong)
+        self._need(self._same(builder.load(wrong), LONG(0)))
+
+    def results(self) -> list[Any]:
+        """The results as objects, each a reference of our own: those given, checked, or new ones."""
+        tensors, builder = self.interface.results, self.builder
+        nothing = self._same(self.out, self._held(Held.NOTHING))
+        if not tensors:
+            self._need(nothing)
+            return []
+        given, new, found = (self.function.append_basic_block(n) for n in ("given", "new", "results"))
+        builder.cbranch(nothing, new, given)
+        builder.position_at_end(given)
+        theirs = self._given_results(len(tensors))
+        for tensor, array in zip(tensors, theirs, strict=True):
+            self.places[tensor.name] = self._checked(array, tensor)
+        self._need_apart([tensor.name for tensor in tensors])
+        for array in theirs:
+            self.objects.call("Py_IncRef", array)
+        ends = [(theirs, builder.block)]
+        builder.branch(found)
+        builder.position_at_end(new)
+        ours: list[Any] = []
+        for position in range(len(tensors)):
+            ours.append(self._made(self.objects.called(self._held(Held.FIRST_RESULT + position)), ours))
+        ends.append((ours, builder.block))
+        builder.branch(found)
+        builder.position_at_end(found)
+        arrays = [self._joined([(end[n], block) for end, block in ends]) for n in range(len(tensors))]
+        for tensor, array in zip(tensors, arrays, strict=True):
+            self.places[tensor.name] = self._place(tensor, array)
+        return arrays
+
+    def _given_results(self, count: int) -> list[Any]:
+        if count == 1:
+            return [self.out]
+        self._need(self._same(self.objects.type(self.out), self._held(Held.SEVERAL)))
+        self._need(self._same(self.objects.length(self.out), LONG(count)))
+        return [self.objects.item(self.out, position) for position in range(count)]
+
+    def arena(self) -> Any:
+        """An arena that no other call uses, with every temporary in its place; None where there are none."""
+        if not self.interface.temporaries:
+            return None
+        builder = self.builder
+        none, found = self.function.append_basic_block("none"), self.function.append_basic_block("arena")
+        spare = self.objects.called(self._held(Held.POP))
+        start = builder.block
+        builder.cbranch(self._same(spare, POINTER(None)), none, found)
+        builder.position_at_end(none)
+        self.objects.call("PyErr_Clear")
+        new = self._made(self.objects.called(self._held(Held.NEW_ARENA)), [])
+        last = builder.block
+        builder.branch(found)
+        builder.position_at_end(found)
+        arena = self._joined([(spare, start), (new, last)])
+        data = self.objects.field(arena, "data")
+        behind = len(self.interface.sizes) + len(self.interface.extents)
+        for position, tensor in enumerate(self.interface.temporaries):
+            offset = self._number(behind + position)
+            self.places[tensor.name] = self._at(tensor, builder.gep(data, [offset]))
+        return arena
+
+    def _checked(self, array: Any, tensor: Tensor) -> _Place:
+        """Refuse an object that is not the array a kernel needs for a tensor."""
+        objects = self.objects
+        self._need(self._same(objects.type(array), self._held(Held.KIND)))
+        self._need(
+            self._same(
+                objects.field(array, "descr"), self._held(Held.FIRST_DTYPE + DTYPES.index(tensor.dtype))
+            )
+        )
+        self._need(self._same(objects.field(array, "nd", INT), INT(tensor.rank)))
+        flags = INT(CONTIGUOUS | ALIGNED | (0 if tensor.role == "input" else WRITEABLE))
+        self._need(self._same(self.builder.and_(objects.field(array, "flags", INT), flags), flags))
+        place = self._place(tensor, array)
+        extents = objects.longs(array, "dimensions")
+        for axis, extent in enumerate(place.shape):
+            self._need(self._same(objects.element(extents, axis), extent))
+        return place
+
+    def _scalar(self, value: Any, tensor: Tensor) -> _Place:
+        """A scalar's place: in the array that was given, or on the stack for a number of Python's that it holds."""
+        builder = self.builder
+        number, array, found = (self.function.append_basic_block(n) for n in ("number", "array", "scalar"))
+        with builder.goto_entry_block():
+            slot = builder.alloca(self._element(tensor))
+        exact = Held.INTEGER if tensor.dtype.startswith("int") else Held.FLOAT
+        builder.cbranch(self._same(self.objects.type(value), self._held(exact)), number, array)
+        builder.position_at_end(number)
+        builder.store(self._converted(value, tensor), slot)
+        ends = [(builder.bitcast(slot, POINTER), builder.block)]
+        builder.branch(found)
+        builder.position_at_end(array)
+        ends.append((self._checked(value, tensor).data, builder.block))
+        builder.branch(found)
+        builder.position_at_end(found)
+        return self._at(tensor, self._joined(ends))
+
+    def _converted(self, value: Any, tensor: Tensor) -> Any:
+        """A Python float or int as an element; an int that is too long is refused, and so is -1, which says that."""
+        builder, kind = self.builder, self._element(tensor)
+        if tensor.is_half:
+            number = builder.fptrunc(self.objects.call("PyFloat_AsDouble", value), ir.FloatType())
+            return BITS_OF[tensor.dtype](builder, number)
+        if tensor.dtype.startswith("float"):
+            number = self.objects.call("PyFloat_AsDouble", value)
+            return number if number.type == kind else builder.fptrunc(number, kind)
+        number = self.objects.call("PyLong_AsLongLong", value)
+        failed = self._same(number, LONG(-1))
+        with builder.if_then(failed, likely=False):
+            self.objects.call("PyErr_Clear")
+        self._need(builder.not_(failed))
+        if kind == LONG:
+            return number
+        short = builder.trunc(number, kind)
+        self._need(self._same(builder.sext(short, LONG), number))
+        return short
+
+    def _integer(self, place: _Place, tensor: Tensor) -> Any:
+        """The value of an integer scalar."""
+        kind = self._element(tensor)
+        value = self.builder.load(self.builder.bitcast(place.data, kind.as_pointer()))
+        return value if kind == LONG else self.builder.sext(value, LONG)
+
+    def _element(self, tensor: Tensor) -> Any:
+        return self.context.get_data_type(from_dtype(np.dtype(held_as(tensor.dtype))))
+
+    def _place(self, tensor: Tensor, array: Any) -> _Place:
+        return self._at(tensor, self.objects.field(array, "data"))
+
+    def _at(self, tensor: Tensor, data: Any) -> _Place:
+        shape = tuple(self._extent(size) for size in tensor.shape)
+        nbytes = LONG(tensor.itemsize)
+        for extent in shape:
+            nbytes = self.builder.mul(nbytes, extent)
+        return _Place(data, shape, nbytes)
+
+    def _extent(self, size: int | str) -> Any:
+        if isinstance(size, int):
+            return LONG(size)
+        return self._number(len(self.interface.sizes) + self.interface.extents.index(size))
+
+    def _need_apart(self, names: Sequence[str]) -> None:
+        """Refuse arrays of which one has a byte in common with any other; one without elements has none.
+
+        In loops over all places: code for each pair is too much where 8 results lie beside 512 constants.
+        """
+        if not names:
+            return
+        builder, count = self.builder, len(self.places)
+        with builder.goto_entry_block():
+            begins, ends = (builder.alloca(ir.ArrayType(LONG, count)) for _ in range(2))
+            meet = builder.alloca(LONG)
+        bounds = {name: self._bounds(place) for name, place in self.places.items()}
+        for position, own in enumerate(bounds.values()):
+            for table, bound in zip((begins, ends), own, strict=True):
+                builder.store(bound, builder.gep(table, [LONG(0), LONG(position)]))
+        builder.store(LONG(0), meet)
+        for name in names:
+            start, stop = bounds[name]
+            filled, own = builder.icmp_unsigned("!=", start, stop), LONG(list(bounds).index(name))
+            with cgutils.for_range(builder, LONG(count)) as loop:
+                begin, end = (builder.load(builder.gep(t, [LONG(0), loop.index])) for t in (begins, ends))
+                shared = [
+                    filled,
+                    builder.icmp_unsigned("!=", begin, end),
+                    builder.icmp_unsigned("<", begin, stop),
+                    builder.icmp_unsigned("<", start, end),
+                    builder.icmp_unsigned("!=", loop.index, own),
+                ]
+                found = builder.zext(reduce(builder.and_, shared), LONG)
+                builder.store(builder.or_(builder.load(meet), found), meet)
+        self._need(self._same(builder.load(meet), LONG(0)))
+
+    def _bounds(self, place: _Place) -> tuple[Any, Any]:
+        start = self.builder.ptrtoint(place.data, LONG)
+        return start, self.builder.add(start, place.nbytes)
+
+    # -- launches ------------------------------------------------------------------------------------------------
+
+    def launch(self, calls: Sequence[Call]) -> Any:
+        """Run the kernels in order, other Python threads beside them; whether one had no memory."""
+        builder, thread = self.builder, self.objects.call("PyEval_SaveThread")
+        done = self.function.append_basic_block("done")
+        ends = []
+        for call in calls:
+            failed = self._run(call)
+            ends.append((failed, builder.block))
+            following = self.function.append_basic_block("launch")
+            builder.cbranch(failed, done, following)
+            builder.position_at_end(following)
+        ends.append((ir.IntType(1)(0), builder.block))
+        builder.branch(done)
+        builder.position_at_end(done)
+        failed = self._joined(ends)
+        self.objects.call("PyEval_RestoreThread", thread)
+        return failed
+
+    def _run(self, call: Call) -> Any:
+        """Call a kernel by numba's convention; whether it failed."""
+        kinds, convention, module = call.kernel.arguments, self.context.call_conv, self.function.module
+        kernel = module.globals.get(call.kernel.symbol) or ir.Function(
+            module, convention.get_function_type(types.void, kinds), call.kernel.symbol
+        )
+        values = [self._array(name, kind) for name, kind in zip(call.tensors, kinds, strict=False)]
+        values += [self._number(position) for position in range(len(self.interface.sizes))]
+        status, _ = convention.call_function(self.builder, kernel, types.void, kinds, values)
+        return status.is_error
+
+    def _array(self, name: str, kind: Any) -> Any:
+        """A tensor as the array that numba's code takes; a scalar as one element."""
+        place, element = self.places[name], self.context.get_data_type(kind.dtype)
+        shape = place.shape or (LONG(1),)
+        itemsize = LONG(self.context.get_abi_sizeof(element))
+        strides = [itemsize]
+        for extent in reversed(shape[1:]):
+            strides.insert(0, self.builder.mul(strides[0], extent))
+        array = make_array(kind)(self.context, self.builder)
+        data = self.builder.bitcast(place.data, element.as_pointer())
+        populate_array(array, data, list(shape), strides, itemsize, None)
+        return array._getvalue()
+
+    def answer(self, results: list[Any], arena: Any, failed: Any) -> None:
+        """Give the arena back and return the results: one by itself, several as a tuple, none as None."""
+        builder, objects = self.builder, self.objects
+        if arena is not None:
+            objects.call("PyList_Append", self._held(Held.SPARE), arena)
+            objects.call("Py_DecRef", arena)
+        with builder.if_then(failed, likely=False):
+            for array in results:
+                objects.call("Py_DecRef", array)
+            builder.ret(objects.call("PyErr_NoMemory"))
+        if len(results) == 1:
+            builder.ret(results[0])
+            return
+        answer = objects.tuple(results) if results else self._held(Held.NOTHING)
+        if not results:
+            objects.call("Py_IncRef", answer)
+        for array in results:
+            objects.call("Py_DecRef", array)
+        builder.ret(answer)
+
+    # -- pieces --------------------------------------------------------------------------------------------------
+
+    def _same(self, one: Any, other: Any) -> Any:
+        return self.builder.icmp_unsigned("==", one, other)
+
+    def _need(self, condition: Any) -> None:
+        following = self.function.append_basic_block("checked")
+        self.builder.cbranch(condition, following, self.refused)
+        self.builder.position_at_end(following)
+
+    def _made(self, value: Any, before: Sequence[Any]) -> Any:
+        """A new object; where making it raised, those made before are let go and the exception goes on."""
+        with self.builder.if_then(self._same(value, POINTER(None)), likely=False):
+            for one in before:
+                self.objects.call("Py_DecRef", one)
+            self.builder.branch(self.raised)
+        return value
+
+    def _joined(self, ends: Sequence[tuple[Any, Any]]) -> Any:
+        """The value that came with the block we came from."""
+        joined = self.builder.phi(ends[0][0].type)
+        for value, block in ends:
+            joined.add_incoming(value, block)
+        return joined
+
+    def _held(self, position: int) -> Any:
+        return self.objects.item(self.held, position)
+
+    def _number(self, position: int) -> Any:
+        return self.objects.element(self.numbers, position)

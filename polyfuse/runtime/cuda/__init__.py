@@ -1,0 +1,1 @@
+"""Run programs on a GPU: cubins, the driver, callers' device arrays."""

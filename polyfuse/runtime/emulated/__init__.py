@@ -1,0 +1,1 @@
+"""Run CUDA programs without a GPU."""

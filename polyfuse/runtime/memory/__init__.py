@@ -1,0 +1,1 @@
+"""Plan the memory of temporaries and results."""

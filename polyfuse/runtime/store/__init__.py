@@ -1,0 +1,1 @@
+"""Keep compiled programs in files between processes."""

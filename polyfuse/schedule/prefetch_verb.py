@@ -1,0 +1,105 @@
+"""The verb that asks for memory ahead of time: prefetch. No theorem stands here: no instance moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.access import Access
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Fetch, Loop, Tree, loops_around, replace_node
+from polyfuse.schedule.chains import loop_named
+from polyfuse.schedule.microkernel_verb import roles_of
+from polyfuse.sets import IN, OUT
+
+
+def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str, by: int = 1) -> Tree:
+    """for i: for j (vector): … x[i, j] …  ->  the same, which asks for x[i + by, j] meanwhile."""
+    if not isinstance(by, int) or by < 1:
+        raise InvalidSchedule(f"prefetch: by={by!r}; it is a number of values from 1 on: what comes later")
+    for rows in nest.with_role("gathered"):
+        if rows.name == tensor and rows.gather is not None:
+            raise InvalidSchedule(
+                f"prefetch: where the next row of {tensor} lies is in {rows.gather.index}, which may end before it"
+            )
+    outer = loop_named(tree, statement, loop)
+    inner = loops_around(tree, statement)[-1]
+    kernel = next((x for x in loops_around(tree, statement) if x.bind == "microkernel"), None)
+    if kernel is None and (inner is outer or inner.bind != "vector"):
+        raise InvalidSchedule(
+            f"prefetch: the innermost loop around {statement}, {inner.name}, is not on vector lanes inside {loop}; "
+            "vectorize it first"
+        )
+    if any("." in (x.bind or "") for x in loops_around(tree, statement)):
+        raise InvalidSchedule(
+            f"prefetch: {statement} runs in a GPU's threads, which hide what they wait for themselves"
+        )
+    if kernel is not None and by != 1:
+        raise InvalidSchedule(f"prefetch: by={by}; the tiles of a microkernel ask for the next panel, by=1")
+    if kernel is not None:
+        return _next_panel(nest, tree, statement, tensor, outer, kernel)
+    touched = [a for a in nest.statement(statement).accesses if a.tensor == tensor]
+    if not touched:
+        raise InvalidSchedule(f"prefetch: {statement} does not touch {tensor}")
+    if any(b.tensor == tensor for x in loops_around(tree, statement) for b in x.buffers):
+        raise InvalidSchedule(
+            f"prefetch: {tensor} is in a buffer around {statement}, which is in a cache as it is"
+        )
+    if not any(_along(access, inner, statement) and _moves(access, outer, statement) for access in touched):
+        raise InvalidSchedule(
+            f"prefetch: {statement} has no access to {tensor} that goes on to the next element with {inner.name} and "
+            f"elsewhere with {loop}"
+        )
+    known = next((fetch for fetch in inner.fetches if (fetch.tensor, fetch.loop) == (tensor, loop)), None)
+    if known is not None:
+        raise InvalidSchedule(f"prefetch: {inner.name} asks for {tensor} of {known.later} already")
+    return replace_node(tree, inner, replace(inner, fetches=(*inner.fetches, Fetch(tensor, loop, by))))
+
+
+def _next_panel(nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop, kernel: Loop) -> Tree:
+    """for j: for i: tile of w[j, k, …]  ->  the same, whose tiles ask for their share of w[j + 1] meanwhile."""
+    around = loops_around(tree, statement)
+    depth = next(d for d, x in enumerate(around) if x is kernel)
+    if all(x is not outer for x in around[:depth]):
+        outside = ", ".join(x.name for x in around[:depth]) or "none"
+        raise InvalidSchedule(
+            f"prefetch: {outer.name} is no loop outside of the microkernel: those are {outside}"
+        )
+    free = replace(kernel, bind=None)
+    roles = roles_of(nest, replace_node(tree, kernel, free), statement, free)
+    if roles.rows is None or len(roles.steps) != 1:
+        raise InvalidSchedule(
+            "prefetch: only a tile of several rows, with one loop of steps, asks for a panel"
+        )
+    factor = nest.statement(statement).reads[roles.right]
+    if factor.tensor != tensor or not _moves(factor, outer, statement):
+        raise InvalidSchedule(
+            f"prefetch: the rows of {statement}'s tiles share {factor.tensor}, and {tensor} of the next {outer.name} "
+            "is no other part of it"
+        )
+    return replace_node(tree, kernel, replace(kernel, fetches=(Fetch(tensor, outer.name),)))
+
+
+def _along(access: Access, loop: Loop, statement: str) -> bool:
+    """Whether the last subscript, and no other, moves with a loop."""
+    subscripts, dims = access.subscripts(), _dims(loop, statement)
+    moving = [
+        axis
+        for axis in range(access.map.dim(OUT))
+        if any(subscripts.get_pw_aff(axis).involves_dims(IN, d, 1) for d in dims)
+    ]
+    return moving == [access.map.dim(OUT) - 1]
+
+
+def _moves(access: Access, loop: Loop, statement: str) -> bool:
+    subscripts, dims = access.subscripts(), _dims(loop, statement)
+    return any(
+        subscripts.get_pw_aff(axis).involves_dims(IN, d, 1)
+        for axis in range(access.map.dim(OUT))
+        for d in dims
+    )
+
+
+def _dims(loop: Loop, statement: str) -> tuple[int, ...]:
+    date = loop.date(statement)
+    return tuple(d for d in range(date.dim(IN)) if date.involves_dims(IN, d, 1))

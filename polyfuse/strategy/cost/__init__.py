@@ -1,0 +1,1 @@
+"""The cost model: counts by isl, then seconds on a machine."""

@@ -1,0 +1,254 @@
+"""Counting with isl, each fact once: instances, operations, footprints, and which loops run in any order.
+
+Sets are counted by their bounding boxes. A symbolic size counts as NOMINAL_SIZE (or as some value its context allows).
+The facts depend on statements and on the dates of loops, not on trees; so a search over many trees asks isl little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import islpy as isl
+
+from polyfuse.analysis.legality import differing
+from polyfuse.ir import Access, Nest
+from polyfuse.ir.dependences import Pairs
+from polyfuse.ir.scalar import operations
+from polyfuse.ir.tree import Loop, Tree, statements
+from polyfuse.sets import (
+    IN,
+    OUT,
+    PARAM,
+    SET,
+    Box,
+    bounding_box,
+    bounding_count,
+    constant,
+    dimension,
+    least_and_most,
+)
+from polyfuse.strategy.cost.op_latency import effort
+
+NOMINAL_SIZE = 256
+"""What a symbolic size counts as."""
+
+
+SAMPLES = 17
+"""Values of a loop at which instances are counted, where some have more of them than others."""
+
+ALIKE = 1.1
+"""How many times the least value's instances the largest one's may be, for all values to count as equal."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one statement does in all: instances, operations over all of them, and as many as take a CPU so long."""
+
+    instances: int
+    flops: int
+    effort: float
+
+
+class Counts:
+    """Facts about one nest. Values are computed when first asked for and kept: a cache, not a state."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+        self._work: dict[str, Work] = {}
+        self._footprints: dict[tuple[str, int], int] = {}
+        self._sources: dict[tuple[str, int], frozenset[str]] = {}
+        self._slices: dict[tuple[str, int, int], tuple[isl.PwAff, float]] = {}
+        self._boxes: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], Box | None]] = {}
+        self._carried: dict[tuple[int, int, int], tuple[object, bool]] = {}
+        self._profiles: dict[tuple[str, int], tuple[isl.PwAff, tuple[float, ...]]] = {}
+        self._filled: dict[str, float] = {}
+        self._extents: dict[tuple[str, int], tuple[isl.PwAff, tuple[int, int]]] = {}
+
+    @cached_property
+    def nominal(self) -> isl.Set:
+        """The sizes the counts are for."""
+        names = self.nest.params
+        wanted = " and ".join(f"{n} = {NOMINAL_SIZE}" for n in names) or "1 = 1"
+        chosen = isl.Set(f"[{', '.join(names)}] -> {{ : {wanted} }}").intersect(self.nest.context)
+        return chosen if not chosen.is_empty() else isl.Set.from_point(self.nest.context.sample_point())
+
+    @cached_property
+    def domains(self) -> dict[str, isl.Set]:
+        """Each statement's domain at the nominal sizes."""
+        return {name: domain.intersect_params(self.nominal) for name, domain in self.nest.domains.items()}
+
+    @cached_property
+    def users(self) -> dict[str, frozenset[str]]:
+        """For each tensor the statements that touch it."""
+        found: dict[str, set[str]] = {tensor.name: set() for tensor in self.nest.tensors}
+        for s in self.nest.statements:
+            for tensor in s.tensors:
+                found[tensor].add(s.name)
+        return {tensor: frozenset(names) for tensor, names in found.items()}
+
+    @cached_property
+    def total_bytes(self) -> int:
+        """What the caller's tensors, constants and temporaries take together; of tables what is read."""
+        tables = {t.gather.table for t in self.nest.tensors if t.gather and not self.users[t.gather.table]}
+        return sum(self.tensor_bytes(t.name) for t in self.nest.tensors if t.name not in tables)
+
+    def sources(self, name: str, position: int) -> frozenset[str]:
+        """The statements whose values one access of a statement finds in its tensor."""
+        key = name, position
+        if key not in self._sources:
+            access = self._access(name, position)
+            touched = self.domains[name].apply(access.map)
+            found = (p.source for p in self.nest.flow_through(access.tensor) if p.sink == name)
+            self._sources[key] = frozenset(
+                n for n in found if not self.domains[n].apply(self._access(n, 0).map).is_disjoint(touched)
+            )
+        return self._sources[key]
+
+    def tensor_bytes(self, name: str) -> int:
+        """The size of a tensor."""
+        tensor = self.nest.tensor(name)
+        elements = tensor.elements(self.nest.params).intersect_params(self.nominal)
+        return bounding_count(elements, {}) * tensor.itemsize
+
+    def size(self, extent: str) -> int:
+        """A symbolic extent's value at the nominal sizes."""
+        value = isl.PwAff(f"[{', '.join(self.nest.params)}] -> {{ [({extent})] }}")
+        return int(value.intersect_params(self.nominal).max_val().to_python())
+
+    def work(self, name: str) -> Work:
+        """Instances and operations of a statement; a reduction's combination counts as one operation."""
+        if name not in self._work:
+            s = self.nest.statement(name)
+            instances = bounding_count(self.domains[name], {})
+            flops = instances * (operations(s.body) + s.is_reduction)
+            itemsize = max(self.nest.tensor(a.tensor).itemsize for a in s.accesses)
+            taking = instances * (effort(s.body, itemsize) + s.is_reduction)
+            self._work[name] = Work(instances, flops, taking)
+        return self._work[name]
+
+    def footprint(self, name: str, position: int) -> int:
+        """The elements that one access of a statement (0 is the write) touches in all."""
+        key = name, position
+        if key not in self._footprints:
+            touched = self.domains[name].apply(self._access(name, position).map)
+            self._footprints[key] = bounding_count(touched, {})
+        return self._footprints[key]
+
+    def slice_ratio(self, name: str, position: int, date: isl.PwAff) -> float:
+        """The part of an access's footprint that one (middle) value of a loop touches.
+
+        mac[i, j, k] reads X[i, k] of 4 × 8: one i touches 1/4 of it, one j all of it.
+        """
+        key = name, position, id(date)
+        if key not in self._slices:
+            low, high = self._range(name, date)
+            middle = isl.PwAff.val_on_domain(
+                isl.Set.universe(self.domains[name].get_space()), isl.Val((low + high) // 2)
+            )
+            here = self.domains[name].intersect(date.eq_set(middle))
+            touched = bounding_count(here.apply(self._access(name, position).map), {})
+            self._slices[key] = date, touched / max(1, self.footprint(name, position))
+        return self._slices[key][1]
+
+    def slice_box(self, name: str, position: int, dates: tuple[isl.PwAff, ...]) -> Box | None:
+        """The box around what an access touches for one (middle) value of each of some loops; None for nothing."""
+        key = name, position, *map(id, dates)
+        if key not in self._boxes:
+            here = self.domains[name]
+            for date in dates:
+                low, high = self._range(name, date)
+                here = here.intersect(date.eq_set(constant(here, (low + high) // 2)))
+            self._boxes[key] = dates, bounding_box(here.apply(self._access(name, position).map))
+        return self._boxes[key][1]
+
+    def extent(self, loop: Loop) -> int:
+        """The number of values of a loop, at least 1."""
+        ranges = [self._range(name, date) for name, date in loop.dates]
+        return max(1, max(high for _, high in ranges) - min(low for low, _ in ranges) + 1)
+
+    def profile(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
+        """How full a box around all instances is at equally spaced values of a loop; one number where all are equal.
+
+        S[i, j] with j <= i: (0.0, 0.5, 1.0) along i, nearly; a box (1.0,)
+        """
+        key = name, id(date)
+        if key not in self._profiles:
+            self._profiles[key] = date, self._counted_along(name, date)
+        return self._profiles[key][1]
+
+    def _counted_along(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
+        filled = self.filled(name)
+        if filled == 1.0:
+            return (1.0,)
+        along = self._boxes_along(name, date)
+        scale = filled * len(along) / sum(along)
+        return tuple(scale * part for part in along) if max(along) > ALIKE * min(along) else (filled,)
+
+    def filled(self, name: str) -> float:
+        """How full the box around a statement's instances is, by boxes around those of each value of a dimension."""
+        if name not in self._filled:
+            domain = self.domains[name]
+            if domain.is_empty() or domain.project_out(PARAM, 0, domain.dim(PARAM)).is_box():
+                self._filled[name] = 1.0
+            else:
+                along = (self._boxes_along(name, dimension(domain, d)) for d in range(domain.dim(SET)))
+                self._filled[name] = min(sum(parts) / len(parts) for parts in along)
+        return self._filled[name]
+
+    def _boxes_along(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
+        """Boxes around the instances at equally spaced values, as parts of a value's share of the box around all."""
+        domain = self.domains[name]
+        low, high = self._range(name, date)
+        box = bounding_count(domain, {}) / (high - low + 1)
+        steps = min(SAMPLES, high - low + 1) - 1
+        values = [low + (high - low) * step // max(1, steps) for step in range(steps + 1)]
+        at = (domain.intersect(date.eq_set(constant(domain, value))) for value in values)
+        return tuple(min(1.0, bounding_count(here, {}) / box) for here in at)
+
+    def parallel(self, loop: Loop) -> bool:
+        """Whether no dependence among the statements below lies between two values of the loop."""
+        return not any(self.carries(loop, pair) for pair in self.among(loop))
+
+    def among(self, tree: Tree) -> list[Pairs]:
+        """The dependences among the statements of a tree."""
+        inside = set(statements(tree))
+        return [p for p in self.nest.dependences().pairs if p.source in inside and p.sink in inside]
+
+    def carries(self, loop: Loop, pair: Pairs) -> bool:
+        """Whether a dependence lies between two values of a loop."""
+        dates = dict(loop.dates)
+        source, sink = dates[pair.source], dates[pair.sink]
+        key = id(pair.map), id(source), id(sink)
+        if key not in self._carried:
+            kept = pair.map, source, sink
+            self._carried[key] = kept, not differing(pair.map, source, sink).is_empty()
+        return self._carried[key][1]
+
+    def _range(self, name: str, date: isl.PwAff) -> tuple[int, int]:
+        key = name, id(date)
+        if key not in self._extents:
+            if self.domains[name].is_empty():
+                return 0, 0
+            low, high = least_and_most(date, self.domains[name])
+            self._extents[key] = date, (int(low.to_python()), int(high.to_python()))
+        return self._extents[key][1]
+
+    def _access(self, name: str, position: int) -> Access:
+        return self.nest.statement(name).accesses[position]
+
+
+def dims_of(date: isl.PwAff) -> frozenset[int]:
+    """The dimensions of its statement that a loop's value depends on."""
+    return frozenset(d for d in range(date.dim(IN)) if date.involves_dims(IN, d, 1))
+
+
+def stride(access: Access, dim: int) -> int:
+    """How an access moves when a dimension grows by one: 0 not at all, 1 to a neighbouring element, 2 further.
+
+    Y[i, j] has strides 2 in i, 1 in j, 0 in k.
+    """
+    subscripts = access.subscripts()
+    rank = subscripts.dim(OUT)
+    moved = [d for d in range(rank) if subscripts.get_pw_aff(d).involves_dims(IN, dim, 1)]
+    return 0 if not moved else 1 if moved == [rank - 1] else 2

@@ -1,0 +1,383 @@
+"""What a kernel costs on a machine, and the tiling of its band that costs least.
+
+    cost = launch + region + max(compute, memory) + exposed × min(compute, memory)
+    compute = operations / (peak × efficiency × utilisation)      a CPU's exponential counts as many (op_latency.py)
+    memory  = compulsory bytes at the level that holds the whole program's data
+            + bytes that tiles read again, at the level that still holds them when they are needed again
+
+Tiles run in order of their loops, outermost first. A tensor that a tile loop does not index is read again in each of
+the loop's iterations; in between, everything one iteration touches has gone by, which decides the level it is still in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Tree
+from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.kernel_model import Kernel, kernel_of
+
+TILE_EFFICIENCY = 0.9
+"""What products in register tiles and blocks reach of the peak: 89 to 95 % at 512 to 2048 (one Zen 4 core)."""
+
+CPU_EXPOSED = 0.5
+"""The part of the shorter of compute and memory time that a CPU core does not hide behind the longer. 4 × Linear(1024)
++ ReLU at batch 64 took 7.1 ms in one kernel, which reads the weights from L3 for every four rows (2.1 ms by the rates
+above), and 4.8 ms in four kernels, which read them from L2 (1.0 ms): one Zen 5 core, numba 0.68."""
+
+CUDA_EFFICIENCY = 0.125
+"""One result a thread: a multiply-add reads two words of shared memory, of which an SM delivers 32 a cycle; it could
+do 128 multiply-adds."""
+
+BUSY_THREADS = 512
+"""Threads that keep an SM's pipelines full: four schedulers × 32 lanes × four cycles of latency."""
+
+RESTART_SECONDS = 75e-9
+"""What it costs to go on in another row of a tensor that lies beyond L2, before its end: nothing was fetched ahead.
+A += u v' of 2000 × 2000 took 1.2 ms more in tiles of 256 columns, 16000 pieces (one Zen 5 core)."""
+
+REGION_AGAIN = 2.5e-6
+"""What a parallel region costs that follows another at once, whose threads are awake: 8 × 512 at batch 4 took 119 µs in
+eight regions and 106 in one whose cores wait (two Zen 4 cores)."""
+
+WAIT_SECONDS = 0.5e-6
+"""What a core takes to see that another one has ended its share, and to say so: lines of cache go from core to core."""
+
+CACHED = 1
+"""The level (L2) within which that costs nothing."""
+
+ROWS = (8, 4, 2, 1)
+"""Rows of a register tile on a CPU."""
+
+COLUMNS = (64, 128, 256, 512)
+"""Columns of a cache tile on a CPU: multiples of the widest vectors."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tile sizes for the band's loops (1: no tile, the loop itself counts tiles), and the order of the tile loops.
+
+    `order` holds positions in the band, outermost first. `parallel` is the position of the loop whose tiles run at
+    once on a CPU's cores, or None; a GPU runs all tiles at once.
+    """
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    parallel: int | None = None
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """Seconds, bytes and operations of one kernel under one tiling. `waiting` is what no work covers.
+
+    Of its overhead are `meeting_seconds` those in which all blocks, or cores, wait for each other, `meetings` times.
+    """
+
+    tiling: Tiling
+    flops: int
+    compulsory: int
+    again: int
+    tiles: int
+    utilisation: float
+    compute: float
+    memory: float
+    overhead: float
+    exposed: float = 0.0
+    waiting: float = 0.0
+    meetings: int = 0
+    meeting_seconds: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Seconds from the call to the last result."""
+        longer, shorter = max(self.compute, self.memory), min(self.compute, self.memory)
+        return self.overhead + self.waiting + longer + self.exposed * shorter
+
+    @property
+    def before(self) -> str:
+        """What is spent beside operations and bytes, as text."""
+        start = f"{microseconds(self.overhead - self.meeting_seconds)} to start"
+        if self.meetings:
+            start += f", {microseconds(self.meeting_seconds)} where all meet, {self.meetings} times"
+        return f"{start}, {microseconds(self.waiting)} waiting for memory" if self.waiting else start
+
+    def __str__(self) -> str:
+        return (
+            f"{microseconds(self.total)}: {self.before}, "
+            f"{microseconds(self.compute)} for {self.flops} operations at {self.utilisation:.1%} of the machine and "
+            f"{microseconds(self.memory)} for {self.compulsory} bytes once and {self.again} bytes again "
+            f"({self.tiles} tiles)"
+        )
+
+
+def combined(
+    found: Sequence[tuple[KernelCost, int]], start: float, meetings: int, meeting_seconds: float
+) -> KernelCost:
+    """The cost of one kernel of parts, each so many times, that start together: `start` is in no part's overhead."""
+    costs = [cost for cost, _ in found]
+    flops = sum(cost.flops for cost in costs)
+    return KernelCost(
+        Tiling((), ()),
+        flops,
+        sum(cost.compulsory for cost in costs),
+        sum(cost.again for cost in costs),
+        max(cost.tiles for cost in costs),
+        sum(cost.utilisation * cost.flops for cost in costs) / max(1, flops),
+        sum(cost.compute for cost in costs),
+        sum(cost.memory for cost in costs),
+        start + sum(cost.overhead * times for cost, times in found) + meeting_seconds,
+        max(cost.exposed for cost in costs),
+        sum(cost.waiting for cost in costs),
+        meetings,
+        meeting_seconds,
+    )
+
+
+def microseconds(seconds: float) -> str:
+    """Seconds in µs, three digits.
+
+    >>> microseconds(1.25e-6)
+    '1.25 µs'
+    """
+    return f"{seconds * 1e6:.3g} µs"
+
+
+Alone = Callable[[Nest, Kernel, KernelCost, Machine], KernelCost]
+"""What a kernel costs in the tiles that it gets if it is alone, from what it costs without them."""
+
+
+class Model:
+    """The costs of a nest's kernels on a machine; each part of a tree is costed once."""
+
+    def __init__(self, counts: Counts, machine: Machine, tiled: Alone | None = None) -> None:
+        self.counts = counts
+        self.machine = machine
+        self.tiled = tiled
+        self._known: dict[int, tuple[Tree, Kernel, KernelCost]] = {}
+
+    def kernel(self, part: Tree) -> Kernel:
+        """The part as a kernel."""
+        return self._found(part)[1]
+
+    def cost(self, part: Tree) -> KernelCost:
+        """The cost of the part under its best tiling."""
+        return self._found(part)[2]
+
+    def _found(self, part: Tree) -> tuple[Tree, Kernel, KernelCost]:
+        if id(part) not in self._known:
+            kernel = kernel_of(self.counts, part)
+            self._known[id(part)] = part, kernel, best(kernel, self.machine, self.counts.total_bytes)
+        return self._known[id(part)]
+
+
+def best(kernel: Kernel, machine: Machine, resident: int) -> KernelCost:
+    """The cheapest tiling; of equals the one that moves least, then the first. `resident`: bytes of the program."""
+    return ranked(kernel, machine, resident)[0]
+
+
+def ranked(kernel: Kernel, machine: Machine, resident: int) -> list[KernelCost]:
+    """Every tiling's cost, the cheapest first."""
+    tilings = cuda_tilings(kernel, machine.gpu) if machine.gpu is not None else cpu_tilings(kernel, machine)
+    costs = (cost_of(kernel, machine, resident, tiling) for tiling in tilings)
+    return sorted(costs, key=lambda cost: (round(cost.total, 12), round(cost.memory, 12)))
+
+
+def cost_of(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> KernelCost:
+    """The cost of one tiling."""
+    if machine.gpu is not None:
+        return on_cuda(kernel, machine, machine.gpu, resident, tiling)
+    return on_cpu(kernel, machine, resident, tiling)
+
+
+# -- tilings to choose from --------------------------------------------------------------------------------------------
+
+
+def cpu_tilings(kernel: Kernel, machine: Machine) -> Iterator[Tiling]:
+    """Rows and columns of the last two band loops, in either order, in parallel or not; rows alone of the last one."""
+    extents, size = kernel.extents, len(kernel.extents)
+    choices: list[tuple[int, ...]] = [(1,)] * size
+    if size:
+        column = kernel.column
+        row = size - 1 if column is None else size - 2
+        if _shared_between(kernel, row):
+            choices[row] = tuple(r for r in ROWS if extents[row] % r == 0)
+        if column is not None:
+            choices[column] = (extents[column], *(c for c in COLUMNS if c < extents[column]))
+    straight = tuple(range(size))
+    orders = [straight] if kernel.column is None else [straight, (*straight[:-2], size - 1, size - 2)]
+    for sizes, order in product(product(*choices), orders):
+        yield Tiling(sizes, order)
+        several = [p for p in order if tiles_along(extents[p], sizes[p]) > 1]
+        if several and machine.units > 1:
+            yield Tiling(sizes, order, several[0])
+
+
+def _shared_between(kernel: Kernel, position: int) -> bool:
+    """Whether different values of a band loop read the same elements of something of size: then rows pay."""
+    return any(u.read and u.ratios[position] == 1.0 and u.elements > 1024 for u in kernel.uses)
+
+
+def cuda_tilings(kernel: Kernel, gpu: Gpu) -> Iterator[Tiling]:
+    """Tiles of the last two band loops (or the last, where lanes share rows) that fit into a block of threads."""
+    extents, size = kernel.extents, len(kernel.extents)
+    inner = max((share.at_once for share in kernel.shares), default=1)
+    choices: list[tuple[int, ...]] = [(1,)] * size
+    if size == 1 or (size and any(share.lanes > 1 for share in kernel.shares)):
+        rows = (1, 2, 4, 8, 16, 32) if inner > 1 else (256, 128, 64, 32)
+        choices[-1] = _capped(rows, extents[-1])
+    elif size > 1:
+        choices[-2] = _capped((16, 8, 4, 2, 1, 32), extents[-2])
+        choices[-1] = _capped((32, 16, 64, 128, 256), extents[-1])
+    for sizes in product(*choices):
+        if math.prod(sizes) <= gpu.max_threads_per_block:
+            yield Tiling(sizes, tuple(range(size)))
+
+
+def _capped(sizes: tuple[int, ...], extent: int) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(min(size, extent) for size in sizes))
+
+
+def tiles_along(extent: int, size: int) -> int:
+    """Tiles of a loop."""
+    return -(-extent // size)
+
+
+# -- the two targets ---------------------------------------------------------------------------------------------------
+
+
+def on_cpu(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> KernelCost:
+    """Tiles in order, or one loop of them over the cores."""
+    counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
+    units = 1.0 if tiling.parallel is None else evenly(counts[tiling.parallel], machine.units)
+    compute = kernel.effort / machine.in_loops(kernel.itemsize, units)
+    memory = kernel.compulsory / machine.bandwidth(machine.level(resident), units)
+    again = 0.0
+    for moved, held in rereads(kernel, tiling):
+        again += moved
+        memory += moved / machine.reading(machine.level(held), units)
+    if resident > machine.levels[CACHED].size:
+        memory += RESTART_SECONDS * segments(kernel, tiling) / units
+    region = machine.region_seconds if tiling.parallel is not None else 0.0
+    return KernelCost(
+        tiling,
+        kernel.flops,
+        kernel.compulsory,
+        int(again),
+        math.prod(counts),
+        units / machine.units,
+        compute,
+        memory,
+        machine.launch_seconds + region,
+        CPU_EXPOSED,
+    )
+
+
+def segments(kernel: Kernel, tiling: Tiling) -> int:
+    """The pieces in which tiles of columns, one after the other, walk through rows of memory; 0 for whole rows.
+
+    for i: for j: A[i, j]  ->  for j (of 256): for i: for j_in: A[i, j]     2000 × 2000: 8 × 2000 pieces
+    """
+    column = kernel.column
+    if column is None or tiling.order[-1] == column or tiling.sizes[column] >= kernel.extents[column]:
+        return 0
+    rows = math.prod(kernel.extents[:-1]) * tiles_along(kernel.extents[column], tiling.sizes[column])
+    return rows * sum(not u.internal and max(u.ratios) < 1.0 for u in kernel.uses)
+
+
+def evenly(values: int, units: int) -> float:
+    """The cores that so many values of equal work keep busy: all of the work over that of the busiest core."""
+    return values / math.ceil(values / units)
+
+
+def in_blocks(kernel: Kernel, machine: Machine, resident: int, at_work: float | None) -> KernelCost:
+    """A product's kernel in blocks (strategy.products), on so many cores; None: without a parallel loop."""
+    units = 1.0 if at_work is None else at_work
+    region = machine.region_seconds if at_work is not None else 0.0
+    return KernelCost(
+        Tiling((), ()),
+        kernel.flops,
+        kernel.compulsory,
+        0,
+        1,
+        units / machine.units,
+        kernel.flops / (machine.peak(kernel.itemsize, units) * TILE_EFFICIENCY),
+        kernel.compulsory / machine.bandwidth(machine.level(resident), units),
+        machine.launch_seconds + region,
+        CPU_EXPOSED,
+    )
+
+
+def rereads(kernel: Kernel, tiling: Tiling) -> Iterator[tuple[float, float]]:
+    """For each tile loop, outermost first: (bytes it reads again, bytes that go by in one of its iterations)."""
+    sizes = list(kernel.extents)
+    iterations = 1
+    before = [float(u.elements * u.itemsize) for u in kernel.uses]
+    for position in tiling.order:
+        sizes[position] = tiling.sizes[position]
+        iterations *= tiles_along(kernel.extents[position], tiling.sizes[position])
+        now = [u.bytes_in(tuple(sizes), kernel.extents) for u in kernel.uses]
+        moved = [iterations * touched for touched in now]
+        outside = [u.read and not u.internal for u in kernel.uses]
+        yield sum(m - b for m, b, o in zip(moved, before, outside, strict=True) if o), sum(now)
+        before = moved
+
+
+def passed_again(kernel: Kernel, tiling: Tiling) -> Iterator[tuple[float, float]]:
+    """(bytes that the loops inside the band read again, bytes of one tile's), of each tensor that several read.
+
+    for i: { for j: s += x[i, j]; for j: y[i, j] = x[i, j] - s }: a tile's rows, which L1 holds if they are few.
+    """
+    for use in kernel.uses:
+        if use.read and not use.internal and use.passes > 1:
+            held = use.bytes_in(tiling.sizes, kernel.extents)
+            yield (use.passes - 1) * float(use.elements * use.itemsize), held
+
+
+def on_cuda(kernel: Kernel, machine: Machine, gpu: Gpu, resident: int, tiling: Tiling) -> KernelCost:
+    """One block a tile, all at once; each statement's instances over the block's threads."""
+    counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
+    blocks, points = math.prod(counts), math.prod(tiling.sizes)
+    per_sm = math.ceil(blocks / machine.units)
+    spread = blocks / (machine.units * per_sm)
+    # several rows share a block by warps, if a row alone would have all of it
+    by_warps = points > 1 and any(share.lanes > WARP for share in kernel.shares)
+    at_once = [min(share.at_once, WARP) if by_warps else share.at_once for share in kernel.shares]
+    threads = [min(points * each, gpu.max_threads_per_block) for each in at_once]
+    together = min(per_sm, gpu.max_threads_per_sm // max(threads, default=1))
+    compute, busy = 0.0, 0.0
+    for share, working in zip(kernel.shares, threads, strict=True):
+        utilisation = spread * min(1.0, working * together / BUSY_THREADS)
+        compute += share.flops / (
+            machine.peak(kernel.itemsize, machine.units) * CUDA_EFFICIENCY * utilisation
+        )
+        busy += utilisation * share.flops
+    again = 0.0
+    for count, (moved, held) in zip((counts[p] for p in tiling.order), rereads(kernel, tiling), strict=True):
+        near = (
+            held * together <= gpu.shared_per_sm
+        )  # an SM has it from its own tile before, if it has several
+        again += moved * min(1.0, machine.units / count) if near else moved
+    drawing = min(blocks, machine.units)
+    memory = kernel.compulsory / machine.bandwidth(machine.level(resident), drawing)
+    memory += again / machine.bandwidth(machine.levels[0], drawing)
+    for moved, held in passed_again(kernel, tiling):
+        resident_bytes = held * together
+        if resident_bytes > gpu.shared_per_sm:
+            memory += moved / machine.bandwidth(machine.level(int(resident_bytes * machine.units)), drawing)
+    return KernelCost(
+        tiling,
+        kernel.flops,
+        kernel.compulsory,
+        int(again),
+        blocks,
+        busy / max(1, kernel.flops),
+        compute,
+        memory,
+        machine.launch_seconds + gpu.barrier_seconds * (len(kernel.shares) - 1),
+    )

@@ -1,0 +1,1 @@
+"""Schedule one group of statements for a CPU, in public verbs."""

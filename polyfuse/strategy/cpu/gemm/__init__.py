@@ -1,0 +1,1 @@
+"""Products on a CPU: blocks for registers and caches, packing, recurrences, factorisations."""

@@ -1,0 +1,231 @@
+"""What a product's blocks cost one core: arithmetic, and what it does not hide of the traffic between the caches.
+
+Low et al., "Analytical Modeling Is Enough for High-Performance BLIS" (2016), sections 3 and 4, with what was measured.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import ceil, gcd
+
+from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
+
+PAGE = 4096
+"""Bytes of a page, whose end no prefetcher crosses; and of one way of an L1 cache, which is indexed inside a page."""
+
+LINE = 64
+"""Bytes of a cache line."""
+
+STREAM_EXPOSED = 0.2
+"""The part of the time that multiply-adds do not hide of panels that tiles ask for and of rows of b as they lie; of
+panels that go by again, and of rows and sums behind L2, it is the machine's (`Machine.exposed`)."""
+
+UNASKED = 1.25
+"""How much longer panels take than their bandwidth says that come from behind L2 while tiles wait for them and that
+nobody has asked for: 8 layers of 64 x 512 x 512 with 8 MiB of panels, from an L3 of 28 GB/s (one core of a Xeon)."""
+
+STRIDED = 3.0
+"""How much longer rows in different places take, of a panel (4.5 ms for these 8 layers, 2.5 as panels) or of a copy."""
+
+SCATTERED = 20.0
+"""How much longer to stream panels takes whose rows lie in different pages, and in few sets of L1 and L2: 64 x 1024 x
+1024 with rows of 4 KiB took twice the time of its multiply-adds (one Zen 4 core). Where several rows share a page it is
+so much less: 5 with rows of 1 KiB, 10 with rows of 2 KiB. In parts of the peak, as they lie and packed in the call (one
+core of a Xeon, in turns): 256 73 and 81 %, 384 70 and 80, 511 62 and 81, 512 56 and 80, 256 in float64 58 and 75,
+64 x 512 x 512 59 and 60. Some panels of these runs lay off their cache lines (stack_arrays.py); not measured anew."""
+
+SUMS_EXPOSED = 0.5
+"""The part of the time to load sums from L2 and store them, once a block of steps, that is not hidden. An estimate."""
+
+TRANSPOSING = 4.0
+"""How much longer packing takes where the panel's neighbours are not the tensor's. An estimate, like `STRIDED`."""
+
+ROWS = 8
+FOLLOWED = 0.006
+"""Each row of a that is contiguous is a stream of its own to the prefetchers; what one more than ROWS costs:
+with 12 and 14 rows products of 1344 and 2016 took 1 to 5 % longer than with 8 (one Zen 4 core)."""
+
+LATENCY = 4
+"""Cycles from one sum to the next, in which each multiplier begins as many others."""
+
+ENTRY = 20
+"""Cycles before a tile's first sums are added and after its last ones: latencies of loads, multiply-adds, stores."""
+
+
+def seconds(task: Task, b: Blocking) -> float:
+    """The time one core takes: arithmetic, and what it does not hide of the traffic."""
+    return (
+        arithmetic(task, b)
+        + entering(task, b)
+        + streaming(task, b)
+        + reloading(task, b)
+        + packing(task, b)
+        + carrying(task, b)
+        + turning(task, b)
+    )
+
+
+def arithmetic(task: Task, b: Blocking) -> float:
+    """Multiply-adds at the peak, loads among them, enough of them at once; a tile cut short has fewer of them."""
+    e, lanes = task.extents, task.machine.vector_bytes // task.itemsize
+    down, across = _whole_and_last(e.rows, b.rows), _whole_and_last(e.columns, b.columns)
+    least = LATENCY * task.machine.multiply_adds
+    work = 0.0  # multiply-adds of vectors in a step, of all tiles
+    for (tall, rows), (wide, columns) in product(down, across):
+        vectors = ceil(columns / lanes)
+        loading = 1.0 + task.machine.loading * (rows + vectors) / (rows * vectors)
+        work += tall * wide * max(least, rows * vectors) * loading
+    slower = 1.0 + FOLLOWED * max(0, b.rows - ROWS) if task.left.contiguous else 1.0
+    return (
+        slower * 2.0 * lanes * e.batches * work * e.steps * e.window / task.machine.peak(task.itemsize, 1.0)
+    )
+
+
+def _whole_and_last(extent: int, size: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(how many, size) of whole tiles and of the last one, if it is cut short.
+
+    >>> _whole_and_last(512, 6)
+    ((85, 6), (1, 2))
+    """
+    whole, last = divmod(extent, size)
+    return (whole, size), (int(last > 0), max(1, last))
+
+
+def entering(task: Task, b: Blocking) -> float:
+    """Each tile fills and drains the pipeline once a block of steps."""
+    e = task.extents
+    tiles = e.batches * ceil(e.rows / b.rows) * ceil(e.columns / b.columns) * ceil(e.steps / b.steps)
+    return tiles * ENTRY * task.machine.cycle
+
+
+def streaming(task: Task, b: Blocking) -> float:
+    """b's panels go by once for each tile of rows, from the cache that holds a block of them, as fast as it gives them.
+
+    The first time they come from where all of b lies, unless packing has just put them nearer; a constant from where
+    all that a call reads lies, as it was last used a call ago. 64 x 1024 x 1024 took 1.42 ms with the rows shared out,
+    where both cores read all of b, and 0.79 ms with the columns (two Zen 4 cores).
+    """
+    e = task.extents
+    size, block = e.of_right(e.steps, e.columns) * task.itemsize, task.block(b)
+    slower = 1.0 if b.pack_right else _scattered(task.right)
+    exposed = slower * STREAM_EXPOSED if slower > 1.0 else task.machine.exposed.panels
+    passing = size / task.reading(_around(task, b))
+    computing = arithmetic(task, b) / e.batches / ceil(e.rows / b.rows)
+    near = max(exposed * passing, passing - computing)
+    first = exposed * size / task.reading(max(size, 2 * block))
+    if task.right.ahead and task.held > task.l2.size:
+        first = _coming(task, b, size / task.coming(task.held))
+        first *= 1.0 if b.pack_right else max(STRIDED, slower)
+    elif b.pack_right and not task.right.ahead:
+        first = near
+    return e.batches * (first + (ceil(e.rows / b.rows) - 1) * near)
+
+
+def _coming(task: Task, b: Blocking, memory: float) -> float:
+    """What is left of the time that b takes from memory: what is asked for in time comes while whole tiles compute.
+
+    With all steps in a block, 4096 x 64 of them, the next one did not stay in L2 beside it. One layer of 4096, ms, with
+    blocks of 4096 steps and of 128 (the latter in tiles of 8 x 32 at batch 8 and 16): batch 2 4.0 and 2.4, which is 28
+    GB/s, 8 6.0 and 2.4, 16 6.2 and 3.5, 64 21.5 and 14.4; two of 2048, batch 64, 7.4 and 6.6; four of 1024 3.7 and 3.6
+    (one core of a Xeon, L2 of 2 MiB).
+    """
+    if not task.in_time(b):
+        return UNASKED * memory
+    e = task.extents
+    asking = (e.rows - e.rows % b.rows) / e.rows / e.batches
+    return max(STREAM_EXPOSED * memory, memory - asking * arithmetic(task, b))
+
+
+def _around(task: Task, b: Blocking) -> int:
+    """The bytes of a cache in which a block of b stays: half of it is for the rest, or for two tiles' rows and sums.
+
+    A panel of 128 x 64 floats stays in 48 KiB while rows go by: an LSTM of 2 x 128 at batch 50 took 7.6 ms for 8.0 with
+    all panels in L2, a tile of rows at a time (one core of a Xeon). What is asked for comes into L2.
+    """
+    block = task.block(b)
+    if b.width > b.columns:
+        return 2 * block
+    size = min(2 * block, block + 2 * task.tile(b))
+    return size + block if task.asks(b) and size > task.l1.size else size
+
+
+def _far(operand: Operand) -> float:
+    """How much longer an operand's rows take than memory in order: no two of them lie in one page."""
+    return STRIDED if operand.stride > PAGE // 2 else 1.0
+
+
+def _scattered(operand: Operand) -> float:
+    """How much longer panels take to stream as they lie: by how few of their rows share a page."""
+    return SCATTERED * min(1.0, operand.stride / PAGE) if _apart(operand) else 1.0
+
+
+def _apart(operand: Operand) -> bool:
+    """Whether so few rows share a page that it shows: four or fewer."""
+    return operand.stride >= PAGE // 4
+
+
+def reloading(task: Task, b: Blocking) -> float:
+    """An unpacked a comes in once a block of columns; for every tile, where its rows crowd into few sets of L1."""
+    e = task.extents
+    if b.pack_left:
+        return 0.0
+    one = e.of_left(e.rows, e.steps) * task.itemsize
+    size = e.batches * one
+    once = size * ceil(e.columns / b.width) / task.reading(one)
+    often = size * ceil(e.columns / b.columns) / task.machine.reading(task.l2, 1.0)
+    return max(once, often) if crowded(task, b) else task.machine.exposed.rows * _far(task.left) * once
+
+
+def crowded(task: Task, b: Blocking) -> bool:
+    """Whether an unpacked panel of a needs more than half of the ways of some set of L1.
+
+    8 rows of 1 KiB, 4 KiB apart: all in the same quarter of the sets, 8 lines each.
+    """
+    ways = task.l1.size // PAGE
+    row = min(PAGE, b.steps * task.itemsize) if task.left.contiguous else LINE
+    rows = b.rows if task.left.contiguous else b.steps
+    apart = gcd(task.left.stride, PAGE)
+    covered = PAGE if row >= apart else min(rows, PAGE // apart) * row
+    return rows * row / covered > ways / 2
+
+
+def packing(task: Task, b: Blocking) -> float:
+    """Reading and writing what a call packs: b once, a once for each block of columns."""
+    e, total = task.extents, 0.0
+    for packed, operand, elements, times in (
+        (b.pack_right, task.right, e.of_right(e.steps, e.columns), e.batches // e.alike),
+        (b.pack_left, task.left, e.rows * e.steps, e.batches * ceil(e.columns / b.width)),
+    ):
+        if packed and not operand.fixed:
+            size = elements * task.itemsize
+            slower = TRANSPOSING if not operand.contiguous else STRIDED if _apart(operand) else 1.0
+            rate = task.coming(task.held) * operand.by_cores if operand.by_cores else task.rate(size)
+            total += slower * 2 * size * times / rate
+    return total
+
+
+def carrying(task: Task, b: Blocking) -> float:
+    """What is not hidden of sums, of all batches that are alike: loaded and stored once for each of several blocks.
+
+    Those of one panel of columns go by before they are needed again, with the factors of a block: the others are done.
+    """
+    e, blocks = task.extents, ceil(task.extents.steps / b.steps)
+    alike = e.alike if b.pack_right else 1  # else each batch goes through its blocks by itself
+    size = held = alike * e.rows * e.columns * task.itemsize
+    if b.width == b.columns:
+        going_by = alike * e.rows * b.columns + e.of_left(alike * e.rows, b.steps)
+        held = min(size, going_by * task.itemsize + task.block(b))
+    if blocks == 1:
+        return 0.0
+    exposed = SUMS_EXPOSED
+    if held > task.l2.size:
+        in_pieces = b.columns < b.width < e.columns
+        exposed = task.machine.exposed.sums * (task.machine.exposed.pieces if in_pieces else 1.0)
+    return exposed * (e.batches // alike) * 2.0 * size * blocks / task.rate(held)
+
+
+def turning(task: Task, b: Blocking) -> float:
+    """A tile's sums are read and stored as columns, where rows are neighbours in memory."""
+    e = task.extents
+    size = e.batches * e.rows * e.columns * task.itemsize
+    return TRANSPOSING * 2 * size / task.rate(b.rows * b.columns * task.itemsize) if task.across else 0.0

@@ -1,0 +1,42 @@
+"""The factors of a product in panels: whole ones for all calls or by all cores, or parts in the product's loops."""
+
+from __future__ import annotations
+
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost.roofline import CACHED
+from polyfuse.strategy.cpu.gemm.blocks import Blocking, Task
+from polyfuse.strategy.cpu.gemm.problem import Question
+from polyfuse.strategy.transforms.packing import added, packed, packed_by_cores, packed_once, rows_asked_for
+
+
+def with_panels(
+    schedule: Schedule, question: Question, task: Task, b: Blocking, block: str | None, rows: str
+) -> Schedule:
+    """The operands in panels: whole and ahead, or a block of b and a tile's rows of a at a time.
+
+    `block` is the loop over blocks of b, if there are several parts of it, and `rows` the one over tiles of rows.
+    """
+    p, name = question.product, question.product.statement
+    left, right = (p.left.axes[p.rows], b.rows), (p.right.axes[p.columns], b.columns)
+    before = schedule
+    if b.pack_right and task.right.ahead:
+        pack = packed_by_cores if task.right.by_cores else packed_once
+        schedule = pack(schedule, p.right.name, name, right)
+    elif b.pack_right and block is not None:
+        schedule = packed(schedule, p.right.name, name, block, right)
+    if not task.right.fixed and _comes_in_parts_of_rows(question):
+        for copy in added(before, schedule):
+            schedule = rows_asked_for(schedule, p.right.access.tensor, copy)
+    if b.pack_left and task.left.fixed:
+        return packed_once(schedule, p.left.name, name, left)
+    panel = None if task.left.contiguous else left
+    return packed(schedule, p.left.name, name, rows, panel) if b.pack_left else schedule
+
+
+def _comes_in_parts_of_rows(question: Question) -> bool:
+    """Whether blocks of b are parts of rows of a tensor in memory that comes from behind L2."""
+    p = question.product
+    if p.right.computed or question.held <= question.machine.levels[CACHED].size:
+        return False
+    right = question.schedule.nest.tensor(p.right.access.tensor)
+    return right.role != "gathered" and p.right.axes[p.columns] == right.rank - 1 > 0

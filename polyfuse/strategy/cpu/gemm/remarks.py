@@ -1,0 +1,69 @@
+"""What is said of a product's blocks: the choice with its numbers."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from polyfuse.strategy.cpu.gemm.block_cost import packing
+from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
+
+
+def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float = 1.0) -> tuple[str, ...]:
+    """The choice with its numbers; `names` are the loops of rows, columns and steps.
+
+    The busiest core does the task `often` times: the part of it that there is of a triangle, or several pieces.
+    """
+    rows, columns, steps = names
+    e, m = task.extents, task.machine
+    vectors = task.vectors(b)
+    used = vectors * (b.rows + 1) + 1
+    panel, block = e.of_left(b.rows, b.steps) * task.itemsize, task.block(b)
+    blocks = ceil(e.steps / b.steps)
+    lines = [
+        f"{rows} x {columns} in tiles of {b.rows} x {b.columns} sums: {used} of {m.vector_registers} vector registers",
+        f"{steps} in {'one block' if blocks == 1 else 'blocks'} of {b.steps}: {b.rows} x {b.steps} of "
+        f"{task.left.tensor} is {kib(panel)} of L1's {kib(task.l1.size)}",
+    ]
+    if b.width < e.columns:
+        lines.append(
+            f"{columns} in blocks of {b.width}: {kib(block)} of {task.right.tensor} in {m.level(block).name}"
+        )
+    if task.asks(b):
+        following = f"{b.columns} columns" if blocks == 1 else f"{b.steps} steps"
+        lines.append(f"each tile asks for its share of the next {following} of {task.right.tensor}")
+    lines.append(_packed_sentence(task, b, block))
+    expected = (
+        2.0 * e.batches * e.rows * e.columns * e.steps * e.window / b.seconds / m.peak(task.itemsize, 1.0)
+    )
+    lines.append(f"{1e6 * b.seconds * often:.3g} µs expected on one core, {expected:.0%} of its peak")
+    return tuple(lines)
+
+
+def _packed_sentence(task: Task, b: Blocking, block: int) -> str:
+    level = task.machine.level(block).name
+    parts = []
+    for packed, operand, other in (
+        (b.pack_right, task.right, f"{b.steps} x {b.width} of it is {kib(block)}, read from {level}"),
+        (b.pack_left, task.left, f"{b.rows} rows of it, {kib(task.left.stride)} apart, stay in L1"),
+    ):
+        parts.append(f"{operand.tensor} is {_packed_how(operand, packed)} ({other})")
+    return f"{parts[0]}; {parts[1]}; packing takes {1e6 * packing(task, b):.3g} µs"
+
+
+def _packed_how(operand: Operand, packed: bool) -> str:
+    if not packed:
+        return "not packed"
+    if operand.fixed:
+        return "packed once for all calls"
+    if operand.by_cores:
+        return f"packed by {operand.by_cores} cores before"
+    return "computed while it is packed" if operand.computed else "packed"
+
+
+def kib(size: int) -> str:
+    """Bytes in KiB.
+
+    >>> kib(8192)
+    '8 KiB'
+    """
+    return f"{size / 1024:.3g} KiB"

@@ -1,0 +1,1 @@
+"""Schedule one group of statements for a GPU, in public verbs."""

@@ -1,0 +1,1 @@
+"""Attention as one kernel on a GPU, in public verbs."""

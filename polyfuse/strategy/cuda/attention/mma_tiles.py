@@ -1,0 +1,143 @@
+"""Shapes of attention's kernel by tensor cores: four lanes of a warp have all keys of a block between them.
+
+    lane 4 * g + t:    rows of g    scores: keys of t    results: columns of t
+
+A lane's rows and keys are neighbours, as without tensor cores (mma_tile.py), so that all between the
+products is as it was. What they multiply is rounded where it is staged: queries, keys, values, and exponentials, of
+which sums are taken before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product as pairs
+from math import ceil
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.vector_access import ACCESS_BYTES
+from polyfuse.ir.precision import STEPS as OF_ONE
+from polyfuse.ir.precision import STORED, Math
+from polyfuse.ir.tensor import HALVES
+from polyfuse.machine import Gpu, Machine
+from polyfuse.schedule.microkernel_verb import CONVERTED_REGISTERS
+from polyfuse.strategy.cost.gpu_cycles import hertz
+from polyfuse.strategy.cuda.attention.tiles import STEPS, Panels, PassShape, Sizes, cheapest_first
+from polyfuse.strategy.cuda.tiles.fma import SCHEDULERS, SHARED_BYTES
+from polyfuse.strategy.cuda.tiles.mma import FLOAT32, SYNCHRONOUS, TensorShape
+from polyfuse.strategy.match.attention import KEY, OneKernel
+
+OF_AN_EXPONENTIAL = 3
+"""Instructions that round an exponential, find its place and store it."""
+
+MOST_COLUMNS = 128
+"""Columns of a result: 32 of a lane, which stay in its registers."""
+
+
+@dataclass(frozen=True)
+class TensorPassShape(PassShape):
+    """A shape whose two products are tensor cores'."""
+
+    scores: TensorShape
+    results: TensorShape
+
+    @property
+    def registers(self) -> int:
+        """Registers a thread needs: what scores need, the tile of results, and what copies convert."""
+        return self.scores.registers + self.results.rows * self.results.columns + CONVERTED_REGISTERS
+
+    @property
+    def narrowed(self) -> Math | None:
+        """Exponentials are factors of the format."""
+        return self.scores.math
+
+    def queries(self, steps: int) -> TensorShape:
+        """The tile of queries, with all its steps."""
+        return replace(self.scores, steps=steps)
+
+    def values(self) -> TensorShape:
+        """The tile of values, with all keys of a block as its steps."""
+        return replace(self.results, steps=self.keys)
+
+    def exponentials(self) -> Panels:
+        """Rows of keys, as ldmatrix reads them."""
+        shape = self.values()
+        return Panels(KEY, self.keys, shape.spread(shape.left, True, True))
+
+    def shared_bytes(self, steps: int) -> int:
+        """Shared memory of a block: queries, keys, values, exponentials, and four numbers a row."""
+        return self.queries(steps).shared_bytes + self.values().shared_bytes + 4 * self.rows * FLOAT32
+
+    def issued(self, sizes: Sizes, machine: Machine, at_once: int) -> float:
+        """Cycles of an SM for a block of keys: the tensor cores', or all instructions' where they wait for these."""
+        a, b = self.scores, self.results
+        products = (
+            a.rows // 2 * (a.columns // 2 * self._deep(sizes.steps) + b.columns // 2 * self._deep(self.keys))
+        )
+        beside = self.beside(sizes, machine) + OF_AN_EXPONENTIAL * a.rows * a.columns
+        issue = (products + self._loads(sizes) + beside) * self.warps + self._copies(sizes)
+        flops = 2 * a.threads * a.rows * (a.columns * sizes.steps + b.columns * self.keys)
+        assert machine.gpu is not None, "tensor cores are a GPU's"
+        reached = SYNCHRONOUS if machine.gpu.compute_capability >= (9, 0) else 1.0
+        of_tensor_cores = flops / (dict(machine.tensor)[a.math] / hertz(machine) * reached)
+        return max(issue / at_once, of_tensor_cores * SCHEDULERS / at_once)
+
+    def delivered(self, sizes: Sizes) -> float:
+        """Cycles of shared memory for a block of keys."""
+        a = self.scores
+        loaded = self._loads(sizes) * self.warps * WARP * ACCESS_BYTES / SHARED_BYTES
+        return loaded + a.rows * a.columns * self.warps + self.copied(sizes) * a.held / SHARED_BYTES
+
+    def _deep(self, steps: int) -> int:
+        """Instructions one after the other."""
+        return ceil(steps / OF_ONE[self.scores.math])
+
+    def _loads(self, sizes: Sizes) -> int:
+        """Reads of four matrices of a warp."""
+        a, b = self.scores, self.results
+        of_scores = (a.rows // 2 + a.columns // 4) * self._deep(sizes.steps)
+        return of_scores + (b.rows // 2 + b.columns // 4) * self._deep(self.keys)
+
+    def _copies(self, sizes: Sizes) -> int:
+        """Instructions of all warps that copy keys and values: a load, addresses, roundings, stores of runs."""
+        a = self.scores
+        return ceil(self.copied(sizes) / a.vector / WARP) * (2 + a.vector * a.held // FLOAT32 + a.vector // 2)
+
+
+def tensor_pass_shapes(one: OneKernel, sizes: Sizes, machine: Machine, gpu: Gpu) -> list[PassShape]:
+    """The shapes for a machine's `math` that fit, the cheapest first; none where `why_not_rounded` says why."""
+    if machine.math == "ieee" or why_not_rounded(one, machine) is not None:
+        return []
+    return cheapest_first(_every(machine.math, sizes.columns), sizes, machine, gpu)
+
+
+def why_not_rounded(one: OneKernel, machine: Machine) -> str | None:
+    """Why tensor cores cannot multiply a kernel's factors in a machine's format; None if they can."""
+    math, p, q = machine.math, one.scores, one.results
+    if STORED[math] not in HALVES or math not in dict(machine.tensor):
+        return "exponentials are stored as halves for them"
+    for name in (p.left.name, p.right.name, q.right.name):
+        dtype = one.nest.tensor(name).dtype
+        if dtype not in ("float32", STORED[math]):
+            return f"{name} is {dtype}"
+    steps, columns = one.extent(p, p.steps[0]), one.extent(q, q.columns)
+    if steps % STEPS:
+        return f"{steps} steps of a score are no multiple of {STEPS}"
+    if columns % STEPS or columns > MOST_COLUMNS:
+        return f"{columns} columns are no multiple of {STEPS} up to {MOST_COLUMNS}"
+    return None
+
+
+def beside_tensor_cores(one: OneKernel, shape: PassShape, machine: Machine) -> tuple[str, ...]:
+    """That a kernel's products are multiply-adds where tensor cores were allowed, and why, for a report."""
+    if machine.math == shape.math:
+        return ()
+    why = why_not_rounded(one, machine) or "that is expected to be faster"
+    return (f"no tensor cores in it, though math={machine.math!r}: {why}",)
+
+
+def _every(math: Math, columns: int) -> Iterator[PassShape]:
+    """Warps that each have rows of their own, with all keys of a block and all columns of a result."""
+    for down, rows, keys in pairs((1, 2, 4), (2, 4), (8, 16, 32)):
+        tile = TensorShape(1, 8 * down, 4, rows, keys, STEPS, FLOAT32, format=math)
+        yield TensorPassShape(tile, replace(tile, columns=columns // 4))

@@ -1,0 +1,280 @@
+"""Shapes of attention's kernel on a GPU: queries and keys of a block, results of a thread, what the model expects.
+
+    time = launch + waves × (blocks of keys × max(resident blocks × busy, wait) + LATENCY) + what is written
+    busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,
+           the SM's share of the bytes from L2
+    wait = busy + LATENCY × tiles that are loaded one after the other
+
+All are cycles of one SM and one block of keys; the two products are two shapes of register tiles with the same threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import product as pairs
+from math import ceil, log2
+
+from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.vector_access import ACCESS_BYTES
+from polyfuse.ir.precision import Math
+from polyfuse.ir.tree import Spread
+from polyfuse.machine import Gpu, Machine
+from polyfuse.schedule.microkernel_verb import MOST_REGISTERS, registers_for
+from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz
+from polyfuse.strategy.cost.occupancy import occupancy
+from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.cuda.tiles.fma import (
+    EXPOSED,
+    SCHEDULERS,
+    SHARED_BYTES,
+    Shape,
+    delivered,
+    spread_for,
+    threads_of,
+)
+from polyfuse.strategy.cuda.tiles.smem_layouts import Panel
+from polyfuse.strategy.match.attention import ROW, OneKernel
+
+STEPS = 16
+"""Steps of a product that are written out."""
+
+OF_A_SCORE = 26
+"""Instructions for one score beside its products and what is written for it: maximum, exponential, sum, store. As
+compiled for sm_90 (CUDA 13), whose exponential has nine of them and whose maximum, which keeps NaN, four."""
+
+OF_A_DOUBLE = (46, 14)
+"""The same for a score in float64: instructions at a full rate, and multiply-adds of its exponential, at float64's."""
+
+OF_AN_EXCHANGE = 6
+"""Instructions of one step of a maximum's exchange between lanes and of a sum's."""
+
+OF_A_ROW = 30
+"""Instructions for a row of a block of keys: what it had before, its correction, its place in shared memory."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Attention's sizes: queries, keys, steps of a score, columns of a result, how many there are of it.
+
+    `written` are the operations that are written for a score between its product and its maximum, `stored` the bytes
+    of a key's number in memory.
+    """
+
+    rows: int
+    keys: int
+    steps: int
+    columns: int
+    count: int
+    written: int = 0
+    stored: int = 4
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Which of a buffer's axes is in panels, how wide these are, and where their elements lie."""
+
+    along: str
+    width: int
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class ExchangingShape(Shape):
+    """A shape of which a row's lanes exchange what they find of it."""
+
+    @property
+    def in_pairs(self) -> bool:
+        """Lanes that exchange are neighbours."""
+        return False
+
+
+@dataclass(frozen=True)
+class PassShape:
+    """Threads of a block and results of a thread of both products; once costed, the seconds expected, and why."""
+
+    scores: Shape
+    results: Shape
+    seconds: float = field(default=0.0, compare=False)
+    issuing: float = field(default=0.0, compare=False)
+    moving: float = field(default=0.0, compare=False)
+    why: str = field(default="", compare=False)
+
+    @property
+    def rows(self) -> int:
+        """Queries of a block."""
+        return self.scores.block_rows
+
+    @property
+    def keys(self) -> int:
+        """Keys of a block."""
+        return self.scores.block_columns
+
+    @property
+    def registers(self) -> int:
+        """Registers a thread needs: what scores need, and the tile of results, which stays meanwhile."""
+        a, b = self.scores, self.results
+        return registers_for(a.rows, a.columns, a.itemsize) + a.itemsize // 4 * b.rows * b.columns
+
+    def queries(self, steps: int) -> Shape:
+        """The tile of queries, with all its steps."""
+        return replace(self.scores, steps=steps)
+
+    def values(self) -> Shape:
+        """The tile of values, with all keys of a block as its steps."""
+        return replace(self.results, steps=self.keys)
+
+    def shared_bytes(self, steps: int) -> int:
+        """Shared memory of a block: queries, keys, values, exponentials, and four numbers a row."""
+        a, b = self.queries(steps), self.values()
+        panels = (
+            spread_for(a, a.left, True, True).size(steps, a.block_rows),
+            spread_for(a, a.right, True, True).size(steps, a.block_columns),
+            spread_for(b, b.right, False, True).size(self.keys, b.block_columns),
+            exponentials_spread(self).size(self.keys, b.block_rows),
+        )
+        return (sum(panels) + 4 * self.rows) * self.scores.itemsize
+
+    @property
+    def math(self) -> Math:
+        """What factors are rounded to."""
+        return self.scores.math
+
+    @property
+    def narrowed(self) -> Math | None:
+        """What exponentials are rounded to as factors of the second product; None where they are not."""
+        return None
+
+    def exponentials(self) -> Panels:
+        """How exponentials lie in shared memory."""
+        return Panels(ROW, self.rows, exponentials_spread(self))
+
+    def beside(self, sizes: Sizes, machine: Machine) -> float:
+        """Instructions of a thread in a block of keys that are no products'."""
+        a, b = self.scores, self.results
+        of_a_score = OF_A_SCORE if a.itemsize == 4 else OF_A_DOUBLE[0] + rate_of(a, machine) * OF_A_DOUBLE[1]
+        exchanges = a.rows * OF_AN_EXCHANGE * log2(a.threads_x)
+        return a.rows * (a.columns * (of_a_score + sizes.written) + b.columns + OF_A_ROW) + exchanges
+
+    def issued(self, sizes: Sizes, machine: Machine, at_once: int) -> float:
+        """Cycles of an SM in which a block of keys is issued, with so many of its schedulers at work."""
+        a, b = self.scores, self.results
+        fma = rate_of(a, machine) * a.rows * (a.columns * sizes.steps + b.columns * self.keys)
+        loads = (a.rows + a.columns) / a.vector * sizes.steps + (b.rows + b.columns) / b.vector * self.keys
+        copies = ceil(self.copied(sizes) / a.vector / WARP) * (2 + a.vector)
+        return ((fma + loads + self.beside(sizes, machine)) * self.warps + copies) / at_once
+
+    def delivered(self, sizes: Sizes) -> float:
+        """Cycles in which shared memory delivers a block of keys and takes its exponentials and copies."""
+        a, b = self.scores, self.results
+        factors = sum(
+            self.warps * STEPS * tiles * (delivered(shape, shape.left) + delivered(shape, shape.right))
+            for shape, tiles in ((a, sizes.steps / STEPS), (b, self.keys / STEPS))
+        )
+        stored = a.itemsize // 2 * a.rows * a.columns * self.warps
+        return factors + stored + self.copied(sizes) * a.itemsize / SHARED_BYTES
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return self.scores.threads // WARP
+
+    def copied(self, sizes: Sizes) -> int:
+        """Elements of a block of keys, and of its values."""
+        return self.keys * (sizes.steps + sizes.columns)
+
+    def sentences(self, one: OneKernel) -> tuple[str, ...]:
+        """What was chosen and why, for a report."""
+        a, b, steps = self.scores, self.results, one.extent(one.scores, one.scores.steps[0])
+        return (
+            f"{one.scores.statement} and {one.results.statement} in one kernel: "
+            f"blocks of {self.rows} rows, {self.keys} keys at a time, "
+            f"{a.threads_z} × {a.threads_y} × {a.threads_x} threads of {a.rows} × {a.columns} scores and "
+            f"{b.rows} × {b.columns} results{a.how} in {self.shared_bytes(steps)} bytes of shared memory, "
+            f"{self.registers} registers planned; {self.why}",
+        )
+
+
+def pass_shapes(sizes: Sizes, itemsize: int, machine: Machine, gpu: Gpu) -> list[PassShape]:
+    """The shapes that fit, the cheapest first."""
+    return cheapest_first(_every(itemsize, sizes.columns), sizes, machine, gpu)
+
+
+def cheapest_first(every: Iterable[PassShape], sizes: Sizes, machine: Machine, gpu: Gpu) -> list[PassShape]:
+    """Those of some shapes that fit, with what the model expects of each."""
+    fit = (s for s in every if _fits(s, sizes, gpu))
+    return sorted((_costed(s, sizes, machine, gpu) for s in fit), key=lambda s: s.seconds)
+
+
+def _every(itemsize: int, columns: int) -> Iterator[PassShape]:
+    """Rows of lanes that have all columns of a result, as few for each of them as may be."""
+    vector = ACCESS_BYTES // itemsize
+    for z, x, rows, keys in pairs((1, 2, 4), (8, 16), (vector, 2 * vector), (vector, 2 * vector)):
+        own = next((n for n in (vector, 2 * vector) if n * x >= columns), None)
+        if own is not None:
+            tile = ExchangingShape(z, 4, x, rows, keys, STEPS, itemsize)
+            yield PassShape(tile, replace(tile, columns=own))
+
+
+def _fits(s: PassShape, sizes: Sizes, gpu: Gpu) -> bool:
+    """Whether blocks are whole, two at least of keys, a thread has all its columns, and an SM room for a block.
+
+    Guards within tiles cost registers: blocks of 32 rows by 32 and 64 keys of 300 each spill 200 to 500 bytes on sm_80.
+    """
+    whole = sizes.rows % s.rows == 0 and sizes.keys % s.keys == 0 and sizes.columns % s.results.columns == 0
+    enough = whole and sizes.keys >= 2 * s.keys and s.registers <= MOST_REGISTERS
+    return enough and s.shared_bytes(sizes.steps) <= gpu.shared_per_block and _resident(s, sizes, gpu) >= 1
+
+
+def _resident(s: PassShape, sizes: Sizes, gpu: Gpu) -> int:
+    return occupancy(gpu, s.scores.threads, s.registers, s.shared_bytes(sizes.steps)).blocks
+
+
+def _costed(s: PassShape, sizes: Sizes, machine: Machine, gpu: Gpu) -> PassShape:
+    """A shape with what the model expects of it."""
+    cycles, a = hertz(machine), s.scores
+    blocks = ceil(sizes.rows / s.rows) * sizes.count
+    resident = min(_resident(s, sizes, gpu), ceil(blocks / machine.units))
+    cache = machine.levels[0]
+    read = s.copied(sizes) * sizes.stored
+    needs = {
+        "instructions": s.issued(sizes, machine, min(SCHEDULERS, s.warps * resident)),
+        "shared memory": s.delivered(sizes),
+        "L2": read * machine.units * cycles / machine.bandwidth(cache, machine.units),
+    }
+    what = max(needs, key=lambda name: needs[name])
+    busy = needs[what] + EXPOSED * (sum(needs.values()) - needs[what])
+    wait = busy + 2 * LATENCY
+    block = max(resident * busy, wait)
+    waves, passes = ceil(blocks / (machine.units * resident)), ceil(sizes.keys / s.keys)
+    written = sizes.count * sizes.rows * sizes.columns * a.itemsize
+    end = written / machine.bandwidth(machine.levels[-1], min(blocks, machine.units))
+    seconds = machine.launch_seconds + waves * (passes * block + 2 * LATENCY) / cycles + end
+    every = waves * passes * resident / cycles
+    parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items())
+    why = (
+        f"{microseconds(seconds)} expected: {blocks} blocks, {resident} on an SM, {waves} "
+        f"{'wave' if waves == 1 else 'waves'} of {passes} blocks of keys of {block:.0f} cycles "
+        f"({parts} a block; {'latency' if wait > resident * busy else what} decides)"
+    )
+    issuing = every * max(needs["instructions"], needs["shared memory"])
+    return replace(s, seconds=seconds, issuing=issuing, moving=every * needs["L2"] + end, why=why)
+
+
+def rate_of(shape: Shape, machine: Machine) -> float:
+    """How many times as long a multiply-add takes as one in float32."""
+    return 1.0 if shape.itemsize == 4 else machine.flops32 / machine.flops64
+
+
+@cache
+def exponentials_spread(s: PassShape) -> Spread:
+    """Where exponentials lie, so that threads that store them and those that multiply them wait least for banks."""
+    shape = s.values()
+    side, (z, y, x) = shape.left, threads_of(shape)
+    rows = (z * shape.threads_y + y) * shape.rows
+
+    panel = Panel(s.keys, side.width, shape.itemsize)
+    keys = range(s.scores.columns)
+    stored = [panel.access(x * len(keys) + key, rows, shape.itemsize) for key in keys]
+    return panel.least_waiting(shape.spreads(side), (panel.access(*shape.reads(side), ACCESS_BYTES), *stored))

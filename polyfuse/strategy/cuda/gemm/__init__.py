@@ -1,0 +1,1 @@
+"""Products and convolutions on a GPU, in public verbs."""

@@ -1,0 +1,168 @@
+"""Products in equal shares on a GPU (stream-k): when, in which tiles, and their kernel, in public verbs.
+
+    for b: for i: for j: { zero; for k: mac; store part }
+    ->  for p (block.x):  for b_i_j:                                        a share: the end of a tile, whole ones, …
+          for i_z: for i_y: for j_x: for r: for c: zero
+          for k (chunks): { copy a tile of a; of b;  … mac }                those of the tile that are in the share
+          for i_z: for i_y: for j_x: for r: for c: store part
+
+Whole waves of blocks leave most of a GPU idle in the last one, if that has few: 144 tiles on 132 SMs take two. In
+shares all blocks have as many chunks, and there is one wave; what it costs is that every result goes through memory
+once more, and the kernel that adds up the parts (stream_k.py has the reference). The loop over parts is skewed
+by that over tiles, a share's part of a tile each: part p of a tile is in the p-th block after that of its first chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import ceil
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.machine import Gpu, Machine
+from polyfuse.rewrite.reductions.stream_k import Dealt
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.gpu_cycles import seconds_of_wait
+from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.cuda.gemm.schedule import Names, Tiles, of_one_step
+from polyfuse.strategy.cuda.tiles.fma import Shape
+from polyfuse.strategy.match.gemm import Product, contractions_of
+from polyfuse.strategy.match.gemm_problem import Extents
+from polyfuse.strategy.transforms.band_verbs import reordered
+from polyfuse.strategy.transforms.time_loops import Planned
+
+LEAST_CHUNKS = 8
+"""Chunks of a share at least: stages are filled anew for each tile."""
+
+MOST_STAGES = 2
+"""A share's bounds take registers: with four stages some tiles spill 4 bytes on sm_80 or sm_90 (ptxas, CUDA 13)."""
+
+IN_FLIGHT = 4
+"""Partial results that a thread asks for before it adds them; an assumption, as the compiler unrolls such loops."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A shape for one product in so many equal shares, with what the model expects of all of it, in seconds.
+
+    The shape has what is expected of the kernel of the parts.
+    """
+
+    shape: Shape
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class InShares:
+    """A product that was dealt out: in tiles of which shape."""
+
+    shape: Shape
+    dealt: Dealt
+
+
+def seconds_to_add(parts: int, stored: int, machine: Machine) -> float:
+    """What a kernel takes that adds up so many parts of each result, of so many bytes in all."""
+    reading = stored / machine.bandwidth(machine.level(stored), machine.units)
+    return reading + machine.launch_seconds + parts / IN_FLIGHT * seconds_of_wait(machine)
+
+
+def cheapest_in_shares(
+    shapes: Iterable[Shape], extents: Extents, machine: Machine, gpu: Gpu
+) -> Priced | None:
+    """The shape that is expected to be fastest in shares, one for each block that is resident; None if none gains."""
+    priced = (_priced(s, extents, machine, gpu) for s in shapes if _may_be_shared(s, extents))
+    return min((p for p in priced if p is not None), key=lambda p: p.seconds, default=None)
+
+
+def _may_be_shared(s: Shape, extents: Extents) -> bool:
+    """Whether a block may have several tiles of a shape: tensor cores multiply the same steps for every result.
+
+    Tiles that are cut short keep their guards there, since no block runs all that others do (zero_fill.py),
+    and spill: 132 bytes of 1500 × 1500 by 1500 for an H200, whose loop has 57 % multiply-adds.
+    """
+    return s.math == "ieee" and s.stages <= MOST_STAGES and s.is_whole(extents)
+
+
+def _priced(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Priced | None:
+    """A shape in shares: chunks take what they take on full SMs; and each result is stored and loaded once more."""
+    blocks = s.blocks(extents)
+    resident = min(s.resident(gpu), ceil(blocks / machine.units))
+    slots = machine.units * resident
+    waves, share = ceil(blocks / slots), ceil(blocks * s.tiles / slots)
+    most = ceil(blocks / machine.units) * s.tiles
+    if share * resident >= most or share < LEAST_CHUNKS:
+        return None
+    memory, cut = machine.levels[-1], s.block_rows * s.block_columns * s.itemsize
+    end = extents.results * s.itemsize / machine.bandwidth(memory, min(blocks, machine.units))
+    # a boundary between shares cuts one tile in two
+    stored = (blocks + slots) * cut
+    storing = stored / machine.bandwidth(machine.level(stored), machine.units)
+    begun = 1 + ceil(share / s.tiles)
+    seconds = machine.launch_seconds + share * s.tile + begun * seconds_of_wait(machine) + storing
+    part = share * resident / most
+    why = (
+        f"{microseconds(seconds)} expected: {slots} blocks, {resident} on an SM, one share of {share} tiles of steps "
+        f"each, where {blocks} blocks of {s.tiles} would take {waves} {'wave' if waves == 1 else 'waves'}"
+    )
+    shape = replace(
+        s,
+        group=1,
+        seconds=seconds,
+        issuing=s.issuing * part,
+        moving=(s.moving - end) * part + storing,
+        tiles=share,
+        why=why,
+    )
+    return Priced(shape, slots, seconds + seconds_to_add(1 + ceil(s.tiles / share), stored, machine) + end)
+
+
+def in_shares(
+    schedule: Schedule, counts: Counts, kernel: Kernel, own: InShares, machine: Machine
+) -> Planned | str:
+    """A kernel that sums up the parts of a product, a share a block; or why not."""
+    found = (of_one_step(contractions_of(schedule.nest, name, by_value=True)) for name in kernel.names)
+    product = next((p for p in found if p is not None), None)
+    if product is None:
+        return "there is no product of one step"
+    try:
+        return _Shares(schedule, counts, kernel, product, own, machine).made()
+    except (IllegalSchedule, InvalidSchedule) as refused:
+        return str(refused)
+
+
+class _Shares(Tiles):
+    """One kernel on its way into register tiles, several tiles in one block."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        counts: Counts,
+        kernel: Kernel,
+        product: Product,
+        own: InShares,
+        machine: Machine,
+    ) -> None:
+        super().__init__(schedule, counts, kernel, product, own.shape, machine)
+        self.dealt = own.dealt
+
+    def in_grid(self, schedule: Schedule, blocks: tuple[str, ...]) -> Schedule:
+        """Shares on block.x, the tiles of one in order."""
+        return schedule.bind(self.kernel.names[0], **{blocks[0]: "block.x"})
+
+    def in_one_batch(
+        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, ...], tile: Names
+    ) -> tuple[Schedule, Names, tuple[str, ...]]:
+        """for p: for b: for i: for j  ->  for p (shares): for b_i_j (tiles of results, in the dimensions' order)."""
+        first, p = self.kernel.names[0], self.product
+        by_dim = dict(zip((*p.others, p.rows, p.columns), (*others, *blocks), strict=True))
+        part, *results = (by_dim[d] for d in sorted(by_dim))
+        schedule = reordered(schedule, first, (*results, part, *tile.all))
+        for _ in results[1:]:
+            two = schedule.loops(first)[:2]
+            schedule = schedule.collapse(first, two[0].name, two[1].name)
+        tiles = schedule.loops(first)[0].name
+        schedule = schedule.skew(first, part, by=tiles, factor=self.dealt.chunks, per=self.dealt.share)
+        return schedule.interchange(first, tiles, part), tile, (part, tiles)

@@ -1,0 +1,140 @@
+"""A GPU's kernel around one product in register tiles, if the model expects that to pay: which product, which shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Tree, parts, statements
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.candidates import Choose
+from polyfuse.strategy.cost.composite import finished_cost, kernels_of
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.roofline import KernelCost, Model, Tiling, microseconds
+from polyfuse.strategy.cuda.attention.mma_tiles import beside_tensor_cores
+from polyfuse.strategy.cuda.attention.schedule import shaped
+from polyfuse.strategy.cuda.attention.tiles import PassShape
+from polyfuse.strategy.cuda.depthwise import in_window_rows
+from polyfuse.strategy.cuda.gemm.implicit_gemm import Convolution, convolution_of, in_patches, shapes_of
+from polyfuse.strategy.cuda.gemm.schedule import (
+    band_by_dimension,
+    in_register_tiles,
+    of_one_step,
+    shapes_for,
+    why_seen,
+)
+from polyfuse.strategy.cuda.gemm.stream_k import InShares, in_shares
+from polyfuse.strategy.cuda.tiles.cluster import ClusterShape
+from polyfuse.strategy.cuda.tiles.fma import EXPOSED, Shape
+from polyfuse.strategy.cuda.tiles.tile_cost import waiting_seconds
+from polyfuse.strategy.cuda.tiles.wgmma_tma import BulkShape
+from polyfuse.strategy.match.attention import OneKernel
+from polyfuse.strategy.match.gemm import Product, products_among
+from polyfuse.strategy.plan import Group
+from polyfuse.strategy.transforms.packing import added
+from polyfuse.strategy.transforms.time_loops import Planned
+
+
+def in_registers(
+    schedule: Schedule, model: Model, part: Tree, choose: Choose, shared: Mapping[str, InShares]
+) -> tuple[Schedule, list[Group]] | str | None:
+    """The schedule with a kernel in register tiles; why it is not, or None where it holds no single product.
+
+    Of the products in `shared` the shape is decided: the shares are of its tiles.
+    """
+    kernel, counts, machine = model.kernel(part), model.counts, model.machine
+    own = next((shared[name] for name in kernel.names if name in shared), None)
+    if own is not None:
+        made = in_shares(schedule, counts, kernel, own, machine)
+        return made if isinstance(made, str) else _grouped(schedule, model, part, own.shape, made)
+    product = product_in(schedule.nest, kernel) if machine.gpu is not None and kernel.band else None
+    if product is None:
+        return in_window_rows(schedule, model, part, choose) if machine.gpu is not None else None
+    band = band_by_dimension(kernel, product)
+    if isinstance(band, str):
+        return band
+    seen = why_seen(kernel, schedule.nest.statement(product.statement).write.tensor)
+    if seen is not None:
+        return seen
+    shapes = (
+        shapes_of(schedule, counts, kernel, product, band, machine)
+        if isinstance(product, Convolution)
+        else shapes_for(schedule, counts, kernel, product, band, machine)
+    )
+    if not shapes:
+        return "no tile of results fits the product's sizes"
+    plain = model.cost(part)
+    best, alone = shapes[0], plain.total + waiting_seconds(shapes[0], machine)
+    taken = choose(kernel.names, "form", sorted((best.seconds, alone)))
+    if (taken == 0) != (best.seconds <= alone):
+        return f"{microseconds(best.seconds)} expected, {microseconds(alone)} with one result a thread"
+    best = shapes[choose(kernel.names, "register tiles", [shape.seconds for shape in shapes])]
+    done = (
+        in_patches(schedule, counts, kernel, product, best, machine)
+        if isinstance(product, Convolution)
+        else in_register_tiles(schedule, counts, kernel, product, best, machine)
+    )
+    if isinstance(done, str) and isinstance(best, ClusterShape) and not isinstance(product, Convolution):
+        why = f"blocks of {product.statement} are in no clusters: {done}"
+        best = next(shape for shape in shapes if not isinstance(shape, ClusterShape))
+        done = in_register_tiles(schedule, counts, kernel, product, best, machine)
+        done = done if isinstance(done, str) else replace(done, notes=(*done.notes, why))
+    if isinstance(done, str) and isinstance(best, BulkShape) and not isinstance(product, Convolution):
+        why = f"no factor of {product.statement} is copied in boxes: {done}"
+        best = next(shape for shape in shapes if not isinstance(shape, BulkShape))
+        done = in_register_tiles(schedule, counts, kernel, product, best, machine)
+        done = done if isinstance(done, str) else replace(done, notes=(*done.notes, why))
+    return done if isinstance(done, str) else _grouped(schedule, model, part, best, done)
+
+
+def _grouped(
+    before: Schedule, model: Model, part: Tree, shape: Shape, done: Planned
+) -> tuple[Schedule, list[Group]]:
+    """The schedule after a kernel was put into a shape, that kernel, and those that copy for it."""
+    kernel, machine = model.kernel(part), model.machine
+    copies = added(before, done.schedule)
+    (own,) = (statements(p) for p in parts(done.schedule.tree) if kernel.names[0] in statements(p))
+    packs = kernels_of(done.schedule, tuple(name for name in copies if name not in own), machine)
+    cost = _tiled_cost(model.cost(part), shape, kernel.itemsize, machine)
+    return done.schedule, [*packs, Group(own, cost, done.notes)]
+
+
+def product_in(nest: Nest, kernel: Kernel) -> Product | None:
+    """The only product of a kernel, or its only convolution."""
+    products = products_among(nest, kernel.names, by_value=True)
+    if len(products) > 1:
+        return None
+    one = of_one_step(products[0]) if products else None
+    if one is not None:
+        return one
+    found = [c for c in (convolution_of(nest, name) for name in kernel.names) if c is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def under_maximum(
+    before: Schedule, one: OneKernel, shape: PassShape, machine: Machine
+) -> tuple[Schedule, Group]:
+    """The schedule with sums under a maximum in their shape, and their kernel."""
+    done = shaped(before, one, shape)
+    (part,) = (p for p in parts(done.tree) if one.names[0] in statements(p))
+    cost = _tiled_cost(finished_cost(Counts(done.nest), part, machine), shape, shape.scores.itemsize, machine)
+    return done, Group(
+        statements(part), cost, (*shape.sentences(one), *beside_tensor_cores(one, shape, machine))
+    )
+
+
+def _tiled_cost(plain: KernelCost, shape: Shape | PassShape, itemsize: int, machine: Machine) -> KernelCost:
+    """A kernel's cost in register tiles."""
+    cost = replace(
+        plain,
+        tiling=Tiling((), ()),
+        compute=shape.issuing,
+        memory=shape.moving,
+        again=0,
+        utilisation=plain.flops / (machine.peak(itemsize, machine.units, shape.math) * shape.issuing),
+        exposed=EXPOSED,
+    )
+    return replace(cost, waiting=shape.seconds - cost.total)

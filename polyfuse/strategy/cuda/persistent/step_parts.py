@@ -1,0 +1,117 @@
+"""One part of a step that all blocks take together: a product in register tiles, anything else with a result a thread.
+
+    for t: { for i: for j: for k: mac;  … }  ->  for t: { mac's blocks, in register tiles;  … }
+
+What was decided of a part (step_choices.py) is in it: the shape of its tiles, or whose blocks it runs in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.tree import Loop
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.candidates import Choose
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.gpu_cycles import seconds_of_wait
+from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.roofline import KernelCost, Tiling, ranked
+from polyfuse.strategy.cuda import kernel as cuda
+from polyfuse.strategy.cuda.gemm.implicit_gemm import Convolution
+from polyfuse.strategy.cuda.gemm.schedule import band_by_dimension, in_register_tiles
+from polyfuse.strategy.cuda.gemm.tile_choice import product_in
+from polyfuse.strategy.cuda.persistent.same_blocks import Follower, in_same_blocks
+from polyfuse.strategy.cuda.tiles.fma import Shape
+from polyfuse.strategy.cuda.tiles.persistent import StepShape
+from polyfuse.strategy.match.gemm import Product
+from polyfuse.strategy.transforms.time_loops import Planned
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a step, what it costs with a result a thread, and where it is a product the loop of each dimension.
+
+    `alone` if it is all of a step. `shape` is that of a product's tiles; `follows` says whose rows and units a part's
+    are, and the shape of that product's tiles. `usual` is the product's shape
+    where nothing stays, `said` why it is so, for a report.
+    """
+
+    kernel: Kernel
+    alone: bool
+    plain: KernelCost
+    times: int
+    product: Product | None = None
+    band: tuple[tuple[int, Loop], ...] = ()
+    shape: Shape | None = None
+    usual: Shape | None = None
+    follows: tuple[Follower, Shape] | None = None
+    said: tuple[str, ...] = ()
+
+    @property
+    def tile(self) -> tuple[Loop, Loop]:
+        """A product's loops over rows and columns."""
+        assert self.product is not None, "a product has rows and columns"
+        band = dict(self.band)
+        return band[self.product.rows], band[self.product.columns]
+
+    def inside(self, run: Loop) -> Part:
+        """The part with one more loop around all steps."""
+        return replace(self, kernel=replace(self.kernel, around=(run, *self.kernel.around)))
+
+    def unshaped(self) -> Part:
+        """The part with both factors read in each step, and in blocks of its own."""
+        return replace(self, shape=self.usual, follows=None, said=())
+
+
+def part_of(
+    schedule: Schedule, counts: Counts, kernel: Kernel, alone: bool, machine: Machine, choose: Choose
+) -> Part:
+    """A kernel as a part of a step."""
+    costs = ranked(kernel, machine, counts.total_bytes)
+    times = prod(counts.extent(loop) for loop in kernel.around)
+    plain = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
+    plain = replace(plain, overhead=machine.launch_seconds, waiting=times * 2 * seconds_of_wait(machine))
+    part = Part(kernel, alone, plain, times)
+    product = product_in(schedule.nest, kernel)
+    band = None if product is None else band_by_dimension(kernel, product)
+    if product is None or isinstance(product, Convolution) or not isinstance(band, dict):
+        return part
+    return replace(part, product=product, band=tuple(band.items()))
+
+
+def seconds_of(shape: Shape, times: int, machine: Machine) -> float:
+    """What a product in tiles takes in all steps, in one launch."""
+    once = shape.once if isinstance(shape, StepShape) else 0.0
+    return machine.launch_seconds + times * (shape.seconds - machine.launch_seconds) + once
+
+
+def mapped(
+    schedule: Schedule, counts: Counts, part: Part, machine: Machine
+) -> tuple[Schedule, KernelCost, tuple[str, ...]]:
+    """A part on blocks and threads as it was decided; with a result a thread where a verb refuses tiles."""
+    kernel = part.kernel
+    if part.follows is not None:
+        return in_same_blocks(schedule, kernel, *part.follows), part.plain, part.said
+    done = None if part.shape is None else _in_tiles(schedule, counts, part, part.shape, machine)
+    if part.shape is None or done is None:
+        return cuda.shaped(schedule, counts, kernel, part.plain.tiling, machine), part.plain, part.said
+    seconds = seconds_of(part.shape, part.times, machine)
+    compute, memory = part.times * part.shape.issuing, part.times * part.shape.moving
+    cost = replace(part.plain, tiling=Tiling((), ()), compute=compute, memory=memory, waiting=0.0)
+    return done.schedule, replace(cost, waiting=max(0.0, seconds - cost.total)), (*done.notes, *part.said)
+
+
+def _in_tiles(
+    schedule: Schedule, counts: Counts, part: Part, shape: Shape, machine: Machine
+) -> Planned | None:
+    """A product's part of a step in register tiles; None where a verb is refused, unless other parts count on it."""
+    assert part.product is not None, "it has a shape"
+    done = in_register_tiles(schedule, counts, part.kernel, part.product, shape, machine)
+    if isinstance(done, Planned):
+        return done
+    if isinstance(shape, StepShape):
+        raise InvalidSchedule(done)
+    return None

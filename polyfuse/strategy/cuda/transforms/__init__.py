@@ -1,0 +1,1 @@
+"""Short programs of verbs for GPUs: staging, vector accesses, rasterisation, warp reductions."""

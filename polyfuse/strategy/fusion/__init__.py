@@ -1,0 +1,1 @@
+"""Decide which statements run in one kernel."""

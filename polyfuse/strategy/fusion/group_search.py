@@ -1,0 +1,305 @@
+"""The search for groups: which statements run in one kernel.
+
+Every statement begins as a kernel of its own. For each depth, innermost first, each producer–consumer pair that shares
+as many loops is tried: the verb `fuse` says whether it is legal, the cost model whether it pays. Pointwise statements
+join a product's loops, and layers join at the batch loop, by the same rule at different depths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+import islpy as isl
+
+from polyfuse.analysis.once import once
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest, Violation
+from polyfuse.ir.tree import Leaf, Loop, Tree, parts, statements
+from polyfuse.schedule import Schedule
+from polyfuse.sets import IN, OUT
+from polyfuse.strategy.cost.roofline import Model
+from polyfuse.strategy.fusion.gemm_pairs import joined_in_steps, joined_in_tiles
+from polyfuse.strategy.plan import (
+    Decision,
+    costly_sentence,
+    doubtful_sentence,
+    fused_sentence,
+    marginal_sentence,
+    refused_sentence,
+)
+
+WORTHWHILE = 0.05
+"""A fusion must save this share of the cheaper of the two kernels: the model is no finer than that, and a kernel of
+many layers takes numba much longer to compile than one layer that is launched many times."""
+
+
+Refused = frozenset[frozenset[str]]
+"""Groups of statements that no kernel holds all of."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A schedule in the middle of the search, the last verdict on each pair, and the groups that are not to be made."""
+
+    schedule: Schedule
+    verdicts: dict[tuple[str, str], Decision]
+    refused: Refused = frozenset()
+
+    def with_verdict(self, decision: Decision, schedule: Schedule | None = None) -> Search:
+        """The search after one more decision."""
+        verdicts = {**self.verdicts, (decision.producer, decision.consumer): decision}
+        return replace(self, schedule=schedule or self.schedule, verdicts=verdicts)
+
+
+def part_with(schedule: Schedule, statement: str) -> Tree:
+    """The kernel that holds a statement."""
+    return part_of(schedule.tree, statement)
+
+
+def part_of(tree: Tree, statement: str) -> Tree:
+    """The part of a tree's outermost sequence that holds a statement."""
+    return next(part for part in parts(tree) if statement in statements(part))
+
+
+def inits_of(nest: Nest) -> dict[str, str]:
+    """For each statement that only sets a reduction's first value: the reduction."""
+    found = {}
+    for pair in nest.dependences().pairs:
+        source, sink = nest.statement(pair.source), nest.statement(pair.sink)
+        first = not source.is_reduction and not source.reads
+        if pair.kind == "flow" and first and sink.is_reduction and source.write.tensor == sink.write.tensor:
+            found[pair.source] = pair.sink
+    # as the texts of their relations are sorted, whatever order these were found in
+    return dict(sorted(found.items(), key=lambda init: f"{init[0]}["))
+
+
+def pairs_of(nest: Nest, inits: dict[str, str]) -> list[tuple[str, str]]:
+    """Producer–consumer pairs by consumer, nearest producer first; an initial value only with its own reduction."""
+    order = {name: position for position, name in enumerate(statements(nest.order))}
+    passed = (p for p in nest.dependences().pairs if p.kind in ("flow", "reduction"))
+    found = {(p.source, p.sink) for p in passed if p.source != p.sink}
+    kept = [(a, b) for a, b in found if inits.get(a, b) == b]
+    return sorted(kept, key=lambda pair: (order[pair[1]], -order[pair[0]]))
+
+
+def siblings_of(
+    nest: Nest, pairs: list[tuple[str, str]], done: frozenset[str] = frozenset()
+) -> list[tuple[str, str]]:
+    """Pairs of neighbours in time that read the same tensor and do not feed one another."""
+    names = [n for n in statements(nest.order) if nest.statement(n).reads and n not in done]
+    last: dict[str, str] = {}
+    found: dict[tuple[str, str], None] = {}
+    for name in names:
+        for access in nest.statement(name).reads:
+            before = last.get(access.tensor)
+            if before is not None and before != name and (before, name) not in pairs:
+                found[before, name] = None
+            last[access.tensor] = name
+    return list(found)
+
+
+def search(
+    start: Schedule,
+    model: Model,
+    fuse: bool,
+    done: frozenset[str] = frozenset(),
+    refused: Refused = frozenset(),
+) -> tuple[Schedule, tuple[Decision, ...]]:
+    """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order.
+
+    Statements that are `done` have their kernels. What runs once for all calls stays among itself: in a kernel of the
+    calls it would run in each.
+    """
+    nest = start.nest
+    early = early_statements(nest, start.tree)
+    inits = {a: b for a, b in inits_of(nest).items() if done.isdisjoint((a, b))}
+    state = with_inits(Search(start, {}, refused), model, inits)
+    if not fuse:
+        return state.schedule, tuple(state.verdicts.values())
+    pairs = [p for p in pairs_of(nest, inits) if done.isdisjoint(p) and len(early.intersection(p)) != 1]
+    wanted = [pair for pair in pairs if pair[0] not in inits]  # where these belong is decided
+    deepest = max((len(state.schedule.loops(n)) for pair in wanted for n in pair), default=0)
+    for level in range(deepest, 0, -1):
+        for producer, consumer in wanted:
+            state = considered(state, model, producer, consumer, level)
+    for first, second in siblings_of(nest, pairs, done):
+        depth = len(model.kernel(part_with(state.schedule, first)).band)
+        if len(early.intersection((first, second))) == 1:
+            continue
+        if depth and part_with(state.schedule, first) is not part_with(state.schedule, second):
+            state = considered(state, model, first, second, depth)
+    return state.schedule, decisions_in_order(state, pairs)
+
+
+def decisions_in_order(state: Search, pairs: list[tuple[str, str]]) -> tuple[Decision, ...]:
+    """One decision a pair; pairs that came together through others say so."""
+    siblings = [pair for pair in state.verdicts if pair not in pairs]
+    return tuple(_final(state, *pair) for pair in [*pairs, *siblings])
+
+
+def _final(state: Search, producer: str, consumer: str) -> Decision:
+    verdict = state.verdicts.get((producer, consumer))
+    together = part_with(state.schedule, producer) is part_with(state.schedule, consumer)
+    if verdict is not None and (verdict.taken or not together):
+        return verdict
+    if together:
+        at = shared_loops(state.schedule, producer, consumer)[-1].name
+        sentence = f"{producer} and {consumer} share {at} since both were fused with others."
+        return Decision(producer, consumer, True, at, 0, 0, 0.0, 0.0, None, sentence)
+    sentence = f"{producer} and {consumer} have no loops in common."
+    return Decision(producer, consumer, False, None, 0, 0, 0.0, 0.0, None, sentence)
+
+
+def shared_loops(schedule: Schedule, first: str, second: str) -> tuple[Loop, ...]:
+    """The loops around both statements, outermost first."""
+    around = zip(schedule.loops(first), schedule.loops(second), strict=False)
+    return tuple(a for a, b in around if a is b)
+
+
+def early_statements(nest: Nest, tree: Tree) -> frozenset[str]:
+    """The statements whose kernels run once for all calls: those of constants alone."""
+    found = zip(parts(tree), once(nest, tree), strict=True)
+    return frozenset(name for part, early in found if early for name in statements(part))
+
+
+# -- initial values ----------------------------------------------------------------------------------------------------
+
+
+def with_inits(state: Search, model: Model, inits: dict[str, str]) -> Search:
+    """Each initial value in its reduction's kernel, before anything is weighed: apart they would never be wanted."""
+    for init, reduction in inits.items():
+        schedule = _results_outside(state.schedule, model, reduction)
+        for loop in _over_results(schedule, init, reduction)[: len(schedule.loops(init))][::-1]:
+            joined = aligned(schedule, reduction, init, loop.name)
+            if isinstance(joined, Schedule):
+                sentence = f"{init} sets the first value of {reduction} and runs with it, at {loop.name}."
+                decision = Decision(init, reduction, True, loop.name, 0, 1, 0.0, 0.0, None, sentence)
+                state = state.with_verdict(decision, joined)
+                break
+    return state
+
+
+def with_store(schedule: Schedule, reduction: str, store: str) -> Schedule | None:
+    """What stores a reduction's results in its kernel, as far inside as the results' loops go; None where it may not.
+
+    for i: for j: for k: s[i, j] += …;  for i: for j: y[i, j] = s[i, j]
+    ->  for i: for j: { for k: s[i, j] += …;  y[i, j] = s[i, j] }
+    """
+    for loop in _over_results(schedule, store, reduction)[: len(schedule.loops(store))][::-1]:
+        joined = aligned(schedule, reduction, store, loop.name)
+        if isinstance(joined, Schedule):
+            return joined
+    return None
+
+
+def _results_outside(schedule: Schedule, model: Model, reduction: str) -> Schedule:
+    """for k: for i: s[i] += …  ->  for i: for k: s[i] += …, where the loops are perfectly nested."""
+    loops = schedule.loops(reduction)
+    if len(part_statements(schedule, reduction)) > 1 or not (loops and isinstance(loops[-1].body, Leaf)):
+        return schedule
+    free = {id(loop): model.counts.parallel(loop) for loop in loops}
+    wanted = sorted(loops, key=lambda loop: not free[id(loop)])
+    if all(a is b for a, b in zip(wanted, loops, strict=True)):
+        return schedule
+    return schedule.reorder(reduction, *(loop.name for loop in wanted))
+
+
+def _over_results(schedule: Schedule, init: str, reduction: str) -> tuple[Loop, ...]:
+    """A reduction's loops from the outermost one in, up to the first that combines values of one result.
+
+    for j: for i: s[j] += x[i, j]  ->  j          for i: s[0] += x[i]  ->  none: s[0] = 0 is no step of that loop
+    """
+    element = schedule.nest.statement(reduction).write.subscripts()
+    kept = (_moves(element.get_pw_aff(axis)) for axis in range(element.dim(OUT)))
+    results = frozenset[int]().union(*kept)
+    shared = set(map(id, shared_loops(schedule, init, reduction)))
+    return tuple(
+        takewhile(
+            lambda loop: id(loop) in shared or _moves(loop.date(reduction)) & results,
+            schedule.loops(reduction),
+        )
+    )
+
+
+def part_statements(schedule: Schedule, statement: str) -> tuple[str, ...]:
+    """The statements of the kernel that holds one."""
+    return statements(part_with(schedule, statement))
+
+
+# -- one pair at one depth ---------------------------------------------------------------------------------------------
+
+
+def considered(state: Search, model: Model, producer: str, consumer: str, level: int) -> Search:
+    """The state after the pair was tried at its loop number `level`, counted from outside."""
+    schedule = state.schedule
+    first, second = part_with(schedule, producer), part_with(schedule, consumer)
+    loops = schedule.loops(producer)
+    if first is second or level > min(len(loops), len(schedule.loops(consumer))):
+        return state
+    at = loops[level - 1].name
+    joined = aligned(schedule, producer, consumer, at)
+    if joined is None:
+        return state
+    pair = producer, consumer
+    apart = [model.cost(first), model.cost(second)]
+    total = sum(cost.total for cost in apart)
+    if isinstance(joined, Violation):
+        sentence = refused_sentence(*pair, at, joined)
+        return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, joined, sentence))
+    merged = part_with(joined, consumer)
+    if any(group <= merged.members for group in state.refused):
+        sentence = doubtful_sentence(*pair, at)
+        return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, None, sentence))
+    together = model.cost(merged)
+    parts_and_whole = schedule.nest, model, first, second, merged
+    products = joined_in_steps(*parts_and_whole) or joined_in_tiles(*parts_and_whole)
+    if products is not None:
+        apart, together = products
+        total = sum(cost.total for cost in apart)
+    saved = sum(cost.compulsory for cost in apart) - together.compulsory
+    earlier = state.verdicts.get(pair)
+    violation = earlier.violation if earlier else None
+    least = WORTHWHILE * min(cost.total for cost in apart)
+    if total - together.total > least:
+        sentence = fused_sentence(*pair, at, saved, total, together.total)
+        decision = Decision(*pair, True, at, saved, 1, total, together.total, violation, sentence)
+        return state.with_verdict(decision, joined)
+    if together.total < total:
+        sentence = marginal_sentence(*pair, at, total - together.total, least)
+    else:
+        slower = max(apart, key=lambda cost: cost.total)
+        sentence = costly_sentence(*pair, at, slower, together, total)
+    return state.with_verdict(
+        Decision(*pair, False, at, saved, 1, total, together.total, violation, sentence)
+    )
+
+
+def aligned(schedule: Schedule, first: str, second: str, at: str) -> Schedule | Violation | None:
+    """The two fused iteration by iteration; what forbids that; or None if their loops do not correspond.
+
+    `fuse` may also place a whole loop nest inside one iteration of another's loops (the last one, after a reduction).
+    That is legal, but fuses nothing: it counts as a refusal of the fusion that was meant.
+    """
+    before = schedule.loops(second)
+    try:
+        fused = schedule.fuse(first, second, at=at)
+        if _iteration_wise(fused, second, at, before):
+            return fused
+        return schedule.why_not("fuse", first, second, at=at, shift={at: 0})
+    except IllegalSchedule as refused:
+        return refused.violation
+    except InvalidSchedule:
+        return None
+
+
+def _iteration_wise(fused: Schedule, guest: str, at: str, before: tuple[Loop, ...]) -> bool:
+    """Whether the guest still runs through as many values of each shared loop as of its own."""
+    around = fused.loops(guest)
+    shared = around[: [loop.name for loop in around].index(at) + 1]
+    own = zip(shared, before, strict=False)
+    return len(before) >= len(shared) and all(_moves(a.date(guest)) == _moves(b.date(guest)) for a, b in own)
+
+
+def _moves(date: isl.PwAff) -> frozenset[int]:
+    return frozenset(d for d in range(date.dim(IN)) if date.involves_dims(IN, d, 1))

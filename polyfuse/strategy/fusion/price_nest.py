@@ -1,0 +1,39 @@
+"""What a whole nest costs by the model, for the choice between a nest and a rewritten one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import parts, statements
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.roofline import Model
+from polyfuse.strategy.fusion.group_search import early_statements, search
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What a nest's kernels are expected to take, in seconds of a call, and the statements of each."""
+
+    seconds: float
+    kernels: tuple[tuple[str, ...], ...]
+
+
+def priced(nest: Nest, machine: Machine) -> Priced:
+    """A nest after the search for groups, each kernel in its best tiling.
+
+    On a CPU kernels that depend on constants alone run once for all calls, and count nothing.
+    """
+    model = Model(Counts(nest), machine)
+    schedule, _ = search(Schedule(nest), model, fuse=True)
+    early = early_statements(nest, nest.order)
+    kernels = parts(schedule.tree)
+    seconds = sum(model.cost(part).total for part in kernels if early.isdisjoint(statements(part)))
+    return Priced(seconds, tuple(statements(part) for part in kernels))
+
+
+def price(nest: Nest, machine: Machine) -> float:
+    """Seconds of a call's kernels, as `priced` finds them."""
+    return priced(nest, machine).seconds

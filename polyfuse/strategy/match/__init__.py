@@ -1,0 +1,1 @@
+"""Recognise products, epilogues, stencils, attention and reductions along rows in a nest."""

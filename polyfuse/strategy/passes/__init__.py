@@ -1,0 +1,1 @@
+"""Passes over a whole plan: grouping, backtracking, regions, launches, remarks."""

@@ -1,0 +1,134 @@
+"""Which sums under a maximum are one kernel on a GPU, in which shape: attention without whole rows of scores.
+
+    s = q kᵀ;  m = max s;  e = exp(s - m);  l = Σ e;  o = (e / l) v     ->     one kernel (schedule.py)
+
+The rewrites are those of online_softmax.py, for as many keys at a time as the shape of the kernel has in a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+
+from polyfuse.analysis.vector_access import ACCESS_BYTES
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest
+from polyfuse.ir.tensor import computed_in
+from polyfuse.machine import Gpu, Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.cuda.attention.mma_tiles import tensor_pass_shapes
+from polyfuse.strategy.cuda.attention.schedule import dated
+from polyfuse.strategy.cuda.attention.tiles import PassShape, Sizes, pass_shapes
+from polyfuse.strategy.match.attention import OneKernel, one_kernel
+from polyfuse.strategy.plan import Plan
+from polyfuse.strategy.rewrites.online_softmax import Blocked, blocked, length_of, unrounded_weights
+from polyfuse.strategy.rewrites.overlapped_tiling import Recomputed
+from polyfuse.strategy.rewrites.private_accumulator import summed_apart
+
+FEWEST = 64
+"""Values of a maximum from which on blocks of them are thought of: two of the smallest."""
+
+
+@dataclass(frozen=True)
+class InOneKernel:
+    """A nest with sums under maxima in blocks, their kernels, what was done, and why other maxima stay as they are."""
+
+    nest: Nest
+    kernels: tuple[tuple[OneKernel, PassShape], ...]
+    said: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
+def in_one_kernel_if_cheaper(
+    nest: Nest, usual: Plan, machine: Machine, planned: Callable[[Recomputed, tuple[str, ...]], Plan]
+) -> Plan:
+    """A plan for a GPU, or one with sums under maxima in one kernel each where that is cheaper.
+
+    `planned` makes the plan for a nest with such kernels in it, given what is to be said of them.
+    """
+    made = in_one_kernel(nest, machine)
+    if made is None:
+        return usual
+    why = tuple(f"sums under a maximum are not one kernel: {reason}" for reason in made.refused)
+    if not made.kernels:
+        return replace(usual, recomputed=(*usual.recomputed, *why))
+    summed = summed_apart(made.nest, frozenset(name for one, _ in made.kernels for name in one.names))
+    start = Recomputed(made.nest if summed is None else summed.nest, one_pass=made.kernels)
+    other = planned(start, (*why, *(f"{line}." for line in made.said)))
+    numbers = f"{microseconds(other.seconds)} in one pass, {microseconds(usual.seconds)} with whole rows"
+    if other.seconds >= usual.seconds:
+        refused = f"sums under a maximum do not run in one pass: {numbers}."
+        return replace(usual, recomputed=(*usual.recomputed, *why, refused))
+    return replace(other, recomputed=(*other.recomputed, f"sums under a maximum run in one pass: {numbers}."))
+
+
+def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
+    """The nest with every maximum under which there is a product in blocks of keys; None where there is none.
+
+    With known sizes, in float32 numbers; halves are widened where they are staged, and stay as they are in memory.
+    """
+    if machine.gpu is None or nest.params:
+        return None
+    done = nest
+    kernels: list[tuple[OneKernel, PassShape]] = []
+    said: list[str] = []
+    refused: list[str] = []
+    for s in nest.statements:
+        if s.op != "max=" or length_of(nest, s) < FEWEST:
+            continue
+        found = _in_shape(done, s.name, machine, machine.gpu)
+        if isinstance(found, str):
+            refused.append(found)
+        elif found is not None:
+            made, kernel, shape = found
+            done, said = made.online.nest, [*said, *made.said]
+            kernels.append((kernel, shape))
+    return InOneKernel(done, tuple(kernels), tuple(said), tuple(refused)) if kernels or refused else None
+
+
+def _in_shape(
+    nest: Nest, maximum: str, machine: Machine, gpu: Gpu
+) -> tuple[Blocked, OneKernel, PassShape] | str | None:
+    """One maximum in blocks for the cheapest shape of its kernel; why not; None where no product is under it."""
+    nest, whole = unrounded_weights(nest, maximum)
+    made = blocked(nest, maximum, FEWEST // 2)
+    if made is None or isinstance(made, str):
+        return made
+    one = one_kernel(made.online)
+    if isinstance(one, str):
+        return f"{maximum} and what is under it are no kernel: {one}."
+    dtypes = {computed_in(one.nest.tensor(t).dtype) for t in one.factors}
+    if dtypes not in ({"float32"}, {"float64"}):
+        return f"{maximum} and what is under it are no kernel: its factors are {', '.join(sorted(dtypes))}."
+    sizes = _sizes(one)
+    itemsize = 8 if "float64" in dtypes else 4
+    shapes = pass_shapes(sizes, itemsize, machine, gpu)
+    shapes += tensor_pass_shapes(one, sizes, machine, gpu)
+    shapes.sort(key=lambda shape: shape.seconds)
+    if not shapes:
+        return (
+            f"{maximum} and what is under it are no kernel: no blocks of {64 // itemsize} to {512 // itemsize} rows "
+            f"and of {128 // itemsize} to {512 // itemsize} keys, two of these at least, divide {sizes.rows} rows and "
+            f"{sizes.keys} keys, with all of {sizes.columns} columns, multiples of {ACCESS_BYTES // itemsize} up to "
+            f"{512 // itemsize}."
+        )
+    again = blocked(nest, maximum, shapes[0].keys, shapes[0].narrowed)
+    assert isinstance(again, Blocked), "as for blocks of another size"
+    again = replace(again, said=(*whole, *again.said))
+    one = one_kernel(again.online)
+    assert isinstance(one, OneKernel), "as for blocks of another size"
+    try:
+        dated(Schedule(one.nest), one, shapes[0])
+    except (IllegalSchedule, InvalidSchedule) as refused:
+        return f"{maximum} and what is under it are no kernel: {refused}"
+    return again, one, shapes[0]
+
+
+def _sizes(one: OneKernel) -> Sizes:
+    p, q = one.scores, one.results
+    count = prod(one.extent(q, d) for d in q.others)
+    rows, keys = one.extent(p, p.rows), one.extent(p, p.columns)
+    stored = one.nest.tensor(p.right.name).itemsize
+    return Sizes(rows, keys, one.extent(p, p.steps[0]), one.extent(q, q.columns), count, one.between, stored)

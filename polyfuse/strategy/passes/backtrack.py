@@ -1,0 +1,152 @@
+"""Second thoughts: fusions that the search priced well and that no shape of their loops made good.
+
+    search  --groups-->  shapes  --doubts-->  search without these groups  -->  shapes  -->  the cheaper plan
+
+The search prices a group by its outermost parallel loops. Where fusing leaves none, what the group costs is known only
+once its loops have a shape: a pyramid's level of 1025² pixels was to take 0.9 ms fused and took 19, when loops inside
+others did not come apart. Such a group is taken apart, its parts are shaped, and both forms are priced by the same
+model of finished loops. So is a product that has no blocks because of what it is with: pooling by overlapping windows
+in a convolution's kernel, whose tiles hold no whole window (a network's first layers on 224 × 224 pixels were to take
+1.5 ms on two Zen 4 cores, and took 50).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Tree, loops, parts, statements
+from polyfuse.machine import Machine
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.cpu_loops import Estimator
+from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.fusion.group_search import Refused
+from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.plan import Decision, Group, Plan
+
+DOUBTFUL = 2.0
+"""How many times dearer than the search thought a shaped group is before it is taken apart to compare."""
+
+CLEARLY = 0.8
+"""What the parts may cost, as a part of what the group does, to be taken: the model is no finer than that."""
+
+ROUNDS = 3
+"""Groups that are taken apart at most, one a round: each costs a plan."""
+
+
+NOT_IN_BLOCKS = "not in blocks for the caches"
+"""How a note begins that says why a kernel's only product has no blocks."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Statements that the search put together for `expected` seconds and whose cheapest shape takes `shaped`."""
+
+    names: tuple[str, ...]
+    expected: float
+    shaped: float
+
+
+Doubted = tuple[Plan, tuple[Doubt, ...]]
+"""A plan and its doubtful groups."""
+
+
+@dataclass(frozen=True)
+class Reconsidered:
+    """The plan that was found cheapest, the groups that it is without, and what was compared."""
+
+    plan: Plan
+    refused: Refused
+    said: tuple[str, ...]
+
+
+def doubts_of(
+    nest: Nest, decisions: Iterable[Decision], names: tuple[str, ...], expected: float, found: Sequence[Group]
+) -> tuple[Doubt, ...]:
+    """Whether to doubt one group: fused for its price by the search, and far dearer as the kernels `found` for it.
+
+    Where its product has no blocks, this product and what it is with are what is doubted.
+    """
+    shaped = sum(group.cost.total for group in found if not _of_constants(nest, group))
+    weighed = any(d.taken and d.cost_together and {d.producer, d.consumer} <= set(names) for d in decisions)
+    if weighed and shaped > DOUBTFUL * expected:
+        return (Doubt(names, expected, shaped),)
+    pair = _kept_from_blocks(nest, names, found) if weighed else ()
+    return (Doubt(pair, expected, shaped),) if pair else ()
+
+
+def _kept_from_blocks(nest: Nest, names: tuple[str, ...], found: Sequence[Group]) -> tuple[str, ...]:
+    """A kernel's only product, which has no blocks, and the next reduction, or else what it reads; nothing if alone."""
+    if not any(note.startswith(NOT_IN_BLOCKS) for group in found for note in group.notes):
+        return ()
+    products = [name for name in names if products_of(nest, name, triangles=True, groups=True)]
+    if len(products) != 1:
+        return ()
+    place = names.index(products[0])
+    read = {access.tensor for access in nest.statement(products[0]).reads}
+    behind = [name for name in names[place + 1 :] if nest.statement(name).is_reduction]
+    before = [name for name in names[:place] if nest.statement(name).write.tensor in read]
+    return (products[0], *(behind[:1] or before[-1:])) if behind or before else ()
+
+
+def _of_constants(nest: Nest, group: Group) -> bool:
+    """Whether a kernel runs once for all calls, as one that packs weights does."""
+    own = [nest.statement(name) for name in group.statements]
+    return all(nest.tensor(access.tensor).role == "constant" for s in own for access in s.reads)
+
+
+def reconsidered(first: Doubted, without: Callable[[Refused], Doubted]) -> Reconsidered:
+    """The cheapest of a plan and of those `without` its doubtful groups, the most doubtful one first."""
+    (plan, doubts), refused = first, Refused()
+    said: list[str] = []
+    tried: set[frozenset[str]] = set()
+    for _ in range(ROUNDS):
+        open_ = [doubt for doubt in doubts if frozenset(doubt.names) not in tried]
+        if not open_:
+            break
+        doubt = max(open_, key=lambda d: d.shaped - d.expected)
+        group = frozenset(doubt.names)
+        tried.add(group)
+        other, others = without(refused | {group})
+        together, apart = compared(plan, other, group, plan.machine)
+        said.append(_sentence(doubt, together, apart))
+        if _pays(together, apart):
+            plan, doubts, refused = other, others, refused | {group}
+    return Reconsidered(replace(plan, recomputed=(*plan.recomputed, *said)), refused, tuple(said))
+
+
+def compared(one: Plan, other: Plan, group: frozenset[str], machine: Machine) -> tuple[float, float]:
+    """The seconds that two plans take for a group's statements, and for what either has in one kernel with them."""
+    names, more = frozenset[str](), group
+    while names != more:
+        names = more
+        more = names.union(
+            *(g.statements for p in (one, other) for g in p.groups if names & set(g.statements))
+        )
+    return _seconds(one, names, machine), _seconds(other, names, machine)
+
+
+def _seconds(plan: Plan, names: frozenset[str], machine: Machine) -> float:
+    """What finished kernels of these statements take: by their loops, or by their blocks around products."""
+    estimator = Estimator(Counts(plan.schedule.nest), machine)
+    own = [part for part in parts(plan.schedule.tree) if names & set(statements(part))]
+    costs = {name: g.cost.total for g in plan.groups for name in g.statements}
+    return sum(costs[part.names[0]] if holds_product(part) else estimator.of(part).total for part in own)
+
+
+def holds_product(part: Tree) -> bool:
+    """Whether a kernel holds a product in blocks."""
+    return any(loop.bind == "microkernel" for loop in loops(part))
+
+
+def _sentence(doubt: Doubt, together: float, apart: float) -> str:
+    kept = "run apart" if _pays(together, apart) else "stay in one kernel"
+    return (
+        f"{', '.join(doubt.names)} {kept}: in their best shape {microseconds(together)} together and "
+        f"{microseconds(apart)} apart expected, where the search thought of {microseconds(doubt.expected)} together."
+    )
+
+
+def _pays(together: float, apart: float) -> bool:
+    return apart < CLEARLY * together

@@ -1,0 +1,182 @@
+"""Deep networks on a GPU: kernels of few blocks that follow each other, in one launch whose blocks wait for each other.
+
+    for blocks: A;  for blocks: B;  …   ->   for launch in 0: { for blocks: A;  grid barrier;  for blocks: B;  … }
+
+A launch costs more than a grid barrier does, and a layer of few rows takes about as long as its launch. All blocks have
+to be on the GPU at once, with what every part needs: the longest block along each axis, the shared memory of all parts
+together, and registers that only the compiler knows, so the most that a thread may have are counted. Kernels are taken
+in order as long as they fit, eight at most; what does not is a launch of its own, or begins the next one.
+
+Blocks with a warp that only copies meet nobody, and have a launch of their own. So where some have one, the plan is
+made without such warps too, and what costs less is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from polyfuse.analysis.across_blocks import is_resident
+from polyfuse.analysis.producer_consumer import in_own_warps
+from polyfuse.analysis.storage import BLOCKS, CLUSTERS, LANE, THREADS, buffers_of, geometry
+from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import CLUSTER, Tree, loops, parts, statements
+from polyfuse.machine import Gpu, Machine
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.occupancy import WARP, occupancy
+from polyfuse.strategy.cost.persistent_kernel import together
+from polyfuse.strategy.cost.roofline import KernelCost, microseconds
+from polyfuse.strategy.plan import Group, Plan
+
+FEWEST = 4
+"""Kernels that are worth one launch. What a launch costs in a graph is not measured, perhaps a fifth of what the model
+counts, and a kernel of many parts compiles longer: two or three launches saved are not worth the doubt."""
+
+MOST = 8
+"""Kernels in one launch. numba takes time quadratic in what a kernel holds: 0.5 s for one layer of 512 at batch 64, 1.8
+for 4, 4.6 for 8 and 11 for 12 (one Zen 5 core)."""
+
+MOST_REGISTERS = 255
+"""Registers of a thread at most (CUDA C++ Programming Guide, table of technical specifications)."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a launch needs: blocks and threads along x, y and z, bytes of shared memory, and whether its threads are
+    `warps`.
+
+    Lanes and tensor cores' fragments depend on the whole block's shape, which then has to be the kernel's own.
+    """
+
+    blocks: tuple[int, ...]
+    threads: tuple[int, ...]
+    shared: int
+    warps: bool
+
+    def beside(self, other: Needs) -> Needs | None:
+        """What one launch needs for both; None where their threads cannot be one block's."""
+        if (self.warps or other.warps) and self.threads != other.threads:
+            return None
+        blocks, threads = (
+            tuple(map(max, *pair)) for pair in ((self.blocks, other.blocks), (self.threads, other.threads))
+        )
+        return Needs(blocks, threads, self.shared + other.shared, self.warps or other.warps)
+
+    def held(self, machine: Machine, gpu: Gpu) -> int:
+        """Blocks that are on the GPU at once, whatever registers they take."""
+        threads = prod(self.threads)
+        if threads > gpu.max_threads_per_block or self.shared > gpu.shared_per_block:
+            return 0
+        return machine.sms * occupancy(gpu, threads, MOST_REGISTERS, self.shared).blocks
+
+
+@dataclass(frozen=True)
+class Run:
+    """Kernels from the one at `start` on, and what one launch of them needs."""
+
+    start: int
+    kernels: tuple[Tree, ...]
+    needs: Needs
+
+    @property
+    def stop(self) -> int:
+        """The place behind the last one."""
+        return self.start + len(self.kernels)
+
+
+def in_one_launch(plan: Plan, made: Callable[[Machine], Plan]) -> Plan:
+    """The plan with runs of kernels in one launch each, where the launches saved cost more than the grid barriers.
+
+    `made` makes the plan for another machine.
+    """
+    joined, gpu = _in_one_launch(plan), plan.machine.gpu
+    if gpu is None or plan.schedule.nest.params or not in_own_warps(plan.schedule.tree):
+        return joined
+    longest = max((len(run.kernels) for run in _runs(plan, plan.machine, gpu, meeting=True)), default=0)
+    if longest < FEWEST:
+        return joined
+    able = replace(plan.machine, gpu=replace(gpu, meeting_cycles=0, cluster=1))  # no such warp gains anything
+    others = replace(made(able), machine=plan.machine)
+    return min(joined, others, key=lambda each: sum(group.cost.total for group in each.groups))
+
+
+def _in_one_launch(plan: Plan) -> Plan:
+    gpu, machine = plan.machine.gpu, plan.machine
+    if gpu is None or plan.schedule.nest.params or len(plan.groups) < FEWEST:
+        return plan
+    if gpu.meeting_seconds(1) >= machine.launch_seconds:
+        return plan
+    runs = _runs(plan, machine, gpu, meeting=False)
+    for run in reversed([run for run in runs if len(run.kernels) >= FEWEST]):
+        plan = _joined(plan, run, machine, gpu)
+    return plan
+
+
+def _joined(plan: Plan, run: Run, machine: Machine, gpu: Gpu) -> Plan:
+    first, last = run.kernels[0].names[0], run.kernels[-1].names[-1]
+    taken = {loop.name for kernel in run.kernels for loop in loops(kernel)}
+    schedule = plan.schedule.join(first, last, loop=fresh("launch", taken))
+    own = plan.groups[run.start : run.stop]
+    waits = len(own) - 1
+    cost = together([(group.cost, 1) for group in own], waits, machine)
+    names = tuple(name for kernel in run.kernels for name in statements(kernel))
+    said = _sentence(run, cost, sum(group.cost.total for group in own), machine, gpu)
+    groups = (*plan.groups[: run.start], Group(names, cost, parts=own), *plan.groups[run.stop :])
+    return replace(plan, schedule=schedule, groups=groups, recomputed=(*plan.recomputed, said))
+
+
+def _sentence(run: Run, cost: KernelCost, apart: float, machine: Machine, gpu: Gpu) -> str:
+    count, blocks = len(run.kernels), prod(run.needs.blocks)
+    return (
+        f"{run.kernels[0].names[0]} to {run.kernels[-1].names[-1]}: {count} kernels are one launch of {blocks} blocks "
+        f"that wait for each other ({machine.name} holds {run.needs.held(machine, gpu)} at once): {count - 1} launches "
+        f"of {microseconds(machine.launch_seconds)} less, {cost.meetings} grid barriers of "
+        f"{microseconds(gpu.meeting_seconds(1))} more; {microseconds(cost.total)} so, {microseconds(apart)} apart."
+    )
+
+
+def _runs(plan: Plan, machine: Machine, gpu: Gpu, meeting: bool) -> Iterator[Run]:
+    """Kernels that follow each other and fit into one launch, as many as possible, from the first on.
+
+    `meeting`: as if those with a warp that only copies could meet others.
+    """
+    counts = Counts(plan.schedule.nest)
+    open_: Run | None = None
+    for place, (kernel, early) in enumerate(zip(parts(plan.schedule.tree), plan.once, strict=True)):
+        apart = early or is_resident(kernel) or (in_own_warps(kernel) and not meeting)
+        needs = None if apart else needs_of(counts, kernel)
+        if open_ is not None and needs is not None and len(open_.kernels) < MOST:
+            both = open_.needs.beside(needs)
+            if both is not None and prod(both.blocks) <= both.held(machine, gpu):
+                open_ = Run(open_.start, (*open_.kernels, kernel), both)
+                continue
+        if open_ is not None:
+            yield open_
+        fits = needs is not None and prod(needs.blocks) <= needs.held(machine, gpu)
+        open_ = Run(place, (kernel,), needs) if needs is not None and fits else None
+    if open_ is not None:
+        yield open_
+
+
+def needs_of(counts: Counts, kernel: Tree) -> Needs:
+    """What a kernel needs as it stands."""
+    along = dict.fromkeys((*BLOCKS, *THREADS), 1)
+    for loop in loops(kernel):
+        axis = THREADS[0] if loop.bind == LANE else loop.bind
+        if axis in along:
+            count = counts.extent(loop)
+            along[axis] = max(along[axis], -(-count // WARP) * WARP if loop.bind == LANE else count)
+    warps = any(loop.bind == LANE or loop.math != "ieee" for loop in loops(kernel))
+    blocks = tuple(along[axis] * along[own] for axis, own in zip(CLUSTERS, CLUSTER, strict=True))
+    return Needs(blocks, tuple(along[axis] for axis in THREADS), _shared(counts.nest, kernel), warps)
+
+
+def _shared(nest: Nest, kernel: Tree) -> int:
+    """Bytes of a block's shared memory."""
+    return sum(
+        prod(geometry(nest, kernel, loop, buffer).shape) * nest.tensor(buffer.tensor).itemsize
+        for loop, buffer in buffers_of(kernel)
+        if buffer.memory == "shared"
+    )

@@ -1,0 +1,63 @@
+"""Kernels that are equal but for names, as the layers of a network are, get their shape once.
+
+    mac0 in blocks, w0 packed: decided and proven    ->    mac1, mac2, … in the same blocks, w1, w2, … packed
+
+What is said about the first is said about the others, with their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from polyfuse.analysis.once import constant_tensors
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import Tree
+from polyfuse.schedule import Schedule
+from polyfuse.schedule.repeated import Alike, Done, Renaming
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.plan import Group
+
+Shaped = tuple[Schedule, list[Group]]
+
+Key = tuple[Alike, tuple[tuple[bool, bool, bool], ...]]
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What was made of kernels so far. `fixed` are the tensors of constants alone, `users` each tensor's statements."""
+
+    nest: Nest
+    fixed: frozenset[str]
+    users: dict[str, frozenset[str]]
+    known: dict[Key, list[tuple[Done, list[Group]]]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(schedule: Schedule, counts: Counts) -> Repeats:
+        """Nothing yet, for the kernels of this schedule."""
+        return Repeats(schedule.nest, constant_tensors(schedule.nest, schedule.tree), counts.users)
+
+    def shaped(self, schedule: Schedule, part: Tree, make: Callable[[], Shaped]) -> Shaped:
+        """The kernel as an equal one was shaped, or else as `make` shapes it."""
+        alike = Alike.of(schedule.nest, part)
+        form = alike.form
+        key = alike, tuple(self._seen(name, part) for name in form.names if name in self.users)
+        earlier = self.known.setdefault(key, [])
+        for done, groups in earlier:
+            found = done.again(schedule, part, form)
+            if found is not None:
+                again, renaming = found
+                return again, [_renamed(group, renaming) for group in groups]
+        after, groups = make()
+        earlier.append((Done(schedule, after, part, form), groups))
+        return after, groups
+
+    def _seen(self, tensor: str, part: Tree) -> tuple[bool, bool, bool]:
+        """Whether a tensor is fixed, whether the kernel alone sees it, and whether only it and the caller do."""
+        role, alone = self.nest.tensor(tensor).role, self.users[tensor] <= part.members
+        return tensor in self.fixed, role == "temporary" and alone, role == "output" and alone
+
+
+def _renamed(group: Group, renaming: Renaming) -> Group:
+    names, notes = (tuple(map(renaming, texts)) for texts in (group.statements, group.notes))
+    return replace(group, statements=names, notes=notes)

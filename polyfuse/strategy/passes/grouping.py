@@ -1,0 +1,136 @@
+"""Statements in kernels: what the search over fusions starts from, and what of the nest changes once it has ended.
+
+    for i: for j: { zero; for k: P += a * b }   ->   for i: for j: { zero; for k: P_sum += a * b;  P = P_sum }
+
+Which sums another kernel reads is known once statements are in kernels. On a GPU a product's then get a temporary of
+their own (private_accumulator.py), which registers can hold. The same steps are taken again, and where that fails,
+another search: what reads the sums may be in the product's kernel, too, and has to come behind the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir.tree import parts, statements
+from polyfuse.machine import Machine
+from polyfuse.rewrite.index_set_splitting import pieces
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.roofline import Model, microseconds
+from polyfuse.strategy.cpu import stencil as tiled
+from polyfuse.strategy.cpu.prefetch import tiles_ahead
+from polyfuse.strategy.cpu.row_sweep import row_by_row
+from polyfuse.strategy.cuda.attention.schedule import dated
+from polyfuse.strategy.cuda.gemm.launch_cost import tiled_alone
+from polyfuse.strategy.cuda.scalars import begun
+from polyfuse.strategy.draft import Draft
+from polyfuse.strategy.fusion.gemm_pairs import alone_cost
+from polyfuse.strategy.fusion.group_search import Refused, early_statements, search, with_store
+from polyfuse.strategy.fusion.scc_order import in_waiting_order
+from polyfuse.strategy.fusion.serial import with_joined
+from polyfuse.strategy.plan import Decision
+from polyfuse.strategy.rewrites.overlapped_tiling import Recomputed
+from polyfuse.strategy.rewrites.private_accumulator import Summed, read_elsewhere, stored_after
+from polyfuse.strategy.transforms.band_verbs import separated
+
+Grouped = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
+
+
+def in_kernels(
+    rewritten: Recomputed, machine: Machine, fuse: bool, refused: Refused
+) -> tuple[Recomputed, Model, Grouped]:
+    """Statements in kernels, on a GPU with products summed up apart whose sums another kernel reads."""
+    found = _found(rewritten, machine, fuse, refused)
+    if machine.kind != "cuda":
+        return found
+    rewritten, model, (schedule, decisions, joined) = found
+    left = read_elsewhere(schedule, model, rewritten.statements | joined, seen=not fuse)
+    apart = stored_after(rewritten.nest, left)
+    if apart is None:
+        return found
+    rewritten = replace(rewritten, nest=apart.nest, reasons=(*rewritten.reasons, *apart.said))
+    same = _with_stores(schedule, apart)
+    if same is None:
+        return _found(rewritten, machine, fuse, refused)
+    return rewritten, Model(Counts(apart.nest), machine, tiled_alone), (same, decisions, joined)
+
+
+def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
+    """The same kernels of the changed nest, each store in its product's; None where that takes another search."""
+    if len(apart.stores) < len(apart.products):
+        return None
+    try:
+        done = Draft(apart.nest, apart.nest.order, schedule.steps).taken(Schedule(apart.nest))
+    except (IllegalSchedule, InvalidSchedule):
+        return None
+    for product, store in apart.stores:
+        stored = with_store(done, product, store)
+        if stored is None:
+            return None
+        done = stored
+    return done
+
+
+def _found(
+    rewritten: Recomputed, machine: Machine, fuse: bool, refused: Refused
+) -> tuple[Recomputed, Model, Grouped]:
+    """As the search finds them; consumers of what several statements write run in pieces where that is cheaper."""
+    tiles = tiled_alone if machine.kind == "cuda" else None
+    model = Model(Counts(rewritten.nest), machine, tiles)
+    start = begun(rewritten.nest, machine, fuse)
+    for pipeline in rewritten.tiled:
+        made, cost = pipeline.overlapped, pipeline.cost
+        start = tiled.shaped(start, made, parallel=cost.units > 1)
+        start, asked = tiles_ahead(start, made, cost, machine, model.counts.total_bytes)
+        rewritten = replace(rewritten, reasons=(*rewritten.reasons, *asked))
+    for one in rewritten.passes:
+        start = row_by_row(start, one)
+    for under, shape in rewritten.one_pass:
+        start = dated(start, under, shape)
+    whole = grouped(start, model, fuse, rewritten.statements, refused)
+    split = pieces(rewritten.nest) if fuse and not rewritten.statements else None
+    if split is None or not split.split:
+        return rewritten, model, whole
+    other = Model(Counts(split.nest), machine, tiles)
+    parted = grouped(begun(split.nest, machine, fuse), other, fuse, refused=refused)
+    usual, apart = (
+        sum(m.cost(part).total for part in parts(found[0].tree))
+        for m, found in ((model, whole), (other, parted))
+    )
+    said = f"{microseconds(apart)}, {microseconds(usual)} with whole statements."
+    if apart >= usual:
+        return replace(rewritten, reasons=(*rewritten.reasons, f"not taken: {split}; {said}")), model, whole
+    reasons = (*rewritten.reasons, f"{split}: {said}")
+    return replace(rewritten, nest=split.nest, reasons=reasons), other, parted
+
+
+def grouped(
+    start: Schedule,
+    model: Model,
+    fuse: bool,
+    done: frozenset[str] = frozenset(),
+    refused: Refused = frozenset(),
+) -> Grouped:
+    """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
+
+    The search starts from the order as written and, where that puts statements into common loops, from the order with
+    these loops taken apart, as they are written and by what waits for what. The cheapest result counts. Kernels of
+    statements that are `done` stay as they are, and what runs once for all calls keeps the loops that it was written
+    with. No kernel is made of a `refused` group.
+    """
+    early = early_statements(start.nest, start.tree)
+    open_ = tuple(name for name in statements(start.nest.order) if name not in done | early)
+    if not open_:
+        return start, (), frozenset()
+    apart = separated(start, open_, 0)
+    reordered = separated(in_waiting_order(apart, open_), open_, 0)
+    starts = [start]
+    starts += [s for s in (apart, reordered) if len(parts(s.tree)) > len(parts(starts[-1].tree))]
+    found = [search(s, model, fuse, done, refused) for s in (starts if fuse else starts[-1:])]
+    schedule, decisions = min(
+        found, key=lambda one: sum(alone_cost(one[0].nest, model, part).total for part in parts(one[0].tree))
+    )
+    if not fuse:
+        return schedule, decisions, frozenset()
+    return with_joined(schedule, model, decisions, done, refused)

@@ -1,0 +1,100 @@
+"""A word on each sum of products that a GPU's kernels compute without tiles: which it is, and why.
+
+    for n, c, p, q: for r, s: y[n, c, p, q] += x[n, c, p + r, q + s] * w[c, r, s]
+    ->  "mac0 is a sum of products without register tiles: no two results have the same values of x"
+
+What shape a kernel got is decided in many places. This one looks at the finished schedule, so that none is silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sympy
+
+from polyfuse.ir import Nest, Statement
+from polyfuse.ir.scalar import reads_in
+from polyfuse.schedule import Schedule
+from polyfuse.sets import IN
+from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
+from polyfuse.strategy.cuda.gemm.schedule import in_tiles, product_of
+from polyfuse.strategy.match.gemm import contractions_of, moved_axes
+from polyfuse.strategy.plan import Group, Plan
+
+NOT_IN_TILES = "not in register tiles"
+"""How a note begins that says why a kernel's only product has no tiles."""
+
+
+IN_ROWS = "in rows of windows"
+"""What the note on a sum over windows says whose threads have several results each."""
+
+
+def with_words(plan: Plan) -> Plan:
+    """A plan for a GPU with a note on each sum of products that has none yet and is in no tiles."""
+    if plan.machine.gpu is None:
+        return plan
+    return replace(plan, groups=tuple(_with_words(plan, group) for group in plan.groups))
+
+
+def _with_words(plan: Plan, group: Group) -> Group:
+    """A kernel with its words; nothing more where the one sum of products in it has a reason already."""
+    schedule = plan.schedule
+    sums = [name for name in group.statements if is_sum_of_products(schedule.nest.statement(name))]
+    plain = [name for name in sums if not in_tiles(schedule, name) and not _in_rows(name, group)]
+    if not plain or (len(sums) == 1 and any(note.startswith(NOT_IN_TILES) for note in group.notes)):
+        return group
+    found: dict[str, list[str]] = {}
+    for name in plain:
+        found.setdefault(_why(schedule, name, len(sums)), []).append(name)
+    words = (
+        f"{', '.join(names)} {_are(names)} without register tiles: {why}" for why, names in found.items()
+    )
+    return replace(group, notes=(*group.notes, *words))
+
+
+def _in_rows(name: str, group: Group) -> bool:
+    """Whether a thread has several results of a sum over windows (depthwise.py)."""
+    return any(note.startswith(f"{name} {IN_ROWS}") for note in group.notes)
+
+
+def _are(names: list[str]) -> str:
+    return "is a sum of products" if len(names) == 1 else "are sums of products"
+
+
+def is_sum_of_products(s: Statement) -> bool:
+    """Whether a statement adds up, over dimensions of its own, products of two values that it reads."""
+    if s.op != "+=" or not isinstance(s.body, sympy.Mul):
+        return False
+    summed = any(not s.write.map.involves_dims(IN, d, 1) for d in range(len(s.dims)))
+    return summed and len({factor for factor in s.body.args if reads_in(factor)}) > 1
+
+
+def _why(schedule: Schedule, name: str, sums: int) -> str:
+    """Why no tile holds a statement's results: what it is, or what kernel it is in."""
+    shape = why_no_tile(schedule.nest, name)
+    if shape is not None:
+        return shape
+    if schedule.nest.domains[name].is_empty():
+        return "there is nothing to compute"
+    if schedule.loops(name)[0].bind is None:
+        return "the outermost loop of the kernel runs in order"
+    if sums > 1:
+        return f"the kernel holds {sums} of them, and tiles are those of one"
+    return "the kernel was made for something else, which its other notes say"
+
+
+def why_no_tile(nest: Nest, name: str) -> str | None:
+    """Why a sum of products is none of two matrices, nor a convolution of several channels; None if it is."""
+    if product_of(nest, name) is not None or convolution_of(nest, name) is not None:
+        return None
+    s = nest.statement(name)
+    results = {d for d in range(len(s.dims)) if s.write.map.involves_dims(IN, d, 1)}
+    moved = {access.tensor: set(moved_axes(access, len(s.dims)) or {}) & results for access in s.reads}
+    everywhere = [tensor for tensor, dims in moved.items() if dims == results]
+    if everywhere and results:
+        return f"no two results have the same values of {everywhere[0]}"
+    if not results:
+        return "it has one result"
+    if contractions_of(nest, name, by_value=True):
+        return "its steps are not the same for all results, or its columns are no neighbours in memory"
+    return "its factors are not each a value that moves with dimensions of their own"

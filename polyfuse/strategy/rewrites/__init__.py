@@ -1,0 +1,1 @@
+"""Decide where a rewrite pays: one module for each, named as in `polyfuse.rewrite`."""

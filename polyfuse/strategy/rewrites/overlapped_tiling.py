@@ -1,0 +1,208 @@
+"""What to compute again: which stages of a pipeline are inlined, and in which tiles the rest overlaps.
+
+    pipelines of the nest  ->  what tiles need  ->  inlined stages, sizes: the cheapest by the model  ->  rewritten nest
+
+A pipeline is left as it is where the model expects no gain over whole images stage by stage; nests without a stencil
+between temporaries, such as networks, have none. Every choice is said with its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+
+from polyfuse.errors import IllegalRewrite
+from polyfuse.ir import Nest, Statement
+from polyfuse.machine import Machine
+from polyfuse.rewrite import Overlapped, inline, overlap, why_not_inline
+from polyfuse.rewrite.inline import reads, substituted
+from polyfuse.strategy.candidates import Choose, cheapest
+from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.cost.stencil_stages import StageCost, StageModel, slots
+from polyfuse.strategy.cpu.row_sweep import RowPass
+from polyfuse.strategy.cuda.attention.tiles import PassShape
+from polyfuse.strategy.cuda.gemm.stream_k import InShares
+from polyfuse.strategy.match.attention import OneKernel
+from polyfuse.strategy.match.stencil import Parts, Pipeline, parts_of_tiles, pipelines
+
+ROWS = (1, 8, 16, 32, 64, 128)
+"""Values of a tile's last dimension but one."""
+
+COLUMNS = (64, 128, 256, 512, 1024)
+"""Values of a tile's last dimension, beside all of them."""
+
+CHEAP = 4
+"""Instructions of a stage that may be computed again for every read."""
+
+TYPICAL = (32, 256)
+"""The tile for which inlining is decided."""
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """One pipeline after its rewrites: its statements in tiles, and what the model expects of them."""
+
+    overlapped: Overlapped
+    cost: StageCost
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """A nest in which pipelines run in overlapping tiles, or passes read a matrix once, and what was decided.
+
+    `shared` are a GPU's products in equal shares, by the statement that sums up a part; `one_pass` its sums under
+    maxima that are one kernel each, with their shapes.
+    """
+
+    nest: Nest
+    tiled: tuple[Tiled, ...] = ()
+    reasons: tuple[str, ...] = ()
+    shared: Mapping[str, InShares] = field(default_factory=dict)
+    passes: tuple[RowPass, ...] = ()
+    one_pass: tuple[tuple[OneKernel, PassShape], ...] = ()
+
+    @property
+    def statements(self) -> frozenset[str]:
+        """The statements of pipelines in tiles, of passes, and of sums under maxima: their kernels are decided."""
+        tiled = (name for one in self.tiled for name in one.overlapped.statements)
+        under_maxima = (one.names for one, _ in self.one_pass)
+        return frozenset(tiled).union(*(one.names for one in self.passes), *under_maxima)
+
+    def under_maximum(self, names: tuple[str, ...]) -> tuple[OneKernel, PassShape] | None:
+        """The sums under a maximum that some statements are, and the shape of their kernel."""
+        return next((each for each in self.one_pass if set(names) <= set(each[0].names)), None)
+
+    def with_statements(self, names: tuple[str, ...]) -> Tiled | None:
+        """The pipeline in tiles that some statements are of."""
+        return next((one for one in self.tiled if set(names) <= set(one.overlapped.statements)), None)
+
+
+def recomputed(nest: Nest, machine: Machine, choose: Choose = cheapest) -> Recomputed:
+    """The nest with its pipelines in tiles where that pays on a machine."""
+    done = Recomputed(nest)
+    for pipeline in pipelines(nest):
+        more = _decided(done.nest, pipeline, machine, choose)
+        done = Recomputed(more.nest, (*done.tiled, *more.tiled), (*done.reasons, *more.reasons))
+    return done
+
+
+def _decided(nest: Nest, pipeline: Pipeline, machine: Machine, choose: Choose) -> Recomputed:
+    """One pipeline, rewritten or left."""
+    name = ", ".join(nest.statement(n).write.tensor for n in pipeline.results)
+
+    def left(why: str) -> Recomputed:
+        return Recomputed(nest, (), (f"the stages of {name} are not tiled together{why}",))
+
+    parts = parts_of_tiles(nest, pipeline)
+    if parts is None:
+        return left(": what a tile needs is no box that moves with it.")
+    model = StageModel(nest, parts, machine, pipeline.results[0])
+    stages = {n: nest.statement(n) for n in (*pipeline.producers, *pipeline.results)}
+    whole = model.apart(model.passes(stages))
+    gone = _inlined(nest, model, pipeline, stages)
+    kept = without(stages, gone)
+    passes = model.passes(kept)
+    priced = (model.in_tiles(passes, sizes) for sizes in _sizes(parts, model.extents))
+    costs = sorted(priced, key=lambda cost: cost.total)
+    if costs[0].total >= whole.total:
+        tiles = f"{microseconds(costs[0].total)} in tiles of {_by(costs[0].sizes)}"
+        return left(f", which does not pay: {tiles}, {microseconds(whole.total)} stage by stage.")
+    best = costs[choose(pipeline.results, "overlapping tiles", [cost.total for cost in costs])]
+    result, said = nest, []
+    for stage in gone:
+        done = inline(result, stage)
+        result = done.nest
+        said.append(f"{done}.")
+    producers = [n for n in pipeline.producers if n in kept]
+    if not producers:
+        return Recomputed(result, (), tuple(said))
+    try:
+        made = overlap(result, parts.tiles(best.sizes), producers)
+    except IllegalRewrite as error:
+        return left(f": {error}")
+    return Recomputed(made.nest, (Tiled(made, best),), (*said, _tiled_sentence(made, name, best, whole)))
+
+
+# -- inlining ----------------------------------------------------------------------------------------------------------
+
+
+def without(stages: Mapping[str, Statement], gone: tuple[str, ...]) -> dict[str, Statement]:
+    """The stages with some of them computed where they are read."""
+    left = dict(stages)
+    for name in gone:
+        producer = left.pop(name)
+        left = {
+            n: substituted(s, producer) if reads(s, producer.write.tensor) else s for n, s in left.items()
+        }
+    return left
+
+
+def _inlined(
+    nest: Nest, model: StageModel, pipeline: Pipeline, stages: Mapping[str, Statement]
+) -> tuple[str, ...]:
+    """The stages whose inlining makes a typical tile cheapest: all cheap ones or none, then one more or one less.
+
+    Two products of one factor save its loads only together, so that neither alone would be inlined.
+    """
+    sizes = (1,) * (len(model.extents) - 2) + TYPICAL[-len(model.extents) :]
+    parts = model.parts.of
+
+    def is_candidate(name: str) -> bool:
+        tensor = stages[name].write.tensor
+        elsewhere = any(parts[n] != parts[name] for n, s in stages.items() if reads(s, tensor))
+        return slots(stages[name].body) <= CHEAP and elsewhere and why_not_inline(nest, name) is None
+
+    candidates = tuple(name for name in pipeline.producers if is_candidate(name))
+
+    def price(chosen: frozenset[str]) -> float:
+        gone = tuple(name for name in candidates if name in chosen)
+        return round(model.in_tiles(model.passes(without(stages, gone)), sizes).compute, 12)
+
+    best = min((frozenset(candidates), frozenset()), key=price)
+    improved = True
+    while improved:
+        nearby = [best ^ {name} for name in candidates]
+        other = min(nearby, key=price, default=best)
+        improved = price(other) < price(best)
+        best = other if improved else best
+    return tuple(name for name in candidates if name in best)
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+def _sizes(parts: Parts, extents: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Rows × columns of the last two dimensions that every result can have; the ones further out one by one."""
+    *outer, columns = extents
+    choices: list[tuple[int, ...]] = [(1,) for _ in outer]
+    if outer:
+        choices[-1] = tuple(r for r in ROWS if r <= max(1, outer[-1]))
+    choices.append((*(c for c in COLUMNS if c < columns), -(-columns // 64) * 64))
+    for sizes in product(*choices):
+        if all(
+            (k * s).denominator == 1
+            for every in parts.scales.values()
+            for k, s in zip(every, sizes, strict=True)
+        ):
+            yield sizes
+
+
+# -- for a person ------------------------------------------------------------------------------------------------------
+
+
+def _by(sizes: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+def _tiled_sentence(made: Overlapped, name: str, best: StageCost, whole: StageCost) -> str:
+    again: dict[str, list[str]] = {}
+    for stage in made.stages:
+        tensor = made.nest.statement(stage.statement).write.tensor
+        again.setdefault(f"{stage.times:.2f} times", []).append(tensor)
+    counts = "; ".join(f"{', '.join(tensors)} {times}" for times, tensors in again.items())
+    saved = max(0, whole.once - best.once - best.again)
+    return (
+        f"the stages of {name} run together in tiles of {_by(best.sizes)}, computed per element: {counts}; "
+        f"{saved} bytes less move, {microseconds(best.total)} in tiles, {microseconds(whole.total)} stage by stage."
+    )

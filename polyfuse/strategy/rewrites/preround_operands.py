@@ -1,0 +1,86 @@
+"""Factors that tensor cores take rounded: in a pass of their own before the product, where that is cheaper.
+
+    for i, j, k: y[i, j] += bf16(x[i, k]) * bf16(w[k, j])
+    ->  for e: x_narrow[e] = x[e]                                        once an element, in the kernel that computes x
+        for i, j, k: y[i, j] += x_narrow[i, k] * w_narrow[k, j]          halves as they lie in memory, copied in boxes
+
+A block that rounds what it copies does so for its own tile: an element of x as often as there are blocks side by side.
+Numbers that lie there rounded are copied without a thread (warp_specialized.py), and halves are half the bytes.
+Constants are rounded once for all calls. The values are the same: each factor is rounded once.
+
+Of tf32 numbers a warpgroup's instructions take such alone whose neighbours are steps, so their copies lie so:
+
+    ->  for e: w_narrow[e1, e0] = tf32(w[e0, e1])
+        for i, j, k: y[i, j] += x_narrow[i, k] * w_narrow[j, k]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.precision import STORED
+from polyfuse.ir.tensor import HALVES
+from polyfuse.machine import Machine
+from polyfuse.rewrite.storage.widen_halves import narrow, users_of, why_not_narrow
+from polyfuse.sets import IN
+from polyfuse.strategy.cheaper import either
+from polyfuse.strategy.cuda.gemm.schedule import in_tiles
+from polyfuse.strategy.cuda.tiles.wgmma import has_warpgroups
+from polyfuse.strategy.match.gemm import moved_axes
+from polyfuse.strategy.plan import Plan
+
+
+@dataclass(frozen=True)
+class RoundedFirst:
+    """A nest whose products read rounded copies, and a sentence on each."""
+
+    nest: Nest
+    products: tuple[str, ...]
+    said: tuple[str, ...]
+
+
+def rounded_first(nest: Nest, machine: Machine) -> RoundedFirst | None:
+    """The nest with such copies; None where no product may read one, or tensor cores do not take them in boxes."""
+    math = machine.math
+    if machine.gpu is None or not has_warpgroups(machine.gpu, math):
+        return None
+    done, said, products = nest, list[str](), dict[str, None]()
+    for tensor in nest.tensors:
+        axes = tuple(range(tensor.rank)) if STORED[math] in HALVES else _steps_last(done, tensor.name)
+        if tensor.dtype == "float32" and axes and why_not_narrow(done, tensor.name, math, axes) is None:
+            made = narrow(done, tensor.name, math, axes)
+            done, said = made.nest, [*said, str(made)]
+            products |= dict.fromkeys(made.users)
+    return RoundedFirst(done, tuple(products), tuple(said)) if said else None
+
+
+def _steps_last(nest: Nest, tensor: str) -> tuple[int, ...]:
+    """A tensor's axes with that behind the others along which its products' steps are; none where these disagree."""
+    found = {
+        _axis_of_steps(s, access)
+        for s in users_of(nest, tensor)
+        for access in s.reads
+        if access.tensor == tensor
+    }
+    last = found.pop() if len(found) == 1 else None
+    if last is None:
+        return ()
+    return (*(axis for axis in range(nest.tensor(tensor).rank) if axis != last), last)
+
+
+def _axis_of_steps(s: Statement, access: Access) -> int | None:
+    """The axis along which the one step of a product moves; None if there are several."""
+    steps = [d for d in range(len(s.dims)) if not s.write.map.involves_dims(IN, d, 1)]
+    axes = moved_axes(access, len(s.dims))
+    return None if axes is None or len(steps) != 1 else axes.get(steps[0])
+
+
+def cheaper(usual: Plan, made: RoundedFirst, other: Plan) -> Plan:
+    """The plan without copies, or the `other` one that has them, in which each product needs tiles of results: what
+    rounds may have come into its kernel.
+    """
+    if all(in_tiles(other.schedule, name) for name in made.products):
+        return either(usual, other, usual.seconds, other.seconds, made.said, "rounded where it is copied")
+    refused = (f"not taken, since a product would have no tiles of results: {line}." for line in made.said)
+    return replace(usual, recomputed=(*usual.recomputed, *refused))

@@ -1,0 +1,46 @@
+"""Arrays of the caller that iterations use one after the other as scratch: private, if that is cheaper.
+
+    for r: { total[p] = …; A[r, p] = total[p] }   ->   each r has its own total, and the last one is kept
+
+Nothing then orders the iterations, so that cores, blocks and tiles may share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.analysis.bands import is_parallel, open_at
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import loops_around
+from polyfuse.rewrite.storage.privatize_scratch import Scratch, is_reused, tried
+
+
+@dataclass(frozen=True)
+class ScratchApart:
+    """A nest in which iterations have scratch of their own, and a sentence on each array."""
+
+    nest: Nest
+    said: tuple[str, ...]
+
+
+def scratch_apart(nest: Nest) -> ScratchApart | None:
+    """The nest with all arrays private that leave a loop parallel so; None where none does.
+
+    In a loop in time that carries other values too, an array for each step would only take memory.
+    """
+    said: list[str] = []
+    for tensor in nest.tensors:
+        made = tried(nest, tensor.name) if is_reused(nest, tensor.name) else None
+        if isinstance(made, Scratch) and _frees_a_loop(made):
+            nest, said = made.nest, [*said, str(made)]
+    return ScratchApart(nest, tuple(said)) if said else None
+
+
+def _frees_a_loop(made: Scratch) -> bool:
+    """Whether no dependence is left between the iterations of a loop that the array is private to."""
+    order = made.nest.order
+    return any(
+        is_parallel(loop, open_at(made.nest, order, loop))
+        for loop in loops_around(order, made.copy)
+        if loop.name in made.loops
+    )

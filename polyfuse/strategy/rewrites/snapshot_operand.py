@@ -1,0 +1,38 @@
+"""Products that update an array in place and read its first values: from a copy, if that is cheaper in all.
+
+    for i: for k > i: B[i] += A[k, i] * B[k]   ->   B_before = B;  B += A' B_before, in blocks
+
+Nothing orders the copy's readers, so that their loops may be tiled and shared out, and what they read be packed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polyfuse.ir import Nest
+from polyfuse.machine import Machine
+from polyfuse.rewrite.storage.snapshot_operand import snapshot, why_not_snapshot
+from polyfuse.strategy.match.gemm import products_of
+
+
+@dataclass(frozen=True)
+class CopiedFirst:
+    """A nest whose products in place read copies, and a sentence on each."""
+
+    nest: Nest
+    said: tuple[str, ...]
+
+
+def copied_first(nest: Nest, machine: Machine) -> CopiedFirst | None:
+    """The nest with such copies; None where no product needs one. On a CPU: elsewhere products have other tiles."""
+    done = nest
+    said: list[str] = []
+    for s in nest.statements if machine.kind == "cpu" else ():
+        own = s.write.tensor
+        if s.op != "+=" or all(access.tensor != own for access in s.reads):
+            continue
+        if why_not_snapshot(done, s.name, own) is None:
+            made = snapshot(done, s.name, own)
+            if products_of(made.nest, s.name, triangles=True):
+                done, said = made.nest, [*said, str(made)]
+    return CopiedFirst(done, tuple(said)) if said else None

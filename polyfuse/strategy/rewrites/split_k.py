@@ -1,0 +1,193 @@
+"""Products with few results and many steps, summed in parts at once: what is left idle otherwise is most of a GPU.
+
+    for i: for j: { y = 0; for k: y += a[i, k] * b[k, j]; z = y + c }
+    ->  for p: for i: for j: { s = 0; for k (of p): s += a[i, k] * b[k, j]; y_parts[p, i, j] = s }
+        for i: for j: { y = 0; for p: y += y_parts[p, i, j]; z = y + c }
+
+A part takes consecutive steps, so that its tiles are copied as those of the whole product are; parts are a dimension of
+a batch. Their results lie in memory that is planned ahead, and the kernel that reads them adds them in order, so that
+equal calls give equal bits: no atomics. Only the declared reduction is reassociated. The number of parts is what the
+model of register tiles expects to be fastest (`fma.py`), against the product in one piece. Where tiles
+leave the last wave of blocks nearly empty, parts are equal shares of all tiles' steps (`stream_k.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil, prod
+
+from polyfuse.ir import Nest
+from polyfuse.ir.scalar import read
+from polyfuse.machine import Machine
+from polyfuse.rewrite import accumulate
+from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
+from polyfuse.rewrite.reductions.stream_k import Shares
+from polyfuse.sets import bounding_count, dimension
+from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.cuda.gemm.schedule import product_of, whole_steps
+from polyfuse.strategy.cuda.gemm.stream_k import InShares, Priced, cheapest_in_shares, seconds_to_add
+from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
+from polyfuse.strategy.match.gemm import Product
+from polyfuse.strategy.match.gemm_problem import Extents
+from polyfuse.strategy.match.operand_rows import kept_factors, may_run_ahead, terms_of
+
+MOST_PARTS = 256
+"""More parts than this are more than a thread adds up one after the other while others wait."""
+
+LEAST_STEPS = 64
+"""Steps of a part: four tiles."""
+
+WORTH = 0.99
+"""Parts are taken where they are expected to take less than this of the time in one piece. What large products gain is
+a last wave that is fuller, a percent or less, for an array of partial results and another kernel."""
+
+WORTH_SHARES = 0.9
+"""The same for equal shares, whose blocks have bounds to compute."""
+
+MOST_SHARED = 2
+"""Products of a nest in equal shares: to prove and to write one takes isl 5 to 25 s."""
+
+
+@dataclass(frozen=True)
+class Parted:
+    """A nest some of whose products are summed in parts, the statements that sum one part, and the reasons."""
+
+    nest: Nest
+    products: tuple[str, ...]
+    said: tuple[str, ...]
+    shared: Mapping[str, InShares] = field(default_factory=dict)
+    """Those of the products that are in equal shares, which are of their tiles."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """How many steps a part takes, how many parts there are, and what the model expects."""
+
+    size: int
+    parts: int
+    seconds: float
+
+
+def _shares_of(nest: Nest, product: Product, priced: Priced) -> Shares:
+    """The shares of a product's tiles of a shape."""
+    dims, shape = nest.statement(product.statement).dims, priced.shape
+    tile = {dims[product.rows]: shape.block_rows, dims[product.columns]: shape.block_columns}
+    return Shares(priced.count, shape.steps, tile)
+
+
+def in_parts(nest: Nest, machine: Machine) -> Parted | None:
+    """The nest with the products split whose parts are expected to be faster; None where there are none."""
+    if nest.params or machine.gpu is None:
+        return None
+    done, products, said, dealt_out = nest, list[str](), list[str](), dict[str, InShares]()
+    for name in [s.name for s in nest.statements]:
+        product = product_of(nest, name)
+        if product is None:
+            continue
+        if _is_in_parts(nest, name):
+            done = accumulate(done, nest.statement(name).write.tensor) or done
+            products.append(name)
+            continue
+        extents, itemsize = extents_of(nest, product, machine), _itemsize(nest, product)
+        whole, *split = _choices(extents, itemsize, machine)
+        best = min(split, key=lambda choice: choice.seconds, default=whole)
+        shapes = tiles_for(extents, itemsize, machine, machine.gpu)
+        shared = cheapest_in_shares(shapes, extents, machine, machine.gpu)
+        pays = shared is not None and shared.seconds < min(WORTH_SHARES * whole.seconds, best.seconds)
+        if not pays or len(dealt_out) == MOST_SHARED:
+            shared = None
+        if shared is None and best.seconds >= WORTH * whole.seconds:
+            continue
+        dim = nest.statement(name).dims[product.steps[0]]
+        size = best.size if shared is None else None
+        shares = None if shared is None else _shares_of(nest, product, shared)
+        if why_not_split_reduction(done, name, dim, size=size, shares=shares) is not None:
+            continue
+        made = split_reduction(done, name, dim, size=size, shares=shares)
+        done = accumulate(made.nest, made.tensor) or made.nest
+        products.append(made.partial)
+        if shared is not None and made.dealt is not None:
+            dealt_out[made.partial] = InShares(shared.shape, made.dealt)
+        seconds, steps = (best.seconds, best.size) if shared is None else (shared.seconds, shared.shape.steps)
+        said.append(
+            f"{made}, {steps} steps of {dim} each: {microseconds(seconds)}, "
+            f"{microseconds(whole.seconds)} in one piece."
+        )
+    return Parted(done, tuple(products), tuple(said), dealt_out) if products else None
+
+
+def _is_in_parts(nest: Nest, name: str) -> bool:
+    """Whether a product's sums are only there to be added up by others, as `split_reduction` leaves them."""
+    sums = nest.statement(name).write.tensor
+    readers = [s for s in nest.statements if any(access.tensor == sums for access in s.reads)]
+    added = all(s.op == "+=" and s.body == read(0) for s in readers)
+    return bool(readers) and added and nest.tensor(sums).role == "temporary"
+
+
+def fills_tiles(nest: Nest, name: str, machine: Machine) -> bool:
+    """Whether a statement is a product with results for a tile: its parts are these, not neighbouring steps."""
+    product = product_of(nest, name)
+    if product is None or machine.gpu is None:
+        return False
+    extents = extents_of(nest, product, machine)
+    return bool(tiles_for(extents, _itemsize(nest, product), machine, machine.gpu))
+
+
+def _choices(extents: Extents, itemsize: int, machine: Machine) -> list[_Choice]:
+    """The product in one piece, infinitely slow where no tile fits; then in 2, 4, … parts."""
+    results = extents.rows * extents.columns * extents.count * itemsize
+
+    def seconds(size: int, parts: int) -> float:
+        assert machine.gpu is not None
+        whole = size if extents.whole_steps and extents.whole_steps % size == 0 else 0
+        part = replace(extents, steps=size, count=extents.count * parts, whole_steps=whole)
+        best = next(iter(tiles_for(part, itemsize, machine, machine.gpu)), None)
+        return float("inf") if best is None else best.seconds
+
+    found = [_Choice(extents.steps, 1, seconds(extents.steps, 1))]
+    parts = 2
+    while parts <= MOST_PARTS and extents.steps >= LEAST_STEPS * parts and results:
+        size = ceil(extents.steps / parts / LEAST_STEPS) * LEAST_STEPS
+        real = ceil(extents.steps / size)
+        adding = seconds_to_add(real, real * results, machine)
+        found.append(_Choice(size, real, seconds(size, real) + adding))
+        parts *= 2
+    return found
+
+
+def seconds_in_parts(extents: Extents, itemsize: int, machine: Machine) -> float:
+    """What a product is expected to take, in one piece or in parts; infinity where it has no tiles."""
+    return min(choice.seconds for choice in _choices(extents, itemsize, machine))
+
+
+def _itemsize(nest: Nest, product: Product) -> int:
+    """Bytes of a result."""
+    return nest.tensor(nest.statement(product.statement).write.tensor).itemsize
+
+
+def extents_of(nest: Nest, product: Product, machine: Machine) -> Extents:
+    """A product's size, and how its factors lie."""
+    s = nest.statement(product.statement)
+
+    def extent(d: int) -> int:
+        values = dimension(s.domain, d).intersect_domain(nest.domains[s.name])
+        return bounding_count(values.as_map().range(), {})
+
+    itemsize = nest.tensor(s.write.tensor).itemsize
+    wide = all(may_run_ahead(nest, product, factor, itemsize) for factor in (product.left, product.right))
+    (steps,) = product.steps
+    count = prod(extent(d) for d in product.others)
+    kept = kept_factors(nest, product, machine.math)
+    whole = whole_steps(nest, product)
+    return Extents(
+        extent(product.rows),
+        extent(product.columns),
+        extent(steps),
+        count,
+        wide,
+        whole_steps=whole,
+        kept=kept,
+        left=terms_of(product.left),
+        right=terms_of(product.right),
+    )

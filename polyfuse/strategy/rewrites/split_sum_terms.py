@@ -1,0 +1,48 @@
+"""Sums of several products as several sums, each of which runs in blocks: y += a b + c d  ->  y += a b;  y += c d.
+
+A tile of sums takes one product at a time. The sums then come and go once more for each term, which the model prices.
+"""
+
+from __future__ import annotations
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest
+from polyfuse.machine import Machine
+from polyfuse.rewrite.reductions.split_sum_terms import terms, why_not_terms
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.roofline import Model, microseconds
+from polyfuse.strategy.fusion.gemm_pairs import alone_cost
+from polyfuse.strategy.fusion.group_search import part_with
+from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.transforms.packing import apart
+
+
+def with_terms_apart(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+    """The nest with the terms of sums apart that all are products, where that is cheaper; and a sentence on each."""
+    said: list[str] = []
+    for name in [s.name for s in nest.statements] if machine.kind == "cpu" else ():
+        if why_not_terms(nest, name) is not None:
+            continue
+        done = terms(nest, name)
+        if not all(products_of(done.nest, each) for each in done.statements):
+            continue
+        try:
+            before, after = _seconds(nest, (name,), machine), _seconds(done.nest, done.statements, machine)
+        except (IllegalSchedule, InvalidSchedule) as refused:
+            said.append(f"not taken: {done}; {refused}")
+            continue
+        numbers = f"{microseconds(after)} so, {microseconds(before)} as one"
+        if after >= before:
+            said.append(f"not taken: {done}; {numbers}.")
+            continue
+        nest = done.nest
+        said.append(f"{done}: {numbers}.")
+    return nest, tuple(said)
+
+
+def _seconds(nest: Nest, names: tuple[str, ...], machine: Machine) -> float:
+    """What statements cost as kernels of their own. Raises IllegalSchedule or InvalidSchedule where they cannot be."""
+    schedule = apart(Schedule(nest), names)
+    model = Model(Counts(nest), machine)
+    return sum(alone_cost(nest, model, part_with(schedule, name)).total for name in names)

@@ -1,0 +1,130 @@
+"""Kernels whose cores share out several loops in one parallel region, and wait for each other in between."""
+
+# ruff: noqa: F821  (sizes are names in annotations)
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numba
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse.checks import cuda_cases as cases
+from polyfuse.codegen.cpu.intrinsics.worksharing import first_share, next_share, share_from, team_of
+from polyfuse.codegen.program import Code, _renamed
+from polyfuse.ir.tree import parts, statements
+from polyfuse.machine import Machine
+from polyfuse.strategy import plan_for
+
+
+@pf.nest
+def smoothed(A: f64[N], B: f64[N], T: i64):
+    for _t in range(T):
+        for i in range(1, N - 1):
+            B[i] = 0.25 * A[i - 1] + 0.5 * A[i] + 0.25 * A[i + 1]
+        for i in range(1, N - 1):
+            A[i] = B[i]
+
+
+def layers(*sizes: int, batch: int) -> pf.Schedule:
+    """Kernels of a network, each on cores, with what packs weights before all of them."""
+    plan = plan_for(cases.dense(*sizes, batch=batch), with_free_regions(Machine.preset("zen5")))
+    s = plan.schedule
+    kernels = [statements(kernel) for kernel in parts(s.tree)]
+    packs = [names[0] for names in kernels if names[0].startswith("pack")]
+    for before, name in pairwise(packs):
+        s = s.move(name, behind=before)
+    run = [names for names in kernels if not names[0].startswith("pack")]
+    return s.join(run[0][0], run[-1][-1], loop="run")
+
+
+def with_free_regions(machine: Machine) -> Machine:
+    """The machine with two cores and regions that cost nothing."""
+    return replace(machine, units=2, region_seconds=0.0)
+
+
+@pytest.fixture(scope="module")
+def joined() -> pf.Executable:
+    schedule = layers(*[512] * 5, batch=2)
+    return pf.compile(schedule.source, schedule=schedule, target="cpu")
+
+
+def test_joined_layers_are_one_region_and_equal_ones_one_function(joined) -> None:
+    (run,) = (code for code in joined.program.codes if "mac" in code.name)
+    assert run.source.count("on_cores(") == 1
+    assert run.source.count("first_share(") == 4
+    assert run.source.count("def zero_mac_bias_relu_part") == 1
+    assert [launch.once for launch in joined.program.launches] == [True] * 4 + [False]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_joined_layers_compute_what_they_do_apart(joined, threads) -> None:
+    threads = min(threads, numba.config.NUMBA_NUM_THREADS)
+    inputs = cases.draw(joined.nest, np.random.default_rng(1))
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(threads)
+        for _ in range(20):
+            (out,) = cases.poisoned(joined.nest)
+            joined(**inputs, out=(out,))
+            assert cases.error(joined.nest, inputs, {"out": out}) <= cases.TOLERANCE
+    finally:
+        numba.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("size", "steps"), [(3, 1), (5, 7), (1000, 300), (2, 4), (40, 0)])
+def test_steps_in_time_are_one_region(size, steps) -> None:
+    schedule = pf.Schedule(smoothed).bind("S0", i="cores").bind("S1", i="cores")
+    net = pf.compile(smoothed, schedule=schedule, target="cpu")
+    assert net.source.count("on_cores(") == 1
+    A, B = np.random.default_rng(1).random((2, size))
+    expected, other = A.copy(), B.copy()
+    net(A, B, steps)
+    smoothed.python(expected, other, steps)
+    np.testing.assert_allclose(A, expected, rtol=1e-14)
+
+
+def test_loops_that_are_taken_value_by_value_keep_regions_of_their_own() -> None:
+    schedule = pf.Schedule(smoothed).bind("S0", i="dynamic").bind("S1", i="cores")
+    net = pf.compile(smoothed, schedule=schedule, target="cpu")
+    assert net.source.count("on_cores(") == 2
+    assert "first_share" not in net.source
+
+
+@numba.njit
+def by_one_core(members, phases):
+    """Which shares the first core runs that no other one ever comes to, and what the second finds then."""
+    team = team_of(members)
+    ran = np.zeros((phases, members), np.int64)
+    for member in (0, 1):
+        for phase in range(phases):
+            share = first_share(team, phase, member)
+            while share >= 0:
+                ran[phase, share] += 1 + 10 * member
+                share = next_share(team, phase, share)
+    return ran
+
+
+def test_a_core_runs_the_shares_of_those_that_do_not_come() -> None:
+    np.testing.assert_array_equal(by_one_core(3, 4), np.ones((4, 3)))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 7), (3, 4), (5, 5), (6, 2), (-2, 9)])
+@pytest.mark.parametrize("members", [1, 2, 3, 8])
+def test_shares_are_all_values_once(low, high, members) -> None:
+    ends = [share_from(low, high, members, share) for share in range(members + 1)]
+    assert [i for a, b in pairwise(ends) for i in range(a, b)] == list(range(low, high))
+    assert max(np.diff(ends)) - min(np.diff(ends)) <= 1
+
+
+def test_a_second_kernel_of_a_name_renames_its_parts_and_nothing_else() -> None:
+    source = (
+        "@Part\ndef exp_part(x):\n    x[0] = math.exp(x[0])\n\n\n"
+        "def exp(x):\n    run(exp_part, (x,))\n    on_cores(exp_cores_2, 3, (x,))\n"
+    )
+    assert _renamed(Code("exp", source, "void()"), "exp_2").source == (
+        "@Part\ndef exp_2_part(x):\n    x[0] = math.exp(x[0])\n\n\n"
+        "def exp_2(x):\n    run(exp_2_part, (x,))\n    on_cores(exp_2_cores_2, 3, (x,))\n"
+    )

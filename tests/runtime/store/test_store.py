@@ -1,0 +1,169 @@
+"""The store: what is read is what was written, whoever else writes and whatever became of the file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polyfuse.runtime.store.store import (
+    ABANDONED,
+    DIGEST_BYTES,
+    LENGTH_BYTES,
+    MAGIC,
+    Damaged,
+    Store,
+    packed,
+    unpacked,
+)
+
+HEADER = {"kernels": ["mac0"], "sizes": [1, 2]}
+BODY = bytes(range(256)) * 4
+CONTENT = packed(HEADER, BODY)
+RANGES = {
+    "magic": (0, len(MAGIC)),
+    "digest": (len(MAGIC), DIGEST_BYTES),
+    "length": (len(MAGIC) + DIGEST_BYTES, LENGTH_BYTES),
+    "header": (len(MAGIC) + DIGEST_BYTES + LENGTH_BYTES, 20),
+    "body": (len(CONTENT) - len(BODY), len(BODY)),
+}
+"""The parts of a file: where each begins, how many bytes it has."""
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert store.read("a") is None
+    store.write("a", HEADER, BODY)
+    entry = store.read("a")
+    assert entry is not None
+    assert entry.header == {**HEADER, "key": "a"}
+    assert entry.body == BODY
+    store.discard("a")
+    store.discard("a")
+    assert store.read("a") is None
+
+
+@pytest.mark.parametrize("part", RANGES)
+@given(data=st.data())
+def test_a_changed_bit_is_noticed(part: str, data: st.DataObject) -> None:
+    start, count = RANGES[part]
+    position = start + data.draw(st.integers(0, count - 1))
+    changed = bytearray(CONTENT)
+    changed[position] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(Damaged):
+        unpacked(bytes(changed))
+
+
+@given(st.integers(0, len(CONTENT) - 1), st.binary(max_size=3))
+def test_a_file_cut_short_or_longer_is_noticed(length: int, more: bytes) -> None:
+    with pytest.raises(Damaged):
+        unpacked(CONTENT[:length])
+    if more:
+        with pytest.raises(Damaged):
+            unpacked(CONTENT + more)
+
+
+@given(st.binary())
+def test_any_other_file_is_noticed(content: bytes) -> None:
+    with pytest.raises(Damaged):
+        unpacked(content)
+
+
+def test_a_file_of_another_key_is_damaged(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("a", HEADER, BODY)
+    store.path("a").rename(store.path("b"))
+    with pytest.raises(Damaged, match="another key"):
+        store.read("b")
+
+
+def test_a_file_that_others_may_write_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    store.write("a", HEADER, BODY)
+    store.path("a").chmod(0o666)
+    with pytest.raises(Damaged, match="somebody else may have written it"):
+        store.read("a")
+    store.path("a").chmod(0o600)
+    monkeypatch.setattr(os, "getuid", lambda: store.path("a").stat().st_uid + 1)
+    with pytest.raises(Damaged, match="somebody else may have written it"):
+        store.read("a")
+
+
+def aged(store: Store, key: str, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(store.path(key), (then, then))
+
+
+def test_the_bound_holds_and_the_least_recently_used_go_first(tmp_path: Path) -> None:
+    size = len(packed({**HEADER, "key": "a"}, BODY))
+    store = Store(tmp_path, limit=3 * size)
+    for age, key in enumerate("abc"):
+        store.write(key, HEADER, BODY)
+        aged(store, key, 100 - age)
+    assert store.read("a") is not None  # now b is the oldest
+    store.write("d", HEADER, BODY)
+    assert [key for key in "abcd" if store.path(key).exists()] == ["a", "c", "d"]
+    assert sum(about.st_size for _, about in store.files()) <= store.limit
+
+
+def test_an_entry_beyond_the_bound_is_not_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit=len(BODY))
+    store.write("a", HEADER, BODY)
+    assert list(store.files()) == []
+
+
+def test_what_a_killed_writer_left_is_removed_later(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("a", HEADER, BODY)
+    for age in (0, 2 * ABANDONED):
+        part = store.path("a").with_name(f"{age}.part")
+        part.write_bytes(CONTENT[:100])
+        os.utime(part, (time.time() - age,) * 2)
+    store.write("b", HEADER, BODY)
+    names = {path.name for path, _ in store.files()}
+    assert names == {"0.part", store.path("a").name, store.path("b").name}
+
+
+def test_a_writer_that_is_killed_leaves_the_old_entry(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write("a", HEADER, b"old")
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom polyfuse.runtime import store, files\n"
+        "files.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "store.Store(Path(sys.argv[1])).write('a', {}, b'new')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True)
+    assert done.returncode == -9
+    entry = store.read("a")
+    assert entry is not None
+    assert entry.body == b"old"
+    assert sum(path.suffix == ".part" for path, _ in store.files()) == 1
+    assert store.clear()[0] == 2
+    assert list(store.files()) == []
+
+
+def write_and_read(directory: Path, number: int) -> int:
+    """Write one of two keys again and again, and read the other; how often it was there, always whole."""
+    store, found = Store(directory, limit=20 * len(BODY)), 0
+    for turn in range(40):
+        store.write(f"{number % 2}", {"number": number}, bytes([number]) * (1000 + turn))
+        entry = store.read(f"{(number + 1) % 2}")
+        if entry is not None:
+            found += 1
+            assert set(entry.body) == {entry.header["number"]}
+    return found
+
+
+def test_many_processes_at_once(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
+        found = list(pool.map(write_and_read, [tmp_path] * 4, range(4)))
+    assert sum(found) > 0
+    assert {path.name for path, _ in Store(tmp_path).files()} == {"0.entry", "1.entry"}

@@ -1,0 +1,85 @@
+"""Groups that no shape of their loops made good: taken apart where that is cheaper, and said with both numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+import polyfuse as pf
+from papers.pipelines import PIPELINES
+from polyfuse.ir.tree import parts, statements
+from polyfuse.machine import Machine
+from polyfuse.rewrite import expand
+from polyfuse.strategy import Plan
+from polyfuse.strategy.candidates import Picked, cheapest
+from polyfuse.strategy.pipeline import plan_for
+
+ZEN5 = Machine.preset("zen5")
+L1, L2, L3, DRAM = ZEN5.levels
+ONE_CORE = replace(ZEN5, units=1, levels=(L1, L2, replace(L3, size=480 * 2**20), DRAM))
+"""One core beside a server's L3, in which the images lie: tiles of them that overlap do not pay."""
+
+APART = 1.5
+"""What the parts may cost, as a part of what the group does."""
+
+
+def planned(name: str, choose: Picked | None = None) -> Plan:
+    pipeline = PIPELINES[name]
+    nest = expand(pipeline.nest).nest.with_sizes(pipeline.large)
+    return plan_for(nest, ONE_CORE, choose=choose or cheapest)
+
+
+def planned_apart(choose: Picked | None = None) -> Plan:
+    """The pyramid's plan where parts are taken even if they cost more: they do, since fused loops come apart."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("polyfuse.strategy.passes.backtrack.CLEARLY", APART)
+        return planned("pyramid", choose)
+
+
+@pytest.fixture(scope="module")
+def pyramid() -> Plan:
+    return planned_apart()
+
+
+def compared(plan: Plan) -> tuple[str, float, float]:
+    """What became of the first doubtful group, and the seconds together and apart that were said."""
+    number = r"([\d.e+]+) µs"
+    pattern = (
+        rf"(run apart|stay in one kernel): in their best shape {number} together and {number} apart expected"
+    )
+    found = next(match for match in (re.search(pattern, note) for note in plan.notes) if match)
+    return found[1], float(found[2]), float(found[3])
+
+
+def test_a_group_that_is_dear_in_any_shape_is_taken_apart(pyramid: Plan) -> None:
+    what, together, apart = compared(pyramid)
+    assert what == "run apart"
+    assert apart < APART * together
+    assert len(parts(pyramid.schedule.tree)) > 1
+    refused = [d for d in pyramid.decisions if "does not pay in any shape of their loops" in d.sentence]
+    assert refused
+    for decision in refused:
+        assert not any(
+            {decision.producer, decision.consumer} <= set(statements(p)) for p in parts(pyramid.schedule.tree)
+        )
+
+
+def test_a_group_that_is_dearer_in_parts_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyfuse.strategy.passes.backtrack.DOUBTFUL", 0.0)
+    plan = planned("blurs")
+    what, together, apart = compared(plan)
+    assert what == "stay in one kernel"
+    assert 0.8 * together <= apart
+
+
+def test_choices_are_made_for_the_kernels_that_stay(pyramid: Plan) -> None:
+    other = planned_apart(Picked({"tiles of nothing": 1}))
+    assert str(other.schedule) == str(pyramid.schedule)
+    assert other.notes == pyramid.notes
+
+
+def test_without_doubts_nothing_is_compared() -> None:
+    nest = pf.lower(pf.nn.Sequential(pf.nn.Linear(32, 32), pf.nn.ReLU()), batch=4)
+    assert not any("in their best shape" in note for note in plan_for(nest, ONE_CORE).notes)

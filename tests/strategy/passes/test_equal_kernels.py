@@ -1,0 +1,112 @@
+"""Kernels that are equal but for names are shaped and printed once: nothing else may come of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.codegen import generate as printing
+from polyfuse.ir.form import form_of
+from polyfuse.ir.tree import Tree, parts
+from polyfuse.schedule.repeated import Renaming
+from polyfuse.strategy import plan_for
+from polyfuse.strategy.passes.equal_kernels import Repeats
+
+
+def network(*widths: int) -> nn.Sequential:
+    pairs = pairwise(widths)
+    return nn.Sequential(
+        *(layer for n, (k, m) in enumerate(pairs) for layer in (nn.Linear(k, m, seed=n), nn.ReLU()))
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "batch", "width", "kernels"),
+    [("zen5", 64, 512, 4), ("zen5", 1000, 300, 4), ("h200", 2048, 2048, 4), ("h200", 64, 1024, 8)],
+    ids=["weights packed once", "activations packed", "on a GPU", "on a GPU in parts"],
+)
+def test_layers_get_the_same_schedule_as_one_by_one(
+    machine: str, batch: int, width: int, kernels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nest = pf.lower(network(*[width] * 5), batch=batch)
+    asked = []
+
+    def one_by_one(repeats: Repeats, schedule: pf.Schedule, part: Tree, make: object) -> object:
+        asked.append(part.names)
+        return make()  # type: ignore[operator]
+
+    once = plan_for(nest, pf.Machine.preset(machine))
+    monkeypatch.setattr(Repeats, "shaped", one_by_one)
+    each = plan_for(nest, pf.Machine.preset(machine))
+    assert len(asked) == kernels
+    assert once.schedule.dump() == each.schedule.dump()
+    assert once.schedule.trace() == each.schedule.trace()
+    assert str(once.schedule.nest) == str(each.schedule.nest)
+    assert [group.statements for group in once.groups] == [group.statements for group in each.groups]
+    assert once.notes == each.notes
+    renewed, found = once.schedule.nest.dependences(), each.schedule.nest.dependences()
+    assert all(a.is_equal(b) for (_, a), (_, b) in zip(renewed.kinds(), found.kinds(), strict=True))
+
+
+def test_the_trace_of_repeated_steps_is_legal_step_by_step() -> None:
+    plan = plan_for(pf.lower(network(512, 512, 512, 512), batch=64), pf.Machine.preset("zen5"))
+    space = {"pf": pf, "nest": plan.schedule.source}
+    exec(plan.schedule.trace(), space)
+    again = space["s"]
+    assert isinstance(again, pf.Schedule)
+    assert again.dump() == plan.schedule.dump()
+
+
+def test_layers_of_other_sizes_are_made_anew() -> None:
+    nest = pf.lower(network(64, 64, 64, 96), batch=16)
+    first, second, third = (form_of(nest, part) for part in _layers(nest))
+    assert first == second != third
+    assert first.names != second.names
+
+
+def test_what_is_computed_otherwise_is_another_form() -> None:
+    layers = (nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32), nn.Tanh())
+    nest = pf.lower(nn.Sequential(*layers), batch=4)
+    *_, relu = (part for part in parts(nest.order) if part.names == ("relu0",))
+    (tanh,) = (part for part in parts(nest.order) if part.names[0].startswith("tanh"))
+    assert form_of(nest, relu) != form_of(nest, tanh)
+
+
+def test_a_buffer_of_more_stages_is_another_form() -> None:
+    start = pf.Schedule(pf.lower(nn.Linear(24, 8), batch=4)).split("mac0", "k", 8)
+    one, two = (start.promote("x", "mac0", at="k", stages=n) for n in (1, 2))
+    assert form_of(one.nest, one.tree) != form_of(two.nest, two.tree)
+
+
+def test_equal_kernels_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, built = [], printing.built_in_parts
+
+    def counted(nest: pf.Nest, part: Tree) -> object:
+        made.append(part.names)
+        return built(nest, part)
+
+    monkeypatch.setattr(printing, "built_in_parts", counted)
+    nest = pf.lower(network(16, 16, 16, 16), batch=4)
+    tree = pf.Schedule(nest).tree
+    found = printing.kernels(nest, tree)
+    assert len(made) == 4
+    assert len(found) == len(parts(tree))
+    assert [kernel.statements for kernel in found] == [part.names for part in parts(tree)]
+    macs = [kernel for kernel in found if kernel.name == "mac"]
+    assert [{t.name for t in kernel.arrays.values()} for kernel in macs] == [
+        {"y0", "x", "w0"},
+        {"y1", "a0", "w1"},
+        {"y2", "a1", "w2"},
+    ]
+
+
+def test_new_names_go_into_the_names_made_of_them() -> None:
+    step = pf.Schedule(pf.lower(network(4, 4), batch=2)).pack("w0", "mac0", panel=(1, 4)).steps[0]
+    assert str(Renaming({"w0": "w1", "mac0": "mac1"}).step(step)) == "pack('w1', 'mac1', panel=(1, 4))"
+
+
+def _layers(nest: pf.Nest) -> list[Tree]:
+    return [part for part in parts(nest.order) if part.names[0].startswith("mac")]

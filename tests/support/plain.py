@@ -1,0 +1,345 @@
+"""What emitted CPU source calls, in plain Python: operations element by element, cores in a random order."""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from polyfuse.codegen.cpu.intrinsics.worksharing import share_from
+from tests.support.plain_recurrence_rows import plain_rows_abreast
+
+Array = np.ndarray[Any, Any]
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f"vector_{name}": getattr(np, name) for name in ("exp", "log", "tanh", "sin", "cos")},
+    "vector_erf": math.erf,
+    "vector_pow": np.power,
+    "larger": np.maximum,
+    "smaller": np.minimum,
+}
+"""The functions of CPU kernels in plain Python."""
+
+
+def plain_names(seed: int) -> dict[str, Any]:
+    """What emitted CPU source imports, in plain Python: cores in a random order, fresh memory full of NaN."""
+    rng = random.Random(seed)
+
+    def on_cores(part: Callable[..., None], members: int, arguments: tuple[Any, ...]) -> None:
+        for member in rng.sample(range(members), members):
+            part(*arguments, member, members)
+
+    def shuffled(*bounds: int) -> list[int]:
+        values = range(*bounds)
+        return rng.sample(values, len(values))
+
+    def full_of_nan(shape: tuple[int, ...], dtype: type) -> Array:
+        return np.full(shape, 77 if np.dtype(dtype).kind in "iub" else np.nan, dtype)
+
+    def unsigned(index: int) -> int:
+        assert index >= 0, "an index counted from the end"
+        return index
+
+    numpy = SimpleNamespace(empty=full_of_nan, float64=np.float64, float32=np.float32)
+    return {
+        "math": math,
+        "np": numpy,
+        "int64": int,
+        "uint64": int,
+        "whole_registers": lambda: None,
+        "opaque": int,
+        "add_any_order": operator.add,
+        "multiply_any_order": operator.mul,
+        "max_any_order": np.maximum,
+        "min_any_order": np.minimum,
+        **FUNCTIONS,
+        "tile_mac": plain_tile,
+        "tile_mac_ahead": plain_tile_ahead,
+        "tile_mac_cut": plain_cut_tile,
+        "tile_mac_slanted": plain_slanted_tile,
+        "tile_mac_windows": plain_windows,
+        "tile_zero": plain_zeros,
+        "tile_first": plain_first_values,
+        "tile_like": lambda array, rows, columns: full_of_nan((rows, columns), array.dtype),
+        "store_transposed": plain_transposed,
+        "load_transposed": plain_transposed_load,
+        "address": lambda array, index: (array, index),
+        "short_row": plain_short_row,
+        "beside": lambda place, array, by: by,
+        "rows_abreast": plain_rows_abreast,
+        "on_heap": full_of_nan,
+        "on_stack": full_of_nan,
+        "line_of": lambda array, count: np.full(count, np.nan, array.dtype),
+        "past_line": lambda array, index: rng.randrange(16),
+        "store_past": plain_store,
+        "stores_done": lambda: None,
+        "turns_of": lambda count: [-(2**63)] * (count + 1),
+        "next_turn": next_turn,
+        "await_turn": await_turn,
+        "await_all": lambda turns, turn: await_turn(turns, turn, 2**63 - 2),
+        "end_turn": end_turn,
+        "close_turns": lambda turns, turn: end_turn(turns, turn, 2**63 - 2),
+        "get_num_threads": lambda: 3,
+        "Part": lambda function: function,
+        "run": lambda part, arguments: part(*arguments),
+        "on_cores": on_cores,
+        "shuffled": shuffled,
+        "team_of": lambda members: ([0] * members, [0] * members),
+        "first_share": lambda team, phase, member: first_share(rng, team, phase, member),
+        "next_share": lambda team, phase, share: next_share(rng, team, phase, share),
+        "share_from": share_from,
+        "joined": lambda array, axis: array.reshape((*array.shape[:axis], -1, *array.shape[axis + 2 :])),
+        "float64": float,
+        "float32": np.float32,
+    }
+
+
+def plain_store(array: Array, index: tuple[int, ...], line: Array, first: int, count: int) -> None:
+    """What a piece of a row past the caches is: it lies in the row, and in its line."""
+    *outer, start = index
+    assert 0 < count <= line.size - first
+    assert 0 <= start <= array.shape[-1] - count
+    array[(*outer, slice(start, start + count))] = line[first : first + count]
+
+
+def plain_short_row(
+    kind: Callable[[float], Any],
+    count: int,
+    body: str,
+    names: str,
+    places: tuple[tuple[Array, tuple[int, ...]], ...],
+    numbers: tuple[Any, ...],
+) -> None:
+    """What a short row computes, element by element and assignment by assignment."""
+    called = names.split()
+    elements = dict(zip(called, places, strict=False))
+    for c in range(count):
+        space = {"math": math, "float32": np.float32, "float64": float}
+        space |= dict(zip(called[len(places) :], map(kind, numbers), strict=True))
+        at = {name: (array, (*index[:-1], index[-1] + c)) for name, (array, index) in elements.items()}
+        for assignment in body.split("; "):
+            space |= {name: array[place] for name, (array, place) in at.items()}
+            exec(assignment, space)
+            target = assignment.split(" = ")[0]
+            if target in at:
+                array, place = at[target]
+                array[place] = space[target]
+
+
+def next_turn(turns: list[int]) -> int:
+    """One value of a pipeline after the other."""
+    turns[0] = max(0, turns[0] + 1)
+    return turns[0]
+
+
+def await_turn(turns: list[int], turn: int, value: int) -> None:
+    """The value before has ended: nothing runs at once here."""
+    assert turn == 0 or turns[turn] > value
+
+
+def end_turn(turns: list[int], turn: int, value: int) -> None:
+    """Values of the inner loop end in their order."""
+    assert turns[turn + 1] <= value
+    turns[turn + 1] = value + 1
+
+
+Team = tuple[list[int], list[int]]
+"""How many loops each share has been begun in, and in how many it has ended."""
+
+
+def first_share(rng: random.Random, team: Team, phase: int, member: int) -> int:
+    """A core's own share where nobody has taken it."""
+    begun, _ = team
+    if begun[member] != phase:
+        return another_share(rng, team, phase)
+    begun[member] += 1
+    return member
+
+
+def next_share(rng: random.Random, team: Team, phase: int, share: int) -> int:
+    """One core runs the whole region before another begins: it takes all shares, its own first."""
+    _, ended = team
+    assert ended[share] == phase
+    ended[share] += 1
+    return another_share(rng, team, phase)
+
+
+def another_share(rng: random.Random, team: Team, phase: int) -> int:
+    """Any share of a loop that nobody has begun; -1 where all have ended."""
+    begun, ended = team
+    free = [share for share, loops in enumerate(begun) if loops == phase]
+    if not free:
+        assert min(ended) > phase
+        return -1
+    share = rng.choice(free)
+    begun[share] += 1
+    return share
+
+
+def plain_tile(
+    rows: int,
+    columns: int,
+    y: Array,
+    y_at: tuple[int, ...],
+    y_row: int,
+    a: Array,
+    a_at: tuple[int, ...],
+    a_row: int,
+    a_step: int,
+    b: Array,
+    b_at: tuple[int, ...],
+    b_step: int,
+    count: int,
+) -> None:
+    """What the microkernel computes, element by element."""
+
+    def moved(at: tuple[int, ...], *steps: tuple[int, int]) -> tuple[int, ...]:
+        by = dict(steps)
+        return tuple(index + by.get(axis, 0) for axis, index in enumerate(at))
+
+    for r, c, k in np.ndindex(rows, columns, max(0, count)):
+        left = a[moved(a_at, (a_row, r), (a_step, k))]
+        right = b[moved(b_at, (b_step, k), (b.ndim - 1, c))]
+        y[moved(y_at, (y_row, r), (y.ndim - 1, c))] += left * right
+
+
+def plain_tile_ahead(rows: int, columns: int, *operands: Any) -> None:
+    """The same, asking for what `following` says: what lies behind b's end begins as its last block of steps ends."""
+    *operands_, following, part, share = operands
+    b, b_at, count = operands_[7], operands_[8], operands_[10]
+    assert share * part < columns
+    assert all(0 <= index <= size + count for index, size in zip(following, b.shape, strict=True))
+    assert following != b_at
+    plain_tile(rows, columns, *operands_)
+
+
+def plain_zeros(rows: int, columns: int, y: Array, y_at: tuple[int, ...], y_row: int) -> None:
+    """A tile of sums set to zero, element by element."""
+    for r, c in np.ndindex(rows, columns):
+        at = [index + (r if axis == y_row else 0) for axis, index in enumerate(y_at)]
+        y[(*at[:-1], at[-1] + c)] = 0
+
+
+def plain_first_values(
+    rows: int,
+    columns: int,
+    y: Array,
+    y_at: tuple[int, ...],
+    y_row: int,
+    b: Array,
+    b_at: tuple[int, ...],
+) -> None:
+    """Each row of a tile of sums set to the same numbers, element by element."""
+    for r, c in np.ndindex(rows, columns):
+        at = [index + (r if axis == y_row else 0) for axis, index in enumerate(y_at)]
+        y[(*at[:-1], at[-1] + c)] = b[(*b_at[:-1], b_at[-1] + c)]
+
+
+def plain_transposed(
+    rows: int, columns: int, tile: Array, y: Array, y_at: tuple[int, ...], y_column: int
+) -> None:
+    """A tile's rows along the last axis of y, element by element."""
+    for r, c in np.ndindex(rows, columns):
+        at = [index + (c if axis == y_column else 0) for axis, index in enumerate(y_at)]
+        y[(*at[:-1], at[-1] + r)] = tile[r, c]
+
+
+def plain_transposed_load(
+    rows: int, columns: int, tile: Array, x: Array, x_at: tuple[int, ...], x_column: int
+) -> None:
+    """A tile from rows along the last axis of x, element by element."""
+    for r, c in np.ndindex(rows, columns):
+        at = [index + (c if axis == x_column else 0) for axis, index in enumerate(x_at)]
+        tile[r, c] = x[(*at[:-1], at[-1] + r)]
+
+
+def plain_cut_tile(
+    rows: int,
+    columns: int,
+    last_rows: int,
+    last_columns: int,
+    rows_here: int,
+    columns_here: int,
+    *operands: Any,
+) -> None:
+    """What the microkernel computes for a tile that may be cut short: to what was said beforehand, if it was."""
+    assert rows_here <= rows
+    assert columns_here <= columns
+    assert last_rows == 0 or rows_here in (rows, last_rows) or rows_here <= 0
+    assert last_columns == 0 or columns_here in (columns, last_columns) or columns_here <= 0
+    plain_tile(rows_here, columns_here, *operands)
+
+
+def plain_slanted_tile(
+    rows: int,
+    columns: int,
+    rows_here: int,
+    lows: tuple[tuple[int, int], ...],
+    highs: tuple[tuple[int, int], ...],
+    *operands: Any,
+) -> None:
+    """What the microkernel computes for a tile that is cut aslant, row by row: each has columns of its own."""
+    y, y_at, y_row, a, a_at, a_row, a_step, b, b_at, b_step, count = operands
+    assert rows_here <= rows
+    for r in range(rows_here):
+        low, high = max(first + by * r for first, by in lows), min(first + by * r for first, by in highs)
+        assert low >= high or 0 <= low < high <= columns
+        places = [
+            tuple(x + r * (n == row) for n, x in enumerate(at)) for at, row in ((y_at, y_row), (a_at, a_row))
+        ]
+        y_row_at, b_row_at = ((*at[:-1], at[-1] + low) for at in (places[0], b_at))
+        if low < high:
+            plain_tile(
+                1, high - low, y, y_row_at, y_row, a, places[1], a_row, a_step, b, b_row_at, b_step, count
+            )
+
+
+def plain_windows(
+    rows: int,
+    columns: int,
+    columns_here: int,
+    y: Array,
+    y_at: tuple[int, ...],
+    y_row: tuple[int, ...],
+    a: Array,
+    a_at: tuple[int, ...],
+    a_row: tuple[int, ...],
+    a_steps: tuple[tuple[int, ...], ...],
+    a_inner: tuple[int, ...],
+    b: Array,
+    b_at: tuple[int, ...],
+    b_steps: tuple[tuple[int, ...], ...],
+    b_inner: tuple[int, ...],
+    counts: tuple[int, ...],
+    lows: tuple[int, ...],
+    highs: tuple[int, ...],
+    rows_here: str,
+) -> None:
+    """What the microkernel over windows computes, element by element; what is said of its rows has to be so."""
+
+    def moved(at: tuple[int, ...], *moves: tuple[tuple[int, ...], int]) -> tuple[int, ...]:
+        place = tuple(int(x) for x in np.add(at, np.sum([np.multiply(m, n) for m, n in moves], axis=0)))
+        assert min(place) >= 0, "an index counted from the end"
+        return place
+
+    assert columns_here <= columns
+    assert all(low >= high or 0 <= low < high <= rows for low, high in zip(lows, highs, strict=True))
+    if rows_here.startswith("at least "):
+        for low, high, text in zip(lows, highs, rows_here.split()[2:], strict=True):
+            first, end = map(int, text.split(":"))
+            assert first >= end or low <= first < end <= high
+    else:
+        here = " ".join(f"{low}:{high}" for low, high in zip(lows, highs, strict=True))
+        assert here in rows_here.split(" or ")
+    for *outer, inner in np.ndindex(*(max(0, count) for count in counts), len(lows)):
+        for r, c in np.ndindex(rows, columns_here):
+            if lows[inner] <= r < highs[inner]:
+                left = a[moved(a_at, (a_row, r), (a_inner, inner), *zip(a_steps, outer, strict=True))]
+                lane = (*(0,) * (b.ndim - 1), 1)
+                right = b[moved(b_at, (lane, c), (b_inner, inner), *zip(b_steps, outer, strict=True))]
+                y[moved(y_at, (y_row, r), ((*(0,) * (y.ndim - 1), 1), c))] += left * right
