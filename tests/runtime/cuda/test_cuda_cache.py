@@ -158,7 +158,7 @@ import json, sys
 loaded = []
 sys.addaudithook(lambda event, args: loaded.append(event) if event.startswith("pickle") else None)
 import polyfuse as pf
-from polyfuse import cases
+from polyfuse.checks import cuda_cases as cases
 from polyfuse.runtime.cuda.runner import build_kernels
 pf.compile
 nest = cases.dense(12, 20, 7, batch=9)

@@ -136,7 +136,7 @@ def test_a_writer_that_is_killed_leaves_the_old_entry(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write("a", HEADER, b"old")
     code = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom polyfuse.runtime import store, files\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom polyfuse.runtime.store import store, files\n"
         "files.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)\n"
         "store.Store(Path(sys.argv[1])).write('a', {}, b'new')"
     )
