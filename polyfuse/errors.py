@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from polyfuse.ir.violation import Violation
-    from polyfuse.rewrite.refusal import Refusal
+from polyfuse.refusals import Refusal, Violation
 
 
 class PolyfuseError(Exception):

@@ -19,7 +19,7 @@ from polyfuse.analysis.legality import differing
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, children, loops_around, statements
-from polyfuse.ir.violation import Instance
+from polyfuse.refusals import Instance
 from polyfuse.sets import first_pair
 
 LARGEST_SKEW = 4

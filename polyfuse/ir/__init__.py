@@ -6,7 +6,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.nest_text import statement
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import DType, Role, Tensor
-from polyfuse.ir.violation import Instance, Violation
+from polyfuse.refusals import Instance, Violation
 
 __all__ = [
     "Access",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -19,10 +19,14 @@ from polyfuse.nn.normalization.along_axes import Softmax as SoftmaxOperation
 from polyfuse.nn.operations import Cast, Reduce
 from polyfuse.nn.operations import Linear as LinearOperation
 
-if TYPE_CHECKING:
-    from polyfuse.nn.layers import Linear
-
 Axes = int | Sequence[int] | None
+
+
+class Layer(Protocol):
+    """A layer, as far as functions on values know one: `nn.Linear`, or any `nn.Module`."""
+
+    def forward(self, x: Value) -> Value:
+        """Return the layer's value for this input."""
 
 
 def add(x: Operand, y: Operand) -> Value:
@@ -113,7 +117,7 @@ def gelu(x: Value, approximate: Literal["none", "tanh"] = "none") -> Value:
     raise BadArgument(f"gelu: approximate is {approximate!r}, expected 'none' or 'tanh'")
 
 
-def linear(x: Value, weight: Linear | Array | Value, bias: Array | Value | None = None) -> Value:
+def linear(x: Value, weight: Layer | Array | Value, bias: Array | Value | None = None) -> Value:
     """`x @ weight + bias`: x (…, K), weight (K, N) or a Linear layer, bias (N,) or None; the result is (…, N).
 
     Statements zero, mac, bias; tensors w, b, y (the product), z (with bias).

@@ -1,5 +1,6 @@
 """Rewrites: Nest -> Nest, the same values computed by other statements or kept in other places."""
 
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.batching.batch import Batch, Batched, batch, why_not_batch
 from polyfuse.rewrite.bilinear.apply import Bilinear, bilinear
 from polyfuse.rewrite.dead_instances import needed
@@ -19,7 +20,6 @@ from polyfuse.rewrite.reductions.split_reduction import (
 )
 from polyfuse.rewrite.reductions.split_sum_terms import Terms, terms, why_not_terms
 from polyfuse.rewrite.reductions.stream_k import Shares
-from polyfuse.rewrite.refusal import Refusal
 from polyfuse.rewrite.storage.expansion import Expanded, Expansion, expand
 from polyfuse.rewrite.storage.keep_float32 import Unrounded, unround, why_not_unround
 from polyfuse.rewrite.storage.privatize_scratch import Scratch, scratch, why_not_scratch

@@ -20,7 +20,8 @@ from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence, statements
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.refusals import Refusal
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, dim_names
 
 

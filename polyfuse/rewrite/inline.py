@@ -24,7 +24,8 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.scalar import Read, operations, read, substitute
 from polyfuse.ir.tree import restrict
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.refusals import Refusal
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import maps_of, union_map
 
 

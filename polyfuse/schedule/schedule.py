@@ -15,7 +15,7 @@ from typing import Literal
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Loop, loops_around
-from polyfuse.ir.violation import Violation
+from polyfuse.refusals import Violation
 from polyfuse.schedule import affine_verb as affine
 from polyfuse.schedule import binding, order, synchronising, tiling
 from polyfuse.schedule import fuse_verbs as fusion

@@ -13,7 +13,7 @@ from polyfuse.analysis.legality import Broken
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree
-from polyfuse.ir.violation import Instance, Violation
+from polyfuse.refusals import Instance, Violation
 from polyfuse.schedule.microkernel_verb import check_kept
 from polyfuse.sets import first_pair, tuple_names
 

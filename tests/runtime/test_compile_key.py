@@ -141,7 +141,7 @@ def test_every_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_source_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys.polyfuse, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(keys, "PACKAGE", tmp_path)
     found = []
     for text in ("a = 1", "a = 2"):
         (tmp_path / "inner").mkdir(exist_ok=True)

@@ -15,7 +15,7 @@ from polyfuse.errors import IllegalSchedule
 from polyfuse.interpret.affine_grid import Points, values
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, loops_around, path_to, statements
-from polyfuse.ir.violation import Instance, Violation
+from polyfuse.refusals import Instance, Violation
 from polyfuse.schedule import Schedule
 from tests.support.enumeration import Step, steps
 from tests.support.verbs import Call

@@ -26,10 +26,11 @@ import islpy as isl
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest
 from polyfuse.ir import tree as trees
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.batching.agenda import Group, agenda, difference
 from polyfuse.rewrite.batching.proof import proven
 from polyfuse.rewrite.batching.stacks import Plan
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.refusal import refused
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,11 @@ from polyfuse.ir import Nest, Statement
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import Tree, dates, parts, restrict, sequence, statements
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.bilinear.block_spaces import Blocks
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
 from polyfuse.rewrite.bilinear.product_statements import Writer, peeled
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import maps_of
 
 Edges = Literal["pad", "peel"]

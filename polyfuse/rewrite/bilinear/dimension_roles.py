@@ -19,7 +19,8 @@ import sympy
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.scalar import mul, reads_in
 from polyfuse.ir.sizes import extent_text
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.refusals import Refusal
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, SET, first_pair
 
 Extent = int | str

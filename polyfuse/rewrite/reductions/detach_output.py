@@ -16,7 +16,8 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import Sequence, sequence
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.refusals import Refusal
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, SET
 
 

@@ -25,7 +25,8 @@ from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import mul, read, reads_in, substitute
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import parts, sequence, statements
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.refusals import Refusal
+from polyfuse.rewrite.refusal import refused
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,10 @@ from polyfuse.ir.nest import own_loops
 from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import add, mul, operations, read, reads_in, substitute
 from polyfuse.ir.tree import parts, restrict, sequence, statements
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.linear import Linear, linear_in
 from polyfuse.rewrite.reductions.factor_out import factors, first_value
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, SET, dim_names
 
 

@@ -29,8 +29,9 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import REDUCTIONS, neg, number, read
 from polyfuse.ir.sizes import extent_text
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.stream_k import Dealt, Shares, dealt
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, SET, dim_names, dimension, union_map
 
 

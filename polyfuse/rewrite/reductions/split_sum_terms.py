@@ -19,8 +19,9 @@ from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Tree, children, sequence
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.factor_out import with_body
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest
 from polyfuse.ir.tensor import computed_in
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.refusals import Refusal
+from polyfuse.rewrite.refusal import refused
 
 
 @dataclass(frozen=True)

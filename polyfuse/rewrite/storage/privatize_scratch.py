@@ -24,7 +24,8 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import Loop, Tree, date_map, loops_around, parts, replace_node, sequence
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.refusals import Refusal
+from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.storage.expansion import Expansion, expand
 from polyfuse.sets import IN, OUT, SET, dimension, point_of, sets_of
 

@@ -21,8 +21,9 @@ from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.private_accumulator import copied
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import OUT, maps_of
 
 

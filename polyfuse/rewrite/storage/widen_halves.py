@@ -32,8 +32,9 @@ from polyfuse.ir.precision import PRECISIONS, STORED, Math
 from polyfuse.ir.scalar import Tf32
 from polyfuse.ir.tensor import HALVES, DType, computed_in
 from polyfuse.ir.tree import parts, sequence, statements
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.private_accumulator import copied
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT
 
 

@@ -33,8 +33,9 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, sequence, statements
 from polyfuse.ir.whole import is_whole
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.kept_order import turned_round
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, dimension, union_map, union_set
 
 NAMES = "i", "j", "k"

@@ -25,7 +25,8 @@ import islpy as isl
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.refusals import Refusal
+from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.tiling.footprints import Needs, Window, advance, grid_of, needs, touched, window
 from polyfuse.rewrite.tiling.tiled_nest import TiledNest
 from polyfuse.sets import maps_of, tuple_names, union_map

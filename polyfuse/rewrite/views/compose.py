@@ -26,9 +26,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from polyfuse.ir import Nest, Statement
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.dead_instances import needed
 from polyfuse.rewrite.inline import inline, why_not_inline
-from polyfuse.rewrite.refusal import Refusal
 from polyfuse.rewrite.views.flow import Composed, is_view
 from polyfuse.rewrite.views.in_place_of import moved_to, placed
 from polyfuse.rewrite.views.read_through import through

@@ -11,7 +11,7 @@ from polyfuse.errors import IllegalRewrite, ValidationFailure
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.scalar import Read
-from polyfuse.rewrite.refusal import Refusal
+from polyfuse.refusals import Refusal
 from polyfuse.sets import OUT, maps_of, union_map
 
 

@@ -9,7 +9,8 @@ import islpy as isl
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.tree import restrict
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.refusals import Refusal
+from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import Composed, differences, is_view, made
 from polyfuse.sets import maps_of
 

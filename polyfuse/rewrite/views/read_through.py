@@ -11,9 +11,10 @@ import numpy as np
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, restrict, sequence
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.index_set_splitting import feeds
 from polyfuse.rewrite.inline import from_sources, overwritten, twice_written
-from polyfuse.rewrite.refusal import Refusal, refused
+from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import Composed, checked, is_view, made
 
 

@@ -15,9 +15,9 @@ from polyfuse.bilinear import KNOWN, Algorithm, error_growth, named
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
+from polyfuse.refusals import Refusal
 from polyfuse.rewrite.bilinear.apply import bilinear
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
-from polyfuse.rewrite.refusal import Refusal
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cpu.gemm.bilinear_cost import Price, is_constant
 from polyfuse.strategy.cuda.gemm.bilinear_cost import GpuPrice

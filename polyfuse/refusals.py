@@ -1,4 +1,7 @@
-"""Violations: refusals as values."""
+"""Refusals as values: what was asked, why it is refused, and two instances that show it.
+
+A `Violation` refuses a schedule's step, a `Refusal` a rewrite. Errors carry them (polyfuse.errors).
+"""
 
 from __future__ import annotations
 
@@ -45,3 +48,18 @@ class Violation:
             f"{self.verb} is refused: the {self.kind} dependence {self.source} -> {self.sink}{sizes} "
             f"would be broken: {self.why}. What would make it legal: {self.remedy}."
         )
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A rewrite that would change values, or that is not defined here. `instances` show it where two of them can."""
+
+    rewrite: str
+    why: str
+    remedy: str
+    instances: tuple[Instance, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        shown = f" ({', '.join(map(str, self.instances))})" if self.instances else ""
+        return f"{self.rewrite} is refused: {self.why}{shown}. What would do: {self.remedy}."
