@@ -29,6 +29,7 @@ import polyfuse as pf
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",
+    ROOT / "docs" / "index.md",
     *sorted((ROOT / "docs").glob("guide/*.md")),
     *sorted((ROOT / "docs").glob("dev/*.md")),
 ]
