@@ -56,7 +56,7 @@ def test_ratios_are_medians_of_turns() -> None:
 
 
 def test_a_row_says_which_loops_are_tiled_and_which_run_on_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyfuse.machine.usable_cores", lambda: 1)
+    monkeypatch.setattr("polyfuse.machine.model.usable_cores", lambda: 1)
     large = replace(GEMM, large={"NI": 640, "NJ": 640, "NK": 640})
     found = compiled_as(polyfuse_side(large)[0])
     assert "i by" in found["tiled"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,3 +120,25 @@ def test_the_changelog_has_one_line_a_change() -> None:
         assert set(re.findall(r"^### (.*)$", release, re.MULTILINE)) <= {"Added", "Changed", "Fixed"}
         lines = [line for line in release.splitlines()[1:] if line and not line.startswith("#")]
         assert all(line.startswith("- ") and line.endswith(".") and len(line) <= 140 for line in lines)
+
+
+PACKAGE = ROOT / "polyfuse"
+FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
+MOST_ENTRIES = 22
+"""Entries of a folder at most, so that its listing can be read as a table of contents."""
+
+
+def test_architecture_lists_the_folders_by_their_docstrings() -> None:
+    rows = []
+    for folder in FOLDERS:
+        docstring = ast.get_docstring(ast.parse(read(folder / "__init__.py"))) or ""
+        summary = " ".join(docstring.split("\n\n")[0].split())
+        rows.append(f"| `{folder.relative_to(PACKAGE).as_posix()}` | {summary} |")
+    listed = [line for line in read(ROOT / "docs/dev/architecture.md").splitlines() if line in rows]
+    assert listed == rows
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=named)
+def test_a_folder_reads_as_a_table_of_contents(folder: Path) -> None:
+    entries = [path for path in folder.iterdir() if path.name not in ("__init__.py", "__pycache__")]
+    assert 0 < len(entries) <= MOST_ENTRIES

@@ -6,7 +6,7 @@ import pytest
 
 from polyfuse.errors import TargetUnavailable
 from polyfuse.machine import KiB, Machine, MiB, detect_cpu
-from polyfuse.rates import MESH, ZEN, ZEN4, ZEN5, Rates
+from polyfuse.machine.rates import MESH, ZEN, ZEN4, ZEN5, Rates
 
 
 @pytest.mark.parametrize("name", ["a100", "h100", "h200", "rtx4090"])

@@ -16,7 +16,7 @@ from typing import Literal
 
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.precision import Math
-from polyfuse.rates import MESH, ZEN, ZEN4, Exposed, Rates, rates_of
+from polyfuse.machine.rates import MESH, ZEN, ZEN4, Exposed, Rates, rates_of
 
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
