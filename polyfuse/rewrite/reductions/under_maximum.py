@@ -176,23 +176,32 @@ class _Search:
 
     def _difference(self, s: Statement, argument: sympy.Basic) -> tuple[isl.Map, isl.Map] | None:
         """a - m with the element of a that M compared: what stands under exp."""
-        leaves = {s.reads[leaf.position].tensor: s.reads[leaf.position] for leaf in reads_in(argument)}
-        m, a = leaves.get(self.maximum.write.tensor), leaves.get(self.maximum.reads[0].tensor)
-        if m is None or a is None or not _is_difference(s, argument, a, m):
+        both = _difference(s, argument, self.maximum)
+        if both is None:
             return None
+        a, m = both
         seen = self.maximum.reads[0].map.intersect_domain(self.maximum.domain)
         instance = a.map.intersect_domain(s.domain).apply_range(seen.reverse())
         maxima = m.map.intersect_domain(s.domain)
         return (instance, maxima) if instance.apply_range(self.maximum.write.map).is_equal(maxima) else None
 
 
-def _is_difference(s: Statement, argument: sympy.Basic, a: Access, m: Access) -> bool:
-    """Whether an expression is a + (-1) * m."""
-    if not isinstance(argument, sympy.Add) or len(argument.args) != 2:
-        return False
+def has_exponential(s: Statement, maximum: Statement) -> bool:
+    """Whether a factor of a statement is exp(a - m), m what a maximum is written to and a what it compares."""
+    every = (part for part in factors(s.body) if isinstance(part, sympy.exp))
+    return any(_difference(s, part.args[0], maximum) is not None for part in every)
+
+
+def _difference(s: Statement, argument: sympy.Basic, maximum: Statement) -> tuple[Access, Access] | None:
+    """(a, m) of an expression a + (-1) * m."""
+    leaves = {s.reads[leaf.position].tensor: s.reads[leaf.position] for leaf in reads_in(argument)}
+    m, a = leaves.get(maximum.write.tensor), leaves.get(maximum.reads[0].tensor) if maximum.reads else None
+    if m is None or a is None or not isinstance(argument, sympy.Add) or len(argument.args) != 2:
+        return None
     left, right = argument.args
     shown = [s.reads[leaf.position] for leaf in (*reads_in(left), *reads_in(right))]
-    return shown == [a, m] and left in reads_in(left) and factors(right)[:-1] == [sympy.Integer(-1)]
+    same = shown == [a, m] and left in reads_in(left) and factors(right)[:-1] == [sympy.Integer(-1)]
+    return (a, m) if same else None
 
 
 def _is_lowest(body: sympy.Basic) -> bool:

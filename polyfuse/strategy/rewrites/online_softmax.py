@@ -28,6 +28,7 @@ from polyfuse.rewrite import (
     why_not_narrow,
     why_not_unround,
 )
+from polyfuse.rewrite.reductions.under_maximum import has_exponential
 from polyfuse.sets import IN, bounding_box
 from polyfuse.strategy.match.gemm import products_of
 
@@ -105,14 +106,13 @@ def blocked(nest: Nest, maximum: str, keys: int, math: Math | None = None) -> Bl
 
     With a `math` products read the exponentials rounded to it.
     """
-    exponentials = _readers(nest, nest.statement(maximum).write.tensor)
     said: list[str] = []
-    for name in exponentials:
-        kept = nest.statement(name).write.tensor
+    for kept in [nest.statement(name).write.tensor for name in _exponentials(nest, maximum)]:
         for reader in _readers(nest, kept):
             if nest.statement(reader).op == "=" and why_not_inline(nest, reader) is None:
                 done = inline(nest, reader)
                 nest, said = done.nest, [*said, str(done)]
+    exponentials = _exponentials(nest, maximum)
     sums = [n for name in exponentials for n in _readers(nest, nest.statement(name).write.tensor)]
     if not any(products_of(nest, name) or why_not_factor(nest, name) is None for name in sums):
         return None
@@ -140,7 +140,7 @@ def unrounded_weights(nest: Nest, maximum: str) -> tuple[Nest, tuple[str, ...]]:
     e = exp(s - m);  p = half(e / l);  o += p * v     ->     p = e / l, which can be inlined
     """
     said: list[str] = []
-    exponentials = _readers(nest, nest.statement(maximum).write.tensor)
+    exponentials = _exponentials(nest, maximum)
     kept = (nest.statement(name).write.tensor for name in exponentials)
     weights = (reader for tensor in kept for reader in _readers(nest, tensor))
     for name in dict.fromkeys((*exponentials, *weights)):
@@ -149,6 +149,11 @@ def unrounded_weights(nest: Nest, maximum: str) -> tuple[Nest, tuple[str, ...]]:
             done = unround(nest, s.write.tensor)
             nest, said = done.nest, [*said, str(done)]
     return nest, tuple(said)
+
+
+def _exponentials(nest: Nest, maximum: str) -> list[str]:
+    """The statements with a factor exp(a - m), m the maximum of a: not all that read m, as m + log(l) does."""
+    return [s.name for s in nest.statements if has_exponential(s, nest.statement(maximum))]
 
 
 def _readers(nest: Nest, tensor: str) -> list[str]:

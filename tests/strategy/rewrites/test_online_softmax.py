@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -15,6 +16,8 @@ from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import KiB, cpu
 from polyfuse.strategy import Plan, plan_for
 from polyfuse.strategy.rewrites.online_softmax import in_one_pass
+
+# ruff: noqa: F821
 
 SMALL = cpu("small caches", 1, 32, (4 * KiB, 64 * KiB, 256 * KiB), 3.0e9)
 ONE = replace(pf.Machine.preset("zen5"), units=1)
@@ -46,6 +49,66 @@ def test_attention_is_what_numpy_says() -> None:
     weights = np.exp(scores - scores.max(1, keepdims=True))
     expected = weights / weights.sum(1, keepdims=True) @ exact["v"]
     np.testing.assert_allclose(net(**inputs), expected, rtol=1e-4, atol=1e-5)
+
+
+def logarithm(x: nn.Value) -> nn.Value:
+    return nn.logsumexp(x, 1, keepdims=True)
+
+
+@pytest.mark.parametrize(("target", "values"), [("cpu", 256), ("cuda", 64)])
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda x: nn.tanh(logarithm(x)),
+        lambda x: x - logarithm(x),
+        lambda x: nn.sigmoid(logarithm(x)) * x,
+        lambda x: nn.tanh(logarithm(x)) @ nn.transpose(logarithm(x)),
+        lambda x: nn.exp(x - nn.max(x, 1, keepdims=True)) * logarithm(x),
+    ],
+)
+def test_only_exponentials_run_under_a_maximum(
+    value: Callable[[nn.Value], nn.Value], target: pf.Target, values: int
+) -> None:
+    """The logarithm of a sum reads the maximum too, and may have been computed where it is read."""
+    nest = nn.lower(value(nn.input("x", (3, values))))
+    net = pf.compile(nest, target=target, **({"device": "lockstep"} if target == "cuda" else {}))
+    x = np.random.default_rng(1).standard_normal((3, values)).astype(np.float32)
+    np.testing.assert_allclose(net(x), pf.interpret(nest, {"x": x})["out"], rtol=1e-5, atol=1e-6)
+
+
+@pf.nest
+def divided_before_the_product(a: f64[8, 512], v: f64[512, 4], o: f64[8, 4]):
+    m = np.empty(8)
+    l = np.empty(8)  # noqa: E741
+    p = np.empty((8, 512))
+    for i in range(8):
+        m[i] = -np.inf
+        for j in range(512):
+            m[i] = max(m[i], a[i, j])
+    for i in range(8):
+        l[i] = 0.0
+        for j in range(512):
+            l[i] += np.exp(a[i, j] - m[i])
+    for i in range(8):
+        for j in range(512):
+            p[i, j] = np.exp(a[i, j] - m[i]) / l[i]
+    for i in range(8):
+        for d in range(4):
+            o[i, d] = 0.0
+            for j in range(512):
+                o[i, d] += p[i, j] * v[j, d]
+
+
+def test_an_exponential_that_is_computed_where_it_is_read() -> None:
+    """p is under the maximum, and reads what is: it moves into the product before its own readers are looked for."""
+    made = in_one_pass(divided_before_the_product, SMALL)
+    assert made is not None
+    assert made.said[0].startswith("p, written by S4, is computed where it is read")
+    rng = np.random.default_rng(2)
+    arrays = {"a": rng.standard_normal((8, 512)), "v": rng.standard_normal((512, 4)), "o": np.zeros((8, 4))}
+    weights = np.exp(arrays["a"])
+    expected = weights / weights.sum(1, keepdims=True) @ arrays["v"]
+    np.testing.assert_allclose(pf.interpret(made.nest, arrays)["o"], expected, 1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
