@@ -105,11 +105,15 @@ class Norm(Reduction):
 
 @dataclass(frozen=True)
 class LogSumExp(Reduction):
-    """log(sum exp(x)), the maximum subtracted first and added last: no exponential overflows."""
+    """log(sum exp(x)), the maximum subtracted first and added last: no exponential overflows.
+
+    An infinite maximum is the result itself: -inf where all values are, and inf where one is. Its differences to equal
+    values are NaN, and so is their sum.
+    """
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """rowmax: m; rowsum: s += exp(x - m); logsum: m + log(s)."""
+        """rowmax: m; rowsum: s += exp(x - m); logsum: m + log(s), or an infinite m."""
         return ("rowmax_init", "rowmax", "rowsum_init", "rowsum", "logsum")
 
     @property
@@ -125,7 +129,9 @@ class LogSumExp(Reduction):
         fold(to, (f"rowmax_init{n}", f"rowmax{n}"), "max=", x, self.axes, m, "{0}", self.keepdims)
         exponential = "exp({0} - {1})"
         fold(to, (f"rowsum_init{n}", f"rowsum{n}"), "+=", x, self.axes, s, exponential, self.keepdims, (m,))
-        to.assign(f"logsum{n}", outside, f"{element(out, row)} = {element(m, row)} + log({element(s, row)})")
+        maximum = element(m, row)
+        value = f"where(abs({maximum}) < inf, {maximum} + log({element(s, row)}), {maximum})"
+        to.assign(f"logsum{n}", outside, f"{element(out, row)} = {value}")
 
 
 @dataclass(frozen=True)
@@ -198,7 +204,7 @@ def norm(x: Value, axis: Axes = None, order: Literal[1, 2] | float = 2, keepdims
 
 
 def logsumexp(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
-    """log(sum exp(x)) over some axes, for values of any size."""
+    """log(sum exp(x)) over some axes, for values of any size: -inf of -inf alone, inf with an inf, NaN with a NaN."""
     return apply(LogSumExp(axes_of("logsumexp", x, axis), keepdims), [x])
 
 

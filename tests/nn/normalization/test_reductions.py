@@ -8,12 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import BadArgument
+from polyfuse.ir import DType
+from polyfuse.rewrite import online, split_reduction
+from tests.examples import examples
 
 Array = np.ndarray[Any, Any]
+SOME = st.one_of(st.floats(-50, 50), st.sampled_from([-np.inf, -np.inf, np.inf, np.nan]))
 X = np.random.default_rng(0).standard_normal((4, 7, 5))
 
 
@@ -46,6 +52,62 @@ def test_nothing_overflows_or_cancels() -> None:
         of(lambda x: nn.logsumexp(x, 1), large), 1e4 + np.log(np.sum(np.exp(np.arange(5) / 8)))
     )
     assert np.allclose(of(lambda x: nn.var(x, 1), large * 1e6), np.var(large * 1e6, 1), rtol=1e-9)
+
+
+def compiled(nest: pf.Nest, target: pf.Target) -> pf.Executable:
+    return pf.compile(nest, target=target, **({"device": "lockstep"} if target == "cuda" else {}))
+
+
+def log_sum_exp(data: Array, axis: int) -> Array:
+    """In float64, an infinite maximum as it is."""
+    values = data.astype(np.float64)
+    largest = np.max(values, axis, keepdims=True)
+    shift = np.where(np.isfinite(largest), largest, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.log(np.sum(np.exp(values - shift), axis)) + np.squeeze(shift, axis)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_infinite_values_in_the_logarithm_of_a_sum_of_exponentials(
+    axis: int, target: pf.Target, dtype: DType
+) -> None:
+    low, high = -np.inf, np.inf
+    rows = [[0, 1, 2], [low] * 3, [high, 0, 1], [low, high, 0], [low, 3, low], [high] * 3, [0, np.nan, high]]
+    data = np.array(rows if axis else np.transpose(rows), np.dtype(dtype))
+    nest = nn.lower(nn.logsumexp(nn.input("x", data.shape, dtype), axis))
+    expected = [2.407606, low, high, high, 3, high, np.nan]
+    near = 1e-2 if dtype == "bfloat16" else 1e-6
+    for found in (compiled(nest, target)(data), pf.interpret(nest, {"x": data})["out"]):
+        np.testing.assert_allclose(found.astype(np.float64), expected, near)
+
+
+def split(nest: pf.Nest, size: int) -> pf.Nest:
+    """The maximum and the sum of exponentials of rows in parts."""
+    for name in ("rowmax0", "rowsum0"):
+        nest = split_reduction(nest, name, "j", size=size).nest
+    return nest
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_infinite_rows_in_parts_and_in_blocks(target: pf.Target) -> None:
+    data = np.random.default_rng(3).standard_normal((4, 200)).astype(np.float32)
+    data[1], data[2, 130], data[3, :120] = -np.inf, np.inf, -np.inf
+    nest = nn.lower(nn.logsumexp(nn.input("x", data.shape), 1))
+    for form in (split(nest, 50), online(nest, "rowmax0", 50).nest):
+        np.testing.assert_allclose(compiled(form, target)(data), log_sum_exp(data, 1), 1e-5)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.lists(st.lists(SOME, min_size=5, max_size=5), min_size=1, max_size=3), st.integers(1, 6))
+def test_rows_with_infinite_values_in_every_form(rows: list[list[float]], block: int) -> None:
+    data = np.array(rows)
+    nest = nn.lower(nn.logsumexp(nn.input("x", data.shape, "float64"), 1))
+    for form in (nest, split(nest, block), online(nest, "rowmax0", block).nest):
+        np.testing.assert_allclose(
+            pf.interpret(form, {"x": data})["out"], log_sum_exp(data, 1), 1e-12, equal_nan=True
+        )
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
