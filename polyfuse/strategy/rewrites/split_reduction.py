@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.ir import Nest
+from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite.inline import inline, reads, why_not_inline
@@ -70,6 +71,24 @@ def in_two_passes(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
     if after >= before * (NEXT_TO_NOTHING if machine.kind == "cpu" and _sums(nest, done) else 1.0):
         return nest, (f"long reductions are not split: {numbers}.",)
     return done, tuple(f"{line}: {numbers}." for line in said)
+
+
+def with_values_where_summed(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+    """On a GPU, one operation that several reductions to single values read is computed where they read it.
+
+    Elsewhere it would be a launch of its own, which all blocks of the next one wait for.
+
+    for i: y[i] = x[i] - mu;  for i: t += y[i];  for i: q += y[i] * y[i]
+    ->  for i: t += x[i] - mu;  for i: q += (x[i] - mu) * (x[i] - mu)
+    """
+    said = []
+    for s in nest.statements if machine.kind == "cuda" and not nest.params else ():
+        readers = [nest.statement(name) for name in _readers(nest, s.name)]
+        single = all(r.is_reduction and nest.tensor(r.write.tensor).rank == 0 for r in readers)
+        if len(readers) > 1 and single and operations(s.body) == 1 and why_not_inline(nest, s.name) is None:
+            done = inline(nest, s.name)
+            nest, said = done.nest, [*said, f"{done}."]
+    return nest, tuple(said)
 
 
 def _sums(nest: Nest, done: Nest) -> bool:

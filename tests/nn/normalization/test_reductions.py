@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
@@ -16,7 +16,7 @@ from polyfuse import nn
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.rewrite import online, split_reduction
-from tests.examples import examples
+from tests.support.examples import examples
 
 Array = np.ndarray[Any, Any]
 SOME = st.one_of(st.floats(-50, 50), st.sampled_from([-np.inf, -np.inf, np.inf, np.nan]))
@@ -108,6 +108,65 @@ def test_rows_with_infinite_values_in_every_form(rows: list[list[float]], block:
         np.testing.assert_allclose(
             pf.interpret(form, {"x": data})["out"], log_sum_exp(data, 1), 1e-12, equal_nan=True
         )
+
+
+def variance_bound(data: Array, axis: int, chain: int) -> Array:
+    """What `reductions.Variance` says of the relative error, for sums of so many additions one after the other."""
+    exact = data.astype(np.float64)
+    step = chain * float(np.finfo(data.dtype).eps) / 2
+    return 3 * step * (1 + step * np.abs(exact.mean(axis)) / exact.std(axis)) ** 2
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize(("shape", "axis", "chain"), [((3, 256), 1, 16), ((1000, 4), 0, 1000), ((2, 999), 1, 64)])
+def test_the_variance_of_values_far_from_zero(
+    shape: tuple[int, int], axis: int, chain: int, target: pf.Target
+) -> None:
+    """Where NumPy's float32 has lost all but four digits."""
+    data = (1e6 + np.random.default_rng(0).standard_normal(shape)).astype(np.float32)
+    exact = data.astype(np.float64).var(axis)
+    assert np.abs(data.var(axis) / exact - 1).max() > 1e-4
+    found = compiled(nn.lower(nn.var(nn.input("x", shape), axis)), target)(data)
+    assert (np.abs(found / exact - 1) <= variance_bound(data, axis, chain)).all()
+
+
+def test_the_variance_of_long_rows_far_from_zero_in_parts() -> None:
+    data = (1e6 + np.random.default_rng(0).standard_normal((3, 70_000))).astype(np.float32)
+    exact = data.astype(np.float64).var(1)
+    nest = nn.lower(nn.var(nn.input("x", data.shape), 1))
+    parts = nest
+    for name in ("meansum0", "devsum0", "varsum0"):
+        parts = split_reduction(parts, name, "j", size=4096).nest
+    for form in (nest, parts):
+        np.testing.assert_allclose(pf.compile(form, target="cpu")(data), exact, 1e-5)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.integers(2, 60), st.floats(-1e6, 1e6), st.floats(1.0, 1e3), st.integers(1, 60), st.integers(0, 99))
+def test_the_error_of_a_variance_stays_below_its_bound(
+    count: int, mean: float, deviation: float, part: int, seed: int
+) -> None:
+    """Added up one by one, and in parts."""
+    data = (mean + deviation * np.random.default_rng(seed).standard_normal((1, count))).astype(np.float32)
+    exact = data.astype(np.float64).var(1)
+    assume(exact > deviation * deviation / 100)
+    nest = nn.lower(nn.var(nn.input("x", data.shape), 1))
+    parts = nest
+    for name in ("meansum0", "devsum0", "varsum0"):
+        parts = split_reduction(parts, name, "j", size=part).nest
+    for form in (nest, parts):
+        found = pf.interpret(form, {"x": data})["out"]
+        assert np.abs(found / exact - 1) <= variance_bound(data, 1, count + 4)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_equal_values_have_no_negative_variance(target: pf.Target) -> None:
+    data = np.float32([[1e6 + 1 / 16] * 7, [0.1] * 7, [-3e7] * 7, [np.inf] + [1] * 6, [np.nan] + [1] * 6])
+    nest = nn.lower(nn.std(nn.input("x", data.shape), 1))
+    for found in (compiled(nest, target)(data), pf.interpret(nest, {"x": data})["out"]):
+        np.testing.assert_array_less(found[:3], [0.1, 1e-7, 3.0])
+        assert (found[:3] >= 0).all()
+        assert np.isnan(found[3:]).all()
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
