@@ -5,6 +5,7 @@
 - only outputs, inouts and temporaries are written
 - no half (float16, bfloat16) is reduced into: every step would round; and no fractions are added up in integers
 - a gathered tensor is rows of an input or a constant, chosen by an input of integers (polyfuse.ir.gather)
+- numbers fit the integers that they meet or are stored to, and no integer has a negative number as its power
 - no factor of an index or a size is beyond 2**20, no number beyond 2**40, so that index arithmetic fits 64 bits
 
 An element of a temporary may be assigned more than once, as a variable is: anti and output dependences are exact for
@@ -19,14 +20,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import islpy as isl
+import sympy
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import Boolean
 
 from polyfuse.errors import InvalidNest
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
-from polyfuse.ir.number_types import leaf_types, type_of
+from polyfuse.ir.number_types import Type, is_number, joined, leaf_types, type_of
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tensor import ITEMSIZE, Tensor, computed_in
 from polyfuse.ir.tree import statements
 from polyfuse.sets import maps_of, param_names, point_of, tuple_names, union_map
 
@@ -41,6 +45,7 @@ def check(nest: Nest) -> None:
     for statement in nest.statements:
         _written(nest, statement)
         _fits(statement)
+        _numbers_fit(nest, statement)
         for access in statement.accesses:
             _in_bounds(nest, statement, access)
     _written_before_read(nest)
@@ -89,6 +94,48 @@ def _is_of_integers(nest: Nest, statement: Statement, target: Tensor) -> None:
             f"statement {statement.name}: {statement.op} of {what} into {target.name} would cut off to {target.dtype} "
             f"at every step: combine into a float64 temporary, and store that to {target.name} at the end"
         )
+
+
+def _numbers_fit(nest: Nest, statement: Statement) -> None:
+    """As in NumPy, where 2**40 is no int32, inf is no integer, and 2 ** -1 of integers is none.
+
+    int32 * 2**40   ->   refused          float32 * 2**40, int64 * 2**40, int32 * 1.5   ->   fine
+    """
+    target = nest.tensor(statement.write.tensor).dtype
+    leaf = leaf_types(target, [nest.tensor(access.tensor).dtype for access in statement.reads])
+
+    def visit(part: sympy.Basic, meets: Type) -> None:
+        if not part.free_symbols:
+            fits = isinstance(part, Boolean) or is_number(meets) or not meets.startswith("int")
+            if not fits and not _fits_integer(part, meets):
+                value = part.doit()
+                shown = str(value) if value.is_Integer else f"{float(value):g}"
+                raise InvalidNest(
+                    f"statement {statement.name}: {shown} is no {meets}: a number that fits, or float64 values"
+                )
+            return
+        own = type_of(part, leaf)
+        inside = meets if is_number(own) else own
+        if isinstance(part, Relational):
+            inside = joined(type_of(arg, leaf) for arg in part.args)
+        if isinstance(part, sympy.Pow) and part.args[1] != -1 and not part.args[1].free_symbols:
+            base = type_of(part.args[0], leaf)
+            if base.startswith("int") and own == base and part.args[1].doit() < 0:
+                raise InvalidNest(
+                    f"statement {statement.name}: {base} to the power of {part.args[1].doit()} is no integer: "
+                    f"1 / x ** n, or a power of a float64 value"
+                )
+        for arg in part.args:
+            visit(arg, inside)
+
+    visit(statement.body, computed_in(target))
+
+
+def _fits_integer(number: sympy.Basic, dtype: str) -> bool:
+    """Whether a number, cut off, is a value of an integer type."""
+    value = number.doit()
+    limit = 2 ** (8 * ITEMSIZE[dtype] - 1)
+    return bool(value.is_finite) and bool(-limit - 1 < value) and bool(value < limit)
 
 
 FACTOR, NUMBER = 2**20, 2**40

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import sympy
 from sympy.core.relational import Relational
 
@@ -157,7 +158,23 @@ REDUCTIONS: Mapping[str, tuple[Callable[[sympy.Expr, sympy.Expr], sympy.Expr], f
     "max=": (Maximum, float("-inf")),
     "min=": (Minimum, float("inf")),
 }
-"""Reduction operators: how one combines, and its neutral value. All are associative and commutative as declared."""
+"""Reduction operators: how one combines, and its neutral value in floating point (`neutral` has that of other types).
+
+All are associative and commutative as declared.
+"""
+
+
+def neutral(op: str, dtype: str) -> sympy.Expr:
+    """The value of a type that changes nothing: for integers, the largest or the smallest one in place of an infinity.
+
+    >>> neutral("min=", "int32"), neutral("max=", "float32")
+    (2147483647, -1*oo)
+    """
+    value = REDUCTIONS[op][1]
+    if not dtype.startswith("int") or abs(value) <= 1:
+        return number(value) if value >= 0 else neg(number(-value))
+    largest = number(int(np.iinfo(dtype).max))
+    return largest if value > 0 else sub(neg(largest), number(1))  # -2**63 is no literal of 64 bits, but -(2**63)
 
 
 def combine(op: str, old: sympy.Expr, new: sympy.Expr) -> sympy.Expr:

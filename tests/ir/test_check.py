@@ -8,7 +8,7 @@ from hypothesis import given
 
 from polyfuse.errors import InvalidNest
 from polyfuse.interpret import interpret
-from polyfuse.ir import Nest, Statement, Tensor, statement
+from polyfuse.ir import DType, Nest, Statement, Tensor, statement
 from polyfuse.ir.tree import Leaf, sequence
 from tests.support.nests import nests
 
@@ -143,3 +143,41 @@ def test_zero_size_tensors_check() -> None:
     x, y = Tensor("x", (0, 4), "float32", "input"), Tensor("y", (0, 4), "float32", "output")
     nest = Nest.of([x, y], [statement("{ S[i, j] : 0 <= i < 0 and 0 <= j < 4 }", "y[i, j] = x[i, j]")])
     assert nest.dependences().flow.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "text", "why"),
+    [
+        (("int64", "float64"), "y[i] = pow(x[i], -1)", "int64 to the power of -1 is no integer"),
+        (("int64", "float64"), "y[i] = 1.0 + x[i] ** -2", "int64 to the power of -2 is no integer"),
+        (("float64", "int64"), "y[i] = inf", "inf is no int64"),
+        (("float64", "int64"), "y[i] = -inf", "-inf is no int64"),
+        (("float64", "int64"), "y[i] = 1e300", r"1e\+300 is no int64"),
+        (("float64", "int64"), "y[i] = where(x[i] > 0, 1, inf)", "inf is no int64"),
+        (("int32", "int32"), "y[i] = x[i] + 5000000000", "5000000000 is no int32"),
+        (("int32", "int64"), "y[i] = x[i] * 2147483648", "2147483648 is no int32"),
+        (("int32", "int32"), "y[i] = 2147483648", "2147483648 is no int32"),
+    ],
+)
+def test_numbers_that_no_integer_holds(dtypes: tuple[DType, DType], text: str, why: str) -> None:
+    """Targets would wrap or cut off, each in its own way; NumPy refuses."""
+    x, y = Tensor("x", (8,), dtypes[0], "input"), Tensor("y", (8,), dtypes[1], "output")
+    with pytest.raises(InvalidNest, match=f"S: {why}"):
+        Nest.of([x, y], [s("S", text)])
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "text"),
+    [
+        (("int64", "int64"), "y[i] = x[i] ** 2 + 5000000000"),
+        (("int64", "float64"), "y[i] = 1 / x[i] + x[i] / 3"),
+        (("int32", "float64"), "y[i] = x[i] * 1e300 + inf"),
+        (("int32", "int32"), "y[i] = -2147483647 - 1"),
+        (("float32", "float32"), "y[i] = x[i] ** -1 + 5000000000"),
+        (("int64", "int64"), "y[i] = where(x[i] > 0, 7, i)"),
+    ],
+)
+def test_numbers_that_fit(dtypes: tuple[DType, DType], text: str) -> None:
+    x, y = Tensor("x", (8,), dtypes[0], "input"), Tensor("y", (8,), dtypes[1], "output")
+    nest = Nest.of([x, y], [s("S", text)])
+    interpret(nest, {"x": np.arange(1, 9, dtype=dtypes[0])})

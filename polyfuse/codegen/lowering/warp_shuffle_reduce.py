@@ -24,8 +24,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeGuard
 
-import sympy
-
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.looptree.body_source import Place, Values
 from polyfuse.codegen.looptree.emit import INDENT
@@ -42,7 +40,7 @@ from polyfuse.codegen.looptree.nodes import (
     stores_in,
     with_below,
 )
-from polyfuse.ir.scalar import REDUCTIONS, Read
+from polyfuse.ir.scalar import Read, neutral
 
 FULL_MASK = -1
 """All 32 lanes take part."""
@@ -116,9 +114,9 @@ def shuffled(node: Lanes, body: list[str], place: Place, lane: str, again: bool)
     With several warps they meet in between, and before that where they did so `again`: others may still read.
     """
     partial, op = node.partial, node.total.op
-    neutral = REDUCTIONS[op][1]
-    value = sympy.Float(neutral) if abs(neutral) <= 1 else sympy.sympify(neutral)
-    start = Values(Store("", partial, "=", value, ()), place).lines()
+    first = neutral(op, partial.dtype)
+    first = first.doit() if partial.dtype.startswith("float") else first
+    start = Values(Store("", partial, "=", first, ()), place).lines()
     lines = [
         *start,
         *body,
@@ -131,8 +129,8 @@ def shuffled(node: Lanes, body: list[str], place: Place, lane: str, again: bool)
         lines += ["cuda.syncthreads()", *start, f"if {own} < {count}:"]
         lines += [f"{INDENT}{partial.array} = {warps}[{own}]"]
         lines += _exchanges(partial, op, 1 << (count - 1).bit_length(), place, WARP)
-    first = " and ".join((f"{lane} == 0", *map(operand, node.when)))
-    return [*lines, f"if {first}:", *(INDENT + line for line in Values(node.total, place).lines())]
+    only = " and ".join((f"{lane} == 0", *map(operand, node.when)))
+    return [*lines, f"if {only}:", *(INDENT + line for line in Values(node.total, place).lines())]
 
 
 def _exchanges(partial: Element, op: str, among: int, place: Place, here: int) -> list[str]:

@@ -27,7 +27,7 @@ from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir import tree as trees
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
-from polyfuse.ir.scalar import REDUCTIONS, neg, number, read
+from polyfuse.ir.scalar import neutral, read
 from polyfuse.ir.sizes import extent_text
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.stream_k import Dealt, Shares, dealt
@@ -246,8 +246,7 @@ class _Split:
         held = self.placed.range()
         names = (f"{s.dims[self.at]}_part", *self._totals())
         firsts, lasts = (self._named(held.set_tuple_name(name), names) for name in (self.first, s.name))
-        neutral = REDUCTIONS[s.op][1]
-        value = number(neutral) if neutral >= 0 else neg(number(-neutral))
+        value = neutral(s.op, self.nest.tensor(s.write.tensor).dtype)
         reads = tuple(
             Access(a.tensor, _called(everywhere.apply_range(a.map).gist_domain(new), new)) for a in s.reads
         )

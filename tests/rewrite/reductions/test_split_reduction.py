@@ -16,6 +16,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.errors import IllegalRewrite
+from polyfuse.ir import DType, Tensor, statement
 from polyfuse.ir.dependences import dependences
 from polyfuse.machine import Machine
 from polyfuse.rewrite import accumulate, split_reduction, why_not_split_reduction
@@ -257,3 +258,25 @@ def test_a_sum_computes_its_values_where_it_adds_them(cores: int) -> None:
 def test_an_initial_value_is_no_step_of_the_loop_over_a_result_of_one_element() -> None:
     schedule = pf.compile(sum_of_roots, target="cpu", machine="zen5", sizes={"N": 1000}).schedule
     assert schedule.loops("S0")[0] is not schedule.loops("S1")[0]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("op", ["max=", "min="])
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_extreme_integers_in_parts_and_on_lanes(op: str, dtype: DType, target: pf.Target) -> None:
+    """No integer is infinite: parts and lanes start from the type's own limits."""
+    limits = np.iinfo(dtype)
+    x, y = Tensor("x", (9000,), dtype, "input"), Tensor("y", (), dtype, "inout")
+    nest = pf.Nest.of([x, y], [statement("{ S[i] : 0 <= i < 9000 }", f"y {op} x[i]")])
+    parts = split_reduction(nest, "S", "i", size=1000).nest
+    extreme = np.max if op == "max=" else np.min
+    start = limits.min if op == "max=" else limits.max
+    for data in (np.arange(-9500, -500), np.arange(500, 9500), np.full(9000, start)):
+        given = {"x": data.astype(dtype), "y": np.array(start, dtype)}
+        assert pf.interpret(parts, given)["y"] == extreme(given["x"])
+    for form in (nest, parts):
+        net = pf.compile(form, target=target, **({"device": "lockstep"} if target == "cuda" else {}))
+        for data in (np.arange(-9500, -500), np.arange(500, 9500)):
+            y_ = np.array(start, dtype)
+            net(data.astype(dtype), y_)
+            assert y_ == extreme(data)
