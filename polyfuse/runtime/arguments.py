@@ -67,6 +67,7 @@ def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) 
         arrays[tensor.name] = array
     for name, array in written.items():
         check_writeable(name, array)
+        check_elements_apart(name, array)
     sizes = solve_sizes(nest, arrays)
     for tensor in nest.inputs:
         check_shape(tensor, arrays[tensor.name].shape, sizes)
@@ -83,6 +84,35 @@ def check_writeable(name: str, array: Array) -> None:
     """BadArgument for an array that is changed in place, but is read-only."""
     if not array.flags.writeable:
         raise BadArgument(f"{name} is changed in place, and the array given for it is read-only")
+
+
+def check_elements_apart(name: str, array: Array) -> None:
+    """BadArgument for an array that is changed in place, and has two elements in the same memory."""
+    if not array.flags.c_contiguous and _meets_itself(array):
+        raise BadArgument(
+            f"{name} is changed in place, and two elements of the array given for it share memory (shape "
+            f"{list(array.shape)}, strides {list(array.strides)}): pass a copy"
+        )
+
+
+def _meets_itself(array: Array) -> bool:
+    """Whether two elements of an array have a byte in common.
+
+    None have where every axis, from the shortest stride on, steps over all that the axes before it reach. Else all
+    addresses are compared.
+    """
+    axes = sorted((abs(step), n) for step, n in zip(array.strides, array.shape, strict=True) if n != 1)
+    reach = array.itemsize
+    for step, n in axes:
+        if step < reach:
+            break
+        reach += step * (n - 1)
+    else:
+        return False
+    places = np.zeros(1, np.int64)
+    for step, n in axes:
+        places = np.add.outer(places, step * np.arange(n)).reshape(-1)
+    return bool((np.diff(np.sort(places)) < array.itemsize).any())
 
 
 def check_shared(nest: Nest, written: str, other: str, one: bool, sizes: Mapping[str, int]) -> None:

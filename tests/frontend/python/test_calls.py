@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
 
 import polyfuse as pf
+from polyfuse.runtime.arguments import check_elements_apart
 from polyfuse.runtime.cuda.device_arrays import DeviceArray, check_overlaps
 from tests.frontend.python.running import defined
 
@@ -32,6 +37,37 @@ def test_arrays_that_are_only_read_may_be_one(net: pf.Executable) -> None:
     assert (out == [0, 2, 5, 8]).all()
     assert net(k=2, out=out, x=x, y=x + 1) is None
     assert (out == [0, 4, 7, 10]).all()
+
+
+@pf.nest
+def shifted(x: f64[M, N]):
+    for i in range(1, M):
+        for j in range(N):
+            x[i, j] += x[i - 1, j]
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_an_array_that_overlaps_itself_is_refused_where_it_is_written(target: pf.Target) -> None:
+    """A copy would lose what one element writes and another reads."""
+    run = pf.compile(shifted, target=target, **({"device": "lockstep"} if target == "cuda" else {}))
+    flat = np.arange(20.0)
+    for strides in ((8, 8), (16, 8), (0, 8), (4, 64), (-8, 8)):
+        with pytest.raises(pf.BadArgument, match="x is changed in place, and two elements of the array"):
+            run(as_strided(flat[4:], (3, 4), strides))
+    turned = np.arange(12.0).reshape(4, 3).T
+    expected = np.cumsum(turned, 0)
+    run(turned)
+    np.testing.assert_array_equal(turned, expected)
+
+
+@given(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 4)), min_size=1, max_size=3))
+def test_overlaps_are_those_of_the_addresses(axes: list[tuple[int, int]]) -> None:
+    steps, shape = zip(*axes, strict=True)
+    data = as_strided(np.zeros(1000, np.int8)[500:508].view(np.float64), shape, steps)
+    touched = [np.dot(steps, place) + byte for place in np.ndindex(*shape) for byte in range(8)]
+    overlaps = len(set(touched)) < len(touched)
+    with pytest.raises(pf.BadArgument) if overlaps else nullcontext():
+        check_elements_apart("x", data)
 
 
 def test_an_array_given_twice_is_refused_where_it_is_written(net: pf.Executable) -> None:
