@@ -39,21 +39,25 @@ class Wanted:
     """Which rewrites that round otherwise a compile was asked for.
 
     Algorithms to choose from, whether by cost, and how inexact they may be: `accuracy` is the error bound that auto
-    allows, in multiples of the classical product's. `fold`: whether constant scales may join weights.
+    allows, in multiples of the classical product's. `fold`: whether constant scales may join weights. `ieee`: whether
+    NaN and infinity are promised where the classical product has them, which auto then keeps to.
     """
 
     candidates: tuple[Algorithm, ...] = ()
     automatic: bool = False
     accuracy: float = inf
     fold: bool = True
+    ieee: bool = False
 
     @staticmethod
-    def of(fast_matmul: str | Algorithm | None, accuracy: float, fold: bool = True) -> Wanted:
+    def of(
+        fast_matmul: str | Algorithm | None, accuracy: float, fold: bool = True, ieee: bool = False
+    ) -> Wanted:
         """From compile's options; InvalidAlgorithm for a name that no algorithm has."""
         if fast_matmul is None:
             return Wanted(fold=fold)
         if fast_matmul == "auto":
-            return Wanted(tuple(KNOWN[name] for name in AUTOMATIC), True, accuracy, fold)
+            return Wanted(tuple(KNOWN[name] for name in AUTOMATIC), True, accuracy, fold, ieee)
         algorithm = named(fast_matmul) if isinstance(fast_matmul, str) else fast_matmul
         return Wanted((algorithm,), fold=fold)
 
@@ -98,7 +102,7 @@ def with_fast_products(nest: Nest, machine: Machine, wanted: Wanted) -> Fast:
         assert not isinstance(roles, Refusal), "contractions have roles"
         options = [o for x in wanted.candidates for o in _options(nest, roles, x, machine)]
         if wanted.automatic:
-            nest, said = _automatic(nest, roles, machine, options, wanted.accuracy)
+            nest, said = _automatic(nest, roles, machine, options, wanted)
         else:
             nest, said = _named(nest, s, options)
         reasons.append(f"{s.name} ({_by(roles)}) {said}")
@@ -119,16 +123,22 @@ def _named(nest: Nest, s: Statement, options: list[Option]) -> tuple[Nest, str]:
     for option in sorted(options, key=lambda o: o.seconds):
         try:
             done = bilinear(nest, s.name, option.algorithm, **option.form)
-            return done.nest, f"is computed by {option}, as asked for: {done.additions} additions of blocks."
+            return done.nest, f"is computed by {option}, as asked for: {done.additions} additions of blocks.{_spread(nest, s)}"
         except IllegalRewrite as error:
             refused = str(error)
     return nest, f"is computed as it stands: {refused}"
 
 
 def _automatic(
-    nest: Nest, roles: Roles, machine: Machine, options: list[Option], accuracy: float
+    nest: Nest, roles: Roles, machine: Machine, options: list[Option], wanted: Wanted
 ) -> tuple[Nest, str]:
     """The statement by the cheapest algorithm that is accurate enough, if it clearly pays."""
+    floats = _has_floats(nest, roles.statement)
+    if wanted.ieee and floats:
+        return nest, (
+            "is computed as it stands: math='ieee' promises NaN and infinity where the classical product has them, and "
+            "in a fast product they spread to whole rows and columns."
+        )
     price = price_of(nest, roles, machine)
     usual = None if price is None else price.classical()
     steps = roles.box[roles.steps].size
@@ -137,14 +147,13 @@ def _automatic(
             " in register tiles." if machine.kind == "cuda" else " on a CPU."
         )
     growth = {o.algorithm.name: error_growth(o.algorithm, steps) for o in options}
-    floats = nest.tensor(roles.statement.write.tensor).dtype.startswith("float")
-    exact = [o for o in options if not floats or growth[o.algorithm.name] <= accuracy]
+    exact = [o for o in options if not floats or growth[o.algorithm.name] <= wanted.accuracy]
     best = min(exact, key=lambda o: o.seconds, default=None)
     if best is None:
         least = min(growth.values(), default=inf)
         return nest, (
             f"is computed as it stands: the error bound of every fast product is at least {least:.3g} times the "
-            f"classical one's, the limit is {accuracy:g}."
+            f"classical one's, the limit is {wanted.accuracy:g}."
         )
     compared = f"{microseconds(best.seconds)} by {best}, {microseconds(usual)} as it stands"
     if best.seconds >= CLEARLY * usual:
@@ -155,7 +164,19 @@ def _automatic(
     bound = (
         f"; its error bound is {growth[best.algorithm.name]:.3g} times the classical one's" if floats else ""
     )
-    return done, f"is computed by {best.algorithm}: {compared}{bound}."
+    spread = _spread(nest, roles.statement)
+    return done, f"is computed by {best.algorithm}: {compared}{bound}.{spread}"
+
+
+def _has_floats(nest: Nest, s: Statement) -> bool:
+    return nest.tensor(s.write.tensor).dtype.startswith("float")
+
+
+def _spread(nest: Nest, s: Statement) -> str:
+    """What a fast product does with values that are not finite: sums of blocks bring them into other products."""
+    if not _has_floats(nest, s):
+        return ""
+    return " NaN and infinity in a factor spread to rows and columns of results that are finite in the classical product."
 
 
 def price_of(nest: Nest, roles: Roles, machine: Machine) -> Price | GpuPrice | None:

@@ -9,6 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
+from polyfuse.ir.precision import Math
 from polyfuse.strategy.rewrites.fast_matmul import Wanted, with_fast_products
 
 ONE = replace(pf.Machine.preset("zen5"), units=1)
@@ -105,3 +106,33 @@ def test_the_choice_is_part_of_what_the_cache_knows() -> None:
     keys = [Wanted.of(w, 10.0).key for w in (None, "auto", "strassen", "winograd")]
     assert keys[0] == {}
     assert len({str(key) for key in keys}) == 4
+
+
+def test_values_that_are_not_finite_are_said_to_spread_and_ieee_keeps_them() -> None:
+    nest, one = square(8192), ONE
+    taken = said(nest)
+    assert taken.split(") ")[1].startswith("is computed by")
+    assert "NaN and infinity in a factor spread to rows and columns" in taken
+    kept = with_fast_products(nest, one, Wanted.of("auto", 10.0, ieee=True))
+    assert kept.nest is nest
+    assert "math='ieee' promises NaN and infinity where the classical product has them" in kept.reasons[0]
+    (named,) = with_fast_products(nest, one, Wanted.of("strassen", 10.0, ieee=True)).reasons
+    assert "as asked for" in named
+    assert "NaN and infinity in a factor spread" in named
+
+
+@pytest.mark.parametrize("math", [None, "ieee"])
+def test_the_promise_is_one_of_compile(math: Math | None) -> None:
+    nest = nn.lower(nn.input("x", (8, 8)) @ nn.input("w", (8, 8)))
+    net = pf.compile(nest, target="cpu", fast_matmul="auto", math=math)
+    assert ("math='ieee' promises" in net.explain()) is (math == "ieee")
+
+
+def test_an_infinity_reaches_rows_that_are_finite_in_the_classical_product() -> None:
+    nest = nn.lower(nn.input("x", (4, 4)) @ nn.input("w", (4, 4)))
+    x, w = np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
+    x[0, 0] = np.inf
+    fast = pf.rewrite.bilinear(nest, "mac0", pf.bilinear.strassen).nest
+    finite = np.isfinite(pf.interpret(nest, [x, w])["out"]).all(1)
+    np.testing.assert_array_equal(finite, [False, True, True, True])
+    assert not np.isfinite(pf.interpret(fast, [x, w])["out"])[2].all()
