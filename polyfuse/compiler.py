@@ -84,11 +84,12 @@ def compile(
     choices than the cost model's and keeps the fastest, on the CPU; the executable's `tuning` says what was measured.
     `fast_matmul` computes contractions by bilinear algorithms, which round differently: one by name ("strassen") or as
     it is, or "auto" for one where the cost model expects it to pay clearly and its error bound is at most `accuracy`
-    times the classical product's; NaN and infinity in a factor reach more results then. `fold` lets constant scales of a sum (a batch norm's) join its weights once for all
-    calls, which rounds otherwise too. `math` lets a GPU's tensor cores multiply: "tf32", "bf16" or "f16" round the
-    factors of float32 products to that format and sum up in float32 (polyfuse.ir.precision says how far results then
-    lie off); a product of too few rows or columns for a warp keeps "ieee". "ieee" rounds no factor, as None does,
-    and also promises NaN and infinity where the nest's own sums have them: "auto" chooses no fast product then.
+    times the classical product's; NaN and infinity in a factor reach more results then. `fold` lets constant scales of
+    a sum (a batch norm's) join its weights once for all calls, which rounds otherwise too. `math` lets a GPU's tensor
+    cores multiply: "tf32", "bf16" or "f16" round the factors of float32 products to that format and sum up in float32
+    (polyfuse.ir.precision says how far results then lie off); a product of too few rows or columns for a warp keeps
+    "ieee". "ieee" rounds no factor, as None does, and also promises NaN and infinity where the nest's own sums have
+    them: "auto" chooses no fast product then.
 
     Raises BadArgument for what is no nest, or is no value that an option takes, TargetUnavailable if the target is not
     there, InvalidSchedule if the schedule is another nest's or binds loops the target does not have, InvalidTuning for

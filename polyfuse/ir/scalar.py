@@ -174,7 +174,9 @@ def neutral(op: str, dtype: str) -> sympy.Expr:
     if not dtype.startswith("int") or abs(value) <= 1:
         return number(value) if value >= 0 else neg(number(-value))
     largest = number(int(np.iinfo(dtype).max))
-    return largest if value > 0 else sub(neg(largest), number(1))  # -2**63 is no literal of 64 bits, but -(2**63)
+    return (
+        largest if value > 0 else sub(neg(largest), number(1))
+    )  # -2**63 is no literal of 64 bits, but -(2**63)
 
 
 def combine(op: str, old: sympy.Expr, new: sympy.Expr) -> sympy.Expr:

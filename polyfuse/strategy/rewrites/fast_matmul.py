@@ -123,7 +123,10 @@ def _named(nest: Nest, s: Statement, options: list[Option]) -> tuple[Nest, str]:
     for option in sorted(options, key=lambda o: o.seconds):
         try:
             done = bilinear(nest, s.name, option.algorithm, **option.form)
-            return done.nest, f"is computed by {option}, as asked for: {done.additions} additions of blocks.{_spread(nest, s)}"
+            return (
+                done.nest,
+                f"is computed by {option}, as asked for: {done.additions} additions of blocks.{_spread(nest, s)}",
+            )
         except IllegalRewrite as error:
             refused = str(error)
     return nest, f"is computed as it stands: {refused}"
@@ -176,7 +179,9 @@ def _spread(nest: Nest, s: Statement) -> str:
     """What a fast product does with values that are not finite: sums of blocks bring them into other products."""
     if not _has_floats(nest, s):
         return ""
-    return " NaN and infinity in a factor spread to rows and columns of results that are finite in the classical product."
+    return (
+        " NaN and infinity in a factor spread to rows and columns that are finite in the classical product."
+    )
 
 
 def price_of(nest: Nest, roles: Roles, machine: Machine) -> Price | GpuPrice | None:

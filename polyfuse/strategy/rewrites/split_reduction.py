@@ -81,7 +81,7 @@ def with_values_where_summed(nest: Nest, machine: Machine) -> tuple[Nest, tuple[
     for i: y[i] = x[i] - mu;  for i: t += y[i];  for i: q += y[i] * y[i]
     ->  for i: t += x[i] - mu;  for i: q += (x[i] - mu) * (x[i] - mu)
     """
-    said = []
+    said: list[str] = []
     for s in nest.statements if machine.kind == "cuda" and not nest.params else ():
         readers = [nest.statement(name) for name in _readers(nest, s.name)]
         single = all(r.is_reduction and nest.tensor(r.write.tensor).rank == 0 for r in readers)

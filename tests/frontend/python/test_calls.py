@@ -6,9 +6,9 @@ import pickle
 from contextlib import nullcontext
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
@@ -60,7 +60,7 @@ def test_an_array_that_overlaps_itself_is_refused_where_it_is_written(target: pf
     np.testing.assert_array_equal(turned, expected)
 
 
-@given(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 4)), min_size=1, max_size=3))
+@hypothesis.given(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 4)), min_size=1, max_size=3))
 def test_overlaps_are_those_of_the_addresses(axes: list[tuple[int, int]]) -> None:
     steps, shape = zip(*axes, strict=True)
     data = as_strided(np.zeros(1000, np.int8)[500:508].view(np.float64), shape, steps)

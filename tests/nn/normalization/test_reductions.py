@@ -118,7 +118,9 @@ def variance_bound(data: Array, axis: int, chain: int) -> Array:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cuda"])
-@pytest.mark.parametrize(("shape", "axis", "chain"), [((3, 256), 1, 16), ((1000, 4), 0, 1000), ((2, 999), 1, 64)])
+@pytest.mark.parametrize(
+    ("shape", "axis", "chain"), [((3, 256), 1, 16), ((1000, 4), 0, 1000), ((2, 999), 1, 64)]
+)
 def test_the_variance_of_values_far_from_zero(
     shape: tuple[int, int], axis: int, chain: int, target: pf.Target
 ) -> None:
