@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from polyfuse.errors import BadArgument
 from polyfuse.runtime.store.cache import store_here
+from polyfuse.runtime.store.store import Store
 from polyfuse.terminal import Terminal
 
 MIB = 2**20
@@ -15,8 +20,9 @@ def show_cache(terminal: Terminal) -> None:
         terminal.text("the cache is off, as POLYFUSE_CACHE says")
         return
     sizes: dict[str, list[int]] = {"compiled": [], "source": []}
-    for path, about in store.files():
-        sizes[path.parent.name].append(about.st_size)
+    with _refused(store):
+        for folder, _, about in store.files():
+            sizes[folder.name].append(about.st_size)
     together = sum(map(sum, sizes.values()))
     lines = (
         ("directory", str(store.directory)),
@@ -34,5 +40,15 @@ def clear_cache(terminal: Terminal) -> None:
     if store is None:
         terminal.text("the cache is off, as POLYFUSE_CACHE says")
         return
-    count, size = store.clear()
+    with _refused(store):
+        count, size = store.clear()
     terminal.text(f"removed {count} files, {size / MIB:.1f} MiB, from {store.directory}")
+
+
+@contextmanager
+def _refused(store: Store) -> Iterator[None]:
+    """What the system refuses is a BadArgument that names the cache."""
+    try:
+        yield
+    except OSError as error:
+        raise BadArgument(f"the cache {store.directory} cannot be used: {error.strerror or error}") from error

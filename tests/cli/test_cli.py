@@ -186,7 +186,7 @@ def test_info_names_versions_targets_machine_and_cache(tmp_path: Path) -> None:
     assert f"numpy {np.__version__}" in done.stdout
     assert re.search(r"^target cuda  \S", done.stdout, re.MULTILINE)
     assert str(pf.Machine.detect()) in done.stdout
-    assert re.search(rf"^cache +{re.escape(str(tmp_path))}$", done.stdout, re.MULTILINE)
+    assert re.search(rf"^cache +{re.escape(str(tmp_path))}/polyfuse-cache$", done.stdout, re.MULTILINE)
 
 
 def test_cache_info_and_clear(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,13 +194,22 @@ def test_cache_info_and_clear(model: Path, tmp_path: Path, monkeypatch: pytest.M
     assert re.search(r"^compiled     0, 0.0 MiB$", output("cache", "info"), re.MULTILINE)
     output("compile", str(model), "--target", "cpu")
     text = output("cache", "info")
-    assert f"directory    {tmp_path / 'cache'}" in text
+    assert f"directory    {tmp_path / 'cache' / 'polyfuse-cache'}" in text
     assert re.search(r"^compiled     1, 0.\d MiB$", text, re.MULTILINE)
     assert re.search(r"^sources      1, 0.\d MiB$", text, re.MULTILINE)
     assert re.search(r"^bound        0.\d of 512 MiB$", text, re.MULTILINE)
     assert "cache             loaded from" in output("compile", str(model), "--target", "cpu")
     assert output("cache", "clear").startswith("removed 2 files, ")
     assert re.search(r"^compiled     0, 0.0 MiB$", output("cache", "info"), re.MULTILINE)
+
+
+def test_a_folder_that_polyfuse_did_not_make_is_not_cleared(tmp_path: Path) -> None:
+    (tmp_path / "polyfuse-cache" / "compiled").mkdir(parents=True)
+    for command in ("info", "clear"):
+        done = polyfuse("cache", command, POLYFUSE_CACHE=str(tmp_path))
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"error: the cache {tmp_path / 'polyfuse-cache'} cannot be used: ")
+        assert "was not made by polyfuse, and is left alone" in done.stderr
 
 
 def test_a_cache_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:

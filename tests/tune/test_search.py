@@ -11,6 +11,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
+from polyfuse.runtime.store.files import OWN
 from polyfuse.runtime.store.store import unpacked
 from polyfuse.strategy.tuning_trials import Tuning
 from polyfuse.tune import search
@@ -197,7 +198,7 @@ def test_a_search_ends_where_there_is_nothing_to_choose(place: Path, measuring: 
 def test_a_damaged_file_starts_anew(place: Path, measuring: Use) -> None:
     measuring(Counted())
     first = tuning()
-    for path in (place / "compiled").iterdir():
+    for path in (place / OWN / "compiled").iterdir():
         if b'"trials"' in path.read_bytes():
             path.write_bytes(path.read_bytes()[:-20])
     counted = measuring(Counted())
@@ -208,7 +209,7 @@ def test_a_damaged_file_starts_anew(place: Path, measuring: Use) -> None:
 def test_what_is_kept_is_json(place: Path, measuring: Use) -> None:
     measuring(Counted())
     found = tuning()
-    entries = [unpacked(path.read_bytes()) for path in (place / "compiled").iterdir()]
+    entries = [unpacked(path.read_bytes()) for path in (place / OWN / "compiled").iterdir()]
     (kept,) = [entry for entry in entries if "trials" in entry.header]
     assert kept.body == b""
     assert [one["digest"] for one in json.loads(json.dumps(kept.header))["trials"]] == tried(found)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -18,12 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyfuse.runtime.store.files import PART, write_whole
+from polyfuse.runtime.store.files import PART, Folder, source_folder
 
 MAGIC = b"polyfuse cache 1\n"
 DIGEST_BYTES = 32
 LENGTH_BYTES = 8
 SUFFIX = ".entry"
+ENTRY = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}")
+"""The names of entries: keys are digests (polyfuse.runtime.keys)."""
 
 LIMIT = 512 * 2**20
 """Bytes of all files together; POLYFUSE_CACHE_MIB says another number of MiB. An 8-layer network takes some 100 KiB."""
@@ -51,71 +54,80 @@ class Store:
     directory: Path
     limit: int = LIMIT
 
+    @property
+    def entries(self) -> Folder:
+        """Where entries lie."""
+        return Folder(self.directory, "compiled", ENTRY)
+
+    @property
+    def folders(self) -> tuple[Folder, ...]:
+        """All that counts towards the bound: entries, and kernels' sources for tracebacks."""
+        return self.entries, source_folder(self.directory)
+
     def path(self, key: str) -> Path:
         """Where the entry of a key lies."""
-        return self.directory / "compiled" / f"{key}{SUFFIX}"
+        return self.entries.path(f"{key}{SUFFIX}")
 
     def read(self, key: str) -> Entry | None:
         """The entry of a key, from now on the most recently used; None if there is none.
 
         Raises Damaged for a file that was cut off, changed, or may have been written by somebody else.
         """
-        path = self.path(key)
         try:
-            with path.open("rb") as file:
-                _check_owner(os.fstat(file.fileno()))
-                content = file.read()
+            content, about = self.entries.read(f"{key}{SUFFIX}")
         except OSError:
             return None
+        _check_owner(about)
         entry = unpacked(content)
         if entry.header.get("key") != key:
             raise Damaged("it belongs to another key")
-        with suppress(OSError):  # a directory that is only read has no order of use
-            os.utime(path)
         return entry
 
     def write(self, key: str, header: Mapping[str, Any], body: bytes) -> None:
         """Keep an entry, and let go of those not used for longest where the bound asks for it.
 
-        Raises OSError where the directory cannot be written.
+        Raises OSError where the directory cannot be written, or is another's.
         """
-        write_whole(self.path(key), packed({**header, "key": key}, body))
+        self.entries.write(f"{key}{SUFFIX}", packed({**header, "key": key}, body))
         self.trim()
 
     def discard(self, key: str) -> None:
         """Remove an entry, if it is there and may be removed."""
         with suppress(OSError):
-            self.path(key).unlink()
+            self.entries.remove(f"{key}{SUFFIX}")
 
     def trim(self) -> None:
         """Remove files, least recently used first, until all are within the bound, and those nobody finished."""
-        now = time.time()
-        found = []
-        for path, about in self.files():
-            if path.suffix != PART:
-                found.append((about.st_mtime, about.st_size, path))
-            elif now - about.st_mtime > ABANDONED:
-                path.unlink(missing_ok=True)
-        total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
+        now, kept = time.time(), []
+        for folder in self.folders:
+            with suppress(OSError):  # one that is another's holds nothing of ours
+                for name, about in folder.files():
+                    if not name.endswith(PART):
+                        kept.append((about.st_mtime, about.st_size, folder, name))
+                    elif now - about.st_mtime > ABANDONED:
+                        folder.remove(name)
+        total = sum(size for _, size, *_ in kept)
+        for _, size, folder, name in sorted(kept, key=lambda one: one[:2]):
             if total <= self.limit:
                 break
-            path.unlink(missing_ok=True)
+            folder.remove(name)
             total -= size
 
     def clear(self) -> tuple[int, int]:
-        """Remove every file; how many there were, and their bytes together. Raises OSError where one may not be."""
-        every = [(path, about.st_size) for path, about in self.files()]
-        for path, _ in every:
-            path.unlink(missing_ok=True)
-        return len(every), sum(size for _, size in every)
+        """Remove every file; how many there were, and their bytes together.
 
-    def files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Every file of the store, kernels' sources for tracebacks among them; not one that goes meanwhile."""
-        for folder in ("compiled", "source"):
-            for path in sorted((self.directory / folder).glob("*")):
-                with suppress(OSError):
-                    yield path, path.stat()
+        Raises OSError where one may not be removed, or where a folder is another's.
+        """
+        every = list(self.files())
+        for folder, name, _ in every:
+            folder.remove(name)
+        return len(every), sum(about.st_size for *_, about in every)
+
+    def files(self) -> Iterator[tuple[Folder, str, os.stat_result]]:
+        """Every file of the store: its folder, its name, what is known of it; not one that goes meanwhile."""
+        for folder in self.folders:
+            for name, about in folder.files():
+                yield folder, name, about
 
 
 def packed(header: Mapping[str, Any], body: bytes) -> bytes:

@@ -21,6 +21,7 @@ from polyfuse.runtime.cuda import cubins
 from polyfuse.runtime.cuda.cubins import build_kernel, kernel_parts
 from polyfuse.runtime.cuda.runner import CudaProgram, build_kernels
 from polyfuse.runtime.emulated.host_gpu import HostGpu
+from polyfuse.runtime.store.files import OWN
 from polyfuse.runtime.store.record import from_entry, to_header
 from polyfuse.runtime.store.store import packed, unpacked
 
@@ -100,7 +101,7 @@ def test_machine_code_is_made_once_for_equal_kernels(place: Path, monkeypatch: p
 def test_a_damaged_kernel_is_made_again(place: Path) -> None:
     (code, *_) = compiled("none").program.codes
     made = build_kernel(code, 128, (9, 0))
-    (path,) = (path for path in (place / "compiled").iterdir() if path.name[:12] in made.cache)
+    (path,) = (path for path in (place / OWN / "compiled").iterdir() if path.name[:12] in made.cache)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)

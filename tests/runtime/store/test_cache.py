@@ -22,6 +22,7 @@ from polyfuse.runtime.cpu.native import machine_code
 from polyfuse.runtime.interface import Phases
 from polyfuse.runtime.store import cache
 from polyfuse.runtime.store.cache import store_here
+from polyfuse.runtime.store.files import OWN
 from polyfuse.runtime.store.store import Store
 from polyfuse.schedule import Schedule
 
@@ -49,7 +50,7 @@ def note(net: pf.Executable, **sizes: int) -> str:
 
 
 def entries(place: Path) -> list[Path]:
-    return sorted((place / "compiled").iterdir())
+    return sorted((place / OWN / "compiled").iterdir())
 
 
 def test_the_second_compile_loads_what_the_first_kept(place: Path) -> None:
@@ -175,7 +176,7 @@ def test_a_damaged_entry_is_discarded_and_made_again(damage: str, place: Path) -
 def test_machine_code_for_another_process_is_discarded(place: Path) -> None:
     pf.compile(nest(), target="cpu")
     (path,) = entries(place)
-    store, key = Store(place), path.stem
+    store, key = Store(place / OWN), path.stem
     entry = store.read(key)
     assert entry is not None
     store.write(key, {**entry.header, "needs": ["no_such_symbol"]}, entry.body)

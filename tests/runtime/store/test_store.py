@@ -25,6 +25,9 @@ from polyfuse.runtime.store.store import (
     unpacked,
 )
 
+A, B, C, D = (64 * letter for letter in "abcd")
+"""Keys."""
+
 HEADER = {"kernels": ["mac0"], "sizes": [1, 2]}
 BODY = bytes(range(256)) * 4
 CONTENT = packed(HEADER, BODY)
@@ -39,16 +42,16 @@ RANGES = {
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    assert store.read("a") is None
-    store.write("a", HEADER, BODY)
-    entry = store.read("a")
+    store = Store(tmp_path / "cache")
+    assert store.read(A) is None
+    store.write(A, HEADER, BODY)
+    entry = store.read(A)
     assert entry is not None
-    assert entry.header == {**HEADER, "key": "a"}
+    assert entry.header == {**HEADER, "key": A}
     assert entry.body == BODY
-    store.discard("a")
-    store.discard("a")
-    assert store.read("a") is None
+    store.discard(A)
+    store.discard(A)
+    assert store.read(A) is None
 
 
 @pytest.mark.parametrize("part", RANGES)
@@ -78,23 +81,23 @@ def test_any_other_file_is_noticed(content: bytes) -> None:
 
 
 def test_a_file_of_another_key_is_damaged(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.write("a", HEADER, BODY)
-    store.path("a").rename(store.path("b"))
+    store = Store(tmp_path / "cache")
+    store.write(A, HEADER, BODY)
+    store.path(A).rename(store.path(B))
     with pytest.raises(Damaged, match="another key"):
-        store.read("b")
+        store.read(B)
 
 
 def test_a_file_that_others_may_write_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(tmp_path)
-    store.write("a", HEADER, BODY)
-    store.path("a").chmod(0o666)
+    store = Store(tmp_path / "cache")
+    store.write(A, HEADER, BODY)
+    store.path(A).chmod(0o666)
     with pytest.raises(Damaged, match="somebody else may have written it"):
-        store.read("a")
-    store.path("a").chmod(0o600)
-    monkeypatch.setattr(os, "getuid", lambda: store.path("a").stat().st_uid + 1)
+        store.read(A)
+    store.path(A).chmod(0o600)
+    monkeypatch.setattr(os, "getuid", lambda: store.path(A).stat().st_uid + 1)
     with pytest.raises(Damaged, match="somebody else may have written it"):
-        store.read("a")
+        store.read(A)
 
 
 def aged(store: Store, key: str, seconds: float) -> None:
@@ -103,49 +106,49 @@ def aged(store: Store, key: str, seconds: float) -> None:
 
 
 def test_the_bound_holds_and_the_least_recently_used_go_first(tmp_path: Path) -> None:
-    size = len(packed({**HEADER, "key": "a"}, BODY))
-    store = Store(tmp_path, limit=3 * size)
-    for age, key in enumerate("abc"):
+    size = len(packed({**HEADER, "key": A}, BODY))
+    store = Store(tmp_path / "cache", limit=3 * size)
+    for age, key in enumerate((A, B, C)):
         store.write(key, HEADER, BODY)
         aged(store, key, 100 - age)
-    assert store.read("a") is not None  # now b is the oldest
-    store.write("d", HEADER, BODY)
-    assert [key for key in "abcd" if store.path(key).exists()] == ["a", "c", "d"]
-    assert sum(about.st_size for _, about in store.files()) <= store.limit
+    assert store.read(A) is not None  # now b is the oldest
+    store.write(D, HEADER, BODY)
+    assert [key for key in (A, B, C, D) if store.path(key).exists()] == [A, C, D]
+    assert sum(about.st_size for *_, about in store.files()) <= store.limit
 
 
 def test_an_entry_beyond_the_bound_is_not_kept(tmp_path: Path) -> None:
-    store = Store(tmp_path, limit=len(BODY))
-    store.write("a", HEADER, BODY)
+    store = Store(tmp_path / "cache", limit=len(BODY))
+    store.write(A, HEADER, BODY)
     assert list(store.files()) == []
 
 
 def test_what_a_killed_writer_left_is_removed_later(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.write("a", HEADER, BODY)
-    for age in (0, 2 * ABANDONED):
-        part = store.path("a").with_name(f"{age}.part")
+    store = Store(tmp_path / "cache")
+    store.write(A, HEADER, BODY)
+    for age in (0, int(2 * ABANDONED)):
+        part = store.path(A).with_name(f"{age:016}.part")
         part.write_bytes(CONTENT[:100])
         os.utime(part, (time.time() - age,) * 2)
-    store.write("b", HEADER, BODY)
-    names = {path.name for path, _ in store.files()}
-    assert names == {"0.part", store.path("a").name, store.path("b").name}
+    store.write(B, HEADER, BODY)
+    names = {name for _, name, _ in store.files()}
+    assert names == {f"{0:016}.part", store.path(A).name, store.path(B).name}
 
 
 def test_a_writer_that_is_killed_leaves_the_old_entry(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.write("a", HEADER, b"old")
+    store = Store(tmp_path / "cache")
+    store.write(A, HEADER, b"old")
     code = (
         "import os, signal, sys\nfrom pathlib import Path\nfrom polyfuse.runtime.store import store, files\n"
-        "files.os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "store.Store(Path(sys.argv[1])).write('a', {}, b'new')"
+        "files.os.replace = lambda *names, **folders: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "store.Store(Path(sys.argv[1])).write('a' * 64, {}, b'new')"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "cache")], capture_output=True)
     assert done.returncode == -9
-    entry = store.read("a")
+    entry = store.read(A)
     assert entry is not None
     assert entry.body == b"old"
-    assert sum(path.suffix == ".part" for path, _ in store.files()) == 1
+    assert sum(name.endswith(".part") for _, name, _ in store.files()) == 1
     assert store.clear()[0] == 2
     assert list(store.files()) == []
 
@@ -154,8 +157,8 @@ def write_and_read(directory: Path, number: int) -> int:
     """Write one of two keys again and again, and read the other; how often it was there, always whole."""
     store, found = Store(directory, limit=20 * len(BODY)), 0
     for turn in range(40):
-        store.write(f"{number % 2}", {"number": number}, bytes([number]) * (1000 + turn))
-        entry = store.read(f"{(number + 1) % 2}")
+        store.write("ab"[number % 2] * 64, {"number": number}, bytes([number]) * (1000 + turn))
+        entry = store.read("ba"[number % 2] * 64)
         if entry is not None:
             found += 1
             assert set(entry.body) == {entry.header["number"]}
@@ -164,6 +167,6 @@ def write_and_read(directory: Path, number: int) -> int:
 
 def test_many_processes_at_once(tmp_path: Path) -> None:
     with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
-        found = list(pool.map(write_and_read, [tmp_path] * 4, range(4)))
+        found = list(pool.map(write_and_read, [tmp_path / "cache"] * 4, range(4)))
     assert sum(found) > 0
-    assert {path.name for path, _ in Store(tmp_path).files()} == {"0.entry", "1.entry"}
+    assert {name for _, name, _ in Store(tmp_path / "cache").files()} == {f"{A}.entry", f"{B}.entry"}
