@@ -247,7 +247,10 @@ class Executable:
         return self._runner.cached if isinstance(self._runner, CudaProgram) else ()
 
     def __reduce__(self) -> tuple[Callable[[Compiled], Executable], tuple[Compiled], dict[str, Any]]:
-        """Pickled as what was decided; the kernels are compiled again where it is loaded."""
+        """Pickled as what was decided; the kernels are compiled again where it is loaded.
+
+        Loading a pickle runs code that its writer chose, here the kernels' source too: load only what you trust.
+        """
         return (
             Executable.of,
             (self.compiled,),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import asdict
 
-from polyfuse.runtime.store.cache import store_here
-from polyfuse.runtime.store.store import Damaged, Entry
+from polyfuse.runtime.store.cache import looked_up, store_here
+from polyfuse.runtime.store.store import Entry, all_of
 from polyfuse.strategy.tuning_trials import Trial, Tuning
 
 NOTHING = Tuning((), 0.0, "")
@@ -14,15 +14,7 @@ NOTHING = Tuning((), 0.0, "")
 
 def recalled(key: str) -> Tuning:
     """The search kept under a key; one of no trials without a cache, or if the entry is damaged."""
-    store = store_here()
-    if store is None:
-        return NOTHING
-    try:
-        entry = store.read(key)
-    except Damaged:
-        store.discard(key)
-        return NOTHING
-    return NOTHING if entry is None else from_entry(entry)
+    return looked_up(key, from_entry).kept or NOTHING
 
 
 def keep(key: str, tuning: Tuning) -> None:
@@ -39,5 +31,5 @@ def from_entry(entry: Entry) -> Tuning:
     trials = []
     for one in header["trials"]:
         parameters = {name: (position, count) for name, (position, count) in one["parameters"].items()}
-        trials.append(Trial(**{**one, "parameters": parameters}))
+        trials.append(Trial(**{**all_of(Trial, one), "parameters": parameters}))
     return Tuning(tuple(trials), header["spent"], header["ended"])

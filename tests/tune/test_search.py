@@ -12,7 +12,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.runtime.store.files import OWN
-from polyfuse.runtime.store.store import unpacked
+from polyfuse.runtime.store.store import Store, unpacked
 from polyfuse.strategy.tuning_trials import Tuning
 from polyfuse.tune import search
 from polyfuse.tune.evaluate import Measured, Task
@@ -201,6 +201,21 @@ def test_a_damaged_file_starts_anew(place: Path, measuring: Use) -> None:
     for path in (place / OWN / "compiled").iterdir():
         if b'"trials"' in path.read_bytes():
             path.write_bytes(path.read_bytes()[:-20])
+    counted = measuring(Counted())
+    assert tuning().trials == first.trials
+    assert len(counted.tasks) == 6
+
+
+@pytest.mark.parametrize("field", ["spent", "ended", "trials", "ratio"])
+def test_a_search_that_lacks_a_field_starts_anew(field: str, place: Path, measuring: Use) -> None:
+    measuring(Counted())
+    first, store = tuning(), Store(place / OWN)
+    for path in (place / OWN / "compiled").iterdir():
+        header = dict(unpacked(path.read_bytes()).header)
+        if "trials" in header:
+            for found in header["trials"] if field == "ratio" else [header]:
+                del found[field]
+            store.write(path.stem, header, b"")
     counted = measuring(Counted())
     assert tuning().trials == first.trials
     assert len(counted.tasks) == 6

@@ -47,11 +47,21 @@ def looked_up(key: str, read: Callable[[Entry], Kept]) -> Recalled[Kept]:
         entry = store.read(key)
         if entry is None:
             return Recalled(None, "")
-        kept = read(entry)
+        kept = _decoded(entry, read)
     except Damaged as damage:
         store.discard(key)
         return Recalled(None, f"an entry was discarded: {damage}; ")
     return Recalled(kept, f"loaded from {store.path(key).name[:12]}…")
+
+
+def _decoded(entry: Entry, read: Callable[[Entry], Kept]) -> Kept:
+    """What `read` makes of an entry; Damaged where it raises, as anything may on fields that are missing or wrong."""
+    try:
+        return read(entry)
+    except Damaged:
+        raise
+    except Exception as error:
+        raise Damaged(f"a field is missing or wrong ({type(error).__name__}: {error})") from error
 
 
 def written(key: str, header: Mapping[str, Any], body: bytes) -> str:

@@ -44,6 +44,10 @@ def cache_directory() -> Path | None:
     return Path(chosen or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / OWN
 
 
+class NotOwn(Exception):
+    """A file that polyfuse cannot have made for this user: the message says why."""
+
+
 @dataclass(frozen=True)
 class Folder:
     """A folder of files in a cache; `names` matches the names of those that are kept there, and of no others."""
@@ -56,18 +60,16 @@ class Folder:
         """Where a file lies."""
         return self.root / self.name / file
 
-    def read(self, file: str) -> tuple[bytes, os.stat_result]:
-        """A file's content and what is known of it; from now on it is the most recently used.
+    def read(self, file: str) -> bytes:
+        """A file's content; from now on it is the most recently used.
 
-        Raises OSError where there is none, or where the folder is not ours.
+        Raises OSError where there is none, or where the folder is not ours; NotOwn where something else has its name.
         """
-        with self._opened() as folder:
-            handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
-            with os.fdopen(handle, "rb") as open_file:
-                content, about = open_file.read(), os.fstat(handle)
-                with suppress(OSError):  # a folder that is only read has no order of use
-                    os.utime(handle)
-                return content, about
+        with self._opened() as folder, _opened_file(file, folder) as handle:
+            with suppress(OSError):  # a folder that is only read has no order of use
+                os.utime(handle)
+            with os.fdopen(handle, "rb", closefd=False) as open_file:
+                return open_file.read()
 
     def write(self, file: str, content: bytes) -> None:
         """Write a file so that readers find the old one, none, or all of this one, also after a crash.
@@ -130,9 +132,9 @@ def _opened_root(path: Path, make: bool) -> Iterator[int]:
         _make_root(path)
     with _opened_folder(path, path) as root:
         try:
-            with os.fdopen(os.open(MARK, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=root), "rb") as mark:
-                marked = mark.read() == MARK_TEXT
-        except OSError:
+            with _opened_file(MARK, root) as mark:
+                marked = os.read(mark, len(MARK_TEXT) + 1) == MARK_TEXT
+        except (OSError, NotOwn):
             marked = False
         if not marked:
             raise OSError(
@@ -143,10 +145,11 @@ def _opened_root(path: Path, make: bool) -> Iterator[int]:
 
 def _make_root(path: Path) -> None:
     """Make our folder with its mark: other processes see both or neither."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folders(path.parent)
     new = Path(tempfile.mkdtemp(prefix=f"{OWN}-", dir=path.parent))
     try:
-        (new / MARK).write_bytes(MARK_TEXT)
+        with os.fdopen(os.open(new / MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as mark:
+            mark.write(MARK_TEXT)
         os.rename(new, path)
     except OSError:
         (new / MARK).unlink(missing_ok=True)
@@ -155,9 +158,17 @@ def _make_root(path: Path) -> None:
             raise
 
 
+def _make_folders(path: Path) -> None:
+    """Make a folder and those above it where they are missing, for this user alone, whatever the umask."""
+    if not path.exists():
+        _make_folders(path.parent)
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+
+
 @contextmanager
 def _opened_folder(name: str | Path, path: Path, within: int | None = None) -> Iterator[int]:
-    """A folder, open, unless it is a link."""
+    """A folder, open, unless it is a link, or others than this user may put files there."""
     if os.open not in os.supports_dir_fd:
         raise OSError("this system cannot name files relative to an open folder")
     try:
@@ -167,9 +178,33 @@ def _opened_folder(name: str | Path, path: Path, within: int | None = None) -> I
             raise
         raise OSError(f"{path} is a link or a file, where a folder belongs") from error
     try:
+        if not _is_own(os.fstat(handle)):
+            raise OSError(f"{path} is another user's, or may be written by others (chmod go-w)")
         yield handle
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _opened_file(name: str, folder: int) -> Iterator[int]:
+    """A file, open for reading; NotOwn unless it is a regular one that only this user can have written."""
+    handle = os.open(
+        name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder
+    )  # a pipe would be waited for
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise NotOwn("it is not a regular file")
+        if not _is_own(about):
+            raise NotOwn("somebody else may have written it")
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _is_own(about: os.stat_result) -> bool:
+    """Whether only this user can have written it. Machine code is run with the rights of the effective user."""
+    return about.st_uid == os.geteuid() and not about.st_mode & 0o022
 
 
 SOURCE = re.compile(r"\w{1,60}_[0-9a-f]{16}\.py")
@@ -188,8 +223,8 @@ def source_file(name: str, text: str) -> Path:
         return Path(file)
     folder = source_folder(root)
     try:
-        with suppress(OSError):
-            if folder.read(file)[0] == content:
+        with suppress(OSError, NotOwn):
+            if folder.read(file) == content:
                 return folder.path(file)
         folder.write(file, content)
     except OSError:

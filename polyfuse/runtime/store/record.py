@@ -19,7 +19,7 @@ from polyfuse.runtime.artifact import Product, Work
 from polyfuse.runtime.cpu.native import MachineCode
 from polyfuse.runtime.cuda.kernel_times import GpuCosts
 from polyfuse.runtime.memory.memory_plan import Memory, Temporaries
-from polyfuse.runtime.store.store import Entry
+from polyfuse.runtime.store.store import Entry, all_of
 from polyfuse.strategy.cost.roofline import KernelCost, Tiling
 
 Json = dict[str, Any]
@@ -69,10 +69,10 @@ def from_entry(entry: Entry) -> tuple[Product, MachineCode | None]:
         _temporaries(header["memory"]["once"]),
         _tensors(header["memory"]["kept"]),
     )
-    work, gpu = Work(**header["work"]), header["gpu"]
+    work, gpu = Work(**all_of(Work, header["work"])), header["gpu"]
     costs = None if gpu is None else _costs(gpu)
     product = Product(program, memory, header["machine"], work, header["explanation"], costs)
-    if "needs" not in header:
+    if program.target != "cpu":
         return product, None
     tensors, needs = tuple(header["tensors"]), tuple(header["needs"])
     return product, MachineCode(entry.body, tensors, needs, header["parallel"], keepable=True)
@@ -80,11 +80,14 @@ def from_entry(entry: Entry) -> tuple[Product, MachineCode | None]:
 
 def _code(one: Mapping[str, Any]) -> Code:
     maps = tuple(
-        BoxMap(**{**each, "shape": tuple(each["shape"]), "box": tuple(each["box"])}) for each in one["maps"]
+        BoxMap(**{**all_of(BoxMap, each), "shape": tuple(each["shape"]), "box": tuple(each["box"])})
+        for each in one["maps"]
     )
     signature = one["signature"] if isinstance(one["signature"], str) else tuple(one["signature"])
     wide, cluster = tuple(one["wide"]), tuple(one["cluster"])
-    return Code(**{**one, "signature": signature, "wide": wide, "maps": maps, "cluster": cluster})
+    return Code(
+        **{**all_of(Code, one), "signature": signature, "wide": wide, "maps": maps, "cluster": cluster}
+    )
 
 
 def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
@@ -101,21 +104,25 @@ def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
 
 
 def _costs(found: Json) -> GpuCosts:
-    limits = Gpu(**{**found["limits"], "compute_capability": tuple(found["limits"]["compute_capability"])})
+    about = all_of(Gpu, found["limits"])
+    limits = Gpu(**{**about, "compute_capability": tuple(about["compute_capability"])})
     return GpuCosts(found["sms"], limits, tuple(map(_cost, found["costs"])))
 
 
 def _cost(one: Json) -> KernelCost:
     tiling = one["tiling"]
     return KernelCost(
-        **{**one, "tiling": Tiling(tuple(tiling["sizes"]), tuple(tiling["order"]), tiling["parallel"])}
+        **{
+            **all_of(KernelCost, one),
+            "tiling": Tiling(tuple(tiling["sizes"]), tuple(tiling["order"]), tiling["parallel"]),
+        }
     )
 
 
 def _temporaries(found: Json) -> Temporaries:
-    lives = tuple(LiveRange(**life) for life in found["lives"])
+    lives = tuple(LiveRange(**all_of(LiveRange, life)) for life in found["lives"])
     return Temporaries(_tensors(found["tensors"]), lives, _tensors(found["every"]))
 
 
 def _tensors(found: list[Json]) -> tuple[Tensor, ...]:
-    return tuple(Tensor(**{**one, "shape": tuple(one["shape"])}) for one in found)
+    return tuple(Tensor(**{**all_of(Tensor, one), "shape": tuple(one["shape"])}) for one in found)

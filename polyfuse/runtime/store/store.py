@@ -15,11 +15,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from polyfuse.runtime.store.files import PART, Folder, source_folder
+from polyfuse.runtime.store.files import PART, Folder, NotOwn, source_folder
 
 MAGIC = b"polyfuse cache 1\n"
 DIGEST_BYTES = 32
@@ -74,10 +74,11 @@ class Store:
         Raises Damaged for a file that was cut off, changed, or may have been written by somebody else.
         """
         try:
-            content, about = self.entries.read(f"{key}{SUFFIX}")
+            content = self.entries.read(f"{key}{SUFFIX}")
         except OSError:
             return None
-        _check_owner(about)
+        except NotOwn as reason:
+            raise Damaged(str(reason)) from reason
         entry = unpacked(content)
         if entry.header.get("key") != key:
             raise Damaged("it belongs to another key")
@@ -138,7 +139,7 @@ def packed(header: Mapping[str, Any], body: bytes) -> bytes:
 
 
 def unpacked(content: bytes) -> Entry:
-    """The inverse of `packed`; Damaged if a single bit differs from what it made."""
+    """The inverse of `packed`; Damaged if a single bit differs from what it made, or it made no such thing."""
     start = len(MAGIC) + DIGEST_BYTES
     digest, rest = content[len(MAGIC) : start], content[start:]
     if not content.startswith(MAGIC):
@@ -146,10 +147,18 @@ def unpacked(content: bytes) -> Entry:
     if len(rest) < LENGTH_BYTES or hashlib.sha256(rest).digest() != digest:
         raise Damaged("its checksum does not hold")
     stop = LENGTH_BYTES + int.from_bytes(rest[:LENGTH_BYTES], "little")
-    return Entry(json.loads(rest[LENGTH_BYTES:stop]), rest[stop:])
+    try:
+        header = json.loads(rest[LENGTH_BYTES:stop])
+    except (ValueError, RecursionError) as error:
+        raise Damaged("its header is no JSON") from error
+    if not isinstance(header, dict):
+        raise Damaged("its header is no JSON object")
+    return Entry(header, rest[stop:])
 
 
-def _check_owner(about: os.stat_result) -> None:
-    """Machine code is run: it has to come from this user (on systems that have users)."""
-    if hasattr(os, "getuid") and (about.st_uid != os.getuid() or about.st_mode & 0o022):
-        raise Damaged("somebody else may have written it")
+def all_of(kind: type[Any], found: Any) -> dict[str, Any]:
+    """What JSON has of a dataclass: all its fields and no others, else it is Damaged, also where one has a default."""
+    names = {one.name for one in fields(kind)}
+    if not isinstance(found, dict) or found.keys() != names:
+        raise Damaged(f"a {kind.__name__} in it does not have the fields {', '.join(sorted(names))}")
+    return found

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,37 @@ def test_machine_code_for_another_process_is_discarded(place: Path) -> None:
     net = pf.compile(nest(), target="cpu")
     assert "it needs no_such_symbol, which this process does not have" in note(net)
     assert net(rows()).shape == (5, 4)
+
+
+def without_one(value: Any) -> Iterator[Any]:
+    """JSON without one of its fields, for every field of it."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            rest = {other: each for other, each in value.items() if other != name}
+            yield rest
+            yield from ({**rest, name: each} for each in without_one(part))
+    if isinstance(value, list):
+        for position, part in enumerate(value):
+            yield from ([*value[:position], each, *value[position + 1 :]] for each in without_one(part))
+
+
+def test_an_entry_that_lacks_a_field_is_discarded(place: Path) -> None:
+    net = pf.compile(nest(), target="cpu")
+    store, key = Store(place / OWN), entries(place)[0].stem
+    entry = store.read(key)
+    assert entry is not None
+    lacking = [header for header in without_one(dict(entry.header)) if "key" in header]
+    assert len(lacking) > 30
+    for header in lacking:
+        store.write(key, header, entry.body)
+        found = cache.recall(key)
+        assert found.kept is None
+        assert found.note.startswith("an entry was discarded: a"), found.note
+        assert store.read(key) is None
+    store.write(key, {"kernels": 1}, entry.body)
+    again = pf.compile(nest(), target="cpu")
+    assert "an entry was discarded: a field is missing or wrong (KeyError: " in note(again)
+    np.testing.assert_array_equal(again(rows()), net(rows()))
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
@@ -17,7 +18,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.runtime.store import files
-from polyfuse.runtime.store.store import Store
+from polyfuse.runtime.store.store import Damaged, Store
 
 
 @pytest.mark.parametrize(
@@ -176,8 +177,87 @@ def test_a_link_in_place_of_a_file_is_replaced_and_not_followed(tmp_path: Path) 
     with pytest.raises(OSError, match="symbolic links"):
         folder.read("file")
     folder.write("file", b"text")
-    assert folder.read("file")[0] == b"text"
+    assert folder.read("file") == b"text"
     assert users.read_bytes() == b"mine"
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """A test that waits for ten seconds fails."""
+
+    def late(*args: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("place", ["compiled", "source", files.MARK])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLYFUSE_CACHE", str(tmp_path))
+    store = Store(tmp_path / files.OWN)
+    store.write("a" * 64, {}, b"body")
+    source = files.source_file("kernel", "text")
+    path = {"compiled": store.path("a" * 64), "source": source, files.MARK: store.directory / files.MARK}[
+        place
+    ]
+    path.unlink()
+    os.mkfifo(path)
+    if place == files.MARK:
+        assert store.read("a" * 64) is None
+        assert files.source_file("kernel", "text").parent == Path()
+        return
+    if place == "compiled":
+        with pytest.raises(Damaged, match="it is not a regular file"):
+            store.read("a" * 64)
+        store.discard("a" * 64)
+        store.write("a" * 64, {}, b"body")
+    entry = store.read("a" * 64)
+    assert entry is not None
+    assert files.source_file("kernel", "text") == source
+    assert source.read_text() == "text"
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077])
+def test_every_folder_and_file_is_this_users_alone(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        Store(tmp_path / "a" / "b" / "cache").write("a" * 64, {}, b"body")
+        files.source_folder(tmp_path / "a" / "b" / "cache").write(f"kernel_{'0' * 16}.py", b"text")
+    finally:
+        os.umask(before)
+    made = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "a", *(tmp_path / "a").rglob("*"))}
+    assert len(made) == 8
+    assert {mode for path, mode in made.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in made.items() if path.is_file()} == {0o600}
+
+
+@pytest.mark.parametrize("part", ["", "compiled"])
+def test_a_folder_that_others_may_write_is_not_used(part: str, tmp_path: Path) -> None:
+    store = Store(tmp_path / "cache")
+    store.write("a" * 64, {}, b"body")
+    (store.directory / part).chmod(0o777)
+    assert store.read("a" * 64) is None
+    with pytest.raises(OSError, match="may be written by others"):
+        store.write("b" * 64, {}, b"body")
+    (store.directory / part).chmod(0o700)
+    assert store.read("a" * 64) is not None
+
+
+def test_a_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "cache")
+    store.write("a" * 64, {}, b"body")
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert store.read("a" * 64) is None
+    with pytest.raises(OSError, match="another user's"):
+        store.write("b" * 64, {}, b"body")
 
 
 def _first_writes(root: Path, name: str) -> None:
