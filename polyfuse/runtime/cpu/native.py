@@ -16,7 +16,6 @@ from itertools import chain
 from typing import Any
 
 import llvmlite.binding as llvm
-import numba
 from numba.core import sigutils
 from numba.core.codegen import AOTCodeLibrary, JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
@@ -25,6 +24,7 @@ from numba.core.runtime import rtsys
 from numba.core.typing import templates
 
 from polyfuse.codegen.cpu.intrinsic_table import header
+from polyfuse.codegen.cpu.intrinsics.parallel_calls import start_threads
 from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, lowered
 from polyfuse.codegen.operator_types import registry_for
 from polyfuse.codegen.program import Code, Program
@@ -137,7 +137,7 @@ def missing_symbols(code: MachineCode) -> tuple[str, ...]:
     rtsys.initialize(cpu_target.target_context)
     if code.parallel:
         use_openmp()
-        numba.get_num_threads()  # starts the threads, and makes their symbols known
+        start_threads()
     return tuple(name for name in code.needs if llvm.address_of_symbol(name) is None)
 
 

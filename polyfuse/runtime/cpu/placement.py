@@ -20,6 +20,8 @@ from typing import Any
 
 import numba
 
+from polyfuse.codegen.cpu.intrinsics.parallel_calls import is_forked
+
 USERS_OWN = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 """Who sets one of these places threads."""
 
@@ -44,7 +46,7 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def placed(*arguments: Any) -> Any:
         cpu = cpu_of_this_thread()
-        if cpu != _TEAM.kept_off:
+        if cpu != _TEAM.kept_off and not is_forked():
             _TEAM.keep_off(cpu)
         return function(*arguments)
 

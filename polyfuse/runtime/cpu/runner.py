@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +29,12 @@ MOST_SIZES = 16
 and is made again in some 50 µs (one kernel, one Zen 5 core)."""
 
 _SERIAL = threading.Lock()
-"""Held around parallel kernels where numba's threading layer does not allow two at once."""
+"""Held around parallel kernels where numba's threading layer does not allow two at once, and by a fork."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_SERIAL.acquire, after_in_parent=_SERIAL.release, after_in_child=_SERIAL.release
+    )
 
 
 @dataclass

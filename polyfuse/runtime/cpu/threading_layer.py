@@ -41,5 +41,6 @@ def _has_openmp() -> bool:
 
 
 def layer_is_thread_safe() -> bool:
-    """Whether two Python threads may be in parallel kernels at once."""
-    return _has_openmp() or numba.config.THREADING_LAYER in ("tbb", "omp", "safe", "threadsafe")
+    """Whether two Python threads may be in parallel kernels at once. Starts numba's threads: a layer is chosen."""
+    numba.get_num_threads()
+    return bool(numba.threading_layer() in ("omp", "tbb"))

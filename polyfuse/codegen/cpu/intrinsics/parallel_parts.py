@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numba
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.compiler import Flags, compile_extra
@@ -28,16 +27,19 @@ from numba.core.registry import cpu_target
 from numba.core.types.misc import unliteral
 from numba.extending import intrinsic, register_model, typeof_impl
 
+from polyfuse.codegen.cpu.intrinsics.parallel_calls import (
+    BYTES,
+    NUM_THREADS,
+    NUM_THREADS_NAME,
+    PARALLEL_FOR,
+    PARALLEL_FOR_NAME,
+    PIECE,
+    WORD,
+    start_threads,
+)
+
 FASTMATH = {"contract"}
 """a * b + c may become one fused multiply-add; nothing else about a body's arithmetic may change."""
-
-_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
-_BYTES = _BYTE.as_pointer()
-_PIECE = ir.FunctionType(ir.VoidType(), [_BYTES.as_pointer(), _WORD.as_pointer(), _WORD.as_pointer(), _BYTES])
-"""A piece of numba's parallel loop: addresses, extents, steps, data."""
-
-_PARALLEL_FOR = ir.FunctionType(ir.VoidType(), [_BYTES] * 5 + [_WORD] * 3)
-"""numba's parallel loop: piece, addresses, extents, steps, data, inner dimensions, addresses, threads."""
 
 
 def lowered(function: Callable[..., None], arguments: tuple[types.Type, ...], library: Any) -> Any:
@@ -123,27 +125,26 @@ def get_num_threads(typingctx: Any) -> Any:
 
 
 def _threads(builder: ir.IRBuilder) -> Any:
-    # a C int, which numba declares as a word where it starts a region
-    known = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_WORD, []), "get_num_threads")
-    return builder.sext(builder.trunc(builder.call(known, []), ir.IntType(32)), _WORD)
+    known = cgutils.get_or_insert_function(builder.module, NUM_THREADS, NUM_THREADS_NAME)
+    return builder.sext(builder.trunc(builder.call(known, []), ir.IntType(32)), WORD)
 
 
 @intrinsic
 def on_cores(typingctx: Any, part: Any, members: Any, arguments: Any) -> Any:
     """part(*arguments, member, members) for each member of so many, on numba's threads. Raises MemoryError."""
-    numba.get_num_threads()  # starts the threads, which makes their symbols known to LLVM
+    start_threads()
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         count = context.cast(builder, args[1], members, types.int64)
         kinds, values = _unpacked(context, builder, arguments, args[2])
-        fields = [*values, count, _WORD(0)]
+        fields = [*values, count, WORD(0)]
         held = cgutils.alloca_once(builder, ir.LiteralStructType([value.type for value in fields]))
         for f, value in enumerate(fields):
             builder.store(value, cgutils.gep_inbounds(builder, held, 0, f))
         piece = _piece(context, builder.module, part, kinds, held.type)
-        _start(context, builder, piece, builder.bitcast(held, _BYTES), count)
+        _start(context, builder, piece, builder.bitcast(held, BYTES), count)
         failed = builder.load(cgutils.gep_inbounds(builder, held, 0, len(values) + 1))
-        with builder.if_then(builder.icmp_signed("!=", failed, _WORD(0)), likely=False):
+        with builder.if_then(builder.icmp_signed("!=", failed, WORD(0)), likely=False):
             message = "no memory for what a core keeps"
             context.call_conv.return_user_exc(builder, MemoryError, (message,))
         return context.get_dummy_value()
@@ -177,32 +178,32 @@ def _piece(
 
     A member is told by an address, which the library moves on by a byte for each: nothing is there.
     """
-    piece = ir.Function(module, _PIECE, module.get_unique_name("piece"))
+    piece = ir.Function(module, PIECE, module.get_unique_name("piece"))
     piece.linkage = "internal"
     addresses, extents, _, data = piece.args
     builder = ir.IRBuilder(piece.append_basic_block())
     fields = [cgutils.gep_inbounds(builder, builder.bitcast(data, held), 0, f) for f in range(len(kinds) + 2)]
     *values, members = [builder.load(field) for field in fields[:-1]]
-    first = builder.sub(*(builder.ptrtoint(one, _WORD) for one in (builder.load(addresses), data)))
+    first = builder.sub(*(builder.ptrtoint(one, WORD) for one in (builder.load(addresses), data)))
     with cgutils.for_range(builder, builder.load(extents)) as loop:
         member = builder.add(first, loop.index)
         status = _called(
             context, builder, part, [*kinds, types.int64, types.int64], [*values, member, members]
         )
         with builder.if_then(status.is_error, likely=False):
-            builder.store(_WORD(1), fields[-1])
+            builder.store(WORD(1), fields[-1])
     builder.ret_void()
     return piece
 
 
 def _start(context: Any, builder: ir.IRBuilder, piece: ir.Function, data: Any, members: Any) -> None:
     """Have numba's threads run a piece for each member. Other threads of Python may run in the meantime."""
-    known = cgutils.get_or_insert_function(builder.module, _PARALLEL_FOR, "numba_parallel_for")
-    once = [cgutils.alloca_once_value(builder, value) for value in (data, members, _WORD(1))]
-    pointers = [builder.bitcast(one, _BYTES) for one in (piece, *once)]
+    known = cgutils.get_or_insert_function(builder.module, PARALLEL_FOR, PARALLEL_FOR_NAME)
+    once = [cgutils.alloca_once_value(builder, value) for value in (data, members, WORD(1))]
+    pointers = [builder.bitcast(one, BYTES) for one in (piece, *once)]
     python = context.get_python_api(builder)
     lock = python.gil_ensure()
     state = python.save_thread()
-    builder.call(known, [*pointers, data, _WORD(0), _WORD(1), _threads(builder)])
+    builder.call(known, [*pointers, data, WORD(0), WORD(1), _threads(builder)])
     python.restore_thread(state)
     python.gil_release(lock)
