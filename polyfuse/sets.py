@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from math import prod
-from typing import TypeVar
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Any, TypeVar
 
 import islpy as isl
 
+R = TypeVar("R")
 U = TypeVar("U", isl.UnionSet, isl.UnionMap)
 
 IN, OUT, PARAM, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.param, isl.dim_type.set
@@ -175,14 +180,10 @@ def points(set_: isl.Set) -> Iterator[tuple[int, ...]]:
     >>> list(points(isl.Set("{ S[i, j] : 0 <= i <= j <= 1 }")))
     [(0, 0), (0, 1), (1, 1)]
     """
-    found: list[tuple[int, ...]] = []
-    size = set_.dim(SET)
-
-    def keep(point: isl.Point) -> None:
-        found.append(tuple(int(point.get_coordinate_val(SET, d).to_python()) for d in range(size)))
-
-    set_.foreach_point(keep)
-    return iter(sorted(found))
+    found: list[isl.Point] = []
+    set_.foreach_point(found.append)
+    dims = range(set_.dim(SET))
+    return iter(sorted(tuple(int(p.get_coordinate_val(SET, d).to_python()) for d in dims) for p in found))
 
 
 def constant(space_of: isl.Set, value: int) -> isl.PwAff:
@@ -305,3 +306,61 @@ def expression_text(value: isl.PwAff) -> str:
         return body
     expression = body.split("->")[-1].strip().removeprefix("[").removesuffix("]").strip()
     return expression[1:-1] if expression.startswith("(") and expression.endswith(")") else expression
+
+
+@contextmanager
+def called_back() -> Iterator[Callable[[Callable[..., R], R | None], Callable[..., R | None]]]:
+    """Let isl call back Python functions, each made into `kept(function, failed)`; what one raises is raised here.
+
+    islpy (2026.2.2) loses what a function raises: isl.Error says "<no message>", after a second free of the node in
+    some functions, which ends the process. A function that is kept raises nothing. It gives isl `failed` where an
+    error is to be reported, and isl stops. Python's own handlers of signals wait until then, Ctrl-C's above all: they
+    raise wherever Python code begins, also before the first line of a function that would catch it. A builtin such as
+    a list's append runs no Python code and needs none of this.
+
+    >>> def fails(one: isl.Set) -> None:
+    ...     raise ValueError(one.get_tuple_name())
+    >>> with called_back() as kept:
+    ...     isl.UnionSet("{ A[i] }").foreach_set(kept(fails, None))
+    Traceback (most recent call last):
+    ValueError: A
+    """
+    raised: list[BaseException] = []
+    handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    waiting: list[tuple[int, FrameType | None]] = []
+
+    def deliver() -> None:
+        while waiting:
+            number, frame = waiting.pop(0)
+            handlers[number](number, frame)
+
+    def kept(function: Callable[..., R], failed: R | None) -> Callable[..., R | None]:
+        def call(*arguments: Any) -> R | None:
+            if raised:
+                return failed
+            try:
+                deliver()
+                return function(*arguments)
+            except BaseException as error:  # noqa: BLE001  # raised again where isl was called
+                raised.append(error)
+                return failed
+
+        return call
+
+    try:
+        for number in signal.valid_signals() if current_thread() is main_thread() else ():
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+                signal.signal(number, lambda *given: waiting.append(given))
+        try:
+            yield kept
+        except isl.Error:
+            if not raised:
+                raise
+    finally:
+        for caught, handler in handlers.items():
+            signal.signal(caught, handler)
+        deliver()
+    if raised:
+        raise raised[0]

@@ -66,7 +66,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, loops_around, statements, to_isl
-from polyfuse.sets import OUT, constant, dimension
+from polyfuse.sets import OUT, called_back, constant, dimension
 
 
 def built(nest: Nest, part: Tree, bounds: Bounds | None = None) -> Kernel:
@@ -173,17 +173,19 @@ class _Builder:
                 self.copies.elsewhere[id(new)] = self.copies.elsewhere[id(old)]
         full = full_steps(tree, domains, self.operations)
         schedule = to_isl(tree, domains | self.ends, self._marks(tree), full)
-        build, at_domain = isl.AstBuild.from_context(self.nest.context).set_at_each_domain(self._at_domain)
-        build, after_mark = build.set_after_each_mark(self._after_mark)
         # a loop on an axis runs where its date says, in all of its statements: isl must not count its steps instead;
         # nor in a pipeline, whose loops wait for each other's dates
         context = self.nest.context.get_ctx()
         context.set_ast_build_scale_strides(0 if self.bounds or self.turns else 1)
         try:
-            generated = build.node_from_schedule(schedule)
+            with called_back() as kept:
+                build = isl.AstBuild.from_context(self.nest.context)
+                build, at_domain = build.set_at_each_domain(kept(self._at_domain, None))
+                build, after_mark = build.set_after_each_mark(kept(self._after_mark, None))
+                generated = build.node_from_schedule(schedule)
+                del at_domain, after_mark  # isl called them until here
         finally:
             context.set_ast_build_scale_strides(1)
-        del at_domain, after_mark  # isl called them until here
         return self._node(generated, _Here({}))
 
     # -- what isl is told ----------------------------------------------------------------------------------------

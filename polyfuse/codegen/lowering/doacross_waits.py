@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import islpy as isl
 
 from polyfuse.codegen.looptree.nodes import Await, Node, block
+from polyfuse.sets import called_back
 
 
 def awaiting(parts: Sequence[Node], waits: Sequence[bool]) -> Node:
@@ -37,5 +38,6 @@ def notes(node: isl.AstNode) -> set[str]:
             found.add(inner.get_annotation().get_name())
         return True
 
-    node.foreach_descendant_top_down(visit)
+    with called_back() as kept:
+        node.foreach_descendant_top_down(kept(visit, False))
     return found
