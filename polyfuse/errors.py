@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from polyfuse.refusals import Refusal, Violation
+from polyfuse.tracebacks import Shown
 
 
-class PolyfuseError(Exception):
+class PolyfuseError(Shown):
     """The root of the family: catch this to catch everything polyfuse raises on purpose."""
 
 
@@ -44,6 +45,8 @@ class IllegalRewrite(PolyfuseError):
 
 class ValidationFailure(PolyfuseError):
     """Translation validation found a finished schedule wrong: a bug of the compiler, reported with its witness."""
+
+    is_fault_of_ours = True
 
 
 class InvalidTuning(PolyfuseError):

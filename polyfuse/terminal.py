@@ -12,6 +12,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from polyfuse.errors import BadArgument, PolyfuseError
+from polyfuse.tracebacks import SWITCH, asked_in_full, users_lines
 
 PLAIN_WIDTH = 120
 """Columns where the output is no terminal: tables must not be cut to the 80 that rich assumes."""
@@ -68,15 +69,32 @@ class Terminal:
 
 @contextmanager
 def errors_as_messages() -> Iterator[None]:
-    """An error of polyfuse's own ends the command with its message in red and exit code 1."""
+    """An error ends the command with its message in red, after the user's lines that led to it, and exit code 1.
+
+    One that polyfuse does not raise on purpose is a fault, and says so. With POLYFUSE_TRACEBACK=full errors go on.
+    """
     try:
         yield
     except PolyfuseError as error:
-        console = Console(stderr=True)
-        console.print(
-            f"[bold red]error:[/bold red] [red]{escape(str(error))}[/red]", highlight=False, soft_wrap=True
-        )
+        if asked_in_full():
+            raise
+        _print_error(error, str(error))
         raise SystemExit(1) from None
+    except Exception as error:
+        if asked_in_full():
+            raise
+        fault = f"{type(error).__name__}: {error}\na fault of polyfuse; {SWITCH}=full shows where"
+        _print_error(error, fault)
+        raise SystemExit(1) from None
+
+
+def _print_error(error: Exception, message: str) -> None:
+    console = Console(stderr=True)
+    for line in users_lines(error):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        f"[bold red]error:[/bold red] [red]{escape(message)}[/red]", highlight=False, soft_wrap=True
+    )
 
 
 @contextmanager

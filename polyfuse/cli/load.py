@@ -6,7 +6,8 @@ FILE ::= path[.py] [":" name]
 from __future__ import annotations
 
 import runpy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ def load_nest(file: str, batch: int | None = None, features: Sequence[int] | Non
         raise BadArgument(f"{path} defines {'no ' if name else ''}{looked}; name one with {path}:name")
     found = variables[wanted[0]]
     if callable(found) and not isinstance(found, Module | Nest):
-        found = found()
+        with _reported(Path(path)):
+            found = found()
     return _lowered(
         found,
         f"{wanted[0]} in {path}",
@@ -68,8 +70,15 @@ def _lowered(found: Any, where: str, batch: int | None, features: Sequence[int] 
 def _run(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise BadArgument(f"there is no file {path}")
-    try:
+    with _reported(path):
         return runpy.run_path(str(path), run_name="polyfuse_file")
+
+
+@contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """What a user's file raises is a BadArgument that names the line; errors of polyfuse stay what they are."""
+    try:
+        yield
     except PolyfuseError:
         raise
     except Exception as error:  # a user's file may raise anything; it is reported, not hidden
