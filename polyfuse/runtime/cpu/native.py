@@ -25,8 +25,8 @@ from numba.core.runtime import rtsys
 from numba.core.typing import templates
 
 from polyfuse.codegen.cpu.intrinsic_table import header
-from polyfuse.codegen.cpu.intrinsics.parallel_calls import start_threads
 from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, lowered
+from polyfuse.codegen.cpu.parallel_calls import start_threads
 from polyfuse.codegen.operator_types import registry_for
 from polyfuse.codegen.program import Code, Program
 from polyfuse.runtime.cpu.entry import Call, Held, Lowered, add_entry

@@ -20,7 +20,7 @@ from typing import Any
 
 import numba
 
-from polyfuse.codegen.cpu.intrinsics.parallel_calls import is_forked
+from polyfuse.codegen.cpu.parallel_calls import is_forked
 
 USERS_OWN = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 """Who sets one of these places threads."""

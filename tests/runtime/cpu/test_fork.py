@@ -25,7 +25,7 @@ import json, multiprocessing, os, threading
 import numpy as np
 import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
-from polyfuse.codegen.cpu.intrinsics.parallel_calls import is_forked
+from polyfuse.codegen.cpu.parallel_calls import is_forked
 
 def net(*widths):
     made = pf.compile(cases.dense(*widths, batch=32), target="cpu", machine="zen5")

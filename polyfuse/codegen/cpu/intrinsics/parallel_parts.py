@@ -27,7 +27,7 @@ from numba.core.registry import cpu_target
 from numba.core.types.misc import unliteral
 from numba.extending import intrinsic, register_model, typeof_impl
 
-from polyfuse.codegen.cpu.intrinsics.parallel_calls import (
+from polyfuse.codegen.cpu.parallel_calls import (
     BYTES,
     NUM_THREADS,
     NUM_THREADS_NAME,
