@@ -25,6 +25,7 @@ from polyfuse.errors import (
     InvalidTuning,
     TargetUnavailable,
 )
+from polyfuse.ir.empty import drop_empty
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
@@ -213,7 +214,9 @@ def _arenas(schedule: Schedule, early: tuple[bool, ...] | None) -> tuple[Spans, 
 def _expanded(nest: Nest) -> tuple[Nest, tuple[Expansion, ...]]:
     """The nest without the dependences that memory alone makes."""
     general, sizes = nest.general
-    expanded = expand(general)  # before sizes are numbers: what holds for all of them is quicker to find
+    expanded = expand(
+        drop_empty(general)
+    )  # before sizes are numbers: what holds for all of them is quicker to find
     return expanded.nest.with_sizes(sizes) if sizes else expanded.nest, expanded.expansions
 
 

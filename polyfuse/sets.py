@@ -111,6 +111,24 @@ def between(relation: isl.UnionMap, sources: isl.UnionSet, sinks: isl.UnionSet) 
     return relation.intersect_domain(sources).intersect_range(sinks)
 
 
+def on_domain(relation: isl.Map, domain: isl.Set) -> isl.Map:
+    """Return a function of instances without the constraints that their domain implies.
+
+    On an empty domain it is 0: isl's gist by an empty set is the relation of all pairs, which is no function.
+
+    >>> print(on_domain(isl.Map("{ S[i] -> x[i] : 0 <= i < 4 }"), isl.Set("{ S[i] : 0 <= i < 4 }")))
+    { S[i] -> x[i] }
+    >>> print(on_domain(isl.Map("{ S[i] -> x[i] }"), isl.Set("{ S[i] : 0 <= i < 0 }")))
+    { S[i] -> x[0] }
+    """
+    if not domain.is_empty():
+        return relation.gist_domain(domain)
+    zeros = isl.Map.universe(relation.get_space())
+    for d in range(relation.dim(OUT)):
+        zeros = zeros.fix_val(OUT, d, isl.Val(0))
+    return zeros
+
+
 def dim_names(set_: isl.Set) -> tuple[str, ...]:
     """The names of a set's dimensions; an unnamed one is called by its position.
 

@@ -17,9 +17,10 @@ import sympy
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir.access import Access
+from polyfuse.ir.empty import drop_empty
 from polyfuse.ir.scalar import substitute
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import Loop, Tree, children, restrict, with_children
+from polyfuse.ir.tree import Loop, Tree, children, with_children
 from polyfuse.ir.whole import is_whole
 from polyfuse.sets import PARAM, fix_params, unmet
 
@@ -159,17 +160,14 @@ def with_sizes(nest: Nest, sizes: Sizes) -> Nest:
     context = fix_params(nest.context, dict(sizes))
     for name in (t.name for t in nest.inputs if t.rank == 0 and t.name in sizes):
         context = context.intersect(isl.Set(f"[{name}] -> {{ : {name} = {sizes[name]} }}"))
-    fixed = {s.name: _statement(s, sizes) for s in nest.statements}
-    # a statement that never runs at these sizes is no statement
-    runs = {name: s for name, s in fixed.items() if not s.domain.intersect_params(context).is_empty()}
-    if not runs:
-        raise BadArgument(f"with sizes {dict(sizes)} the nest {nest.name} computes nothing")
-    new = replace(
-        nest,
-        tensors=tuple(replace(t, shape=tuple(_extent(s, sizes) for s in t.shape)) for t in nest.tensors),
-        statements=tuple(runs.values()),
-        order=_order(nest.order, sizes, frozenset(runs)),
-        context=context,
+    new = drop_empty(
+        replace(
+            nest,
+            tensors=tuple(replace(t, shape=tuple(_extent(s, sizes) for s in t.shape)) for t in nest.tensors),
+            statements=tuple(_statement(s, sizes) for s in nest.statements),
+            order=_order(nest.order, sizes),
+            context=context,
+        )
     )
     before, known = nest.general
     new.__dict__["general"] = before, {**known, **sizes}
@@ -216,14 +214,8 @@ def _access(access: Access, sizes: Sizes) -> Access:
     return replace(access, map=relation)
 
 
-def _order(tree: Tree, sizes: Sizes, kept: frozenset[str]) -> Tree:
-    found = restrict(tree, kept)
-    assert found is not None, "at least one statement is kept"
-
-    def fixed(node: Tree) -> Tree:
-        below = with_children(node, tuple(fixed(child) for child in children(node)))
-        if not isinstance(below, Loop):
-            return below
-        return replace(below, dates=tuple((name, at_sizes(date, sizes)) for name, date in below.dates))
-
-    return fixed(found)
+def _order(tree: Tree, sizes: Sizes) -> Tree:
+    below = with_children(tree, tuple(_order(child, sizes) for child in children(tree)))
+    if not isinstance(below, Loop):
+        return below
+    return replace(below, dates=tuple((name, at_sizes(date, sizes)) for name, date in below.dates))

@@ -22,7 +22,7 @@ from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence, statements
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
-from polyfuse.sets import IN, OUT, dim_names
+from polyfuse.sets import IN, OUT, dim_names, on_domain
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def follow(nest: Nest, statement: str, leader: str) -> Followed:
     domain = renamed.range().coalesce()
 
     def moved(access: Access) -> Access:
-        there = renamed.reverse().apply_range(access.map).gist_domain(domain)
+        there = on_domain(renamed.reverse().apply_range(access.map), domain)
         for d, name in enumerate(names):
             there = there.set_dim_name(IN, d, name)
         return Access(access.tensor, there)

@@ -26,7 +26,7 @@ from polyfuse.ir.scalar import Read, operations, read, substitute
 from polyfuse.ir.tree import restrict
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
-from polyfuse.sets import maps_of, union_map
+from polyfuse.sets import maps_of, on_domain, union_map
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def from_sources(s: Statement, sources: Mapping[int, Statement]) -> Statement:
 
 def named_as(composed: isl.Map, s: Statement) -> isl.Map:
     """A composed access as a plain map from a statement's instances, without what its domain says already."""
-    return composed.gist_domain(s.domain)
+    return on_domain(composed, s.domain)
 
 
 def checked(before: Nest, after: Nest, producer: str) -> Nest:

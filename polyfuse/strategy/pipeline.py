@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from polyfuse.ir import Nest
+from polyfuse.ir.empty import computes_nothing
 from polyfuse.ir.tree import Tree, parts, statements
 from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import Machine
@@ -84,6 +85,8 @@ def plan_for(nest: Nest, machine: Machine, fuse: bool = True, choose: Choose = c
     Kernels that follow each other are then one launch on a GPU, and one parallel region on a CPU, where that is
     cheaper. On a GPU each sum of products without tiles has a note that says why.
     """
+    if computes_nothing(nest):
+        return as_written(nest, machine, ("no statement ever runs",))
     choose = asked_once(choose)
     usual = _in_private(nest, machine, fuse, choose)
     made = rounded_first(nest, machine) if fuse else None

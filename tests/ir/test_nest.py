@@ -14,6 +14,7 @@ from polyfuse import nn
 from polyfuse.errors import IllegalSchedule, InvalidNest
 from polyfuse.interpret import interpret
 from polyfuse.ir import Instance, Nest, Tensor, Violation, statement
+from polyfuse.ir.empty import computes_nothing, drop_empty
 from polyfuse.ir.nest import ordered_statements
 from polyfuse.ir.tree import Leaf, Loop, Sequence, dates, depth, path_to, restrict, sequence
 from polyfuse.sets import point_of, points
@@ -119,3 +120,19 @@ def test_the_least_point_of_a_set_with_pieces_that_fractions_alone_lie_in() -> N
     found = point_of(pieces)
     assert found is not None
     assert found[1] == min(points(pieces))
+
+
+def test_statements_that_never_run_are_dropped() -> None:
+    x, y = Tensor("x", ("N",), "float64", "input"), Tensor("y", ("N",), "float64", "output")
+    parts = (
+        statement("[N] -> { A[i] : 0 <= i < N }", "y[i] = x[i]"),
+        statement("[N] -> { B[i] : 8 <= i < N }", "y[i] = y[i] + x[i]"),
+    )
+    nest = Nest.of((x, y), parts, context="[N] -> { : N >= 0 }")
+    assert drop_empty(nest) is nest
+    assert [s.name for s in nest.with_sizes({"N": 8}).statements] == ["A"]
+    assert [s.name for s in nest.with_sizes({"N": 9}).statements] == ["A", "B"]
+    none = nest.with_sizes({"N": 0})  # an order has at least one statement
+    assert [s.name for s in none.statements] == ["A", "B"]
+    assert computes_nothing(none)
+    assert not computes_nothing(nest)

@@ -19,6 +19,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.scalar import Read, add, mul, neg, number, read, reads_in, sub, substitute
 from polyfuse.ir.sizes import extent_text
 from polyfuse.rewrite.bilinear.dimension_roles import Axis, Extent, Roles
+from polyfuse.sets import on_domain
 
 Point = dict[str, int]
 """A block: which one of each dimension that is cut."""
@@ -107,7 +108,7 @@ def summed(
             body = scaled if term.factor > 0 else neg(scaled)
         else:
             body = (add if term.factor > 0 else sub)(body, scaled)
-    limited = tuple(replace(a, map=a.map.gist_domain(domain)) for a in listed)
+    limited = tuple(replace(a, map=on_domain(a.map, domain)) for a in listed)
     return Statement(name, domain, write, op, limited, body if body is not None else zero)
 
 
@@ -118,7 +119,7 @@ def multiplied(name: str, domain: isl.Set, write: Access, left: Term, right: Ter
     for side in (left, right):
         leaves = {read(p): _leaf(access, listed) for p, access in enumerate(side.reads)}
         sides.append(substitute(side.value, leaves))
-    limited = tuple(replace(a, map=a.map.gist_domain(domain)) for a in listed)
+    limited = tuple(replace(a, map=on_domain(a.map, domain)) for a in listed)
     return Statement(name, domain, write, "+=", limited, mul(*sides))
 
 

@@ -27,6 +27,7 @@ from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import parts, sequence, statements
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
+from polyfuse.sets import on_domain
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def _after(s: Statement, cut: Split, inner: Tensor, name: str) -> Statement:
         s.write.map.intersect_domain(s.domain).reverse()
     )
     used = [leaf.position for leaf in reads_in(cut.outside)]
-    reads = [Access(s.reads[p].tensor, whose.apply_range(s.reads[p].map).gist_domain(domain)) for p in used]
+    reads = [Access(s.reads[p].tensor, on_domain(whose.apply_range(s.reads[p].map), domain)) for p in used]
     moved: dict[sympy.Basic, sympy.Basic] = {read(old): read(new + 1) for new, old in enumerate(used)}
     return Statement(
         name,

@@ -34,7 +34,7 @@ from polyfuse.refusals import Refusal
 from polyfuse.rewrite.linear import Linear, linear_in
 from polyfuse.rewrite.reductions.factor_out import factors, first_value
 from polyfuse.rewrite.refusal import refused
-from polyfuse.sets import IN, OUT, SET, dim_names
+from polyfuse.sets import IN, OUT, SET, dim_names, on_domain
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,7 @@ def _through(chain: Chain, back: isl.Map, value: sympy.Basic, domain: isl.Set) -
         own = own.set_dim_name(IN, axis, dim)
     for leaf in reads_in(value):
         access = chain.reads[leaf.position]
-        found[leaf.position] = Access(access.tensor, own.apply_range(access.map).gist_domain(domain))
+        found[leaf.position] = Access(access.tensor, on_domain(own.apply_range(access.map), domain))
     return found
 
 

@@ -20,6 +20,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import restrict
+from polyfuse.sets import on_domain
 
 
 def in_place(nest: Nest) -> Nest:
@@ -56,7 +57,7 @@ def _without(nest: Nest, name: str) -> Nest | None:
             return s
         write, *reads = map(moved, s.accesses)
         here = nest.domains[s.name]
-        write, *reads = (Access(a.tensor, a.map.gist_domain(here)) for a in (write, *reads))
+        write, *reads = (Access(a.tensor, on_domain(a.map, here)) for a in (write, *reads))
         return replace(s, write=write, reads=tuple(reads))
 
     gone = {begin.name, *([end.name] if isinstance(end.body, Read) else [])}

@@ -68,6 +68,8 @@ def online(nest: Nest, maximum: str, block: int) -> Online:
     call = f"online({maximum!r}, {block})"
     if block < 1:
         raise IllegalRewrite(refused(call, f"a block has {block} values", "a positive block"))
+    if nest.domains[nest.statement(maximum).name].is_empty():
+        raise IllegalRewrite(refused(call, f"{maximum} never runs", "a maximum of at least one value"))
     found = found_under(nest, maximum, call)
     fed = feeding(nest, found)
     group = frozenset((*found.names, *fed))

@@ -32,7 +32,7 @@ from polyfuse.ir.sizes import extent_text
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.stream_k import Dealt, Shares, dealt
 from polyfuse.rewrite.refusal import refused
-from polyfuse.sets import IN, OUT, SET, dim_names, dimension, union_map
+from polyfuse.sets import IN, OUT, SET, dim_names, dimension, on_domain, union_map
 
 
 @dataclass(frozen=True)
@@ -242,13 +242,13 @@ class _Split:
     def _statements(self) -> tuple[Statement, Statement, Statement]:
         s = self.s
         new = self._named(self.origin.domain(), (f"{s.dims[self.at]}_part", *self._own(s.dims)))
-        everywhere = self.origin.gist_domain(new)
+        everywhere = on_domain(self.origin, new)
         held = self.placed.range()
         names = (f"{s.dims[self.at]}_part", *self._totals())
         firsts, lasts = (self._named(held.set_tuple_name(name), names) for name in (self.first, s.name))
         value = neutral(s.op, self.nest.tensor(s.write.tensor).dtype)
         reads = tuple(
-            Access(a.tensor, _called(everywhere.apply_range(a.map).gist_domain(new), new)) for a in s.reads
+            Access(a.tensor, _called(on_domain(everywhere.apply_range(a.map), new), new)) for a in s.reads
         )
         whole = isl.Map.identity(held.get_space().map_from_set())
         total = _to(self._element_of(whole), s.name, s.write.tensor)
@@ -262,9 +262,7 @@ class _Split:
 
         return (
             Statement(self.first, firsts, own(whole, self.first), "=", (), value),
-            Statement(
-                self.partial, new, own(self.placed.gist_domain(new), self.partial), s.op, reads, s.body
-            ),
+            Statement(self.partial, new, own(on_domain(self.placed, new), self.partial), s.op, reads, s.body),
             Statement(s.name, lasts, target, s.op, (own(whole, s.name),), read(0)),
         )
 

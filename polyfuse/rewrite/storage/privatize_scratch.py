@@ -27,7 +27,7 @@ from polyfuse.ir.tree import Loop, Tree, date_map, loops_around, parts, replace_
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.storage.expansion import Expansion, expand
-from polyfuse.sets import IN, OUT, SET, dimension, point_of, sets_of
+from polyfuse.sets import IN, OUT, SET, dimension, on_domain, point_of, sets_of
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _source(expanded: Nest, made: Expansion, moments: dict[str, list[isl.PwAff]]
         here = date_map(expanded.domains[name], dates).flat_range_product(element)
         found.append(here.reverse().apply_range(private))
     source = reduce(isl.Map.union, found).set_tuple_name(IN, domain.get_tuple_name()).coalesce()
-    return Access(made.into, source.gist_domain(source.domain()))
+    return Access(made.into, on_domain(source, source.domain()))
 
 
 def _behind(order: Tree, around: tuple[Loop, ...], copy: Statement) -> Tree:

@@ -46,6 +46,10 @@ def webs(nest: Nest, tensor: str) -> tuple[Web, ...]:
 
     for pair in flow:
         parent[root(_sink(nest, tensor, pair))] = root((pair.source, "writes"))
+    fed = {_sink(nest, tensor, pair) for pair in flow}
+    for node in nodes:
+        if node[1] == "reads" and node not in fed:  # its domain is empty: it goes with any writer
+            parent[root(node)] = root(nodes[0])
     groups: dict[Node, list[Node]] = {}
     for node in nodes:
         groups.setdefault(root(node), []).append(node)

@@ -28,7 +28,7 @@ from polyfuse.ir.tree import (
     with_children,
 )
 from polyfuse.rewrite.tiling.footprints import Grid, Needs, Window
-from polyfuse.sets import OUT, SET, dimension
+from polyfuse.sets import OUT, SET, dimension, on_domain
 
 Dates = list[isl.PwAff | int]
 
@@ -117,7 +117,7 @@ class TiledNest:
             )
             parts = [*self.tile(statement), *moved]
         map_ = date_map(self.space(statement), parts).set_tuple_name(OUT, access.tensor)
-        return Access(access.tensor, map_.gist_domain(self.domain(statement)))
+        return Access(access.tensor, on_domain(map_, self.domain(statement)))
 
     def tensor(self, tensor: Tensor) -> Tensor | None:
         """The tensor with a dimension for each of the tiles' loops; None if their number is no extent."""

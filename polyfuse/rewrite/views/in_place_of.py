@@ -12,7 +12,7 @@ from polyfuse.ir.tree import restrict
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import Composed, differences, is_view, made
-from polyfuse.sets import maps_of
+from polyfuse.sets import maps_of, on_domain
 
 
 def place(nest: Nest, statement: str) -> Composed:
@@ -103,7 +103,7 @@ def _in_place(nest: Nest, s: Statement) -> Nest:
     def access(user: Statement, a: Access) -> Access:
         if a.tensor != source:
             return a
-        return Access(target, a.map.apply_range(moved).gist_domain(user.domain))
+        return Access(target, on_domain(a.map.apply_range(moved), user.domain))
 
     kept = tuple(
         replace(x, write=access(x, x.write), reads=tuple(access(x, a) for a in x.reads))

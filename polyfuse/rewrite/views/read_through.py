@@ -118,15 +118,17 @@ def _by_source(
 ) -> Iterator[Statement]:
     """The reader on each part of its domain where every read of the tensor has one source."""
     cells: list[tuple[isl.Set, dict[int, Statement]]] = [(s.domain, {})]
-    for position, access in enumerate(s.reads):
-        if access.tensor == tensor:
-            parts = [(source, feeds(source, access).range()) for source in sources]
-            cells = [
-                (here, {**of, position: source})
-                for cell, of in cells
-                for source, part in parts
-                if not (here := cell.intersect(part)).is_empty()
-            ]
+    positions = [position for position, access in enumerate(s.reads) if access.tensor == tensor]
+    for position in positions:
+        parts = [(source, feeds(source, s.reads[position]).range()) for source in sources]
+        cells = [
+            (here, {**of, position: source})
+            for cell, of in cells
+            for source, part in parts
+            if not (here := cell.intersect(part)).is_empty()
+        ]
+    if not cells:  # it never runs: any source will do
+        cells = [(s.domain, dict.fromkeys(positions, sources[0]))]
     for number, (cell, of) in enumerate(cells):
         name = s.name if number == 0 else fresh(s.name, taken)
         taken.add(name)
