@@ -125,6 +125,15 @@ LARGEST = 2**40
 """A size at most: with factors of up to 2**20 (ir/check.py), index arithmetic cannot leave 64 bits."""
 
 
+def check_names(nest: Nest, sizes: Sizes) -> None:
+    """BadArgument for a size that the nest does not have."""
+    unknown = [name for name in sizes if name not in nest.params]
+    if unknown:
+        raise BadArgument(
+            f"the nest {nest.name} has no size {', '.join(unknown)}; it has {', '.join(nest.params) or 'none'}"
+        )
+
+
 def check_sizes(nest: Nest, sizes: Sizes) -> None:
     """BadArgument, naming the assumption that fails, for sizes that the context does not allow, or beyond 2**40.
 
@@ -151,11 +160,7 @@ def with_sizes(nest: Nest, sizes: Sizes) -> Nest:
     A size that the caller passes as an integer argument stays in the context, as the one value it may have.
     Raises BadArgument for a size that the nest does not have, and for values its context does not allow.
     """
-    unknown = [name for name in sizes if name not in nest.params]
-    if unknown:
-        raise BadArgument(
-            f"the nest {nest.name} has no size {', '.join(unknown)}; it has {', '.join(nest.params) or 'none'}"
-        )
+    check_names(nest, sizes)
     check_sizes(nest, sizes)
     context = fix_params(nest.context, dict(sizes))
     for name in (t.name for t in nest.inputs if t.rank == 0 and t.name in sizes):

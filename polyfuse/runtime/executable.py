@@ -13,6 +13,7 @@ import numpy.typing as npt
 from polyfuse.codegen.program import Launch, Program
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.sizes import check_names, check_sizes
 from polyfuse.ir.tensor import Role, Tensor
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
 from polyfuse.runtime.artifact import Compiled, Device, Product
@@ -32,6 +33,7 @@ from polyfuse.runtime.memory.memory_plan import MemoryPlan, shape_of
 from polyfuse.runtime.once_per_program import Kept, Runner, once_and_calls
 from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost.counts import nominal_sizes
 from polyfuse.strategy.tuning_trials import Tuning
 
 Array = npt.NDArray[Any]
@@ -69,7 +71,7 @@ class Executable:
         self.tuning = tuning
         """The trials of the search that found the schedule; None where none was asked for."""
         self._plans: dict[tuple[tuple[str, int], ...], MemoryPlan] = {}
-        self._arenas = Arenas(product.memory.calls.tensors, self.memory_plan)
+        self._arenas = Arenas(product.memory.calls.tensors, self._memory_plan)
         self._copied: dict[str, None] = {}
         self._out_is_input = any(tensor.name == "out" for tensor in nest.inputs)
         self._names = tuple(tensor.name for tensor in nest.inputs)
@@ -209,12 +211,24 @@ class Executable:
         return self.program.source
 
     def memory_plan(self, sizes: Sizes | None = None) -> MemoryPlan:
-        """Where the temporaries lie, for given symbolic sizes."""
-        known = dict(sizes or {})
-        key = tuple(sorted(known.items()))
+        """Where the temporaries lie, for given symbolic sizes; the others are those that the cost model counts for.
+
+        Raises BadArgument for a size that the nest does not have, and for values that it does not allow.
+        """
+        return self._memory_plan(self._every_size(sizes))
+
+    def _memory_plan(self, sizes: Sizes) -> MemoryPlan:
+        """The plan for all sizes, computed once."""
+        key = tuple(sorted(sizes.items()))
         if key not in self._plans:
-            self._plans[key] = self._product.memory.calls.plan(known)
+            self._plans[key] = self._product.memory.calls.plan(sizes)
         return self._plans[key]
+
+    def _every_size(self, sizes: Sizes | None) -> dict[str, int]:
+        """The sizes that were given, and the cost model's for those that were not."""
+        check_names(self._nest, sizes or {})
+        check_sizes(self._nest, sizes or {})
+        return nominal_sizes(self._nest, sizes)
 
     def explain(self) -> str:
         """Each fusion taken and each refused, with the reason; what validation checked; what tuning found."""
@@ -222,8 +236,13 @@ class Executable:
         return found if self.tuning is None else f"{found}\ntuned: {self.tuning}"
 
     def report(self, sizes: Sizes | None = None) -> Report:
-        """Kernels, work, bytes moved, predicted time and memory: from the model; and what tuning measured."""
-        memory, work = self.memory_plan(sizes), self._product.work
+        """Kernels, work, bytes moved, predicted time and memory: from the model; and what tuning measured.
+
+        Work, bytes and time are those of the sizes that the cost model counted for. Memory and the launches of a GPU
+        are those of the given sizes, as `memory_plan` takes them.
+        """
+        known, work = self._every_size(sizes), self._product.work
+        memory = self._memory_plan(known)
         return Report(
             target=f"{self.program.target} ({self._product.machine})",
             launches=sum(not launch.once for launch in self.kernels),
@@ -234,12 +253,14 @@ class Executable:
             predicted_seconds=work.seconds,
             arena_bytes_before=memory.unplanned,
             arena_bytes=memory.size,
-            kept_bytes=self._product.memory.kept_bytes(dict(sizes or {})),
+            kept_bytes=self._product.memory.kept_bytes(known),
             copied_inputs=tuple(self._copied),
             compile_seconds=self._seconds,
             cache="; ".join((self._cache, *self._cached())),
             tuning=self.tuning,
-            kernel_times=tuple(kernel_times(self.program, self._product.gpu, dict(sizes or {}))),
+            kernel_times=tuple(kernel_times(self.program, self._product.gpu, known)),
+            sizes=known,
+            counted_sizes=nominal_sizes(self._nest),
         )
 
     def _cached(self) -> tuple[str, ...]:

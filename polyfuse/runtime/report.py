@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from polyfuse.runtime.cuda.kernel_times import KernelTime
 from polyfuse.strategy.tuning_trials import Tuning
@@ -11,8 +11,10 @@ from polyfuse.strategy.tuning_trials import Tuning
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of a compiled net for one set of sizes. Predictions are the cost model's; only `tuning` is measured.
+    """Figures of a compiled net. Predictions are the cost model's; only `tuning` is measured.
 
+    Symbolic sizes have the values `sizes` in what is said of memory and of a GPU's launches, and `counted_sizes` in
+    work, bytes moved and time.
     `kernel_times` has one entry a launch on a GPU: issue slots, bytes, occupancy. `grid_barriers` counts how often all
     blocks of a launch wait for each other, in all launches together.
     """
@@ -32,6 +34,8 @@ class Report:
     cache: str
     tuning: Tuning | None = None
     kernel_times: tuple[KernelTime, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    counted_sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def grid_barriers(self) -> int:
@@ -49,6 +53,7 @@ class Report:
             (
                 f"target            {self.target}",
                 f"kernels           {self.launches} launches of {self.compiled_kernels} compiled{once}",
+                *self._sizes(),
                 f"work              {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved (model)",
                 f"predicted time    {1e6 * self.predicted_seconds:.2f} µs (model)",
                 *(f"  {each}" for each in self.kernel_times),
@@ -61,3 +66,20 @@ class Report:
                 *([f"tuning            {self.tuning}"] if self.tuning is not None else []),
             )
         )
+
+    def _sizes(self) -> tuple[str, ...]:
+        """A line that says for which symbolic sizes the figures are; none where all sizes are numbers."""
+        if not self.sizes:
+            return ()
+        given, counted = (_values(sizes) for sizes in (self.sizes, self.counted_sizes))
+        text = (
+            given
+            if given == counted
+            else f"{counted} for work, bytes and time; {given} for memory and launches"
+        )
+        return (f"symbolic sizes    {text}",)
+
+
+def _values(sizes: Mapping[str, int]) -> str:
+    """N = 256, M = 7"""
+    return ", ".join(f"{name} = {value}" for name, value in sizes.items())

@@ -62,6 +62,22 @@ def test_compile_prints_kernels_source_and_report(model: Path) -> None:
     assert "kernels           1 launches of 1 compiled" in text
 
 
+def test_compile_a_temporary_of_symbolic_size(tmp_path: Path) -> None:
+    file = tmp_path / "loops.py"
+    file.write_text(
+        "import numpy as np\nimport polyfuse as pf\n\n\n@pf.nest\n"
+        "def turned(a: 'f64[N]', b: 'f64[N]'):\n"
+        "    t = np.zeros(N)\n"
+        "    for i in range(N):\n        t[i] = a[i] * 2\n"
+        "    for i in range(N):\n        b[i] = t[N - 1 - i]\n",
+        encoding="utf-8",
+    )
+    for options in (["--target", "cpu"], ["--machine", "h200", "--device", "none"]):
+        text = output("compile", str(file), "--no-fuse", *options)
+        assert "symbolic sizes    N = 256\n" in text
+        assert "temporaries       2,048 bytes in one arena" in text
+
+
 def test_compile_for_a_gpu_that_is_not_here(model: Path) -> None:
     text = output("compile", str(model), "--machine", "h200", "--device", "none")
     assert "cuda.blockIdx.x" in text

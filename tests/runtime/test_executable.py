@@ -15,6 +15,7 @@ from polyfuse import nn
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.errors import BadArgument, BudgetExceeded, InvalidSchedule, TargetUnavailable
 from polyfuse.runtime.cuda import driver as cuda_driver
+from tests.frontend.python.running import defined
 
 
 @cache
@@ -289,6 +290,48 @@ def test_the_arena_is_smaller_than_its_temporaries() -> None:
     assert report.arena_bytes == 2 * one
     x = np.random.default_rng(5).standard_normal((16, 32)).astype(np.float32)
     np.testing.assert_allclose(net(x), pf.interpret(nest, [x])["out"], rtol=1e-5, atol=1e-6)
+
+
+TURNED = """
+@pf.nest
+def turned(a: "f64[N, M]", b: "f64[N, M]"):
+    t = np.zeros((N, M))
+    for i in range(N):
+        for j in range(M):
+            t[i, j] = a[i, j] * 2
+    for i in range(N):
+        for j in range(M):
+            b[i, j] = t[N - 1 - i, M - 1 - j]
+"""
+
+
+@pytest.mark.parametrize("options", [{"target": "cpu"}, {"machine": "h200", "device": "lockstep"}])
+def test_reports_of_symbolic_sizes(options: dict[str, Any]) -> None:
+    net = pf.compile(defined(TURNED), fuse=False, **options)
+    report = net.report()  # of the sizes that the model counts for
+    assert report.sizes == report.counted_sizes == {"N": 256, "M": 256}
+    assert report.arena_bytes == net.memory_plan().size == 256 * 256 * 8
+    assert "symbolic sizes    N = 256, M = 256\n" in str(report)
+    some = net.report({"N": 3})
+    assert some.arena_bytes == net.memory_plan({"N": 3}).size == 3 * 256 * 8
+    assert "N = 256, M = 256 for work, bytes and time; N = 3, M = 256 for memory" in str(some)
+    assert len(some.kernel_times) == (0 if net.program.target == "cpu" else 2)
+    a, b = np.arange(6.0).reshape(2, 3), np.empty((2, 3))
+    net(a, b)
+    np.testing.assert_array_equal(b, 2 * a[::-1, ::-1])
+    with pytest.raises(BadArgument, match=r"has no size K; it has N, M"):
+        net.memory_plan({"K": 1})
+    with pytest.raises(BadArgument, match=r"N > 0 does not hold"):
+        net.report({"N": -1})
+
+
+def test_sizes_of_a_report_that_the_context_ties_together() -> None:
+    tensors = (pf.Tensor("x", ("N",), "float64", "input"), pf.Tensor("y", ("M",), "float64", "output"))
+    copy = pf.statement("[N, M] -> { S[i] : 0 <= i < M }", "y[i] = x[i]")
+    net = pf.compile(pf.Nest.of(tensors, [copy], context="[N, M] -> { : 0 < M and N = 2M }"), target="cpu")
+    known = net.report().sizes
+    assert known["N"] == 2 * known["M"]
+    assert net.report({"N": 20}).sizes == {"N": 20, "M": 10}
 
 
 def test_cuda_without_a_gpu_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

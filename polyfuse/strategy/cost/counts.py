@@ -6,6 +6,7 @@ The facts depend on statements and on the dates of loops, not on trees; so a sea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,6 +51,31 @@ class Work:
     effort: float
 
 
+def nominal_sizes(nest: Nest, given: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Return a value for every symbolic size: the given one, else NOMINAL_SIZE, or one that the context allows.
+
+    The context must allow the given ones.
+    """
+    names, given = nest.params, given or {}
+    chosen = {name: given.get(name, NOMINAL_SIZE) for name in names}
+    if not _where(chosen).intersect(nest.context).is_empty():
+        return chosen
+    fixed = {name: value for name, value in given.items() if name in names}
+    point = (
+        isl.Set(f"[{', '.join(names)}] -> {{ : }}")
+        .intersect(_where(fixed))
+        .intersect(nest.context)
+        .sample_point()
+    )
+    return {name: int(point.get_coordinate_val(PARAM, d).to_python()) for d, name in enumerate(names)}
+
+
+def _where(sizes: Mapping[str, int]) -> isl.Set:
+    """[N] -> { : N = 256 }."""
+    wanted = " and ".join(f"{name} = {value}" for name, value in sizes.items()) or "1 = 1"
+    return isl.Set(f"[{', '.join(sizes)}] -> {{ : {wanted} }}")
+
+
 class Counts:
     """Facts about one nest. Values are computed when first asked for and kept: a cache, not a state."""
 
@@ -68,10 +94,7 @@ class Counts:
     @cached_property
     def nominal(self) -> isl.Set:
         """The sizes the counts are for."""
-        names = self.nest.params
-        wanted = " and ".join(f"{n} = {NOMINAL_SIZE}" for n in names) or "1 = 1"
-        chosen = isl.Set(f"[{', '.join(names)}] -> {{ : {wanted} }}").intersect(self.nest.context)
-        return chosen if not chosen.is_empty() else isl.Set.from_point(self.nest.context.sample_point())
+        return _where(nominal_sizes(self.nest))
 
     @cached_property
     def domains(self) -> dict[str, isl.Set]:
