@@ -218,15 +218,40 @@ def dimension(space_of: isl.Set, position: int) -> isl.PwAff:
     return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space_of.get_space()), SET, position)
 
 
+def least(value: isl.PwAff) -> isl.Val:
+    """Return the least value of a function, over all sizes too; no number if there is none.
+
+    Asked of its values as a set: isl refuses `min_val` of a function that is a fraction somewhere else.
+
+    >>> least(isl.PwAff("[N] -> { S[i] -> [(i/2)] : N <= i < N + 8 and i mod 2 = 0 and N >= 3 }"))
+    Val("2")
+    """
+    return _values(value).dim_min_val(0)
+
+
+def greatest(value: isl.PwAff) -> isl.Val:
+    """Return the greatest value of a function, over all sizes too; no number if there is none.
+
+    >>> greatest(isl.PwAff("[N] -> { [(N/2)] : 0 <= N < 8 and N mod 2 = 0 }"))
+    Val("3")
+    """
+    return _values(value).dim_max_val(0)
+
+
+def _values(value: isl.PwAff) -> isl.Set:
+    """The values of a function of points, or of sizes alone."""
+    if value.get_space().is_map():
+        return isl.Map.from_pw_aff(value).range()
+    return isl.Set.from_pw_aff(value)
+
+
 def least_and_most(value: isl.PwAff, points: isl.Set) -> tuple[isl.Val, isl.Val]:
     """The least and the greatest value of a function on a set; no numbers if they depend on sizes or the set is empty.
-
-    Asked of its values as a set: of a function isl asks that it is a whole number everywhere, not only on these points.
 
     >>> least_and_most(isl.PwAff("{ S[i] -> [(i/2)] }"), isl.Set("{ S[i] : 0 <= i <= 8 and i mod 2 = 0 }"))
     (Val("0"), Val("4"))
     """
-    values = isl.Map.from_pw_aff(value.intersect_domain(points)).range()
+    values = _values(value.intersect_domain(points))
     return values.dim_min_val(0), values.dim_max_val(0)
 
 

@@ -23,6 +23,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Buffer, Loop, statements
+from polyfuse.sets import greatest, least
 
 
 def touching(nest: Nest, loop: Loop, tensor: str) -> tuple[Statement, ...]:
@@ -48,7 +49,7 @@ def home(nest: Nest, loop: Loop, tensor: str) -> isl.PwAff:
     of_read = reduce(isl.Map.union, read).coalesce()
     there = of_read.dim_max(0).gist(of_read.domain())
     waits = there.sub(when.dim_min(0))
-    near_enough = waits.max_val().lt(isl.Val(stages)) and there.sub(last).min_val().is_nonneg()
+    near_enough = greatest(waits).lt(isl.Val(stages)) and least(there.sub(last)).is_nonneg()
     return there if when.domain().is_subset(there.domain()) and near_enough else last
 
 

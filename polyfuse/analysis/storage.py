@@ -42,7 +42,7 @@ from polyfuse.ir.tree import (
 )
 from polyfuse.layouts.core_matrix import Cores, Digit
 from polyfuse.layouts.swizzle import Swizzled
-from polyfuse.sets import IN, OUT, SET, constant, dimension
+from polyfuse.sets import IN, OUT, SET, constant, dimension, greatest, least
 
 THREADS = ("thread.x", "thread.y", "thread.z")
 CLUSTERS = ("block.x", "block.y", "block.z")
@@ -364,12 +364,12 @@ def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
     max(6 * i, 512 * j) for rows 6 * i … 6 * i + 5, where those before 512 * j are not touched, is 6 * i.
     """
     low, high = touched.dim_min(d), touched.dim_max(d)
-    extent = isl.Val(0) if touched.is_empty() else high.sub(low).max_val()
+    extent = isl.Val(0) if touched.is_empty() else greatest(high.sub(low))
     pieces = [piece for _, piece in low.get_pieces()]
     for one in map(isl.PwAff.from_aff, pieces if len(pieces) > 1 else ()):
         if not (_is_whole(low.sub(one)) and _is_whole(high.sub(one))):
             continue
-        if low.sub(one).min_val().is_nonneg() and high.sub(one).max_val().le(extent):
+        if least(low.sub(one)).is_nonneg() and greatest(high.sub(one)).le(extent):
             return one, extent
     return low, extent
 

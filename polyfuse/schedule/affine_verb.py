@@ -32,7 +32,7 @@ from polyfuse.ir.tree import (
     statements,
     walk,
 )
-from polyfuse.sets import IN, OUT, dim_names, first_pair
+from polyfuse.sets import IN, OUT, dim_names, first_pair, greatest
 
 Vectors = Mapping[str, tuple[isl.PwAff, ...]]
 
@@ -134,7 +134,8 @@ def _tree(vectors: Vectors, depth: int, taken: set[str]) -> Tree:
 
 def _number(date: isl.PwAff) -> int | None:
     """The value of a constant date."""
-    return int(date.max_val().to_python()) if date.is_cst() and date.max_val().is_int() else None
+    value = greatest(date) if date.is_cst() else None
+    return int(value.to_python()) if value is not None and value.is_int() else None
 
 
 def _loop_name(vectors: Vectors, depth: int, taken: set[str]) -> str:

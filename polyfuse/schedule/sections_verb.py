@@ -26,7 +26,7 @@ from polyfuse.ir.tree import (
     statements,
 )
 from polyfuse.schedule.chains import check_new_name
-from polyfuse.sets import constant
+from polyfuse.sets import constant, greatest
 
 
 def in_sections(nest: Nest, tree: Tree, names: tuple[str, ...], loop: str) -> Iterator[Tree]:
@@ -62,7 +62,7 @@ def values_of(loop: Loop) -> dict[str, int]:
     """
     if not all(date.is_cst() for _, date in loop.dates):
         return {}
-    found = {name: date.max_val() for name, date in loop.dates}
+    found = {name: greatest(date) for name, date in loop.dates}
     if not all(value.is_int() for value in found.values()):
         return {}
     numbers = {name: int(value.to_python()) for name, value in found.items()}

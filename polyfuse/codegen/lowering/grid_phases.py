@@ -23,6 +23,7 @@ from polyfuse.ir.form import Form, form_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Sequence, Tree, statements
+from polyfuse.sets import greatest
 
 
 def meeting(part: Tree) -> tuple[Tree, ...]:
@@ -30,7 +31,7 @@ def meeting(part: Tree) -> tuple[Tree, ...]:
     match part:
         case Loop(body=Sequence() as inside) if not (part.bind or part.buffers or part.barrier):
             everywhere = set(range(len(inside.children) - 1))
-            once = all(date.is_cst() and date.max_val().is_zero() for _, date in part.dates)
+            once = all(date.is_cst() and greatest(date).is_zero() for _, date in part.dates)
             if once and everywhere == {*inside.barriers} == {*inside.grid} and not in_own_warps(part):
                 return inside.children
     return ()

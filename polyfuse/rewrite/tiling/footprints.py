@@ -14,7 +14,7 @@ import islpy as isl
 
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.tree import date_map, statements
-from polyfuse.sets import IN, OUT, dimension
+from polyfuse.sets import IN, OUT, dimension, greatest
 
 Needs = Mapping[str, isl.Map]
 """For each statement { [tile] -> instances that run in it }."""
@@ -109,7 +109,7 @@ def _side(low: isl.PwAff, high: isl.PwAff) -> tuple[isl.PwAff, int] | None:
         start = isl.PwAff.from_aff(piece)
         if not low.domain().is_subset(low.ge_set(start)):
             continue
-        extent = high.sub(start).max_val()
+        extent = greatest(high.sub(start))
         if extent.is_int() and (best is None or int(extent.to_python()) + 1 < best[1]):
             best = start, int(extent.to_python()) + 1
     return best
@@ -126,7 +126,7 @@ def advance(corner: isl.PwAff) -> float:
     for d in range(corner.dim(IN)):
         later = isl.MultiAff.identity(corner.get_domain_space().map_from_set())
         later = later.set_aff(d, later.get_aff(d).add_constant_val(isl.Val(far)))
-        distance = corner.pullback_multi_aff(later).sub(corner).max_val()
+        distance = greatest(corner.pullback_multi_aff(later).sub(corner))
         if not distance.is_zero():
             moved, stays = moved * distance.to_python() / far, False
     return 0.0 if stays else moved

@@ -34,7 +34,7 @@ from polyfuse.ir.tree import (
     walk,
 )
 from polyfuse.schedule.promote.copy_order import ordered_with_copies
-from polyfuse.sets import IN, OUT, SET, dim_names, dimension, param_names
+from polyfuse.sets import IN, OUT, SET, dim_names, dimension, greatest, param_names
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _extent(domain: isl.Set, d: int) -> int | str:
     { i < N or i < M }    ->   N + M
     """
     end = domain.dim_max(d).add_constant_val(isl.Val(1))
-    high = end.max_val()
+    high = greatest(end)
     if high.is_int():
         return int(high.to_python())
     cases = [isl.PwAff.from_aff(case) for _, case in end.get_pieces()]

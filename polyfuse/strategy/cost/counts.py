@@ -27,6 +27,7 @@ from polyfuse.sets import (
     bounding_count,
     constant,
     dimension,
+    greatest,
     least_and_most,
 )
 from polyfuse.strategy.cost.op_latency import effort
@@ -137,7 +138,7 @@ class Counts:
     def size(self, extent: str) -> int:
         """A symbolic extent's value at the nominal sizes."""
         value = isl.PwAff(f"[{', '.join(self.nest.params)}] -> {{ [({extent})] }}")
-        return int(value.intersect_params(self.nominal).max_val().to_python())
+        return int(greatest(value.intersect_params(self.nominal)).to_python())
 
     def work(self, name: str) -> Work:
         """Instances and operations of a statement; a reduction's combination counts as one operation."""

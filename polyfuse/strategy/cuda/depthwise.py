@@ -24,6 +24,7 @@ from polyfuse.ir import Access, Nest
 from polyfuse.ir.tree import Loop, Tree, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
+from polyfuse.sets import greatest
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.composite import finished_cost
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
@@ -110,7 +111,7 @@ def windows_of(nest: Nest, name: str) -> Windows | None:
 def _size(nest: Nest, name: str, d: int) -> int:
     """The values of a dimension of a window."""
     domain = nest.domains[name]
-    size = domain.dim_max(d).sub(domain.dim_min(d)).max_val()
+    size = greatest(domain.dim_max(d).sub(domain.dim_min(d)))
     return int(size.to_python()) + 1 if size.is_int() else MOST_WINDOW + 1
 
 

@@ -21,7 +21,7 @@ from polyfuse.ir.scalar import Read, operations, reads_in
 from polyfuse.ir.tensor import computed_in
 from polyfuse.schedule.microkernel_verb import MOST_WRITTEN_OUT
 from polyfuse.schedule.promote.promoted_values import value_dims
-from polyfuse.sets import IN, OUT, PARAM, SET, dimension
+from polyfuse.sets import IN, OUT, PARAM, SET, dimension, greatest
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ def _in_tiles(domain: isl.Set, p: Product) -> bool:
     apart = set(range(domain.dim(SET))) - {p.rows, *p.steps}
     if is_product(domain, {p.rows}, given=apart):
         return True
-    length = domain.dim_max(inner).sub(domain.dim_min(inner)).max_val()
+    length = greatest(domain.dim_max(inner).sub(domain.dim_min(inner)))
     short = length.is_int() and length.to_python() < MOST_WRITTEN_OUT
     return bool(short) and is_product(domain, {p.rows}, given={*apart, inner})
 

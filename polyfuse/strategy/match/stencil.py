@@ -18,7 +18,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.tree import statements
 from polyfuse.rewrite.inline import reads, twice_written
 from polyfuse.rewrite.tiling.footprints import advance, grid_of, needs, touched, window
-from polyfuse.sets import OUT
+from polyfuse.sets import OUT, greatest, least
 
 NEAR = 32
 """Elements between two reads of one stage that still make a stencil; further apart they are parts of a tensor."""
@@ -63,7 +63,7 @@ def _are_near(first: Access, second: Access) -> bool:
     a, b = first.subscripts(), second.subscripts()
     for d in range(a.dim(OUT)):
         apart = a.get_pw_aff(d).sub(b.get_pw_aff(d))
-        for bound in (apart.max_val(), apart.min_val()):
+        for bound in (greatest(apart), least(apart)):
             if not bound.is_int() or abs(bound.to_python()) > NEAR:
                 return False
     return True

@@ -33,7 +33,7 @@ from polyfuse.ir.tree import Loop, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.promote.promoted_values import box_around, padded_domain
-from polyfuse.sets import dimension
+from polyfuse.sets import dimension, greatest
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.kernel_model import Kernel
 from polyfuse.strategy.cuda.gemm.schedule import AXES, Names, Tiles
@@ -134,7 +134,7 @@ def _roles(nest: Nest, name: str, y: Mapping[int, int], a: Factor, b: Factor) ->
 
 def _size(domain: isl.Set, d: int) -> int | None:
     """The values of a dimension, if that is a number."""
-    size = domain.dim_max(d).sub(domain.dim_min(d)).max_val()
+    size = greatest(domain.dim_max(d).sub(domain.dim_min(d)))
     return int(size.to_python()) + 1 if size.is_int() else None
 
 
