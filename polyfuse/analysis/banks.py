@@ -16,6 +16,9 @@ import numpy.typing as npt
 BANKS, WORD, WARP = 32, 4, 32
 SERVED = BANKS * WORD
 
+MOST_THREADS = 1024
+"""Threads of a block at most, on every GPU."""
+
 TOGETHER = 16
 """Options that are looked at together: often one of the first few waits for nothing."""
 

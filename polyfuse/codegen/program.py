@@ -73,8 +73,11 @@ class Launch:
         return self.code.source
 
     def extents(self, sizes: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The grid and the block for given sizes, x first."""
-        return tuple(value(e, sizes) for e in self.grid), tuple(value(e, sizes) for e in self.block)
+        """The grid and the block for given sizes, x first; a negative extent is 0, as in `range`."""
+        return (
+            tuple(max(0, value(e, sizes)) for e in self.grid),
+            tuple(max(0, value(e, sizes)) for e in self.block),
+        )
 
     def __str__(self) -> str:
         where = ""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.banks import MOST_THREADS
 from polyfuse.codegen.cuda.cluster_axes import ALONE
 from polyfuse.codegen.cuda.kernel_grammar import (
     DTYPES,
@@ -85,6 +86,8 @@ def run(
     launch = Grid(_extent(grid), _extent(block), cluster)
     if any(n % each for n, each in zip(launch.blocks, cluster, strict=True)):
         raise BadArgument(f"{launch.blocks} blocks are no clusters of {cluster}")
+    if launch.per_block > MOST_THREADS:
+        raise BadArgument(f"a block has at most {MOST_THREADS} threads on a GPU, not {launch.per_block}")
     arrays, scalars, maps = _bind(kernel, args)
     blocks = math.prod(launch.blocks)
     if blocks * launch.per_block >= 1 << THREAD_BITS or len(kernel.lines) >= 1 << LINE_BITS:

@@ -299,3 +299,8 @@ def test_arguments_that_do_not_fit() -> None:
         _one("pass", _f32(4))
     with pytest.raises(BadArgument, match=r"argument 'x' of k is float32\[2, 2\]"):
         _one("pass", _f32(4).reshape(2, 2), _f32(4), 4)
+
+
+def test_a_block_of_more_threads_than_a_gpu_runs() -> None:
+    with pytest.raises(BadArgument, match="at most 1024 threads on a GPU, not 1056"):
+        run("def k(x):\n    pass\n", "k", 1, (33, 32), [_f32(4)])

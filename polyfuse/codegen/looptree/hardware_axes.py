@@ -15,6 +15,7 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import CLUSTER, Loop, Tree, loops, statements
 from polyfuse.schedule.binding import extent
+from polyfuse.sets import greatest, least
 
 AXES = (*BLOCKS, *THREADS)
 
@@ -65,23 +66,26 @@ def axis_bounds(nest: Nest, part: Tree, bind: str) -> tuple[ast.expr, ast.expr]:
             values = date.intersect_domain(nest.domains[name]).as_map().range()
             if values.is_empty():
                 continue
-            least, most = values.dim_min(0), values.dim_max(0)
-            low = least if low is None else low.union_min(least)
-            high = most if high is None else high.union_max(most)
+            low = values.dim_min(0) if low is None else low.union_min(values.dim_min(0))
+            high = values.dim_max(0) if high is None else high.union_max(values.dim_max(0))
     if low is None or high is None:
         return ast.Constant(0), ast.Constant(0)
-    largest = high.max_val()
+    smallest, largest = least(low), greatest(high)
     if any(loop.bind == LANE for loop in bound):
-        return ast.Constant(0), ast.Constant(lanes_along(nest, bound, low.min_val(), largest))
-    if bind in (*THREADS, *CLUSTER) and largest.is_int():
+        return ast.Constant(0), ast.Constant(lanes_along(nest, bound, smallest, largest))
+    if bind in (*THREADS, *CLUSTER) and smallest.is_int() and largest.is_int():
         # a block's shape, and a cluster's, is fixed when the kernel is compiled; smaller sizes are guarded
-        high = isl.PwAff.val_on_domain(isl.Set.universe(high.get_domain_space()), largest)
+        return _number(smallest), plus(_number(largest), 1)
     build = isl.AstBuild.from_context(nest.context)
     first, last = (to_python(build.expr_from_pw_aff(value), {}) for value in (low, high))
     return first, plus(last, 1)
 
 
-def lanes_along(nest: Nest, bound: list[Loop], least: isl.Val, largest: isl.Val) -> int:
+def _number(value: isl.Val) -> ast.expr:
+    return ast.Constant(int(value.to_python()))
+
+
+def lanes_along(nest: Nest, bound: list[Loop], smallest: isl.Val, largest: isl.Val) -> int:
     """How long the axis of lanes is: whole warps, as many as its widest loop over lanes needs.
 
     A warp's threads are then at the same place whatever a row's guard says. Where every loop over lanes has the same
@@ -91,7 +95,7 @@ def lanes_along(nest: Nest, bound: list[Loop], least: isl.Val, largest: isl.Val)
     values = {extent(nest, loop) or 1 for loop in bound if loop.bind == LANE}
     most = max(values)
     count = most if values <= {*PARTS_OF_A_WARP} and len(values) == 1 else -(-most // WARP) * WARP
-    if least.is_int() and largest.is_int() and least >= 0 and largest < count:
+    if smallest.is_int() and largest.is_int() and smallest >= 0 and largest < count:
         return count
     lanes, others = ([x.name for x in bound if (x.bind == LANE) is which] for which in (True, False))
     raise InvalidSchedule(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import math
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse.analysis.banks import MOST_THREADS
 from polyfuse.analysis.vector_access import ACCESS_BYTES
 from polyfuse.codegen.cuda.compile.cubin import Cubin, OtherInstructions
 from polyfuse.codegen.cuda.tensor_maps import TensorMap
@@ -63,12 +66,11 @@ def build_for(program: Program, device: DeviceInfo) -> dict[str, Built]:
 
 
 def _threads(program: Program, code: Code) -> int:
-    most = 1
-    for launch in program.launches:
-        if launch.code is code:
-            x, y, z = (value(extent, {}) for extent in launch.block)
-            most = max(most, x * y * z)
-    return most
+    """The most threads that a block of a kernel has: where its shape depends on sizes, all that a GPU gives one."""
+    blocks = [launch.block for launch in program.launches if launch.code is code]
+    if any(not isinstance(extent, ast.Constant) for block in blocks for extent in block):
+        return MOST_THREADS
+    return max((math.prod(value(extent, {}) for extent in block) for block in blocks), default=1)
 
 
 @dataclass

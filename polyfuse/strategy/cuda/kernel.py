@@ -99,7 +99,7 @@ def _in_blocks(
     """The group in tiles that are blocks, how many loops these and those around are, and what its threads will run."""
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     names = kernel.names
-    tiled = cut(schedule, kernel, tiling)
+    tiled = cut(schedule, kernel, tiling, bounded=True)
     threads = threads_of(kernel, tiling, tiled.points, machine.gpu)
     if not tiled.tiles:
         return tiled.schedule, 0, threads

@@ -34,11 +34,12 @@ class Tiled:
     points: tuple[str, ...]
 
 
-def cut(schedule: Schedule, kernel: Kernel, tiling: Tiling) -> Tiled:
+def cut(schedule: Schedule, kernel: Kernel, tiling: Tiling, bounded: bool = False) -> Tiled:
     """for i: for j: S  ->  for j (tiles): for i (tiles): for i_in: for j_in: S, by a tiling's sizes and order.
 
     A size of 1 leaves the loop as a tile loop; a tile as large as the loop leaves it as a loop inside the tile, unless
-    no tile loop would be left.
+    no tile loop would be left. With `bounded` that loop has a constant extent: one that depends on symbolic sizes is
+    split, since a block has so many threads at most.
     """
     name = kernel.names[0]
     tiles: dict[int, str] = {}
@@ -48,7 +49,11 @@ def cut(schedule: Schedule, kernel: Kernel, tiling: Tiling) -> Tiled:
         size, all_of_it = tiling.sizes[position], kernel.extents[position]
         if size == 1:
             tiles[position] = loop.name
-        elif size == all_of_it and not (whole and position == 0):
+        elif (
+            size == all_of_it
+            and not (whole and position == 0)
+            and not (bounded and constant_extent(schedule, loop) is None)
+        ):
             points.append(loop.name)
         else:
             schedule = schedule.split(name, loop.name, size)

@@ -100,6 +100,20 @@ def test_an_empty_batch_launches_nothing_and_returns() -> None:
     assert gpu.replays == 1
 
 
+def test_a_launch_over_less_than_nothing_is_left_out() -> None:
+    tensors = (pf.Tensor("a", ("M + 4",), "float64", "inout"),)
+    step = pf.statement("[M] -> { S[i] : 2 <= i < M - 1 }", "a[i] = 2 * a[i]")
+    net, _ = on_host_gpu(pf.Nest.of(tensors, [step], context="[M] -> { : M > 0 }"))
+    for m in (1, 2, 3, 4, 200):
+        (grid, block), a = net.kernels[0].extents({"M": m}), np.arange(m + 4.0)
+        assert min(*grid, *block) >= 0
+        net(a)
+        expected = np.arange(m + 4.0)
+        expected[2 : max(2, m - 1)] *= 2
+        np.testing.assert_array_equal(a, expected)
+    assert net.report({"M": 1}).kernel_times[0].blocks == 0
+
+
 @pytest.mark.skipif(available(), reason="there is a GPU")
 def test_without_a_gpu_it_is_refused() -> None:
     with pytest.raises(TargetUnavailable, match="target 'cuda' needs"):
