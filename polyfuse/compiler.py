@@ -31,6 +31,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
 from polyfuse.ir.tree import BULK, ON_CORES, loops
 from polyfuse.machine import Machine
+from polyfuse.proving import proving
 from polyfuse.rewrite.storage.expansion import Expansion, expand
 from polyfuse.runtime.artifact import Compiled, Device
 from polyfuse.runtime.compile_key import digest, key_parts
@@ -54,6 +55,7 @@ STAGES = ("schedule", "validation", "source")
 """What `compile` does to a nest, in order; the executable adds the time for machine code."""
 
 
+@proving("compile")
 def compile(
     nest: Nest,
     *,
@@ -134,6 +136,7 @@ def _check_type(option: str, given: object, kind: type | UnionType, what: str) -
         raise BadArgument(f"compile: {option}={given!r}, expected {what}")
 
 
+@proving("deciding on a schedule")
 def decided(
     nest: Nest,
     goal: Target,
@@ -155,10 +158,13 @@ def decided(
                 f"the schedule was made for nest {schedule.source.name!r}, not for this {nest.name!r}"
             )
         return _finished(schedule, None, goal, place, model, start, OPERATIONS)
-    nest, expansions = _expanded(nest)
-    fast = _as_wanted(nest, model, wanted, fuse)
+    with proving("the expansion of temporaries"):
+        nest, expansions = _expanded(nest)
+    with proving("rewrites of products"):
+        fast = _as_wanted(nest, model, wanted, fuse)
     able = _one_block_at_a_time(model) if place == "simulator" else model
-    plan = plan_for(fast.nest, able, fuse=fuse, choose=Picked(picks) if picks else cheapest)
+    with proving("the choice of a schedule"):
+        plan = plan_for(fast.nest, able, fuse=fuse, choose=Picked(picks) if picks else cheapest)
     plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed, *_unused(plan.schedule, model)))
     try:
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
@@ -193,7 +199,8 @@ def _finished(
         schedule.source, schedule.nest, schedule.tree, _arenas(schedule, early), early, operations
     )
     times.append(time.perf_counter())
-    printed = with_room(program(schedule.nest, schedule.tree, goal, early), model)
+    with proving("the bounds of loops and launches"):
+        printed = with_room(program(schedule.nest, schedule.tree, goal, early), model)
     check_shared(printed, model)
     check_residence(printed, model)
     check_clusters(printed, model)

@@ -112,5 +112,9 @@ class BudgetExceeded(PolyfuseError):
     """isl needed more operations for a proof than it was given: what is not proven is not run."""
 
 
+class IslFailure(PolyfuseError):
+    """isl, which proves what polyfuse does, failed at a question: what was being proven, and isl's own words."""
+
+
 class CacheDamaged(PolyfuseError):
     """A cache entry's checksum does not match; the entry is ignored and rebuilt."""

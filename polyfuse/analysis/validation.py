@@ -50,6 +50,7 @@ from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, loops_around, statements
+from polyfuse.proving import STOPPED, proving
 from polyfuse.sets import OUT, first_pair, point_of, tuple_names
 
 OPERATIONS = 20_000_000
@@ -116,10 +117,10 @@ def validate(
 
 def _in_budget(name: str, check: Callable[[], None], context: isl.Context, operations: int) -> None:
     try:
-        with at_most(context, operations):
+        with proving(f"validation of {name}"), at_most(context, operations):
             check()
     except isl.Error as error:
-        if "maximal number of operations" not in str(error):
+        if STOPPED not in str(error):
             raise
         raise BudgetExceeded(
             f"validation of {name} needs more than {operations} operations of isl; a schedule of fewer loops, or one "

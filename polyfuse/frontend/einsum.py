@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from polyfuse.errors import InvalidNest
 from polyfuse.frontend.nest_builder import NestBuilder
 from polyfuse.ir import DType, Nest
+from polyfuse.proving import proving
 
 NAMES = "ABCDEFGH"
 
 
+@proving("einsum")
 def einsum(
     subscripts: str,
     sizes: Mapping[str, int | str] | None = None,

@@ -23,6 +23,7 @@ from polyfuse.errors import InvalidNest
 from polyfuse.ir import Access, DType, Nest, Role, Statement, Tensor, statement
 from polyfuse.ir.nest_text import set_of
 from polyfuse.ir.tree import Tree
+from polyfuse.proving import proving
 from polyfuse.sets import IN, OUT, SET
 
 
@@ -42,6 +43,7 @@ class NestBuilder:
         """With one more tensor; extents are numbers or affine in sizes, as text."""
         return replace(self, tensors=(*self.tensors, Tensor(name, shape, dtype, role)))
 
+    @proving("reading a statement")
     def statement(
         self,
         name: str,
@@ -71,6 +73,7 @@ class NestBuilder:
         """With an original order; without one the statements run one after the other."""
         return replace(self, order=order)
 
+    @proving("building a nest")
     def nest(self) -> Nest:
         """The nest. InvalidNest if one of its invariants does not hold, with an instance."""
         return Nest.of(self.tensors, self.statements, self.order, set_of(self.context), name=self.name)

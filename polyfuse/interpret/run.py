@@ -15,8 +15,10 @@ from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.tree import Sequence as Siblings
 from polyfuse.ir.tree import statements
+from polyfuse.proving import proving
 
 
+@proving("interpret")
 def interpret(
     nest: Nest,
     inputs: Mapping[str, Any] | Sequence[Any],

@@ -30,6 +30,7 @@ from polyfuse.ir.sizes import with_sizes
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, dates, restrict, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.sets import dim_names, dimension, param_names
 
 
@@ -153,6 +154,7 @@ class Nest:
         """
         return self, {}
 
+    @proving("the order of a nest")
     def original_dates(self) -> isl.UnionMap:
         """When each instance runs in the original order: instances -> dates."""
         return dates(self.order, self.domains)
@@ -168,7 +170,8 @@ class Nest:
 
     @cached_property
     def _dependences(self) -> Dependences:
-        return dependences(self.accesses, self.original_dates())
+        with proving("the dependences of a nest"):
+            return dependences(self.accesses, self.original_dates())
 
     def rewritten(
         self,
@@ -201,6 +204,7 @@ class Nest:
             **grouped((targets[p.source], p) for p in values),
         }
 
+    @proving("the invariants of a nest")
     def check(self) -> None:
         """Raise InvalidNest if an invariant is broken; the message names the statement and an instance."""
         check(self)
@@ -209,6 +213,7 @@ class Nest:
         """The same nest with other values for some constants."""
         return replace(self, constants={**self.constants, **values})
 
+    @proving("fixing the sizes of a nest")
     def with_sizes(self, sizes: Mapping[str, int]) -> Nest:
         """The same program for fixed sizes; BadArgument for unknown sizes and values the context does not allow."""
         return with_sizes(self, sizes)

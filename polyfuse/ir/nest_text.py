@@ -14,6 +14,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.expression import Dialect, call, to_ast
 from polyfuse.ir.number_types import Type
 from polyfuse.ir.statement import Statement
+from polyfuse.proving import proving
 from polyfuse.sets import dim_names, param_names
 
 _ASSIGNMENT = re.compile(
@@ -77,6 +78,7 @@ def set_of(given: str | isl.Set) -> isl.Set:
         ) from error
 
 
+@proving("reading a statement")
 def statement(domain: str | isl.Set, text: str) -> Statement:
     """Read a statement from its domain and its assignment.
 

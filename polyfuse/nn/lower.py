@@ -12,6 +12,7 @@ from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
 from polyfuse.nn.layers import Module
 from polyfuse.nn.nest_writer import Array, Emitter
 from polyfuse.nn.operations import Operation, Pointwise
+from polyfuse.proving import proving
 
 COPY = Pointwise("copy", "{0}")
 """What makes an output out of a value that already has a tensor: an input, a constant, another output."""
@@ -20,6 +21,7 @@ ROUND = Pointwise("round", "{0}")
 """What makes a half out of float32 sums."""
 
 
+@proving("lower")
 def lower(
     model: Module | Value | Sequence[Value],
     batch: int | Sequence[int] | None = None,

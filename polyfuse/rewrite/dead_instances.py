@@ -15,8 +15,10 @@ import islpy as isl
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
+from polyfuse.proving import proving
 
 
+@proving("the rewrite needed")
 def needed(nest: Nest) -> Nest:
     """The nest with its domains cut to what is needed, where that is one convex part without gaps.
 

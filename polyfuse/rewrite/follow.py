@@ -20,6 +20,7 @@ from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, dim_names, on_domain
@@ -42,6 +43,7 @@ class Followed:
         return self.nest.statement(self.statement).dims
 
 
+@proving("the rewrite follow")
 def follow(nest: Nest, statement: str, leader: str) -> Followed:
     """for c: S[c]   ->   for g: for f: S[g, f], where M[g, f, k] writes the element that S[4g + f] touches.
 
@@ -72,6 +74,7 @@ def follow(nest: Nest, statement: str, leader: str) -> Followed:
     return Followed(result, statement, leader)
 
 
+@proving("the question why_not_follow")
 def why_not_follow(nest: Nest, statement: str, leader: str) -> Refusal | None:
     """Why a statement cannot have the loops of another one's results; None if it can."""
     s, m, call = nest.statement(statement), nest.statement(leader), f"follow({statement!r}, {leader!r})"

@@ -24,6 +24,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import Tree, parts, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.rewrite.kept_order import turned_round
 from polyfuse.sets import IN, dim_names, union_map
 
@@ -39,6 +40,7 @@ class Pieces:
         return "; ".join(f"{name} runs in pieces: {', '.join(names)}" for name, names in self.split.items())
 
 
+@proving("the rewrite pieces")
 def pieces(nest: Nest) -> Pieces:
     """The nest with its pointwise consumers of tensors that several statements write in pieces; all that may be."""
     known = {s.name: s for s in nest.statements}

@@ -24,6 +24,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.scalar import Read, operations, read, substitute
 from polyfuse.ir.tree import restrict
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import maps_of, on_domain, union_map
@@ -45,6 +46,7 @@ class Inlined:
         return f"{self.tensor}, written by {self.statement}, is computed where it is read: in {readers}"
 
 
+@proving("the rewrite inline")
 def inline(nest: Nest, statement: str) -> Inlined:
     """P: T[i] = e(i);  R: … T[i] … T[i + 1] …  ->  R: … e(i) … e(i + 1) …
 
@@ -77,6 +79,7 @@ def reads(s: Statement, tensor: str) -> bool:
     return any(access.tensor == tensor for access in s.reads)
 
 
+@proving("the question why_not_inline")
 def why_not_inline(nest: Nest, statement: str) -> Refusal | None:
     """Why a statement's temporary cannot be computed where it is read; None if it can."""
     producer = nest.statement(statement)

@@ -15,6 +15,7 @@ from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_names, check_sizes
 from polyfuse.ir.tensor import Role, Tensor
+from polyfuse.proving import proving
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
 from polyfuse.runtime.artifact import Compiled, Device, Product
 from polyfuse.runtime.captured import Captured
@@ -210,6 +211,7 @@ class Executable:
         """The emitted source of all kernels."""
         return self.program.source
 
+    @proving("memory_plan")
     def memory_plan(self, sizes: Sizes | None = None) -> MemoryPlan:
         """Where the temporaries lie, for given symbolic sizes; the others are those that the cost model counts for.
 
@@ -235,6 +237,7 @@ class Executable:
         found = self._product.explanation
         return found if self.tuning is None else f"{found}\ntuned: {self.tuning}"
 
+    @proving("report")
     def report(self, sizes: Sizes | None = None) -> Report:
         """Kernels, work, bytes moved, predicted time and memory: from the model; and what tuning measured.
 

@@ -15,6 +15,7 @@ from typing import Literal
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Loop, loops_around
+from polyfuse.proving import each_proving
 from polyfuse.refusals import Violation
 from polyfuse.schedule import affine_verb as affine
 from polyfuse.schedule import binding, order, synchronising, tiling
@@ -33,6 +34,8 @@ from polyfuse.schedule.step import VERBS, Step, beside_defaults
 Form = Literal["tree", "yaml", "c", "python"]
 
 
+@each_proving("the legality of {}", *VERBS)
+@each_proving("the answer to {}", "why_not", "dump")
 class Schedule(Proven):
     """An order for a nest's statement instances. Immutable: every verb returns another Schedule.
 

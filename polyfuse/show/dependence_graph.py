@@ -11,6 +11,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import ordered_statements
 from polyfuse.ir.nest_text import body_text
+from polyfuse.proving import proving
 from polyfuse.show.optional import need
 from polyfuse.show.sheet import LINE, box, middle, sheet, width_of
 
@@ -32,6 +33,7 @@ def edges(nest: Nest) -> list[tuple[str, str, str]]:
     return sorted(found, key=lambda edge: (place[edge[0]], place[edge[1]]))
 
 
+@proving("the view dependence_graph")
 def dependence_graph(nest: Nest) -> graphviz.Digraph:
     """The graph for Graphviz: `.source` is DOT; `.render()` needs Graphviz's program `dot`.
 
@@ -46,6 +48,7 @@ def dependence_graph(nest: Nest) -> graphviz.Digraph:
     return graph
 
 
+@proving("the view dependence_plot")
 def dependence_plot(nest: Nest) -> Figure:
     """The statements one below the other in their original order, the edges as arcs beside them.
 

@@ -11,6 +11,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.tree import Loop
+from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.show.dependence_graph import KINDS
 from polyfuse.show.optional import need
@@ -41,6 +42,7 @@ ARROWS: dict[str, object] = {
 Point = tuple[float, float]
 
 
+@proving("the view domain_plot")
 def domain_plot(
     what: Schedule | Nest,
     statement: str | Sequence[str],

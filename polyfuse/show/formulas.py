@@ -16,6 +16,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.gather import parts_of
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.scalar import Read
+from polyfuse.proving import proving
 from polyfuse.sets import IN, OUT, PARAM, SET, dim_names, expression_text, param_names
 
 OPERATORS = {
@@ -28,6 +29,7 @@ OPERATORS = {
 """How each operator of a statement is written."""
 
 
+@proving("the view latex")
 def latex(what: Nest | Statement) -> str:
     r"""A statement, or all statements of a nest one below the other, as LaTeX for math mode.
 

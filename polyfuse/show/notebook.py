@@ -11,6 +11,7 @@ from typing import Any
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest, Statement
+from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.show.formulas import latex
 from polyfuse.show.pages import html
@@ -24,6 +25,7 @@ VIEWS = (
 """(MIME type, type, what shows it)."""
 
 
+@proving("the view notebook")
 def notebook() -> None:
     """From here on a cell that ends in a Nest, Schedule, Statement or Figure shows it. In a notebook:
 

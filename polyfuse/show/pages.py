@@ -9,10 +9,12 @@ from xml.etree.ElementTree import Element, SubElement
 from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest_text import body_text
+from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.show.labels import Row, rows
 
 
+@proving("the view html")
 def html(what: Nest | Schedule) -> str:
     """A nest as two tables, a schedule as its tree and its trace; one element, without styles of its own."""
     takes = "a nest or a schedule"

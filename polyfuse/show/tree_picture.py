@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polyfuse.ir import Nest
+from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.show.labels import Row, rows
 from polyfuse.show.sheet import LINE, LINES, box, middle, sheet, width_of
@@ -30,6 +31,7 @@ INDENT = 0.45
 """Inches a level."""
 
 
+@proving("the view tree_picture")
 def tree_picture(what: Schedule | Nest) -> Figure:
     """One box a loop, statement and barrier, indented below the loop it is in; a nest shows its original order.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from polyfuse.proving import proving
 from polyfuse.show.optional import need
 from polyfuse.strategy.tuning_trials import Tuning
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@proving("the view tuning_plot")
 def tuning_plot(tuning: Tuning) -> Figure:
     """Trials over the time of the model's own choice, which is 1; below is faster. Refused ones have no point."""
     figure: Figure = need("matplotlib.figure").Figure(figsize=(6.4, 3.2), layout="constrained")

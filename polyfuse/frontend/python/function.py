@@ -45,6 +45,7 @@ from polyfuse.frontend.python.source import source_of
 from polyfuse.frontend.python.types import local_types
 from polyfuse.ir import Nest, Statement, Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, restrict, sequence, statements
+from polyfuse.proving import proving
 
 ALLOWED = "for … in range(…), if, assignments, assert on sizes at the top, return as the last line"
 
@@ -71,6 +72,7 @@ class PythonNest(Nest):
         )
 
 
+@proving("reading a Python function")
 def nest(function: Callable[..., Any]) -> PythonNest:
     """The nest of a Python function that consists of affine loops.
 

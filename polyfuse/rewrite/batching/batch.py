@@ -26,6 +26,7 @@ import islpy as isl
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest
 from polyfuse.ir import tree as trees
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.batching.agenda import Group, agenda, difference
 from polyfuse.rewrite.batching.proof import proven
@@ -60,6 +61,7 @@ class Batched:
         return "\n".join(lines) or "no two statements compute the same on different tensors"
 
 
+@proving("the rewrite batch")
 def batch(nest: Nest, *groups: tuple[str, ...]) -> Batched:
     """y0[i] = f(w0[i]); y1[i] = f(w1[i])  ->  y[m, i] = f(w[m, i])
 
@@ -110,6 +112,7 @@ def _apart(group: tuple[str, ...]) -> Refusal:
     )
 
 
+@proving("the question why_not_batch")
 def why_not_batch(nest: Nest, first: str, second: str) -> Refusal | None:
     """Why two statements cannot be one with a dimension for the two; None if they can."""
     call = f"batch: {first} with {second}"

@@ -30,6 +30,7 @@ from polyfuse.ir import Nest, Statement
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import Tree, dates, parts, restrict, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.bilinear.block_spaces import Blocks
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
@@ -61,6 +62,7 @@ class Bilinear:
         )
 
 
+@proving("the rewrite bilinear")
 def bilinear(
     nest: Nest,
     statement: str,

@@ -25,6 +25,7 @@ from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import mul, read, reads_in, substitute
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import parts, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import on_domain
@@ -51,6 +52,7 @@ class Split:
     outside: sympy.Basic
 
 
+@proving("the rewrite factor")
 def factor(nest: Nest, statement: str) -> Factored:
     """S: y[e] += f[e] * t   ->   S: y_sum[e] += t;   S_scale: y[e] = y_sum[e] * f[e]
 
@@ -86,6 +88,7 @@ def factor(nest: Nest, statement: str) -> Factored:
     return Factored(result, statement, after.name, value_text(s, cut.outside))
 
 
+@proving("the question why_not_factor")
 def why_not_factor(nest: Nest, statement: str) -> Refusal | None:
     """Why nothing can leave a statement's sum; None if something can."""
     s = nest.statement(statement)

@@ -30,6 +30,7 @@ from polyfuse.ir.nest import own_loops
 from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import add, mul, operations, read, reads_in, substitute
 from polyfuse.ir.tree import parts, restrict, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.linear import Linear, linear_in
 from polyfuse.rewrite.reductions.factor_out import factors, first_value
@@ -70,6 +71,7 @@ class Chain:
     reads: tuple[Access, ...]
 
 
+@proving("the rewrite fold")
 def fold(nest: Nest, statement: str) -> Folded:
     """y += x * w;  h = y * r[j] + d[j]   ->   w_folded = w * r[j];  y += x * w_folded;  h = y + d[j]
 
@@ -121,6 +123,7 @@ def fold(nest: Nest, statement: str) -> Folded:
     return Folded(result, statement, factor, weight.tensor, scaled.name, saved)
 
 
+@proving("the question why_not_fold")
 def why_not_fold(nest: Nest, statement: str, fixed: frozenset[str] | None = None) -> Refusal | None:
     """Why no factor of a statement's value can join a constant of a sum before it; None if one can.
 

@@ -20,9 +20,11 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import restrict
+from polyfuse.proving import proving
 from polyfuse.sets import on_domain
 
 
+@proving("the rewrite in_place")
 def in_place(nest: Nest) -> Nest:
     """The nest with all temporaries in place that may be."""
     for tensor in nest.with_role("temporary"):

@@ -34,6 +34,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import add, mul, neg, number, read
 from polyfuse.ir.tree import Loop, Sequence, Tree, date_map, loops, restrict, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.rewrite.reductions.factor_out import elements_of
 from polyfuse.rewrite.reductions.maximum_producers import feeding
 from polyfuse.rewrite.reductions.under_maximum import Found, found_under
@@ -59,6 +60,7 @@ class Online:
         )
 
 
+@proving("the rewrite online")
 def online(nest: Nest, maximum: str, block: int) -> Online:
     """M: m max= a;  E: e = exp(a - m);  L: l += e   ->   for block: { M; l *= exp(old - m); E; L }
 

@@ -18,9 +18,11 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, path_to, replace_node, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.sets import IN, OUT, SET
 
 
+@proving("the rewrite own_sums")
 def own_sums(nest: Nest, name: str) -> Nest | None:
     """S: z[e] += t   ->   begin_S: s[e] = z[e];  S: s[e] += t;  end_S: z[e] = s[e]; None where the theorem fails."""
     s = nest.statement(name)

@@ -26,9 +26,11 @@ from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import parts, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.sets import IN, OUT, SET, dim_names
 
 
+@proving("the rewrite accumulate")
 def accumulate(nest: Nest, tensor: str, after: str | None = None) -> Nest | None:
     """C += …  ->  C_sum = 0 (or C); C_sum += …; C = C_sum, if others see C; None where the theorem does not hold."""
     known = nest.tensor(tensor)

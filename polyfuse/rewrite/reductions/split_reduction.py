@@ -29,6 +29,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import neutral, read
 from polyfuse.ir.sizes import extent_text
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.stream_k import Dealt, Shares, dealt
 from polyfuse.rewrite.refusal import refused
@@ -55,6 +56,7 @@ class SplitReduction:
         return f"{found}, which {self.partial} computes{'' if self.dealt is None else f': {self.dealt}'}"
 
 
+@proving("the rewrite split_reduction")
 def split_reduction(
     nest: Nest,
     statement: str,
@@ -85,6 +87,7 @@ def split_reduction(
     return SplitReduction(made.checked(), statement, made.partial, made.tensor, count, found)
 
 
+@proving("the question why_not_split_reduction")
 def why_not_split_reduction(
     nest: Nest,
     statement: str,

@@ -19,6 +19,7 @@ from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Tree, children, sequence
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.factor_out import with_body
 from polyfuse.rewrite.refusal import refused
@@ -36,6 +37,7 @@ class Terms:
         return f"the terms of {self.statements[0]} are sums of their own: {', '.join(self.statements)}"
 
 
+@proving("the rewrite terms")
 def terms(nest: Nest, statement: str) -> Terms:
     """S: y += s + t   ->   S: y += s;  S_1: y += t. Raises IllegalRewrite where `why_not_terms` says why."""
     refusal = why_not_terms(nest, statement)
@@ -56,6 +58,7 @@ def terms(nest: Nest, statement: str) -> Terms:
     return Terms(result, tuple(x.name for x in made))
 
 
+@proving("the question why_not_terms")
 def why_not_terms(nest: Nest, statement: str) -> Refusal | None:
     """Why the terms of a statement's sum cannot be apart; None if they can."""
     s = nest.statement(statement)

@@ -21,6 +21,7 @@ from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.dependences import Pairs, access_relations, dependences, split, through
 from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.tree import Loop, date_map, dates, loops_around, restrict
+from polyfuse.proving import proving
 from polyfuse.rewrite.storage.webs import Web, webs
 from polyfuse.sets import OUT, maps_of
 
@@ -72,6 +73,7 @@ class _Place:
     why: str
 
 
+@proving("the rewrite expand")
 def expand(nest: Nest, only: Iterable[str] | None = None) -> Expanded:
     """Give every life of a temporary its own place, as far as that removes anti and output dependences.
 

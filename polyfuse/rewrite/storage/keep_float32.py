@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest
 from polyfuse.ir.tensor import computed_in
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 
@@ -33,6 +34,7 @@ class Unrounded:
         return f"{self.tensor} stays in float32, where it was rounded to {self.half}"
 
 
+@proving("the rewrite unround")
 def unround(nest: Nest, tensor: str) -> Unrounded:
     """p: float16[N, M]   ->   p: float32[N, M]
 
@@ -47,6 +49,7 @@ def unround(nest: Nest, tensor: str) -> Unrounded:
     return Unrounded(replace(nest, tensors=tensors), tensor, known.dtype)
 
 
+@proving("the question why_not_unround")
 def why_not_unround(nest: Nest, tensor: str) -> Refusal | None:
     """Why a tensor cannot be one of float32; None if it can."""
     known, call = nest.tensor(tensor), f"unround({tensor!r})"

@@ -24,6 +24,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import Loop, Tree, date_map, loops_around, parts, replace_node, sequence
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.storage.expansion import Expansion, expand
@@ -45,6 +46,7 @@ class Scratch:
         return f"{self.tensor} is private to {each}, and {self.copy} keeps what it ends as"
 
 
+@proving("the rewrite scratch")
 def scratch(nest: Nest, tensor: str) -> Scratch:
     """for r: { T = …; … = T }  ->  for r: { t[r] = …; … = t[r]; if r is the last: T = t[r] }.
 
@@ -56,6 +58,7 @@ def scratch(nest: Nest, tensor: str) -> Scratch:
     return done
 
 
+@proving("the question why_not_scratch")
 def why_not_scratch(nest: Nest, tensor: str) -> Refusal | None:
     """Why an array cannot be private to iterations, with an instance that reads the caller's values; None if it can."""
     done = tried(nest, tensor)

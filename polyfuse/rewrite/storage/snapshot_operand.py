@@ -21,6 +21,7 @@ from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.private_accumulator import copied
 from polyfuse.rewrite.refusal import refused
@@ -40,6 +41,7 @@ class Snapshot:
         return f"{self.statement} reads what {self.tensor} held at first from a copy, made by {self.copy}"
 
 
+@proving("the rewrite snapshot")
 def snapshot(nest: Nest, statement: str, tensor: str) -> Snapshot:
     """S: … B[k] …  ->  before_B: B_before = B;  S: … B_before[k] ….
 
@@ -75,6 +77,7 @@ def snapshot(nest: Nest, statement: str, tensor: str) -> Snapshot:
     return Snapshot(result, statement, tensor, copy.name)
 
 
+@proving("the question why_not_snapshot")
 def why_not_snapshot(nest: Nest, statement: str, tensor: str) -> Refusal | None:
     """Why a statement's reads of a tensor cannot go to a copy made first; None if they can."""
     s = nest.statement(statement)

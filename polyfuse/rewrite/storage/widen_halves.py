@@ -32,6 +32,7 @@ from polyfuse.ir.precision import PRECISIONS, STORED, Math
 from polyfuse.ir.scalar import Tf32
 from polyfuse.ir.tensor import HALVES, DType, computed_in
 from polyfuse.ir.tree import parts, sequence, statements
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.private_accumulator import copied
 from polyfuse.rewrite.refusal import refused
@@ -51,6 +52,7 @@ class Widened:
         return f"{', '.join(self.users)} reads {self.tensor} through {self.copy}, in float32"
 
 
+@proving("the rewrite widen")
 def widen(nest: Nest, tensor: str) -> Widened:
     """mac: y[e] += x[…] * w[…]   ->   wide_x: x_wide[e] = x[e];   mac: y[e] += x_wide[…] * w[…]
 
@@ -81,6 +83,7 @@ class Narrowed:
         return f"{', '.join(self.users)} reads {self.tensor} through {self.copy}, rounded to {to}{turned}"
 
 
+@proving("the rewrite narrow")
 def narrow(nest: Nest, tensor: str, math: Math, axes: tuple[int, ...] | None = None) -> Narrowed:
     """mac: y[e] += x[…] * w[…]   ->   narrow_x: x_narrow[e] = x[e];   mac: y[e] += x_narrow[…] * w[…]
 
@@ -133,6 +136,7 @@ def reordered(access: Access, axes: tuple[int, ...]) -> Access:
     return Access(access.tensor, whole.set_tuple_name(OUT, access.tensor))
 
 
+@proving("the question why_not_widen")
 def why_not_widen(nest: Nest, tensor: str) -> Refusal | None:
     """Why products cannot read a copy of a tensor; None if they can."""
     call, known = f"widen({tensor!r})", nest.tensor(tensor)
@@ -143,6 +147,7 @@ def why_not_widen(nest: Nest, tensor: str) -> Refusal | None:
     return _why_no_copy(nest, tensor, call)
 
 
+@proving("the question why_not_narrow")
 def why_not_narrow(
     nest: Nest, tensor: str, math: Math, axes: tuple[int, ...] | None = None
 ) -> Refusal | None:

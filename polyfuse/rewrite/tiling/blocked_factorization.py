@@ -33,6 +33,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, sequence, statements
 from polyfuse.ir.whole import is_whole
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.kept_order import turned_round
 from polyfuse.rewrite.refusal import refused
@@ -59,6 +60,7 @@ class Panels:
         return f"blocks of {self.size} steps, {', '.join(self.updates)} behind each block"
 
 
+@proving("the rewrite panels")
 def panels(nest: Nest, dates: Mapping[str, str], size: int) -> Panels:
     """Steps in blocks of `size`, by the rows, columns, steps and place of each statement, as text.
 
@@ -73,6 +75,7 @@ def panels(nest: Nest, dates: Mapping[str, str], size: int) -> Panels:
     return made
 
 
+@proving("the question why_not_panels")
 def why_not_panels(nest: Nest, dates: Mapping[str, str], size: int) -> Refusal | None:
     """Why a part cannot run in blocks of its steps by these dates; None if it can."""
     made = _in_blocks(nest, dates, size)

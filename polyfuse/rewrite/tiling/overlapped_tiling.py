@@ -25,6 +25,7 @@ import islpy as isl
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.tiling.footprints import Needs, Window, advance, grid_of, needs, touched, window
@@ -70,6 +71,7 @@ class Overlapped:
         return f"in tiles of {tile} for {', '.join(self.consumers)}: computed per element: {again}"
 
 
+@proving("the rewrite overlap")
 def overlap(nest: Nest, tiles: Tiles, producers: Iterable[str]) -> Overlapped:
     """for i: P;  for i: C   ->   for i_tile: { for i: P (what the tile needs);  for i: C (the tile) }
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from polyfuse.ir import Nest, Statement
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.dead_instances import needed
 from polyfuse.rewrite.inline import inline, why_not_inline
@@ -57,6 +58,7 @@ def always(_: Nest, __: Composed) -> None:
 NOTHING: Mapping[str, str] = {}
 
 
+@proving("the rewrite compose_views")
 def compose_views(nest: Nest, accept: Accept = always, keep: Mapping[str, str] = NOTHING) -> Views:
     """Every view of a nest composed into its users, as far as that is possible.
 

@@ -9,12 +9,14 @@ import islpy as isl
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.tree import restrict
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import Composed, differences, is_view, made
 from polyfuse.sets import maps_of, on_domain
 
 
+@proving("the rewrite place")
 def place(nest: Nest, statement: str) -> Composed:
     """W: a[i] = …;  P: T[i + 4] = a[i];  R: … a[j] …  ->  W: T[i + 4] = …;  R: … T[j + 4] …
 
@@ -23,6 +25,7 @@ def place(nest: Nest, statement: str) -> Composed:
     return made(placed(nest, nest.statement(statement)))
 
 
+@proving("the question why_not_place")
 def why_not_place(nest: Nest, statement: str) -> Refusal | None:
     """Why what a view shows cannot live in the view's tensor; None if it can."""
     found = placed(nest, nest.statement(statement))

@@ -11,6 +11,7 @@ import numpy as np
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, restrict, sequence
+from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.index_set_splitting import feeds
 from polyfuse.rewrite.inline import from_sources, overwritten, twice_written
@@ -18,6 +19,7 @@ from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import Composed, checked, is_view, made
 
 
+@proving("the rewrite read_through")
 def read_through(nest: Nest, tensor: str) -> Composed:
     """P: T[i] = x[i + 3];  R: … T[j] …  ->  R: … x[j + 3] …
 
@@ -52,6 +54,7 @@ def through(nest: Nest, tensor: str) -> Composed | Refusal:
     return Composed(checked(nest, result, gone, into), tensor, tuple(sorted(gone)), into)
 
 
+@proving("the question why_not_read_through")
 def why_not_read_through(nest: Nest, tensor: str) -> Refusal | None:
     """Why a temporary cannot be read through; None if it can."""
     call = f"read_through({tensor!r})"

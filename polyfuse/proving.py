@@ -1,0 +1,80 @@
+"""The boundary between isl and polyfuse's users: an error of islpy's leaves as one that says what was being proven.
+
+Every public function that asks isl is a step, by `proving`; steps lie inside each other, as validation does in a
+compile. An error of islpy's passes through the inner ones, where polyfuse itself may handle it (a shape that is given
+up), and leaves the outermost one as IslFailure, or as BudgetExceeded where isl's operations were limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, TypeVar
+
+import islpy as isl
+
+from polyfuse.errors import BudgetExceeded, IslFailure
+
+C = TypeVar("C", bound=type)
+
+_inside: ContextVar[bool] = ContextVar("inside", default=False)
+"""Whether another step is around."""
+
+STOPPED = "maximal number of operations"
+"""What isl says where it has done as many operations as it was given."""
+
+
+@contextmanager
+def proving(step: str | Callable[[], str]) -> Iterator[None]:
+    """Name what isl is asked for in a block or, as a decorator, in a function: "the legality of split('S', 'i', 4)".
+
+    Raises IslFailure, or BudgetExceeded, for an error of islpy's that nothing inside the outermost step handled.
+    """
+    outermost = not _inside.get()
+    before = _inside.set(True)
+    try:
+        yield
+    except isl.Error as error:
+        error.add_note(step if isinstance(step, str) else step())  # the innermost step first
+        if not outermost:
+            raise
+        raise _told(error) from error
+    finally:
+        _inside.reset(before)
+
+
+def _told(error: isl.Error) -> IslFailure | BudgetExceeded:
+    innermost, *others = error.__notes__
+    where = f" ({', '.join(f'in {step}' for step in others)})" if others else ""
+    if STOPPED in str(error):
+        return BudgetExceeded(f"{innermost}{where} needs more operations of isl than it was given")
+    return IslFailure(
+        f"isl failed in {innermost}{where}: {error or 'without a message'}. The program is not at fault: please report "
+        "it, with the program"
+    )
+
+
+def each_proving(what: str, *names: str) -> Callable[[C], C]:
+    """Make steps of methods of a class: `what` is filled with a call, such as "split('S0', 'i', 4)"."""
+
+    def made(cls: C) -> C:
+        for name in names:
+            setattr(cls, name, _as_step(what, getattr(cls, name)))
+        return cls
+
+    return made
+
+
+def _as_step(what: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def step(self: Any, *args: Any, **options: Any) -> Any:
+        def call() -> str:
+            given = (*map(repr, args), *(f"{name}={value!r}" for name, value in options.items()))
+            return what.format(f"{method.__name__}({', '.join(given)})")
+
+        with proving(call):
+            return method(self, *args, **options)
+
+    return step
