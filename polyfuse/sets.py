@@ -64,6 +64,17 @@ def sets_of(union: isl.UnionSet) -> list[isl.Set]:
     return sorted(found, key=str)
 
 
+def coalesced(relation: isl.UnionMap) -> isl.UnionMap:
+    """Return a relation in fewer pieces, in isl's normal form.
+
+    What isl leaves after subtracting and coalescing (islpy 2026.2.2) may be simplified further, which its scheduler and
+    its lexmin do in place: { S[j, k] -> S[j, k - 2] : j mod 3 = 2 and (N + 3k) mod 6 = 3 and j < N } then lost both
+    conditions, for all who hold the relation. Intersecting it with all sizes simplifies it at once.
+    """
+    every_size = isl.Set("{ : }")
+    return union_map(one.intersect_params(every_size) for one in _by_names(relation.coalesce()))
+
+
 def tuple_names(relation: isl.Map) -> tuple[str, str]:
     """The names of a map's two tuples.
 

@@ -26,7 +26,7 @@ import islpy as isl
 
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
-from polyfuse.sets import maps_of, meeting, tuple_names, union_map
+from polyfuse.sets import coalesced, maps_of, meeting, tuple_names, union_map
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -221,10 +221,10 @@ def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
     overwritten = sources(accesses.writes, accesses.assigns, accesses.accumulates, order)
     anti = unhidden(accesses.reads, accesses.assigns, accesses.writes, order)
     return Dependences(
-        flow=flow.coalesce(),
-        anti=anti.coalesce(),
-        output=overwritten.subtract(among_groups(overwritten, accesses.operators)).coalesce(),
-        reduction=own.coalesce(),
+        flow=coalesced(flow),
+        anti=coalesced(anti),
+        output=coalesced(overwritten.subtract(among_groups(overwritten, accesses.operators))),
+        reduction=coalesced(own),
     )
 
 

@@ -123,3 +123,22 @@ def test_places_that_are_fractions_elsewhere(body: str, fixed: bool, target: str
     compiled = pf.compile(nest, sizes={"N": 9} if fixed else None, **TARGETS[target])
     arrays = {"N": 9, "a": np.zeros(9), "b": np.arange(9.0)}
     np.testing.assert_array_equal(called(compiled, arrays)["a"], by_python(nest, arrays)["a"])
+
+
+STRIDED = """
+@pf.nest
+def f(N: "i64", M: "i64", A: "i64[M + 6]"):
+    for i in range(0, 4, 2):
+        for j in range(N - 1, -1, -3):
+            for k in range(N - i - 1, max(i, 2) - 1, -2):
+                A[2 * i + 2] = A[2 * i] - A[(i + j) % 3]
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "lockstep"])
+def test_strided_loops_whose_dependences_isl_simplifies_late(target: str) -> None:
+    """isl's scheduler took the strides from the flow it was given, so that the finished schedule was refused."""
+    nest = defined(STRIDED)
+    compiled = pf.compile(nest, **TARGETS[target])
+    arrays = {"N": 9, "M": 6, "A": np.arange(12)}
+    np.testing.assert_array_equal(called(compiled, arrays)["A"], by_python(nest, arrays)["A"])
