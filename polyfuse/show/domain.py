@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,8 +57,9 @@ def domain_plot(
 
     `dims` names the plotted dimensions, horizontal first (without it: the first two); with one dimension each
     statement has a row. The others are held at `at[dim]`, else at their least value. `sizes` gives symbolic sizes.
-    Of a schedule, the first statement's tiles are shaded and numbered as they run: `tiled_by` names the loops that make
-    them, without it all that were cut. Pairs of dependences that two others imply are left out.
+    Of a schedule, tiles are shaded and numbered as they run: `tiled_by` names loops around the first statement that
+    make them, without it all that were cut. Each statement inside these loops has its own part of a cell. Pairs of
+    dependences that two others imply are left out.
 
     Raises BadArgument where that is no finite picture, TargetUnavailable without matplotlib.
     """
@@ -67,10 +69,13 @@ def domain_plot(
     names = (statement,) if isinstance(statement, str) else tuple(statement)
     dims, sizes, at = _checked(nest, names, dims, sizes or {}, at or {}, kinds)
     slices = {name: cut(nest, name, dims, sizes, at) for name in names}
-    places = {name: _place(position, len(dims)) for position, name in enumerate(names)}
+    places = {name: _place(position, len(names), len(dims)) for position, name in enumerate(names)}
     axes = need("matplotlib.figure").Figure(figsize=_extent(slices.values()), layout="constrained").subplots()
     if isinstance(what, Schedule):
-        _shade(axes, slices[names[0]], tile_loops(what.loops(names[0]), tiled_by), sizes)
+        loops = tile_loops(what.loops(names[0]), tiled_by)
+        strips = zip(names, _strips([*places.values()], len(dims)), strict=True)
+        shown = [(slices[n], strip) for n, strip in strips if all(n in loop.members for loop in loops)]
+        _shade(axes, shown, loops, sizes)
     elif tiled_by is not None:
         raise BadArgument("a nest has no tiles; give a Schedule")
     for pairs in nest.dependences().pairs:
@@ -114,9 +119,10 @@ def _among(what: str, given: Collection[str], known: Collection[str]) -> None:
             raise BadArgument(f"no {what} {name!r}; there are {', '.join(known) or 'none'}")
 
 
-def _place(position: int, dims: int) -> Point:
+def _place(position: int, count: int, dims: int) -> Point:
     """Where a statement's points are drawn from: a row of its own on a line, a little apart in a plane."""
-    return (0.0, float(position)) if dims == 1 else (APART * position, APART * position)
+    apart = min(APART, 2 * APART / count)  # all of them in their cell
+    return (0.0, float(position)) if dims == 1 else (apart * position, apart * position)
 
 
 def _moved(point: Sequence[int], place: Point) -> Point:
@@ -146,21 +152,51 @@ def _draw_arrows(
         axes.quiver(*zip(*lines, strict=True), color=KINDS[kind], alpha=0.8, label=label, zorder=2, **ARROWS)
 
 
-def _shade(axes: Any, instances: Slice, loops: Sequence[Loop], sizes: Mapping[str, int]) -> None:
-    """Cells around the points, neighbouring tiles in different shades, each tile's number in the order they run."""
+def _shade(
+    axes: Any,
+    shown: Sequence[tuple[Slice, tuple[float, float]]],
+    loops: Sequence[Loop],
+    sizes: Mapping[str, int],
+) -> None:
+    """Cells around the points, neighbouring tiles in different shades, each tile's number in the order they run.
+
+    Each statement has its strip of a cell, from one height to another, since tiles of one may end where another's go
+    on.
+    """
     if not loops:
         return
-    found = tiles(instances, loops, sizes)
-    points = {_moved(point, (0.0, 0.0)): date for point, date in found.items()}
-    xs, ys = (range(int(min(side)), int(max(side)) + 1) for side in zip(*points, strict=True))
-    cells = np.ma.masked_less([[_tone(points.get((x, y))) for x in xs] for y in ys], 0)
-    colours = need("matplotlib.colors").ListedColormap(SHADES)
-    axes.pcolormesh(xs, ys, cells, cmap=colours, vmin=0, vmax=len(SHADES) - 1, shading="nearest", zorder=0)
-    for number, date in enumerate(sorted(set(points.values()))):
-        x, y = min(point for point, other in points.items() if other == date)
+    corners: dict[tuple[int, ...], Point] = {}
+    for instances, (low, high) in shown:
+        points = {_moved(point, (0.0, 0.0)): date for point, date in tiles(instances, loops, sizes).items()}
+        _draw_cells(axes, points, low, high)
+        for (x, y), date in points.items():
+            corners[date] = min(corners.get(date, (x, y + low)), (x, y + low))
+    for number, (_, (x, y)) in enumerate(sorted(corners.items())):
         axes.text(
-            x - 0.45, y - 0.45, str(number), ha="left", va="bottom", fontsize=8, weight="bold", zorder=4
+            x - 0.45, y + 0.05, str(number), ha="left", va="bottom", fontsize=8, weight="bold", zorder=4
         )
+
+
+def _draw_cells(axes: Any, points: Mapping[Point, tuple[int, ...]], low: float, high: float) -> None:
+    """A cell around each point in the shade of its tile, as high as a strip."""
+    xs, ys = (range(int(min(side)), int(max(side)) + 1) for side in zip(*points, strict=True))
+    rows = [[_tone(points.get((x, y))) for x in xs] for y in ys]
+    edges = [*(y + low for y in ys), ys[-1] + high]
+    if high - low < 1 and len(ys) > 1:  # nothing between one row's strip and the next one's
+        rows = [row for each in rows for row in (each, [-1] * len(xs))][:-1]
+        edges = [y + end for y in ys for end in (low, high)]
+    cells = np.ma.masked_less(rows, 0)
+    columns = [*(x - 0.5 for x in xs), xs[-1] + 0.5]
+    colours = need("matplotlib.colors").ListedColormap(SHADES)
+    axes.pcolormesh(columns, edges, cells, cmap=colours, vmin=0, vmax=len(SHADES) - 1, zorder=0)
+
+
+def _strips(places: Sequence[Point], dims: int) -> list[tuple[float, float]]:
+    """The part of a cell around each statement's point: they meet halfway between two points."""
+    heights = [y for _, y in places]
+    borders = [(below + above) / 2 for below, above in pairwise(heights)]
+    top = 0.5 if dims == 2 else heights[-1] + 0.5
+    return list(zip([-0.5, *borders], [*borders, top], strict=True))
 
 
 def _tone(date: Sequence[int] | None) -> int:

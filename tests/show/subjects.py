@@ -50,3 +50,12 @@ def threads() -> pf.Schedule:
         s = s.bind(name, i_in="thread.y", j_in="thread.x")
     s = s.promote("x", "mac0", at="k", memory="shared")
     return s.bind("load_x", load_x_0="thread.y", load_x_1="thread.x").synchronised()
+
+
+def blur_rows() -> pf.Schedule:
+    """Two stages over rows, the second one step of i behind the first, in tiles of three steps."""
+    copy = pf.statement("{ S[t, i] : 0 <= t < 3 and 0 <= i < 6 }", "b[t, i] = 2 * a[t, i]")
+    back = pf.statement("{ R[t, i] : 0 <= t < 3 and 0 <= i < 6 }", "c[t, i] = b[t, i] + 1")
+    roles = (("a", "input"), ("b", "temporary"), ("c", "output"))
+    nest = pf.Nest.of([pf.Tensor(n, (3, 6), "float32", role) for n, role in roles], [copy, back], name="rows")
+    return pf.Schedule(nest).fuse("S", "R", at="i", shift={"i": 1}).split("S", "i", 3)

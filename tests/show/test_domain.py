@@ -10,7 +10,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.errors import BadArgument
 from polyfuse.show import domain_plot
-from tests.show.subjects import blur, dense, jacobi, wavefronts
+from tests.show.subjects import blur, blur_rows, dense, jacobi, wavefronts
 
 pytest.importorskip("matplotlib")
 from matplotlib.collections import PathCollection, QuadMesh
@@ -65,6 +65,35 @@ def test_neighbouring_tiles_have_different_shades() -> None:
 def test_the_loops_that_make_the_tiles_can_be_named() -> None:
     figure = domain_plot(wavefronts(), "S", sizes=SIZES, tiled_by=("t",))
     assert [text.get_text() for text in figure.axes[0].texts] == ["0", "1"]
+
+
+def test_tiles_of_every_statement_are_shaded() -> None:
+    """R runs a step of i behind S, so that its tiles end elsewhere; each has its strip of a cell."""
+    figure = domain_plot(blur_rows(), ("S", "R"), ("t", "i"), tiled_by=("i",))
+    first, second = drawn(figure, QuadMesh)
+    heights = [{round(float(y), 2) for y in cells.get_coordinates()[:, 0, 1]} for cells in (first, second)]
+    assert min(heights[0]) == -0.5
+    assert {0.15, 1.15} <= heights[0] & heights[1]  # where the strips meet
+    assert max(heights[1]) == 5.5
+    tones = [[int(row[0]) for row in cells.get_array()[::2]] for cells in (first, second)]
+    assert tones == [[0, 0, 0, 2, 2, 2], [0, 0, 2, 2, 2, 0]]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0", "1", "2"]
+
+
+def test_statements_on_a_line_have_tiles_in_their_rows() -> None:
+    figure = domain_plot(blur_rows(), ("S", "R"), ("i",), tiled_by=("i",))
+    spans = [(c.get_coordinates()[0, 0, 1], c.get_coordinates()[-1, 0, 1]) for c in drawn(figure, QuadMesh)]
+    assert spans == [(-0.5, 0.5), (0.5, 1.5)]
+
+
+def test_statements_outside_of_the_tiles_have_no_cells() -> None:
+    figure = domain_plot(pf.Schedule(dense()).tile("mac0", i=2, j=2), ("mac0", "relu0"), ("i", "j"))
+    assert len(drawn(figure, QuadMesh)) == 1
+
+
+def test_more_statements_stay_in_their_cells() -> None:
+    found = points(domain_plot(dense(), ("zero0", "mac0", "bias0", "relu0"), ("i", "j")))
+    assert max(x for each in found for x, _ in each) < 3.5
 
 
 def test_an_untiled_schedule_and_a_nest_have_no_cells() -> None:
