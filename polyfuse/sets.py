@@ -125,7 +125,8 @@ def between(relation: isl.UnionMap, sources: isl.UnionSet, sinks: isl.UnionSet) 
 def on_domain(relation: isl.Map, domain: isl.Set) -> isl.Map:
     """Return a function of instances without the constraints that their domain implies.
 
-    On an empty domain it is 0: isl's gist by an empty set is the relation of all pairs, which is no function.
+    On an empty domain it is 0: isl's gist by an empty set is the relation of all pairs, which is no function. Neither
+    is what has several values outside of the domain without these constraints, which then stay.
 
     >>> print(on_domain(isl.Map("{ S[i] -> x[i] : 0 <= i < 4 }"), isl.Set("{ S[i] : 0 <= i < 4 }")))
     { S[i] -> x[i] }
@@ -133,7 +134,8 @@ def on_domain(relation: isl.Map, domain: isl.Set) -> isl.Map:
     { S[i] -> x[0] }
     """
     if not domain.is_empty():
-        return relation.gist_domain(domain)
+        simpler = relation.gist_domain(domain)
+        return simpler if simpler.is_single_valued() else relation
     zeros = isl.Map.universe(relation.get_space())
     for d in range(relation.dim(OUT)):
         zeros = zeros.fix_val(OUT, d, isl.Val(0))

@@ -32,7 +32,7 @@ from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import Buffer, Loop, Panel, Tree, date_map
 from polyfuse.schedule.promote.copy_statements import Copied, Promoted, copied_in, prefix_map, rounding_of
-from polyfuse.sets import IN, OUT, SET, dimension
+from polyfuse.sets import IN, OUT, SET, dimension, on_domain
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _read(
             f"promote: {value.text} is not known from its axes {', '.join(_names(value))} and the loops around: name "
             "more axes, or promote further in"
         )
-    return Access(access.tensor, there.gist_domain(there.domain()))
+    return Access(access.tensor, on_domain(there, there.domain()))
 
 
 def _names(value: Value) -> list[str]:
