@@ -7,17 +7,17 @@ up), and leaves the outermost one as IslFailure, or as BudgetExceeded where isl'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import islpy as isl
 
 from polyfuse.errors import BudgetExceeded, IslFailure
 
 C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
 
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
 """Whether another step is around."""
@@ -26,23 +26,37 @@ STOPPED = "maximal number of operations"
 """What isl says where it has done as many operations as it was given."""
 
 
-@contextmanager
-def proving(step: str | Callable[[], str]) -> Iterator[None]:
+class proving:
     """Name what isl is asked for in a block or, as a decorator, in a function: "the legality of split('S', 'i', 4)".
 
-    Raises IslFailure, or BudgetExceeded, for an error of islpy's that nothing inside the outermost step handled.
+    Raises:
+        IslFailure: for an error of islpy's that nothing inside the outermost step handled.
+        BudgetExceeded: the same, where isl's operations were limited.
     """
-    outermost = not _inside.get()
-    before = _inside.set(True)
-    try:
-        yield
-    except isl.Error as error:
-        error.add_note(step if isinstance(step, str) else step())  # the innermost step first
-        if not outermost:
-            raise
-        raise _told(error) from error
-    finally:
-        _inside.reset(before)
+
+    def __init__(self, step: str | Callable[[], str]) -> None:
+        self._step = step
+
+    def __enter__(self) -> None:
+        self._outermost = not _inside.get()
+        self._before = _inside.set(True)
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
+        _inside.reset(self._before)
+        if isinstance(error, isl.Error):
+            error.add_note(self._step if isinstance(self._step, str) else self._step())  # the innermost first
+            if self._outermost:
+                raise _told(error) from error
+
+    def __call__(self, function: F) -> F:
+        """Return the function as a step. contextlib's decorator would put its frame among the user's in a traceback."""
+
+        @wraps(function)
+        def step(*args: Any, **options: Any) -> Any:
+            with proving(self._step):
+                return function(*args, **options)
+
+        return cast(F, step)
 
 
 def _told(error: isl.Error) -> IslFailure | BudgetExceeded:
