@@ -43,6 +43,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, as_written, plan_for, planned_costs, schedule_costs
 from polyfuse.strategy.candidates import Choose, Picked, cheapest
 from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.remarks import Reason, Remark, refused
 from polyfuse.strategy.rewrites.fast_matmul import Fast, Wanted, with_fast_products
 from polyfuse.strategy.rewrites.fold_scales import with_scales_folded
 from polyfuse.strategy.rewrites.widen_halves import with_wide_factors
@@ -165,12 +166,12 @@ def decided(
     able = _one_block_at_a_time(model) if place == "simulator" else model
     with proving("the choice of a schedule"):
         plan = plan_for(fast.nest, able, fuse=fuse, choose=Picked(picks) if picks else cheapest)
-    plan = replace(plan, recomputed=(*fast.reasons, *plan.recomputed, *_unused(plan.schedule, model)))
+    plan = replace(plan, remarks=(*fast.remarks, *plan.remarks, *_unused(plan.schedule, model)))
     try:
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
     except BudgetExceeded as error:
-        kept = as_written(fast.nest, model, (*fast.reasons, str(error)))
-        kept = replace(kept, recomputed=(*kept.recomputed, *_in_float32(kept.schedule, model)))
+        kept = as_written(fast.nest, model, str(error))
+        kept = replace(kept, remarks=(*fast.remarks, *kept.remarks, *_in_float32(kept.schedule, model)))
         done = _finished(kept.schedule, kept, goal, place, model, start, 0)
     return replace(done, expansions=expansions)
 
@@ -232,7 +233,7 @@ def _as_wanted(nest: Nest, model: Machine, wanted: Wanted, fuse: bool) -> Fast:
     wide, copies = with_wide_factors(nest) if model.kind == "cpu" else (nest, ())
     folded, said = with_scales_folded(wide) if wanted.fold and fuse else (wide, ())
     fast = with_fast_products(folded, model, wanted)
-    return replace(fast, reasons=(*copies, *said, *fast.reasons))
+    return replace(fast, remarks=(*copies, *said, *fast.remarks))
 
 
 def _tuned(
@@ -335,26 +336,28 @@ def _with_math(nest: Nest, model: Machine, schedule: Schedule | None, math: Math
     return replace(model, math=math)
 
 
-def _unused(schedule: Schedule, model: Machine) -> tuple[str, ...]:
-    """A sentence if not all products of a schedule run on tensor cores, though they might have."""
+def _unused(schedule: Schedule, model: Machine) -> tuple[Remark, ...]:
+    """A remark if not all products of a schedule run on tensor cores, though they might have."""
     if model.math == "ieee":
         return ()
     rounded = _rounded(schedule)
     if not rounded:
-        return (
+        line = (
             f"math={model.math!r} is not used: no float32 product that is alone in its kernel has a warp's 32 x 32 "
-            "results, or is cheaper in tiles than without.",
+            "results, or is cheaper in tiles than without."
         )
+        return (refused("math", (), Reason.NO_TILES, line),)
     return _in_float32(schedule, model)
 
 
-def _in_float32(schedule: Schedule, model: Machine) -> tuple[str, ...]:
-    """A sentence that names the products which tensor cores might have computed and do not, if there are any."""
+def _in_float32(schedule: Schedule, model: Machine) -> tuple[Remark, ...]:
+    """A remark that names the products which tensor cores might have computed and do not, if there are any."""
     rounded = _rounded(schedule)
     left = [name for name in _float_products(schedule.source) if name not in rounded]
     if model.math == "ieee" or not left:
         return ()
-    return (f"math={model.math!r} is not used for {', '.join(left)}: float32 as written.",)
+    line = f"math={model.math!r} is not used for {', '.join(left)}: float32 as written."
+    return (refused("math", left, Reason.NO_TILES, line),)
 
 
 def _rounded(schedule: Schedule) -> set[str]:

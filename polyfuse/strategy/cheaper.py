@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.plan import Plan
+from polyfuse.strategy.remarks import weighed
 
 
-def either(
-    usual: Plan, other: Plan, usually: float, so: float, said: tuple[str, ...], otherwise: str
+def cheaper_of(
+    pass_: str, usual: Plan, other: Plan, usually: float, so: float, done: tuple[str, ...], otherwise: str
 ) -> Plan:
-    """Of two plans the one of fewer seconds, with what the other one does in words and both numbers."""
+    """The one of two plans that takes fewer seconds, with a remark on each thing that the other one has done."""
     numbers = f"{microseconds(so)} so, {microseconds(usually)} {otherwise}"
     if so >= usually:
-        refused = (f"not taken: {line}; {numbers}." for line in said)
-        return replace(usual, recomputed=(*usual.recomputed, *refused))
-    return replace(other, recomputed=(*other.recomputed, *(f"{line}: {numbers}." for line in said)))
+        lines = (f"not taken: {line}; {numbers}." for line in done)
+        return usual.with_remarks(*(weighed(pass_, (), False, line, so, usually) for line in lines))
+    lines = (f"{line}: {numbers}." for line in done)
+    return other.with_remarks(*(weighed(pass_, (), True, line, so, usually) for line in lines))

@@ -13,29 +13,31 @@ from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, asked_once, cheapest
-from polyfuse.strategy.cheaper import either
+from polyfuse.strategy.cheaper import cheaper_of
 from polyfuse.strategy.cost.composite import finished_cost, kernels_of, schedule_costs
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import Model, evenly, in_blocks, microseconds, ranked
+from polyfuse.strategy.cost.roofline import Model, evenly, in_blocks, ranked
 from polyfuse.strategy.cpu import kernel as cpu
 from polyfuse.strategy.cpu.gemm.recurrence import stepped
-from polyfuse.strategy.cpu.gemm.schedule import blocked
+from polyfuse.strategy.cpu.gemm.schedule import BLOCKS, blocked
 from polyfuse.strategy.cpu.nontemporal import in_long_blocks, past_caches
+from polyfuse.strategy.cpu.prefetch import PASS as PREFETCH
 from polyfuse.strategy.cpu.prefetch import rows_ahead
 from polyfuse.strategy.cuda import kernel as cuda
 from polyfuse.strategy.cuda.gemm.schedule import in_tiles
 from polyfuse.strategy.cuda.gemm.stream_k import InShares
+from polyfuse.strategy.cuda.gemm.tile_choice import PASS as TILES
 from polyfuse.strategy.cuda.gemm.tile_choice import in_registers, under_maximum
 from polyfuse.strategy.cuda.persistent.grid_steps import in_order
 from polyfuse.strategy.cuda.transpose import NOT_IN_SQUARES, in_squares
+from polyfuse.strategy.cuda.transpose import PASS as TRANSPOSE
 from polyfuse.strategy.draft import Draft
-from polyfuse.strategy.fusion.group_search import Refused, early_statements, part_with
+from polyfuse.strategy.fusion.group_search import KeptApart, early_statements, part_with
 from polyfuse.strategy.match.gemm import products_among
 from polyfuse.strategy.passes.attention import in_one_kernel_if_cheaper
 from polyfuse.strategy.passes.backtrack import (
-    NOT_IN_BLOCKS,
     Doubt,
     Doubted,
     compared,
@@ -47,18 +49,25 @@ from polyfuse.strategy.passes.cooperative_launch import in_one_launch
 from polyfuse.strategy.passes.equal_kernels import Repeats
 from polyfuse.strategy.passes.grouping import Grouped, in_kernels
 from polyfuse.strategy.passes.loop_partition import with_full_tiles
-from polyfuse.strategy.passes.missed_remarks import NOT_IN_TILES, with_words
+from polyfuse.strategy.passes.missed_remarks import with_words
 from polyfuse.strategy.passes.parallel_region import in_one_region
+from polyfuse.strategy.passes.wavefront import PASS as WAVEFRONT
 from polyfuse.strategy.passes.wavefront import Behind, behind_each_other, cheaper_in_turns, may_run_behind
 from polyfuse.strategy.plan import Group, Plan
+from polyfuse.strategy.remarks import Reason, Refused, Remark, applied, details, refused
 from polyfuse.strategy.rewrites.before_fusion import before_schedules
+from polyfuse.strategy.rewrites.blocked_factorization import PASS as FACTORIZATION
 from polyfuse.strategy.rewrites.blocked_factorization import in_panels
-from polyfuse.strategy.rewrites.online_softmax import in_one_pass
+from polyfuse.strategy.rewrites.online_softmax import PASS as ONLINE_SOFTMAX
+from polyfuse.strategy.rewrites.online_softmax import in_one_pass, one_pass_remark
 from polyfuse.strategy.rewrites.overlapped_tiling import Recomputed, recomputed
 from polyfuse.strategy.rewrites.preround_operands import cheaper, rounded_first
 from polyfuse.strategy.rewrites.private_accumulator import summed_apart
+from polyfuse.strategy.rewrites.privatize_scratch import PASS as SCRATCH
 from polyfuse.strategy.rewrites.privatize_scratch import scratch_apart
+from polyfuse.strategy.rewrites.shared_sweep import PASS as SHARED_SWEEP
 from polyfuse.strategy.rewrites.shared_sweep import beyond_first, read_once
+from polyfuse.strategy.rewrites.snapshot_operand import PASS as SNAPSHOT
 from polyfuse.strategy.rewrites.snapshot_operand import copied_first
 from polyfuse.strategy.rewrites.split_k import in_parts
 from polyfuse.strategy.transforms import time_loops as loops
@@ -66,6 +75,18 @@ from polyfuse.strategy.transforms.band_verbs import common_loops, far_and_near, 
 from polyfuse.strategy.transforms.collapse import in_long_rows
 from polyfuse.strategy.transforms.inner_loops import waits
 from polyfuse.strategy.transforms.packing import added
+
+NOT_IN_BLOCKS = "not in blocks for the caches"
+"""What a plan says of a CPU's kernel around a product without blocks, before why."""
+
+NOT_IN_TILES = "not in register tiles"
+"""The same of a GPU's kernel."""
+
+COLLAPSE, NONTEMPORAL, TIME_LOOPS, GRID_STEPS = "collapse", "nontemporal stores", "time loops", "grid steps"
+"""The names of the passes that give other kernels their shape."""
+
+SCHEDULE = "schedule"
+"""What a remark on the plan as a whole is of, where there is none."""
 
 CODE_SECONDS = 0.5
 """What machine code for a loop over cores takes longer to make: the price of a region in a kernel that runs once."""
@@ -100,7 +121,7 @@ def _in_private(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Pla
     if made is None:
         return usual
     other = _plan_of(made.nest, machine, fuse, choose)
-    return either(usual, other, usual.seconds, other.seconds, made.said, "in the array itself")
+    return cheaper_of(SCRATCH, usual, other, usual.seconds, other.seconds, made.said, "in the array itself")
 
 
 def _plan_of(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
@@ -115,7 +136,7 @@ def _plan_of(nest: Nest, machine: Machine, fuse: bool, choose: Choose) -> Plan:
 
 
 def _in_kernels_of_their_own(
-    lean: Nest, said: tuple[str, ...], machine: Machine, fuse: bool, choose: Choose
+    lean: Nest, said: tuple[Remark, ...], machine: Machine, fuse: bool, choose: Choose
 ) -> Plan:
     """The plan before any kernels are one launch, or one region."""
     if fuse and machine.kind == "cuda":
@@ -130,21 +151,21 @@ def _in_kernels_of_their_own(
     return _read_once(lean, said, machine, choose) if fuse else _planned(lean, said, machine, fuse, choose)
 
 
-def _read_once(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
+def _read_once(nest: Nest, said: tuple[Remark, ...], machine: Machine, choose: Choose) -> Plan:
     """The plan for a nest, or with matrices read once for sums along rows and across them where that is cheaper."""
     usual = _in_panels(nest, said, machine, choose)
     made = read_once(nest, machine)
     said = (*said, *made.refused)
-    usual = replace(usual, recomputed=(*usual.recomputed, *made.refused))
+    usual = usual.with_remarks(*made.refused)
     if not made.passes:
         return usual
     other = _planned(made.nest, said, machine, True, choose, Recomputed(made.nest, passes=made.passes))
     every = frozenset(s.name for s in (*usual.schedule.nest.statements, *other.schedule.nest.statements))
     apart, together = compared(usual, other, every, beyond_first(machine))
-    return either(usual, other, apart, together, made.said, "otherwise")
+    return cheaper_of(SHARED_SWEEP, usual, other, apart, together, made.said, "otherwise")
 
 
-def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
+def _in_panels(nest: Nest, said: tuple[Remark, ...], machine: Machine, choose: Choose) -> Plan:
     """The plan for a nest, or for the nest with eliminations in blocks of the cheapest size where that is cheaper."""
     found = tuple(in_panels(nest, machine))
     said = (*said, *(line for made in found for line in made.refused))
@@ -157,30 +178,32 @@ def _in_panels(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choo
     if not plans:
         return usual
     made, best = min(plans, key=lambda one: one[1].seconds)
-    return either(usual, best, usual.seconds, best.seconds, made.said, "in loops")
+    return cheaper_of(FACTORIZATION, usual, best, usual.seconds, best.seconds, made.said, "in loops")
 
 
-def _cheapest(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
+def _cheapest(nest: Nest, said: tuple[Remark, ...], machine: Machine, choose: Choose) -> Plan:
     """The plan for a nest, or for the nest with products in place that read copies where that is cheaper."""
     usual = _cheaper(nest, said, machine, choose)
     made = copied_first(nest, machine)
     if made is None:
         return usual
     other = _cheaper(made.nest, said, machine, choose)
-    return either(usual, other, usual.seconds, other.seconds, made.said, "in place")
+    return cheaper_of(SNAPSHOT, usual, other, usual.seconds, other.seconds, made.said, "in place")
 
 
 def _in_tiles(
-    nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose
-) -> tuple[Plan | None, tuple[str, ...]]:
+    nest: Nest, said: tuple[Remark, ...], machine: Machine, choose: Choose
+) -> tuple[Plan | None, tuple[Remark, ...]]:
     """The plan for a nest whose products are rewritten for tiles on a GPU: in parts, or summed apart.
 
     Sums that get no tiles stay where they are. None where there is no such plan, and what was left out then: parts for
     which no tiles of results were found.
     """
-    parted, refused = in_parts(nest, machine), tuple[str, ...]()
+    parted, refused = in_parts(nest, machine), tuple[Remark, ...]()
     for split in (parted, None) if parted is not None else (None,):
-        start, summing, told = (nest, (), ()) if split is None else (split.nest, split.products, split.said)
+        start, summing, told = (
+            (nest, (), ()) if split is None else (split.nest, split.products, split.remarks)
+        )
         shared = {} if split is None else split.shared
         stay = frozenset[str]()
         summed = summed_apart(start)
@@ -195,40 +218,43 @@ def _in_tiles(
                 break
             stay |= lost
             summed = summed_apart(start, stay)
-        lines = (f"not taken, since its kernel has no tiles of results: {line}" for line in told)
-        refused = (*refused, *lines)
+        refused = (*refused, *map(_without_tiles, told))
     return None, refused
 
 
-def _cheaper(nest: Nest, said: tuple[str, ...], machine: Machine, choose: Choose) -> Plan:
+def _without_tiles(remark: Remark) -> Remark:
+    """The remark on parts that are not taken, since what sums one up has no tiles."""
+    text = f"not taken, since its kernel has no tiles of results: {remark}"
+    return replace(remark, taken=False, reason=Reason.NO_TILES, text=text)
+
+
+def _cheaper(nest: Nest, said: tuple[Remark, ...], machine: Machine, choose: Choose) -> Plan:
     """The plan for a nest, or for the nest with sums under maxima in one pass where that is cheaper."""
     usual = _planned(nest, said, machine, True, choose)
     made = in_one_pass(nest, machine)
     if made is None:
         return usual
     if not made.said:
-        kept = tuple(f"sums under a maximum do not run in one pass: {why}" for why in made.refused)
-        return replace(usual, recomputed=(*usual.recomputed, *kept))
+        kept = (
+            replace(why, text=f"sums under a maximum do not run in one pass: {why}") for why in made.refused
+        )
+        return usual.with_remarks(*kept)
     said = (*said, *made.refused)
-    blocks = _planned(made.nest, (*said, *(f"{line}." for line in made.said)), machine, True, choose)
+    told = (applied(ONLINE_SOFTMAX, (), f"{line}.", Reason.CHEAPER) for line in made.said)
+    blocks = _planned(made.nest, (*said, *told), machine, True, choose)
     apart, together = (sum(group.cost.total for group in plan.groups) for plan in (usual, blocks))
-    numbers = f"{microseconds(together)} in one pass, {microseconds(apart)} with whole rows"
-    if together >= apart:
-        refused = f"sums under a maximum do not run in one pass: {numbers}."
-        return replace(usual, recomputed=(*usual.recomputed, refused))
-    return replace(
-        blocks, recomputed=(*blocks.recomputed, f"sums under a maximum run in one pass: {numbers}.")
-    )
+    pays = together < apart
+    return (blocks if pays else usual).with_remarks(one_pass_remark(ONLINE_SOFTMAX, pays, together, apart))
 
 
 def _planned(
     nest: Nest,
-    said: tuple[str, ...],
+    said: tuple[Remark, ...],
     machine: Machine,
     fuse: bool,
     choose: Choose,
     made: Recomputed | None = None,
-    refused: Refused = frozenset(),
+    refused: KeptApart = frozenset(),
 ) -> Plan:
     """The plan for a nest whose sums and views are as they should be, or with kernels in it that are decided.
 
@@ -237,9 +263,9 @@ def _planned(
     tiles = fuse and machine.kind == "cpu"
     rewritten = made or (recomputed(nest, machine, choose) if tiles else Recomputed(nest))
 
-    def without(others: Refused, choose: Choose = cheapest) -> Doubted:
+    def without(others: KeptApart, choose: Choose = cheapest) -> Doubted:
         plan, doubts = _in_shape(rewritten, machine, fuse, choose, refused | others)
-        return replace(plan, recomputed=(*said, *plan.recomputed)), doubts
+        return replace(plan, remarks=(*said, *plan.remarks)), doubts
 
     plan, doubts = without(frozenset(), choose)
     if doubts:
@@ -248,14 +274,14 @@ def _planned(
         plan = again.plan
         if choose is not cheapest:
             chosen, _ = without(again.refused, choose)
-            plan = replace(chosen, recomputed=(*chosen.recomputed, *again.said))
+            plan = chosen.with_remarks(*again.remarks)
     if fuse and may_run_behind(rewritten.nest, machine):
         plan = _behind(plan, rewritten, said, machine, choose)
     return with_full_tiles(plan)
 
 
 def _in_shape(
-    rewritten: Recomputed, machine: Machine, fuse: bool, choose: Choose, refused: Refused
+    rewritten: Recomputed, machine: Machine, fuse: bool, choose: Choose, refused: KeptApart
 ) -> Doubted:
     """Statements in kernels, none of them of a refused group, and each kernel in its shape."""
     rewritten, model, kernels = in_kernels(rewritten, machine, fuse, refused)
@@ -263,17 +289,17 @@ def _in_shape(
 
 
 def _behind(
-    plan: Plan, rewritten: Recomputed, said: tuple[str, ...], machine: Machine, choose: Choose
+    plan: Plan, rewritten: Recomputed, said: tuple[Remark, ...], machine: Machine, choose: Choose
 ) -> Plan:
     """The plan, or one whose loops in time run behind each other on cores where that is cheaper."""
     rewritten, model, kernels = in_kernels(rewritten, machine, True, frozenset())
     behind = behind_each_other(kernels[0], model, choose)
     if behind is None:
         return plan
-    if isinstance(behind, str):
-        return replace(plan, recomputed=(*plan.recomputed, behind))
+    if isinstance(behind, Refused):
+        return plan.with_remarks(refused(WAVEFRONT, (), behind.reason, behind.text))
     other, _ = _in_shapes(rewritten, model, (behind.grouped, *kernels[1:]), choose, behind)
-    other = replace(other, recomputed=(*said, *other.recomputed))
+    other = replace(other, remarks=(*said, *other.remarks))
     return cheaper_in_turns(plan, other, behind, model.counts)
 
 
@@ -305,7 +331,7 @@ def _in_shapes(
         if behind is not None and part.members >= set(behind.names):
             names = (*behind.names, *added(behind.grouped, behind.shaped.schedule))
             own = Counts(behind.shaped.schedule.nest)
-            groups += _groups(behind.shaped, own, names, machine)
+            groups += _groups(behind.shaped, own, names, machine, WAVEFRONT)
             continue
         own_model = model if early.isdisjoint(statements(part)) else rarely
         kernel, cost = own_model.kernel(part), own_model.cost(part)
@@ -318,7 +344,7 @@ def _in_shapes(
         groups += found
         if machine.kind == "cpu":
             doubts += doubts_of(schedule.nest, decisions, kernel.names, cost.total, found)
-    return Plan(schedule, decisions, tuple(groups), machine, rewritten.reasons), tuple(doubts)
+    return Plan(schedule, decisions, tuple(groups), machine, rewritten.remarks), tuple(doubts)
 
 
 def _shaped(
@@ -337,12 +363,22 @@ def _shaped(
     blocks = _blocked(schedule, model, part, joined, choose)
     if isinstance(blocks, loops.Planned):
         names = (*kernel.names, *added(schedule, blocks.schedule))
-        return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine))
+        return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine, BLOCKS))
     registers = in_registers(schedule, model, part, choose, shared) if not joined else None
     if isinstance(registers, tuple):
         return registers
-    whys = (NOT_IN_SQUARES, squares), (NOT_IN_BLOCKS, blocks), (NOT_IN_TILES, registers)
-    refused = tuple(f"{what}: {why}" for what, why in whys if why is not None)
+    if isinstance(registers, str):
+        registers = Refused(Reason.OTHER_FORM, registers)
+    whys = (
+        (TRANSPOSE, NOT_IN_SQUARES, squares),
+        (BLOCKS, NOT_IN_BLOCKS, blocks),
+        (TILES, NOT_IN_TILES, registers),
+    )
+    remarks = tuple(
+        refused(pass_, kernel.names, why.reason, f"{what}: {why}")
+        for pass_, what, why in whys
+        if why is not None
+    )
     if kernel.band and not joined:
         costs = ranked(kernel, machine, counts.total_bytes)
         cost = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
@@ -357,22 +393,23 @@ def _shaped(
                 shaped, made = in_long_rows(shaped, counts, kernel.names[0])
                 shaped, past = past_caches(shaped, kernel, counts, cost, machine)
                 shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
-                refused = (*refused, *made, *past, *asked)
-            return shaped, [*packs, Group(statements(part), cost, refused)]
-        return better.schedule, list(_groups(better, counts, kernel.names, machine))
+                told = (COLLAPSE, made), (NONTEMPORAL, past), (PREFETCH, asked)
+                remarks += tuple(r for pass_, notes in told for r in details(pass_, kernel.names, notes))
+            return shaped, [*packs, Group(statements(part), cost, remarks)]
+        return better.schedule, list(_groups(better, counts, kernel.names, machine, TIME_LOOPS))
     if machine.kind == "cpu":
         done, price = loops.planned(schedule, counts, part, machine, choose), None
     else:
         done, price = in_order(schedule, counts, part, machine, choose)
-    done = replace(done, notes=(*refused, *done.notes))
     if price is not None:
-        return done.schedule, [Group(part_with(done.schedule, kernel.names[0]).names, price, done.notes)]
-    return done.schedule, list(_groups(done, counts, kernel.names, machine))
+        remarks += details(GRID_STEPS, kernel.names, done.notes)
+        return done.schedule, [Group(part_with(done.schedule, kernel.names[0]).names, price, remarks)]
+    return done.schedule, list(_groups(done, counts, kernel.names, machine, TIME_LOOPS, remarks))
 
 
 def _blocked(
     schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
-) -> loops.Planned | str | None:
+) -> loops.Planned | Refused | None:
     """A CPU kernel around one product, or around several in steps, in blocks; why not, or None where it holds none."""
     kernel, cost, counts, machine = model.kernel(part), model.cost(part), model.counts, model.machine
     banded = bool(kernel.band) and not joined
@@ -393,7 +430,7 @@ def _blocked(
         several = None if parallel is None else evenly(kernel.extents[parallel], machine.units)
         blocks = in_blocks(kernel, machine, counts.total_bytes, several)
         if choose(kernel.names, "form", [blocks.total, cost.total]) == 1:
-            return "tiles of the band were chosen"
+            return Refused(Reason.CHOSEN, "tiles of the band were chosen")
     return blocked(schedule, counts, kernel, products[0], machine, parallel is not None, choose)
 
 
@@ -434,22 +471,34 @@ def _better(
     return options[choose(kernel.names, "order", [seconds for seconds, _ in options])][1]
 
 
-def _groups(done: loops.Planned, counts: Counts, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
-    """The kernels that one part became, in order; the product's, or the first statement's, tells what was found."""
+def _groups(
+    done: loops.Planned,
+    counts: Counts,
+    names: tuple[str, ...],
+    machine: Machine,
+    pass_: str,
+    before: tuple[Remark, ...] = (),
+) -> Iterator[Group]:
+    """The kernels that one part became, in order; the product's, or the first statement's, has the remarks.
+
+    Those from `before`, and what the pass that gave them their shape found.
+    """
     own = set(map(id, (part_with(done.schedule, name) for name in names)))
     ordered = [part for part in parts(done.schedule.tree) if id(part) in own]
     tells = next((part for part in ordered if holds_product(part)), part_with(done.schedule, names[0]))
     for part in ordered:
-        notes = done.notes if part is tells else ()
-        yield Group(statements(part), finished_cost(counts, part, machine), notes)
+        remarks = (*before, *details(pass_, names, done.notes)) if part is tells else ()
+        yield Group(statements(part), finished_cost(counts, part, machine), remarks)
 
 
-def as_written(nest: Nest, machine: Machine, whys: tuple[str, ...]) -> Plan:
-    """The order as written with nothing chosen, for a nest whose plan was given up; the last of `whys` says why."""
+def as_written(nest: Nest, machine: Machine, why: str) -> Plan:
+    """The order as written with nothing chosen, for a nest whose plan was given up, and why."""
     schedule = Schedule(nest)
     costs = schedule_costs(schedule, machine)
     groups = tuple(
         Group(statements(part), cost) for part, cost in zip(parts(schedule.tree), costs, strict=True)
     )
-    kept = f"the order as written is kept, with no loop changed: {whys[-1]}"
-    return Plan(schedule, (), groups, machine, (*whys[:-1], kept))
+    kept = f"the order as written is kept, with no loop changed: {why}"
+    return Plan(
+        schedule, (), groups, machine, (refused(SCHEDULE, schedule.nest.order.names, Reason.BUDGET, kept),)
+    )

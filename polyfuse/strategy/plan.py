@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from polyfuse.analysis.once import once
@@ -10,6 +10,7 @@ from polyfuse.ir import Violation
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.roofline import KernelCost, microseconds
+from polyfuse.strategy.remarks import Remark
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,23 @@ class Decision:
 class Group:
     """The statements of one kernel and what the model expects of it.
 
-    `notes` say what was found in its loops and done with them, where its outermost loop carries a dependence; of one
-    that several were joined into, these `parts` have notes of their own.
+    `remarks` say what form its loops have and why, and what was found in them; of one that several were joined into,
+    these `parts` have remarks of their own.
     """
 
     statements: tuple[str, ...]
     cost: KernelCost
-    notes: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     parts: tuple[Group, ...] = ()
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """The texts of its own remarks."""
+        return tuple(map(str, self.remarks))
+
+    @property
     def lines(self) -> tuple[str, ...]:
-        """Each note behind the statements that it is about."""
+        """Each text behind the kernel's statements, those of parts too."""
         own = tuple(f"{', '.join(self.statements)}: {note}" for note in self.notes)
         return (*own, *(line for part in self.parts for line in part.lines))
 
@@ -62,15 +68,15 @@ class Group:
 class Plan:
     """A finished schedule, the kernels it consists of in order, and every decision on the way.
 
-    `recomputed` says which stages of pipelines are computed again, in which tiles, and what that saves; and which
-    kernels are one launch.
+    `remarks` are those on the nest and on the plan as a whole: what each pass did or left, in the order in which the
+    passes ran. What is about one kernel is in its group's.
     """
 
     schedule: Schedule
     decisions: tuple[Decision, ...]
     groups: tuple[Group, ...]
     machine: Machine
-    recomputed: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -84,8 +90,12 @@ class Plan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is computed again, and what was found in loops that carry dependences, kernel by kernel."""
-        return (*self.recomputed, *(line for group in self.groups for line in group.lines))
+        """The texts of all remarks: on the plan as a whole, then kernel by kernel behind its statements."""
+        return (*map(str, self.remarks), *(line for group in self.groups for line in group.lines))
+
+    def with_remarks(self, *remarks: Remark) -> Plan:
+        """The plan with more to tell."""
+        return replace(self, remarks=(*self.remarks, *remarks))
 
     def __str__(self) -> str:
         kernels = "1 kernel" if len(self.groups) == 1 else f"{len(self.groups)} kernels"

@@ -29,6 +29,8 @@ from polyfuse.strategy.cost.roofline import CACHED, CPU_EXPOSED, KernelCost, mic
 from polyfuse.strategy.cost.stencil_stages import StageCost
 from polyfuse.strategy.fusion.group_search import part_with
 
+PASS = "prefetch"
+
 ASKING = 0.1e-9
 """Seconds that one such instruction takes: a third of a cycle of the ports for loads."""
 

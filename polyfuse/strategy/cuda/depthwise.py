@@ -34,9 +34,9 @@ from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.cuda.gemm.schedule import why_seen
 from polyfuse.strategy.cuda.tiles.fma import SCHEDULERS
 from polyfuse.strategy.cuda.transforms.rasterization import GRID
-from polyfuse.strategy.match.gemm import moved_axes
-from polyfuse.strategy.passes.missed_remarks import IN_ROWS, is_sum_of_products
+from polyfuse.strategy.match.gemm import is_sum_of_products, moved_axes
 from polyfuse.strategy.plan import Group
+from polyfuse.strategy.remarks import Reason, Refused, weighed
 from polyfuse.strategy.transforms.band_verbs import (
     constant_extent,
     held_in_registers,
@@ -48,6 +48,8 @@ from polyfuse.strategy.transforms.band_verbs import (
     units,
 )
 from polyfuse.strategy.transforms.packing import added
+
+PASS = "rows of windows"
 
 MOST_WINDOW = 49
 """Elements of a window: of more a thread has one result."""
@@ -117,7 +119,7 @@ def _size(nest: Nest, name: str, d: int) -> int:
 
 def in_window_rows(
     schedule: Schedule, model: Model, part: Tree, choose: Choose
-) -> tuple[Schedule, list[Group]] | str | None:
+) -> tuple[Schedule, list[Group]] | Refused | None:
     """The schedule with several results of windows a thread; why not, or None where a kernel has no such windows."""
     kernel, machine = model.kernel(part), model.machine
     nest = schedule.nest
@@ -127,32 +129,35 @@ def in_window_rows(
         return None
     band = {next(iter(dims_of(loop.date(found.statement))), -1): loop for loop in kernel.band}
     if band.keys() != set(found.results):
-        return f"not all results of {found.statement} are independent in this kernel"
+        return Refused(Reason.ILLEGAL, f"not all results of {found.statement} are independent in this kernel")
     seen = why_seen(kernel, schedule.nest.statement(found.statement).write.tensor)
     if seen is not None:
-        return seen
+        return Refused(Reason.OTHER_FORM, seen)
     extents = {d: model.counts.extent(loop) for d, loop in band.items()}
     tiles = sorted(_tiles(found, extents), key=lambda tile: _seconds(found, extents, tile, machine))
     if not tiles:
-        return "no tile of results fits the windows' sizes"
+        return Refused(Reason.NO_SIZE, "no tile of results fits the windows' sizes")
     best = tiles[choose(kernel.names, "window tiles", [_seconds(found, extents, t, machine) for t in tiles])]
     plain, seconds = _seconds(found, extents, {}, machine), _seconds(found, extents, best, machine)
     if plain <= seconds:
-        return f"{microseconds(seconds)} of instructions expected, {microseconds(plain)} with one result a thread"
+        line = f"{microseconds(seconds)} of instructions expected, {microseconds(plain)} with one result a thread"
+        return Refused(Reason.DEARER, line)
     try:
         done = _made(schedule, kernel, found, band, extents, best)
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return str(refused)
-    if isinstance(done, str):
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, str(error))
+    if isinstance(done, Refused):
         return done
     by = " × ".join(str(best[d]) for d in best)
     note = (
-        f"{found.statement} {IN_ROWS}: {by} neighbouring results a thread, each pixel loaded once; "
+        f"{found.statement} in rows of windows: {by} neighbouring results a thread, each pixel loaded once; "
         f"{microseconds(seconds)} of instructions expected, {microseconds(plain)} with one result a thread"
     )
     (own,) = (p for p in parts(done.tree) if found.statement in statements(p))
     cost = finished_cost(Counts(done.nest), own, machine)
-    return done, [Group(statements(own), cost, (note,))]
+    return done, [
+        Group(statements(own), cost, (weighed(PASS, (found.statement,), True, note, seconds, plain),))
+    ]
 
 
 def _tiles(w: Windows, extents: dict[int, int]) -> Iterator[dict[int, int]]:
@@ -183,7 +188,7 @@ def _made(
     band: dict[int, Loop],
     extents: dict[int, int],
     tile: dict[int, int],
-) -> Schedule | str:
+) -> Schedule | Refused:
     """The kernel on blocks and threads, what a thread has written out."""
     first, names = kernel.names[0], kernel.names
     own: list[str] = []
@@ -222,15 +227,17 @@ def _made(
     return _written_out(schedule, kernel, w, keep, own)
 
 
-def _written_out(schedule: Schedule, kernel: Kernel, w: Windows, keep: int, own: list[str]) -> Schedule | str:
+def _written_out(
+    schedule: Schedule, kernel: Kernel, w: Windows, keep: int, own: list[str]
+) -> Schedule | Refused:
     """Pixels, filters and sums in registers, and all loops of a thread written out."""
     for unit in units(schedule, kernel.names, keep):
         if not is_perfect(schedule, unit):
-            return f"{unit[0]} and others share loops inside a tile"
+            return Refused(Reason.OTHER_FORM, f"{unit[0]} and others share loops inside a tile")
         mine = [loop.name for loop in schedule.loops(unit[0])[keep:]]
         steps = [name for name in mine if name not in own]
         if steps and unit != (w.statement,):
-            return f"{unit[0]} is no function of single results"
+            return Refused(Reason.OTHER_FORM, f"{unit[0]} is no function of single results")
         schedule = reordered(schedule, unit[0], (*steps, *(name for name in mine if name in own)))
         for name in (*steps, *own):
             if name in mine:

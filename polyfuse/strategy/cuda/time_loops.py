@@ -21,6 +21,7 @@ from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion.group_search import part_of
 from polyfuse.strategy.passes.loop_remarks import findings
+from polyfuse.strategy.remarks import Refused
 from polyfuse.strategy.transforms.isl_scheduler import found_by_isl
 from polyfuse.strategy.transforms.time_loops import Planned, arranged_by
 
@@ -51,8 +52,8 @@ def _drafts(written: Draft, part: Tree, notes: list[str]) -> Iterator[Draft]:
     if own is not None:
         yield own
     found = found_by_isl(written.nest, part)
-    if isinstance(found, str):
-        notes.append(found)
+    if isinstance(found, Refused):
+        notes.append(found.text)
     else:
         arranged = arranged_by(written, names, found.dates, "isl's order")
         if isinstance(arranged, Draft):

@@ -27,6 +27,7 @@ from polyfuse.strategy.cost.roofline import Model, Tiling, cost_of
 from polyfuse.strategy.cuda.transforms.rasterization import GRID
 from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.plan import Group
+from polyfuse.strategy.remarks import Reason, Refused, applied
 from polyfuse.strategy.transforms.band_verbs import (
     buffer_bytes,
     constant_extent,
@@ -37,6 +38,8 @@ from polyfuse.strategy.transforms.band_verbs import (
     reordered,
 )
 from polyfuse.strategy.transforms.packing import added
+
+PASS = "transpose"
 
 NOT_IN_SQUARES = "not in squares through shared memory"
 """What a plan says of a kernel whose reads go across, before why."""
@@ -64,7 +67,7 @@ class _Crossing:
         return loop is self.results or loop is self.operands
 
 
-def in_squares(schedule: Schedule, model: Model, part: Tree) -> tuple[Schedule, list[Group]] | str | None:
+def in_squares(schedule: Schedule, model: Model, part: Tree) -> tuple[Schedule, list[Group]] | Refused | None:
     """A pointwise kernel in squares of blocks; why not, or None on a CPU and where none of its reads goes across."""
     kernel, counts, machine = model.kernel(part), model.counts, model.machine
     found = _crossing(schedule, counts, kernel) if machine.kind == "cuda" and not kernel.around else None
@@ -72,8 +75,8 @@ def in_squares(schedule: Schedule, model: Model, part: Tree) -> tuple[Schedule, 
         return None
     try:
         done = _copied(_placed(schedule, counts, kernel, found), kernel, found)
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return str(refused)
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, str(error))
     read = " and ".join(found.read)
     note = (
         f"results are neighbours along {found.results.name}, elements of {read} along {found.operands.name}: "
@@ -84,7 +87,7 @@ def in_squares(schedule: Schedule, model: Model, part: Tree) -> tuple[Schedule, 
     cost = cost_of(
         kernel, machine, counts.total_bytes, tiling
     )  # the bytes: what is copied is in no memory between
-    return done, [Group(part_with(done, kernel.names[0]).names, cost, (note,))]
+    return done, [Group(part_with(done, kernel.names[0]).names, cost, (applied(PASS, kernel.names, note),))]
 
 
 def _crossing(schedule: Schedule, counts: Counts, kernel: Kernel) -> _Crossing | None:

@@ -34,7 +34,7 @@ WORTHWHILE = 0.05
 many layers takes numba much longer to compile than one layer that is launched many times."""
 
 
-Refused = frozenset[frozenset[str]]
+KeptApart = frozenset[frozenset[str]]
 """Groups of statements that no kernel holds all of."""
 
 
@@ -44,7 +44,7 @@ class Search:
 
     schedule: Schedule
     verdicts: dict[tuple[str, str], Decision]
-    refused: Refused = frozenset()
+    refused: KeptApart = frozenset()
 
     def with_verdict(self, decision: Decision, schedule: Schedule | None = None) -> Search:
         """The search after one more decision."""
@@ -104,7 +104,7 @@ def search(
     model: Model,
     fuse: bool,
     done: frozenset[str] = frozenset(),
-    refused: Refused = frozenset(),
+    refused: KeptApart = frozenset(),
 ) -> tuple[Schedule, tuple[Decision, ...]]:
     """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order.
 

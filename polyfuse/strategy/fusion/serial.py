@@ -14,7 +14,7 @@ from polyfuse.ir.tree import Tree, date_parts, parts, statements
 from polyfuse.schedule import Schedule
 from polyfuse.sets import single_expression
 from polyfuse.strategy.cost.roofline import Model
-from polyfuse.strategy.fusion.group_search import Refused
+from polyfuse.strategy.fusion.group_search import KeptApart
 from polyfuse.strategy.plan import Decision
 
 Joined = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
@@ -25,7 +25,7 @@ def with_joined(
     model: Model,
     decisions: tuple[Decision, ...],
     done: frozenset[str] = frozenset(),
-    refused: Refused = frozenset(),
+    refused: KeptApart = frozenset(),
 ) -> Joined:
     """Neighbouring serial kernels that depend on each other in one: (schedule, decisions, their statements).
 

@@ -19,6 +19,7 @@ from polyfuse.ir.tree import loops, statements
 from polyfuse.rewrite import Online
 from polyfuse.sets import IN, OUT
 from polyfuse.strategy.match.gemm import Product, products_of
+from polyfuse.strategy.remarks import Reason, Refused
 
 ROW, KEY, COLUMN, STEP, BLOCK = "row", "key", "column", "step", "block"
 BATCH = "batch "
@@ -80,14 +81,15 @@ class OneKernel:
         return int(high.to_python()) - int(low.to_python()) + 1
 
 
-def one_kernel(made: Online) -> OneKernel | str:
+def one_kernel(made: Online) -> OneKernel | Refused:
     """What a kernel of a rewritten nest would run, or why there is none."""
     nest = made.nest
     inside = next(statements(loop) for loop in loops(nest.order) if loop.name == made.loop)
     of_results = [p for name in made.sums for p in products_of(nest, name)]
     of_scores = [p for name in inside if name not in made.sums for p in products_of(nest, name)]
     if len({p.statement for p in of_results}) != 1 or len({p.statement for p in of_scores}) != 1:
-        return "a kernel has one product that makes scores and one of exponentials and values"
+        line = "a kernel has one product that makes scores and one of exponentials and values"
+        return Refused(Reason.OTHER_FORM, line)
     written = {nest.statement(name).write.tensor for name in inside}
     order = statements(nest.order)
     first, last = order.index(inside[0]), order.index(inside[-1])
@@ -100,10 +102,11 @@ def one_kernel(made: Online) -> OneKernel | str:
         known.start(results)
         for scores in of_scores:
             found = known.all_of(scores)
-            if isinstance(found, str):
+            if isinstance(found, Refused):
                 continue
             return _with_stores(OneKernel(nest, before, inside, behind, scores, results, *found), made.loop)
-    return "not all loops are those over batches, rows, keys, and steps or columns of a product"
+    line = "not all loops are those over batches, rows, keys, and steps or columns of a product"
+    return Refused(Reason.OTHER_FORM, line)
 
 
 def _with_stores(one: OneKernel, block: str) -> OneKernel:
@@ -123,7 +126,7 @@ def _with_stores(one: OneKernel, block: str) -> OneKernel:
         known = _Known(nest, (*one.names, store.name), block)
         known.start(one.results)
         found = known.all_of(one.scores)
-        if not isinstance(found, str) and {*found[0][store.name]} == {*one.batches, ROW, COLUMN}:
+        if not isinstance(found, Refused) and {*found[0][store.name]} == {*one.batches, ROW, COLUMN}:
             dims, axes = found
             one = replace(one, behind=(*one.behind, store.name), dims=dims, axes=axes)
     return one
@@ -145,11 +148,11 @@ class _Known:
         while self._spread():
             pass
 
-    def all_of(self, scores: Product) -> tuple[dict[str, Roles], dict[str, Roles]] | str:
+    def all_of(self, scores: Product) -> tuple[dict[str, Roles], dict[str, Roles]] | Refused:
         """Every dimension and every axis; or what does not fit."""
         mine = self.dims[scores.statement]
         if mine.get(scores.rows) != ROW or mine.get(scores.columns) != KEY or len(scores.steps) != 1:
-            return "scores have other rows or keys"
+            return Refused(Reason.OTHER_FORM, "scores have other rows or keys")
         found: dict[str, Roles] = {}
         for name in self.names:
             dims = dict(self.dims[name])
@@ -159,7 +162,7 @@ class _Known:
             if self.block in s.dims:
                 dims[s.dims.index(self.block)] = BLOCK
             if len(dims) != len(s.dims) or len(set(dims.values())) != len(dims):
-                return f"{name} has other loops"
+                return Refused(Reason.OTHER_FORM, f"{name} has other loops")
             found[name] = tuple(dims[d] for d in range(len(s.dims)))
         axes = {t: tuple(own[a] for a in range(len(own))) for t, own in self.axes.items()}
         return found, axes

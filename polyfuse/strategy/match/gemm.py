@@ -206,6 +206,14 @@ def _is_alone(axes: Mapping[int, int], dim: int, still: frozenset[int] = frozens
     return [axis for d, axis in axes.items() if d not in still].count(axes[dim]) == 1
 
 
+def is_sum_of_products(s: Statement) -> bool:
+    """Whether a statement adds up, over dimensions of its own, products of two values that it reads."""
+    if s.op != "+=" or not isinstance(s.body, sympy.Mul):
+        return False
+    summed = any(not s.write.map.involves_dims(IN, d, 1) for d in range(len(s.dims)))
+    return summed and len({factor for factor in s.body.args if reads_in(factor)}) > 1
+
+
 def moved_axes(access: Access, dims: int) -> dict[int, int] | None:
     """For each dimension that an access moves with the axis that it moves along; None if one moves along several.
 

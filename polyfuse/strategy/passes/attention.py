@@ -17,15 +17,23 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tensor import computed_in
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.attention.mma_tiles import tensor_pass_shapes
 from polyfuse.strategy.cuda.attention.schedule import dated
 from polyfuse.strategy.cuda.attention.tiles import PassShape, Sizes, pass_shapes
 from polyfuse.strategy.match.attention import OneKernel, one_kernel
 from polyfuse.strategy.plan import Plan
-from polyfuse.strategy.rewrites.online_softmax import Blocked, blocked, length_of, unrounded_weights
+from polyfuse.strategy.remarks import Reason, Refused, Remark, applied
+from polyfuse.strategy.rewrites.online_softmax import (
+    Blocked,
+    blocked,
+    length_of,
+    one_pass_remark,
+    unrounded_weights,
+)
 from polyfuse.strategy.rewrites.overlapped_tiling import Recomputed
 from polyfuse.strategy.rewrites.private_accumulator import summed_apart
+
+PASS = "attention"
 
 FEWEST = 64
 """Values of a maximum from which on blocks of them are thought of: two of the smallest."""
@@ -38,11 +46,11 @@ class InOneKernel:
     nest: Nest
     kernels: tuple[tuple[OneKernel, PassShape], ...]
     said: tuple[str, ...]
-    refused: tuple[str, ...]
+    refused: tuple[Remark, ...]
 
 
 def in_one_kernel_if_cheaper(
-    nest: Nest, usual: Plan, machine: Machine, planned: Callable[[Recomputed, tuple[str, ...]], Plan]
+    nest: Nest, usual: Plan, machine: Machine, planned: Callable[[Recomputed, tuple[Remark, ...]], Plan]
 ) -> Plan:
     """A plan for a GPU, or one with sums under maxima in one kernel each where that is cheaper.
 
@@ -51,17 +59,16 @@ def in_one_kernel_if_cheaper(
     made = in_one_kernel(nest, machine)
     if made is None:
         return usual
-    why = tuple(f"sums under a maximum are not one kernel: {reason}" for reason in made.refused)
     if not made.kernels:
-        return replace(usual, recomputed=(*usual.recomputed, *why))
+        return usual.with_remarks(*made.refused)
     summed = summed_apart(made.nest, frozenset(name for one, _ in made.kernels for name in one.names))
     start = Recomputed(made.nest if summed is None else summed.nest, one_pass=made.kernels)
-    other = planned(start, (*why, *(f"{line}." for line in made.said)))
-    numbers = f"{microseconds(other.seconds)} in one pass, {microseconds(usual.seconds)} with whole rows"
+    other = planned(
+        start, (*made.refused, *(applied(PASS, (), f"{line}.", Reason.CHEAPER) for line in made.said))
+    )
     if other.seconds >= usual.seconds:
-        refused = f"sums under a maximum do not run in one pass: {numbers}."
-        return replace(usual, recomputed=(*usual.recomputed, *why, refused))
-    return replace(other, recomputed=(*other.recomputed, f"sums under a maximum run in one pass: {numbers}."))
+        return usual.with_remarks(*made.refused, one_pass_remark(PASS, False, other.seconds, usual.seconds))
+    return other.with_remarks(one_pass_remark(PASS, True, other.seconds, usual.seconds))
 
 
 def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
@@ -74,13 +81,14 @@ def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
     done = nest
     kernels: list[tuple[OneKernel, PassShape]] = []
     said: list[str] = []
-    refused: list[str] = []
+    refused: list[Remark] = []
     for s in nest.statements:
         if s.op != "max=" or length_of(nest, s) < FEWEST:
             continue
         found = _in_shape(done, s.name, machine, machine.gpu)
-        if isinstance(found, str):
-            refused.append(found)
+        if isinstance(found, Refused):
+            line = f"sums under a maximum are not one kernel: {found}"
+            refused.append(Remark(PASS, (s.name,), False, found.reason, line))
         elif found is not None:
             made, kernel, shape = found
             done, said = made.online.nest, [*said, *made.said]
@@ -90,29 +98,31 @@ def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
 
 def _in_shape(
     nest: Nest, maximum: str, machine: Machine, gpu: Gpu
-) -> tuple[Blocked, OneKernel, PassShape] | str | None:
+) -> tuple[Blocked, OneKernel, PassShape] | Refused | None:
     """One maximum in blocks for the cheapest shape of its kernel; why not; None where no product is under it."""
     nest, whole = unrounded_weights(nest, maximum)
     made = blocked(nest, maximum, FEWEST // 2)
-    if made is None or isinstance(made, str):
+    if made is None or isinstance(made, Refused):
         return made
     one = one_kernel(made.online)
-    if isinstance(one, str):
-        return f"{maximum} and what is under it are no kernel: {one}."
+    if isinstance(one, Refused):
+        return Refused(one.reason, f"{maximum} and what is under it are no kernel: {one}.")
     dtypes = {computed_in(one.nest.tensor(t).dtype) for t in one.factors}
     if dtypes not in ({"float32"}, {"float64"}):
-        return f"{maximum} and what is under it are no kernel: its factors are {', '.join(sorted(dtypes))}."
+        line = f"{maximum} and what is under it are no kernel: its factors are {', '.join(sorted(dtypes))}."
+        return Refused(Reason.OTHER_FORM, line)
     sizes = _sizes(one)
     itemsize = 8 if "float64" in dtypes else 4
     shapes = pass_shapes(sizes, itemsize, machine, gpu)
     shapes += tensor_pass_shapes(one, sizes, machine, gpu)
     shapes.sort(key=lambda shape: shape.seconds)
     if not shapes:
-        return (
+        return Refused(
+            Reason.NO_SIZE,
             f"{maximum} and what is under it are no kernel: no blocks of {64 // itemsize} to {512 // itemsize} rows "
             f"and of {128 // itemsize} to {512 // itemsize} keys, two of these at least, divide {sizes.rows} rows and "
             f"{sizes.keys} keys, with all of {sizes.columns} columns, multiples of {ACCESS_BYTES // itemsize} up to "
-            f"{512 // itemsize}."
+            f"{512 // itemsize}.",
         )
     again = blocked(nest, maximum, shapes[0].keys, shapes[0].narrowed)
     assert isinstance(again, Blocked), "as for blocks of another size"
@@ -121,8 +131,8 @@ def _in_shape(
     assert isinstance(one, OneKernel), "as for blocks of another size"
     try:
         dated(Schedule(one.nest), one, shapes[0])
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return f"{maximum} and what is under it are no kernel: {refused}"
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, f"{maximum} and what is under it are no kernel: {error}")
     return again, one, shapes[0]
 
 

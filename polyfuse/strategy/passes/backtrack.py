@@ -13,7 +13,7 @@ in a convolution's kernel, whose tiles hold no whole window (a network's first l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, loops, parts, statements
@@ -21,9 +21,13 @@ from polyfuse.machine import Machine
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.roofline import microseconds
-from polyfuse.strategy.fusion.group_search import Refused
+from polyfuse.strategy.cpu.gemm.schedule import BLOCKS
+from polyfuse.strategy.fusion.group_search import KeptApart
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.plan import Decision, Group, Plan
+from polyfuse.strategy.remarks import Remark, weighed
+
+PASS = "backtrack"
 
 DOUBTFUL = 2.0
 """How many times dearer than the search thought a shaped group is before it is taken apart to compare."""
@@ -33,10 +37,6 @@ CLEARLY = 0.8
 
 ROUNDS = 3
 """Groups that are taken apart at most, one a round: each costs a plan."""
-
-
-NOT_IN_BLOCKS = "not in blocks for the caches"
-"""How a note begins that says why a kernel's only product has no blocks."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Reconsidered:
     """The plan that was found cheapest, the groups that it is without, and what was compared."""
 
     plan: Plan
-    refused: Refused
-    said: tuple[str, ...]
+    refused: KeptApart
+    remarks: tuple[Remark, ...]
 
 
 def doubts_of(
@@ -78,7 +78,7 @@ def doubts_of(
 
 def _kept_from_blocks(nest: Nest, names: tuple[str, ...], found: Sequence[Group]) -> tuple[str, ...]:
     """A kernel's only product, which has no blocks, and the next reduction, or else what it reads; nothing if alone."""
-    if not any(note.startswith(NOT_IN_BLOCKS) for group in found for note in group.notes):
+    if not any(remark.pass_ == BLOCKS and not remark.taken for group in found for remark in group.remarks):
         return ()
     products = [name for name in names if products_of(nest, name, triangles=True, groups=True)]
     if len(products) != 1:
@@ -96,10 +96,10 @@ def _of_constants(nest: Nest, group: Group) -> bool:
     return all(nest.tensor(access.tensor).role == "constant" for s in own for access in s.reads)
 
 
-def reconsidered(first: Doubted, without: Callable[[Refused], Doubted]) -> Reconsidered:
+def reconsidered(first: Doubted, without: Callable[[KeptApart], Doubted]) -> Reconsidered:
     """The cheapest of a plan and of those `without` its doubtful groups, the most doubtful one first."""
-    (plan, doubts), refused = first, Refused()
-    said: list[str] = []
+    (plan, doubts), refused = first, KeptApart()
+    remarks: list[Remark] = []
     tried: set[frozenset[str]] = set()
     for _ in range(ROUNDS):
         open_ = [doubt for doubt in doubts if frozenset(doubt.names) not in tried]
@@ -110,10 +110,10 @@ def reconsidered(first: Doubted, without: Callable[[Refused], Doubted]) -> Recon
         tried.add(group)
         other, others = without(refused | {group})
         together, apart = compared(plan, other, group, plan.machine)
-        said.append(_sentence(doubt, together, apart))
+        remarks.append(_remark(doubt, together, apart))
         if _pays(together, apart):
             plan, doubts, refused = other, others, refused | {group}
-    return Reconsidered(replace(plan, recomputed=(*plan.recomputed, *said)), refused, tuple(said))
+    return Reconsidered(plan.with_remarks(*remarks), refused, tuple(remarks))
 
 
 def compared(one: Plan, other: Plan, group: frozenset[str], machine: Machine) -> tuple[float, float]:
@@ -140,12 +140,14 @@ def holds_product(part: Tree) -> bool:
     return any(loop.bind == "microkernel" for loop in loops(part))
 
 
-def _sentence(doubt: Doubt, together: float, apart: float) -> str:
-    kept = "run apart" if _pays(together, apart) else "stay in one kernel"
-    return (
+def _remark(doubt: Doubt, together: float, apart: float) -> Remark:
+    pays = _pays(together, apart)
+    kept = "run apart" if pays else "stay in one kernel"
+    line = (
         f"{', '.join(doubt.names)} {kept}: in their best shape {microseconds(together)} together and "
         f"{microseconds(apart)} apart expected, where the search thought of {microseconds(doubt.expected)} together."
     )
+    return weighed(PASS, doubt.names, pays, line, apart, together)
 
 
 def _pays(together: float, apart: float) -> bool:

@@ -29,6 +29,9 @@ from polyfuse.strategy.cost.occupancy import WARP, occupancy
 from polyfuse.strategy.cost.persistent_kernel import together
 from polyfuse.strategy.cost.roofline import KernelCost, microseconds
 from polyfuse.strategy.plan import Group, Plan
+from polyfuse.strategy.remarks import Remark, weighed
+
+PASS = "cooperative launch"
 
 FEWEST = 4
 """Kernels that are worth one launch. What a launch costs in a graph is not measured, perhaps a fifth of what the model
@@ -122,19 +125,22 @@ def _joined(plan: Plan, run: Run, machine: Machine, gpu: Gpu) -> Plan:
     waits = len(own) - 1
     cost = together([(group.cost, 1) for group in own], waits, machine)
     names = tuple(name for kernel in run.kernels for name in statements(kernel))
-    said = _sentence(run, cost, sum(group.cost.total for group in own), machine, gpu)
+    remark = _remark(run, names, cost, sum(group.cost.total for group in own), machine, gpu)
     groups = (*plan.groups[: run.start], Group(names, cost, parts=own), *plan.groups[run.stop :])
-    return replace(plan, schedule=schedule, groups=groups, recomputed=(*plan.recomputed, said))
+    return replace(plan, schedule=schedule, groups=groups).with_remarks(remark)
 
 
-def _sentence(run: Run, cost: KernelCost, apart: float, machine: Machine, gpu: Gpu) -> str:
+def _remark(
+    run: Run, names: tuple[str, ...], cost: KernelCost, apart: float, machine: Machine, gpu: Gpu
+) -> Remark:
     count, blocks = len(run.kernels), prod(run.needs.blocks)
-    return (
+    line = (
         f"{run.kernels[0].names[0]} to {run.kernels[-1].names[-1]}: {count} kernels are one launch of {blocks} blocks "
         f"that wait for each other ({machine.name} holds {run.needs.held(machine, gpu)} at once): {count - 1} launches "
         f"of {microseconds(machine.launch_seconds)} less, {cost.meetings} grid barriers of "
         f"{microseconds(gpu.meeting_seconds(1))} more; {microseconds(cost.total)} so, {microseconds(apart)} apart."
     )
+    return weighed(PASS, names, True, line, cost.total, apart)
 
 
 def _runs(plan: Plan, machine: Machine, gpu: Gpu, meeting: bool) -> Iterator[Run]:

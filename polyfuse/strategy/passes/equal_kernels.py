@@ -59,5 +59,8 @@ class Repeats:
 
 
 def _renamed(group: Group, renaming: Renaming) -> Group:
-    names, notes = (tuple(map(renaming, texts)) for texts in (group.statements, group.notes))
-    return replace(group, statements=names, notes=notes)
+    remarks = (
+        replace(each, statements=tuple(map(renaming, each.statements)), text=renaming(each.text))
+        for each in group.remarks
+    )
+    return replace(group, statements=tuple(map(renaming, group.statements)), remarks=tuple(remarks))

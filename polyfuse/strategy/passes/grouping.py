@@ -19,6 +19,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.cpu import stencil as tiled
+from polyfuse.strategy.cpu.prefetch import PASS as PREFETCH
 from polyfuse.strategy.cpu.prefetch import tiles_ahead
 from polyfuse.strategy.cpu.row_sweep import row_by_row
 from polyfuse.strategy.cuda.attention.schedule import dated
@@ -26,19 +27,22 @@ from polyfuse.strategy.cuda.gemm.launch_cost import tiled_alone
 from polyfuse.strategy.cuda.scalars import begun
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
-from polyfuse.strategy.fusion.group_search import Refused, early_statements, search, with_store
+from polyfuse.strategy.fusion.group_search import KeptApart, early_statements, search, with_store
 from polyfuse.strategy.fusion.scc_order import in_waiting_order
 from polyfuse.strategy.fusion.serial import with_joined
 from polyfuse.strategy.plan import Decision
+from polyfuse.strategy.remarks import details, weighed
 from polyfuse.strategy.rewrites.overlapped_tiling import Recomputed
 from polyfuse.strategy.rewrites.private_accumulator import Summed, read_elsewhere, stored_after
 from polyfuse.strategy.transforms.band_verbs import separated
+
+SPLIT = "index set splitting"
 
 Grouped = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
 
 
 def in_kernels(
-    rewritten: Recomputed, machine: Machine, fuse: bool, refused: Refused
+    rewritten: Recomputed, machine: Machine, fuse: bool, refused: KeptApart
 ) -> tuple[Recomputed, Model, Grouped]:
     """Statements in kernels, on a GPU with products summed up apart whose sums another kernel reads."""
     found = _found(rewritten, machine, fuse, refused)
@@ -49,7 +53,7 @@ def in_kernels(
     apart = stored_after(rewritten.nest, left)
     if apart is None:
         return found
-    rewritten = replace(rewritten, nest=apart.nest, reasons=(*rewritten.reasons, *apart.said))
+    rewritten = replace(rewritten, nest=apart.nest, remarks=(*rewritten.remarks, *apart.remarks))
     same = _with_stores(schedule, apart)
     if same is None:
         return _found(rewritten, machine, fuse, refused)
@@ -73,7 +77,7 @@ def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
 
 
 def _found(
-    rewritten: Recomputed, machine: Machine, fuse: bool, refused: Refused
+    rewritten: Recomputed, machine: Machine, fuse: bool, refused: KeptApart
 ) -> tuple[Recomputed, Model, Grouped]:
     """As the search finds them; consumers of what several statements write run in pieces where that is cheaper."""
     tiles = tiled_alone if machine.kind == "cuda" else None
@@ -83,7 +87,8 @@ def _found(
         made, cost = pipeline.overlapped, pipeline.cost
         start = tiled.shaped(start, made, parallel=cost.units > 1)
         start, asked = tiles_ahead(start, made, cost, machine, model.counts.total_bytes)
-        rewritten = replace(rewritten, reasons=(*rewritten.reasons, *asked))
+        lines = details(PREFETCH, made.statements, asked)
+        rewritten = replace(rewritten, remarks=(*rewritten.remarks, *lines))
     for one in rewritten.passes:
         start = row_by_row(start, one)
     for under, shape in rewritten.one_pass:
@@ -100,9 +105,10 @@ def _found(
     )
     said = f"{microseconds(apart)}, {microseconds(usual)} with whole statements."
     if apart >= usual:
-        return replace(rewritten, reasons=(*rewritten.reasons, f"not taken: {split}; {said}")), model, whole
-    reasons = (*rewritten.reasons, f"{split}: {said}")
-    return replace(rewritten, nest=split.nest, reasons=reasons), other, parted
+        remark = weighed(SPLIT, (), False, f"not taken: {split}; {said}", apart, usual)
+        return replace(rewritten, remarks=(*rewritten.remarks, remark)), model, whole
+    remark = weighed(SPLIT, (), True, f"{split}: {said}", apart, usual)
+    return replace(rewritten, nest=split.nest, remarks=(*rewritten.remarks, remark)), other, parted
 
 
 def grouped(
@@ -110,7 +116,7 @@ def grouped(
     model: Model,
     fuse: bool,
     done: frozenset[str] = frozenset(),
-    refused: Refused = frozenset(),
+    refused: KeptApart = frozenset(),
 ) -> Grouped:
     """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
 

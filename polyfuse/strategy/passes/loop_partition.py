@@ -22,6 +22,9 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost.counts import dims_of
 from polyfuse.strategy.plan import Plan
+from polyfuse.strategy.remarks import Reason, Refused, applied, refused
+
+PASS = "loop partition"
 
 SHORT = 64
 """Values of an innermost loop up to which constant bounds matter."""
@@ -31,23 +34,24 @@ OPERATIONS = 2_000_000
 
 
 def with_full_tiles(plan: Plan) -> Plan:
-    """A CPU's plan with full tiles apart in its kernels, each statement's at most once; the notes say which."""
+    """A CPU's plan with full tiles apart in its kernels, each statement's at most once; the remarks say which."""
     if plan.machine.kind != "cpu":
         return plan
     schedule, groups = plan.schedule, []
     for group in plan.groups:
-        notes = []
+        remarks = []
         for name in group.statements:
             top = _short_loops(schedule, name)
             if top is None:
                 continue
             done = _separated(schedule, name, top)
-            if isinstance(done, str):
-                notes.append(done)
+            if isinstance(done, Refused):
+                remarks.append(refused(PASS, (name,), done.reason, done.text))
             elif done is not None:
                 schedule = done
-                notes.append(f"full tiles apart from {top.name} inwards: {name}'s loops are constant there")
-        groups.append(replace(group, notes=(*group.notes, *notes)))
+                line = f"full tiles apart from {top.name} inwards: {name}'s loops are constant there"
+                remarks.append(applied(PASS, (name,), line))
+        groups.append(replace(group, remarks=(*group.remarks, *remarks)))
     return replace(plan, schedule=schedule, groups=tuple(groups))
 
 
@@ -72,14 +76,15 @@ def _short_loops(schedule: Schedule, name: str) -> Loop | None:
     return around[first] if first < len(around) else None
 
 
-def _separated(schedule: Schedule, name: str, top: Loop) -> Schedule | str | None:
-    """The schedule with full tiles apart; None where no tile is full; or what to say where isl's work is stopped."""
+def _separated(schedule: Schedule, name: str, top: Loop) -> Schedule | Refused | None:
+    """The schedule with full tiles apart; None where no tile is full; why not where isl's work is stopped."""
     try:
         with at_most(schedule.nest.context.get_ctx(), OPERATIONS):
             return schedule.separate(name, top.name)
     except InvalidSchedule:
         return None
     except isl.Error:
-        return (
+        line = (
             f"{name}'s full tiles from {top.name} inwards were given up after {OPERATIONS} operations of isl"
         )
+        return Refused(Reason.BUDGET, line)

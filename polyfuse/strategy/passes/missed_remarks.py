@@ -10,27 +10,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import sympy
-
-from polyfuse.ir import Nest, Statement
-from polyfuse.ir.scalar import reads_in
+from polyfuse.ir import Nest
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
+from polyfuse.strategy.cuda.depthwise import PASS as WINDOW_ROWS
 from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
 from polyfuse.strategy.cuda.gemm.schedule import in_tiles, product_of
-from polyfuse.strategy.match.gemm import contractions_of, moved_axes
+from polyfuse.strategy.cuda.gemm.tile_choice import PASS as REGISTER_TILES
+from polyfuse.strategy.match.gemm import contractions_of, is_sum_of_products, moved_axes
 from polyfuse.strategy.plan import Group, Plan
+from polyfuse.strategy.remarks import Reason, Remark, refused
 
-NOT_IN_TILES = "not in register tiles"
-"""How a note begins that says why a kernel's only product has no tiles."""
-
-
-IN_ROWS = "in rows of windows"
-"""What the note on a sum over windows says whose threads have several results each."""
+PASS = "missed remarks"
 
 
 def with_words(plan: Plan) -> Plan:
-    """A plan for a GPU with a note on each sum of products that has none yet and is in no tiles."""
+    """A plan for a GPU with a remark on each sum of products that has none yet and is in no tiles."""
     if plan.machine.gpu is None:
         return plan
     return replace(plan, groups=tuple(_with_words(plan, group) for group in plan.groups))
@@ -41,32 +36,32 @@ def _with_words(plan: Plan, group: Group) -> Group:
     schedule = plan.schedule
     sums = [name for name in group.statements if is_sum_of_products(schedule.nest.statement(name))]
     plain = [name for name in sums if not in_tiles(schedule, name) and not _in_rows(name, group)]
-    if not plain or (len(sums) == 1 and any(note.startswith(NOT_IN_TILES) for note in group.notes)):
+    if not plain or (len(sums) == 1 and any(_about_tiles(remark) for remark in group.remarks)):
         return group
     found: dict[str, list[str]] = {}
     for name in plain:
         found.setdefault(_why(schedule, name, len(sums)), []).append(name)
     words = (
-        f"{', '.join(names)} {_are(names)} without register tiles: {why}" for why, names in found.items()
+        refused(
+            PASS, names, Reason.NO_TILES, f"{', '.join(names)} {_are(names)} without register tiles: {why}"
+        )
+        for why, names in found.items()
     )
-    return replace(group, notes=(*group.notes, *words))
+    return replace(group, remarks=(*group.remarks, *words))
+
+
+def _about_tiles(remark: Remark) -> bool:
+    """Whether a remark says why a kernel's only product has no tiles."""
+    return remark.pass_ == REGISTER_TILES and not remark.taken
 
 
 def _in_rows(name: str, group: Group) -> bool:
     """Whether a thread has several results of a sum over windows (depthwise.py)."""
-    return any(note.startswith(f"{name} {IN_ROWS}") for note in group.notes)
+    return any(r.pass_ == WINDOW_ROWS and r.taken and name in r.statements for r in group.remarks)
 
 
 def _are(names: list[str]) -> str:
     return "is a sum of products" if len(names) == 1 else "are sums of products"
-
-
-def is_sum_of_products(s: Statement) -> bool:
-    """Whether a statement adds up, over dimensions of its own, products of two values that it reads."""
-    if s.op != "+=" or not isinstance(s.body, sympy.Mul):
-        return False
-    summed = any(not s.write.map.involves_dims(IN, d, 1) for d in range(len(s.dims)))
-    return summed and len({factor for factor in s.body.args if reads_in(factor)}) > 1
 
 
 def _why(schedule: Schedule, name: str, sums: int) -> str:

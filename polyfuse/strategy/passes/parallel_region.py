@@ -12,7 +12,7 @@ that they have, and the cheaper plan is taken. Kernels that run once for all cal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
 
@@ -28,6 +28,9 @@ from polyfuse.strategy.cost.kernel_model import band_of
 from polyfuse.strategy.cost.parallel_regions import is_on_cores, region_cost
 from polyfuse.strategy.cost.roofline import REGION_AGAIN, WAIT_SECONDS, KernelCost, microseconds
 from polyfuse.strategy.plan import Group, Plan
+from polyfuse.strategy.remarks import Remark, weighed
+
+PASS = "parallel region"
 
 LEAST = 0.05
 """The part of the time that has to be saved: machine code for a region of eight layers takes twice as long."""
@@ -43,14 +46,28 @@ def in_one_region(plan: Plan, made: Callable[[Machine], Plan], choose: Choose) -
         return plan
     waiting = made(replace(machine, region_seconds=min(WAIT_SECONDS, machine.region_seconds)))
     joined = _in_regions(_early_first(waiting), machine)
-    if joined is None or seconds_at_once(joined) > (1 - LEAST) * apart:
+    if joined is None or seconds_at_once(joined.plan) > (1 - LEAST) * apart:
         return plan
-    together, names = seconds_at_once(joined), statements(joined.schedule.tree)
+    together, names = seconds_at_once(joined.plan), statements(joined.plan.schedule.tree)
     if choose((names[0], names[-1]), "regions", [together, apart]) == 1:
         return plan
-    (*before, said) = joined.recomputed
-    numbers = f"{microseconds(together)} so, {microseconds(apart)} with a region for each kernel."
-    return replace(joined, recomputed=(*before, f"{said} {numbers}"))
+    return joined.plan.with_remarks(*joined.remarks(together, apart))
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A plan with runs of kernels in one region each, and these runs, the last one first."""
+
+    plan: Plan
+    runs: tuple[tuple[Tree, ...], ...]
+
+    def remarks(self, together: float, apart: float) -> Iterator[Remark]:
+        """One for each run, with what the whole plan takes so and `apart`."""
+        numbers = f"{microseconds(together)} so, {microseconds(apart)} with a region for each kernel."
+        for run in self.runs:
+            names = tuple(name for kernel in run for name in statements(kernel))
+            line = f"{_sentence(run)} {numbers}" if run is self.runs[-1] else _sentence(run)
+            yield weighed(PASS, names, True, line, together, apart)
 
 
 def seconds_at_once(plan: Plan) -> float:
@@ -116,8 +133,8 @@ def _early_first(plan: Plan) -> Plan:
     return replace(plan, schedule=schedule, groups=tuple(plan.groups[place] for place in order))
 
 
-def _in_regions(plan: Plan, machine: Machine) -> Plan | None:
-    """The plan for `machine` with each run in one region, and what that saves; None where there is no run."""
+def _in_regions(plan: Plan, machine: Machine) -> Joined | None:
+    """The plan for `machine` with each run in one region; None where there is no run."""
     kernels = parts(plan.schedule.tree)
     runs = list(_runs(plan.schedule, plan.once))
     more = machine.region_seconds - plan.machine.region_seconds
@@ -127,16 +144,18 @@ def _in_regions(plan: Plan, machine: Machine) -> Plan | None:
         else group
         for group, kernel, early in zip(plan.groups, kernels, plan.once, strict=True)
     ]
-    schedule, said = plan.schedule, plan.recomputed
+    schedule, joined = plan.schedule, list[tuple[Tree, ...]]()
     for start, stop in reversed(runs):
         run, own = kernels[start:stop], groups[start:stop]
         names = tuple(name for kernel in run for name in statements(kernel))
         taken = {loop.name for kernel in run for loop in loops(kernel)}
         schedule = schedule.join(names[0], names[-1], loop=fresh("region", taken))
-        said = (*said, _sentence(run))
+        joined.append(run)
         cost = region_cost(run, [group.cost for group in own], machine)
         groups[start:stop] = [Group(names, cost, parts=tuple(own))]
-    return Plan(schedule, plan.decisions, tuple(groups), machine, said) if runs else None
+    if not runs:
+        return None
+    return Joined(Plan(schedule, plan.decisions, tuple(groups), machine, plan.remarks), tuple(joined))
 
 
 def _sentence(run: Sequence[Tree]) -> str:

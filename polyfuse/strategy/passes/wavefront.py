@@ -30,10 +30,13 @@ from polyfuse.strategy.fusion.gemm_pairs import with_again
 from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.match.gemm import products_among
 from polyfuse.strategy.plan import Plan
+from polyfuse.strategy.remarks import Reason, Refused, weighed
 from polyfuse.strategy.transforms.band_verbs import where_legal
 from polyfuse.strategy.transforms.time_loops import Planned
 
-REFUSED = "loops in time do not run behind each other on cores"
+PASS = "wavefront"
+
+NOT_BEHIND = "loops in time do not run behind each other on cores"
 
 LAYER = "layer"
 """What the loop over such parts is called."""
@@ -92,7 +95,7 @@ def may_run_behind(nest: Nest, machine: Machine) -> bool:
     return sum(bool(products_among(nest, part.names)) for part in around) > 1
 
 
-def behind_each_other(schedule: Schedule, model: Model, choose: Choose) -> Behind | str | None:
+def behind_each_other(schedule: Schedule, model: Model, choose: Choose) -> Behind | Refused | None:
     """All loops in time in one pipeline, its products in blocks for one core; why not, or None without two of them."""
     found = stages(schedule, model)
     if len(found) < 2:
@@ -105,11 +108,11 @@ def behind_each_other(schedule: Schedule, model: Model, choose: Choose) -> Behin
         kernel, alone = kernel_of(model.counts, part, ()), replace(model.machine, units=1)
         products = tuple(choices[0] for choices in products_among(grouped.nest, kernel.names))
         done = stepped(grouped, model.counts, kernel, products, alone, choose, rows=True)
-        if isinstance(done, str):
-            return f"{REFUSED}: {done}"
+        if isinstance(done, Refused):
+            return Refused(done.reason, f"{NOT_BEHIND}: {done}")
         bound = done.schedule.bind(kernel.names[0], **{LAYER: "pipeline"})
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return f"{REFUSED}: {refused}"
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, f"{NOT_BEHIND}: {error}")
     return Behind(grouped, kernel.names, found, replace(done, schedule=bound))
 
 
@@ -156,13 +159,13 @@ def cheaper_in_turns(usual: Plan, other: Plan, behind: Behind, counts: Counts) -
     kept = f"{abs(before - after)} bytes {'less' if after <= before else 'more'} between kernels and memory"
     layers = ", ".join(stage.product for stage in behind.stages)
     form = "run behind each other on cores" if pays else "do not run behind each other on cores"
-    said = (
+    line = (
         f"the loops of {layers} {form}: {microseconds(together)} "
         f"for all kernels with {cost.utilisation:.0%} of the cores at work and {kept}, {microseconds(apart)} with each "
         "loop by itself."
     )
     chosen = other if pays else usual
-    return replace(chosen, recomputed=(*chosen.recomputed, said))
+    return chosen.with_remarks(weighed(PASS, behind.names, pays, line, together, apart))
 
 
 def _reading_again(plan: Plan, stage: Stage, counts: Counts) -> float:

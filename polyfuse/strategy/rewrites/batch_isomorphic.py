@@ -19,9 +19,12 @@ from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.fusion.group_search import early_statements
 from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
+
+PASS = "batch isomorphic"
 
 
-def in_batches(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+def in_batches(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with isomorphic products and what goes with them in batches, if the model expects that to pay."""
     if not _has_members(nest):
         return nest, ()
@@ -29,20 +32,22 @@ def in_batches(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
     if not any(products_of(nest, each.statement) for each in found.batches):
         return nest, ()
     if machine.kind == "cuda" and (torn := _added_up_apart(nest, found)):
-        return nest, (
+        line = (
             f"isomorphic statements are not batched: what {' and '.join(torn)} compute is added up by statements "
-            "that are not batched alike, so that it would go through memory.",
+            "that are not batched alike, so that it would go through memory."
         )
+        return nest, (refused(PASS, torn, Reason.DEARER, line),)
     copied = [name for name, of in found.stacks.items() if nest.tensor(of[0]).role != "constant"]
     if copied:
-        return nest, (
-            f"isomorphic statements are not batched: {', '.join(copied)} would be copied in each call.",
-        )
+        line = f"isomorphic statements are not batched: {', '.join(copied)} would be copied in each call."
+        return nest, (refused(PASS, (), Reason.DEARER, line),)
     before, after = _unfused(nest, machine), _unfused(found.nest, machine)
     numbers = f"{microseconds(after)} in batches, {microseconds(before)} apart, nothing fused"
     if after >= before:
-        return nest, (f"isomorphic statements are not batched: {numbers}.",)
-    return found.nest, (*(f"{line}." for line in str(found).splitlines()), f"in all {numbers}.")
+        line = f"isomorphic statements are not batched: {numbers}."
+        return nest, (weighed(PASS, (), False, line, after, before),)
+    lines = (*(f"{line}." for line in str(found).splitlines()), f"in all {numbers}.")
+    return found.nest, tuple(weighed(PASS, (), True, line, after, before) for line in lines)
 
 
 def _added_up_apart(nest: Nest, found: Batched) -> tuple[str, ...]:

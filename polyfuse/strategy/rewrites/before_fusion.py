@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyfuse.ir import Nest
 from polyfuse.machine import Machine
+from polyfuse.strategy.remarks import Remark
 from polyfuse.strategy.rewrites.batch_isomorphic import in_batches
 from polyfuse.strategy.rewrites.detach_output import with_readers
 from polyfuse.strategy.rewrites.grouped_conv import in_groups
@@ -13,7 +14,7 @@ from polyfuse.strategy.rewrites.split_sum_terms import with_terms_apart
 from polyfuse.strategy.rewrites.views import without_copies
 
 
-def before_schedules(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+def before_schedules(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest after the rewrites that come before any schedule, and what was decided."""
     viewed, said = without_copies(nest, machine)
     grouped, dealt = in_groups(viewed, machine)

@@ -23,7 +23,10 @@ from polyfuse.rewrite.reductions.in_place import in_place
 from polyfuse.rewrite.tiling.blocked_factorization import LOOPS, panels
 from polyfuse.sets import IN, single_expression
 from polyfuse.strategy.cost.counts import stride
-from polyfuse.strategy.fusion.group_search import Refused
+from polyfuse.strategy.fusion.group_search import KeptApart
+from polyfuse.strategy.remarks import Reason, Remark
+
+PASS = "blocked factorization"
 
 SIZES = (32, 64)
 """Steps of a block. LU of 2000 x 2000 float64 numbers took 71 ms with 32, 77 with 48, 85 with 64, 97 with 96 and 113
@@ -39,13 +42,13 @@ class InPanels:
     """A nest whose eliminations run in blocks, a sentence on each, and what is to be in no kernel with them: all else.
 
     A solver that reads LU's result row by row would wait in its loop over blocks, and be no loop of its own. `refused`
-    are sentences on those that cannot run in such blocks; where nothing can, there is nothing `said`.
+    are remarks on those that cannot run in such blocks; where nothing can, there is nothing `said`.
     """
 
     nest: Nest
     said: tuple[str, ...]
-    refused: tuple[str, ...]
-    alone: Refused
+    refused: tuple[Remark, ...]
+    alone: KeptApart
 
 
 def in_panels(nest: Nest, machine: Machine) -> Iterator[InPanels]:
@@ -59,20 +62,21 @@ def in_panels(nest: Nest, machine: Machine) -> Iterator[InPanels]:
         start = placed.with_sizes(sizes) if sizes else placed
         found = _eliminations(start) if placed is not general else {}
     for size in SIZES if found else ():
-        done, said, refused, updates = start, list[str](), list[str](), set[str]()
+        done, said, refused, updates = start, list[str](), list[Remark](), set[str]()
         for dates in found.values():
             names = ", ".join(dates)
             try:
                 made = panels(done, dates, size)
             except IllegalRewrite as error:
-                refused.append(f"{names} do not run in blocks of {size} steps: {error.refusal.why}.")
+                line = f"{names} do not run in blocks of {size} steps: {error.refusal.why}."
+                refused.append(Remark(PASS, tuple(dates), False, Reason.ILLEGAL, line))
                 continue
             done, updates = made.nest, updates.union(made.updates)
             said.append(f"{names} run in {made}")
         yield InPanels(done, tuple(said), tuple(refused), _alone(done, updates))
 
 
-def _alone(nest: Nest, updates: set[str]) -> Refused:
+def _alone(nest: Nest, updates: set[str]) -> KeptApart:
     """Each statement of an elimination with each one of another part: no kernel is to hold both."""
     every = [set(statements(part)) for part in parts(nest.order)]
     mine = [own for own in every if not own.isdisjoint(updates)]

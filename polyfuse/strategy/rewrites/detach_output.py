@@ -13,17 +13,21 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite.reductions.detach_output import detach
 from polyfuse.strategy.match.epilogue import needs_of
 from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.remarks import Remark, applied
+
+PASS = "detach output"
 
 
-def with_readers(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+def with_readers(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with such outputs detached, and a sentence on each; the same nest where there are none."""
-    said: list[str] = []
+    said: list[Remark] = []
     for name in across(nest) if machine.kind == "cpu" else ():
         output = nest.statement(name).write.tensor
         done = detach(nest, output) if nest.tensor(output).role == "output" else None
         if isinstance(done, Nest):
             nest = done
-            said.append(f"{name} sums in a temporary, which is stored in {output}: columns lie across that.")
+            line = f"{name} sums in a temporary, which is stored in {output}: columns lie across that."
+            said.append(applied(PASS, (name,), line))
     return nest, tuple(said)
 
 

@@ -7,7 +7,7 @@ cheapest where it clearly pays.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -21,6 +21,9 @@ from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cpu.gemm.bilinear_cost import Price, is_constant
 from polyfuse.strategy.cuda.gemm.bilinear_cost import GpuPrice
+from polyfuse.strategy.remarks import Reason, Refused, Remark, applied, refused, weighed
+
+PASS = "fast matmul"
 
 CLEARLY = 0.94
 """What a fast product may cost by the model, as a part of the classical one, to be chosen: the model knows kernels to
@@ -72,7 +75,7 @@ class Fast:
     """A nest whose contractions are computed as chosen, and what was decided about each."""
 
     nest: Nest
-    reasons: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def with_fast_products(nest: Nest, machine: Machine, wanted: Wanted) -> Fast:
     """The nest with bilinear algorithms in its contractions: the one that is wanted, or where one pays."""
     if not wanted.candidates:
         return Fast(nest)
-    reasons: list[str] = []
+    remarks: list[Remark] = []
     for s in _contractions(nest):
         roles = roles_of(nest, s, "", None)
         assert not isinstance(roles, Refusal), "contractions have roles"
@@ -105,10 +108,12 @@ def with_fast_products(nest: Nest, machine: Machine, wanted: Wanted) -> Fast:
             nest, said = _automatic(nest, roles, machine, options, wanted)
         else:
             nest, said = _named(nest, s, options)
-        reasons.append(f"{s.name} ({_by(roles)}) {said}")
-    if not reasons:
-        reasons.append("no statement is a sum of products that a bilinear algorithm could compute")
-    return Fast(nest, tuple(reasons))
+        text = f"{s.name} ({_by(roles)}) {said.text}"
+        remarks.append(replace(said, statements=(s.name,), text=text))
+    if not remarks:
+        line = "no statement is a sum of products that a bilinear algorithm could compute"
+        remarks.append(refused(PASS, (), Reason.OTHER_FORM, line))
+    return Fast(nest, tuple(remarks))
 
 
 def _contractions(nest: Nest) -> Iterator[Statement]:
@@ -117,58 +122,59 @@ def _contractions(nest: Nest) -> Iterator[Statement]:
             yield s
 
 
-def _named(nest: Nest, s: Statement, options: list[Option]) -> tuple[Nest, str]:
+def _named(nest: Nest, s: Statement, options: list[Option]) -> tuple[Nest, Remark]:
     """The statement by the algorithm that was asked for, in its cheapest form."""
-    refused = "it is too small"
+    why = Refused(Reason.NO_SIZE, "it is too small")
     for option in sorted(options, key=lambda o: o.seconds):
         try:
             done = bilinear(nest, s.name, option.algorithm, **option.form)
-            return (
-                done.nest,
-                f"is computed by {option}, as asked for: {done.additions} additions of blocks.{_spread(nest, s)}",
-            )
+            line = f"is computed by {option}, as asked for: {done.additions} additions of blocks.{_spread(nest, s)}"
+            return done.nest, applied(PASS, (s.name,), line, Reason.WANTED)
         except IllegalRewrite as error:
-            refused = str(error)
-    return nest, f"is computed as it stands: {refused}"
+            why = Refused(Reason.ILLEGAL, str(error))
+    return nest, refused(PASS, (s.name,), why.reason, f"is computed as it stands: {why}")
 
 
 def _automatic(
     nest: Nest, roles: Roles, machine: Machine, options: list[Option], wanted: Wanted
-) -> tuple[Nest, str]:
+) -> tuple[Nest, Remark]:
     """The statement by the cheapest algorithm that is accurate enough, if it clearly pays."""
     floats = _has_floats(nest, roles.statement)
+    name, steps = roles.statement.name, roles.box[roles.steps].size
     if wanted.ieee and floats:
-        return nest, (
+        line = (
             "is computed as it stands: math='ieee' promises NaN and infinity where the classical product has them, and "
             "in a fast product they spread to whole rows and columns."
         )
+        return nest, refused(PASS, (name,), Reason.WANTED, line)
     price = price_of(nest, roles, machine)
     usual = None if price is None else price.classical()
-    steps = roles.box[roles.steps].size
     if usual is None or not isinstance(steps, int):
-        return nest, "is computed as it stands: fast products are priced for known sizes" + (
-            " in register tiles." if machine.kind == "cuda" else " on a CPU."
-        )
+        where = "in register tiles" if machine.kind == "cuda" else "on a CPU"
+        line = f"is computed as it stands: fast products are priced for known sizes {where}."
+        return nest, refused(PASS, (name,), Reason.NO_SIZE, line)
     growth = {o.algorithm.name: error_growth(o.algorithm, steps) for o in options}
     exact = [o for o in options if not floats or growth[o.algorithm.name] <= wanted.accuracy]
     best = min(exact, key=lambda o: o.seconds, default=None)
     if best is None:
         least = min(growth.values(), default=inf)
-        return nest, (
+        line = (
             f"is computed as it stands: the error bound of every fast product is at least {least:.3g} times the "
             f"classical one's, the limit is {wanted.accuracy:g}."
         )
+        return nest, refused(PASS, (name,), Reason.WANTED, line)
     compared = f"{microseconds(best.seconds)} by {best}, {microseconds(usual)} as it stands"
     if best.seconds >= CLEARLY * usual:
-        return nest, f"is computed as it stands, a fast product does not clearly pay: {compared}."
+        line = f"is computed as it stands, a fast product does not clearly pay: {compared}."
+        return nest, weighed(PASS, (name,), False, line, best.seconds, usual)
     done, said = _named(nest, roles.statement, [best])
     if done is nest:
         return nest, said
     bound = (
         f"; its error bound is {growth[best.algorithm.name]:.3g} times the classical one's" if floats else ""
     )
-    spread = _spread(nest, roles.statement)
-    return done, f"is computed by {best.algorithm}: {compared}{bound}.{spread}"
+    line = f"is computed by {best.algorithm}: {compared}{bound}.{_spread(nest, roles.statement)}"
+    return done, weighed(PASS, (name,), True, line, best.seconds, usual)
 
 
 def _has_floats(nest: Nest, s: Statement) -> bool:

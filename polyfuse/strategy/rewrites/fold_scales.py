@@ -9,18 +9,21 @@ from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
 from polyfuse.rewrite.reductions.fold_scales import fold, why_not_fold
+from polyfuse.strategy.remarks import Remark, applied
+
+PASS = "fold scales"
 
 
-def with_scales_folded(nest: Nest) -> tuple[Nest, tuple[str, ...]]:
+def with_scales_folded(nest: Nest) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with constant scales in constant factors, and a sentence on each; the same nest where there are none.
 
     From the last statement to the first: a chain of scales is one factor.
     """
-    said: list[str] = []
+    said: list[Remark] = []
     fixed = constant_tensors(nest, nest.order)
     for name in reversed(statements(nest.order)):
         if name in nest.order.members and why_not_fold(nest, name, fixed) is None:
             done = fold(nest, name)
             nest, fixed = done.nest, constant_tensors(done.nest, done.nest.order)
-            said.append(f"{done} (fold=False keeps it).")
+            said.append(applied(PASS, (name,), f"{done} (fold=False keeps it)."))
     return nest, tuple(said)

@@ -18,11 +18,14 @@ from polyfuse.rewrite import follow, why_not_follow
 from polyfuse.strategy.cuda.depthwise import windows_of
 from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
 from polyfuse.strategy.match.gemm import moved_axes
+from polyfuse.strategy.remarks import Remark, applied
+
+PASS = "grouped convolution"
 
 
-def in_groups(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+def in_groups(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest for a GPU with all that is pointwise around convolutions in groups in their loops; and what was done."""
-    said: list[str] = []
+    said: list[Remark] = []
     for name in [s.name for s in nest.statements] if machine.gpu is not None and not nest.params else ():
         if not _is_in_groups(nest, name):
             continue
@@ -39,7 +42,8 @@ def in_groups(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
                 tensors.setdefault(s.write.tensor, other)
         if leaders[1:]:
             names, dims = ", ".join(leaders[1:]), ", ".join(nest.statement(leaders[1]).dims)
-            said.append(f"{names} run in the loops of the results of {name}: {dims}.")
+            line = f"{names} run in the loops of the results of {name}: {dims}."
+            said.append(applied(PASS, leaders[1:], line))
     return nest, tuple(said)
 
 

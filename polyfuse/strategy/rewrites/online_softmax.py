@@ -30,7 +30,11 @@ from polyfuse.rewrite import (
 )
 from polyfuse.rewrite.reductions.under_maximum import has_exponential
 from polyfuse.sets import IN, bounding_box
+from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.remarks import Reason, Refused, Remark, weighed
+
+PASS = "online softmax"
 
 KEYS = 128
 """Values of the maximum in a block, about. 4096 queries and keys of 64 features took 43 ms with 128 and 47 with 256,
@@ -47,7 +51,7 @@ class OnePass:
 
     nest: Nest
     said: tuple[str, ...]
-    refused: tuple[str, ...] = ()
+    refused: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,16 +73,23 @@ def in_one_pass(nest: Nest, machine: Machine) -> OnePass | None:
         return None
     done = nest
     said: list[str] = []
-    refused: list[str] = []
+    refused: list[Remark] = []
     for s in nest.statements:
         if s.op == "max=" and length_of(nest, s) >= 2 * KEYS:
             whole, unrounded = unrounded_weights(done, s.name)
             made = blocked(whole, s.name, _keys(length_of(nest, s)))
-            if isinstance(made, str):
-                refused.append(made)
+            if isinstance(made, Refused):
+                refused.append(Remark(PASS, (s.name,), False, made.reason, made.text))
             elif made is not None:
                 done, said = made.online.nest, [*said, *unrounded, *made.said]
     return OnePass(done, tuple(said), tuple(refused)) if said or refused else None
+
+
+def one_pass_remark(pass_: str, taken: bool, so: float, otherwise: float) -> Remark:
+    """The remark on sums under maxima in one pass, `so` many seconds, or with whole rows."""
+    form = "run in one pass" if taken else "do not run in one pass"
+    numbers = f"{microseconds(so)} in one pass, {microseconds(otherwise)} with whole rows"
+    return weighed(pass_, (), taken, f"sums under a maximum {form}: {numbers}.", so, otherwise)
 
 
 def length_of(nest: Nest, s: Statement) -> int:
@@ -101,7 +112,7 @@ def _keys(length: int) -> int:
     return 16 * ceil(length / blocks / 16)
 
 
-def blocked(nest: Nest, maximum: str, keys: int, math: Math | None = None) -> Blocked | str | None:
+def blocked(nest: Nest, maximum: str, keys: int, math: Math | None = None) -> Blocked | Refused | None:
     """One maximum in blocks; why not, where a rewrite is refused; None where no product is under it.
 
     With a `math` products read the exponentials rounded to it.
@@ -129,8 +140,8 @@ def blocked(nest: Nest, maximum: str, keys: int, math: Math | None = None) -> Bl
                 nest, said = rounded.nest, [*said, str(rounded)]
     try:
         blocks = online(nest, maximum, keys)
-    except IllegalRewrite as refused:
-        return str(refused)
+    except IllegalRewrite as error:
+        return Refused(Reason.ILLEGAL, str(error))
     return Blocked(blocks, (*said, str(blocks)))
 
 

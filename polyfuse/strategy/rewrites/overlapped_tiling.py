@@ -25,6 +25,9 @@ from polyfuse.strategy.cuda.attention.tiles import PassShape
 from polyfuse.strategy.cuda.gemm.stream_k import InShares
 from polyfuse.strategy.match.attention import OneKernel
 from polyfuse.strategy.match.stencil import Parts, Pipeline, parts_of_tiles, pipelines
+from polyfuse.strategy.remarks import Reason, Remark, weighed
+
+PASS = "overlapped tiling"
 
 ROWS = (1, 8, 16, 32, 64, 128)
 """Values of a tile's last dimension but one."""
@@ -57,7 +60,7 @@ class Recomputed:
 
     nest: Nest
     tiled: tuple[Tiled, ...] = ()
-    reasons: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     shared: Mapping[str, InShares] = field(default_factory=dict)
     passes: tuple[RowPass, ...] = ()
     one_pass: tuple[tuple[OneKernel, PassShape], ...] = ()
@@ -83,7 +86,7 @@ def recomputed(nest: Nest, machine: Machine, choose: Choose = cheapest) -> Recom
     done = Recomputed(nest)
     for pipeline in pipelines(nest):
         more = _decided(done.nest, pipeline, machine, choose)
-        done = Recomputed(more.nest, (*done.tiled, *more.tiled), (*done.reasons, *more.reasons))
+        done = Recomputed(more.nest, (*done.tiled, *more.tiled), (*done.remarks, *more.remarks))
     return done
 
 
@@ -91,12 +94,13 @@ def _decided(nest: Nest, pipeline: Pipeline, machine: Machine, choose: Choose) -
     """One pipeline, rewritten or left."""
     name = ", ".join(nest.statement(n).write.tensor for n in pipeline.results)
 
-    def left(why: str) -> Recomputed:
-        return Recomputed(nest, (), (f"the stages of {name} are not tiled together{why}",))
+    def left(reason: Reason, why: str, seconds: tuple[float, float] | None = None) -> Recomputed:
+        line = f"the stages of {name} are not tiled together{why}"
+        return Recomputed(nest, (), (Remark(PASS, pipeline.results, False, reason, line, seconds),))
 
     parts = parts_of_tiles(nest, pipeline)
     if parts is None:
-        return left(": what a tile needs is no box that moves with it.")
+        return left(Reason.OTHER_FORM, ": what a tile needs is no box that moves with it.")
     model = StageModel(nest, parts, machine, pipeline.results[0])
     stages = {n: nest.statement(n) for n in (*pipeline.producers, *pipeline.results)}
     whole = model.apart(model.passes(stages))
@@ -107,21 +111,24 @@ def _decided(nest: Nest, pipeline: Pipeline, machine: Machine, choose: Choose) -
     costs = sorted(priced, key=lambda cost: cost.total)
     if costs[0].total >= whole.total:
         tiles = f"{microseconds(costs[0].total)} in tiles of {_by(costs[0].sizes)}"
-        return left(f", which does not pay: {tiles}, {microseconds(whole.total)} stage by stage.")
+        line = f", which does not pay: {tiles}, {microseconds(whole.total)} stage by stage."
+        return left(Reason.DEARER, line, (costs[0].total, whole.total))
     best = costs[choose(pipeline.results, "overlapping tiles", [cost.total for cost in costs])]
-    result, said = nest, []
+    result, said = nest, list[Remark]()
     for stage in gone:
         done = inline(result, stage)
         result = done.nest
-        said.append(f"{done}.")
+        said.append(weighed(PASS, (stage,), True, f"{done}.", best.total, whole.total))
     producers = [n for n in pipeline.producers if n in kept]
     if not producers:
         return Recomputed(result, (), tuple(said))
     try:
         made = overlap(result, parts.tiles(best.sizes), producers)
     except IllegalRewrite as error:
-        return left(f": {error}")
-    return Recomputed(made.nest, (Tiled(made, best),), (*said, _tiled_sentence(made, name, best, whole)))
+        return left(Reason.ILLEGAL, f": {error}")
+    line = _tiled_sentence(made, name, best, whole)
+    said.append(weighed(PASS, made.statements, True, line, best.total, whole.total))
+    return Recomputed(made.nest, (Tiled(made, best),), tuple(said))
 
 
 # -- inlining ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ Of tf32 numbers a warpgroup's instructions take such alone whose neighbours are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.precision import STORED
@@ -24,11 +24,14 @@ from polyfuse.ir.tensor import HALVES
 from polyfuse.machine import Machine
 from polyfuse.rewrite.storage.widen_halves import narrow, users_of, why_not_narrow
 from polyfuse.sets import IN
-from polyfuse.strategy.cheaper import either
+from polyfuse.strategy.cheaper import cheaper_of
 from polyfuse.strategy.cuda.gemm.schedule import in_tiles
 from polyfuse.strategy.cuda.tiles.wgmma import has_warpgroups
 from polyfuse.strategy.match.gemm import moved_axes
 from polyfuse.strategy.plan import Plan
+from polyfuse.strategy.remarks import Reason, refused
+
+PASS = "preround operands"
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ def cheaper(usual: Plan, made: RoundedFirst, other: Plan) -> Plan:
     rounds may have come into its kernel.
     """
     if all(in_tiles(other.schedule, name) for name in made.products):
-        return either(usual, other, usual.seconds, other.seconds, made.said, "rounded where it is copied")
-    refused = (f"not taken, since a product would have no tiles of results: {line}." for line in made.said)
-    return replace(usual, recomputed=(*usual.recomputed, *refused))
+        return cheaper_of(
+            PASS, usual, other, usual.seconds, other.seconds, made.said, "rounded where it is copied"
+        )
+    lines = (f"not taken, since a product would have no tiles of results: {line}." for line in made.said)
+    return usual.with_remarks(*(refused(PASS, made.products, Reason.NO_TILES, line) for line in lines))

@@ -21,19 +21,23 @@ from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
 from polyfuse.strategy.cuda.gemm.schedule import product_of
 from polyfuse.strategy.cuda.gemm.tile_choice import product_in
+from polyfuse.strategy.remarks import Remark, applied
 from polyfuse.strategy.transforms.band_verbs import internal
+
+PASS = "private accumulator"
 
 
 @dataclass(frozen=True)
 class Summed:
-    """A nest in which some products are summed up in temporaries of their own, these, and what is to be said.
+    """A nest in which some products are summed up in temporaries of their own, and these.
 
-    `stores` are the statements that store such sums behind a product's loops, each with its product.
+    `stores` are the statements that store such sums behind a product's loops, each with its product, and `remarks` are
+    on those.
     """
 
     nest: Nest
     products: tuple[str, ...]
-    said: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     stores: tuple[tuple[str, str], ...] = ()
 
 
@@ -87,7 +91,7 @@ def read_elsewhere(schedule: Schedule, model: Model, decided: frozenset[str], se
 def stored_after(nest: Nest, products: Iterable[str]) -> Summed | None:
     """The nest with such products summed up apart and then stored; None without any for which that is allowed."""
     done: list[str] = []
-    said: list[str] = []
+    said: list[Remark] = []
     stores: list[tuple[str, str]] = []
     for name in products:
         tensor = nest.statement(name).write.tensor
@@ -99,5 +103,6 @@ def stored_after(nest: Nest, products: Iterable[str]) -> Summed | None:
         stores += [(name, added[0])] if len(added) == 1 else []
         nest, done = made, [*done, name]
         sums = nest.statement(name).write.tensor
-        said.append(f"{name} sums in {sums}, which is then stored in {tensor}: others read that.")
+        line = f"{name} sums in {sums}, which is then stored in {tensor}: others read that."
+        said.append(applied(PASS, (name,), line))
     return Summed(nest, tuple(done), tuple(said), tuple(stores)) if done else None

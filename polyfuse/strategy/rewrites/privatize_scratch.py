@@ -14,6 +14,8 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import loops_around
 from polyfuse.rewrite.storage.privatize_scratch import Scratch, is_reused, tried
 
+PASS = "privatize scratch"
+
 
 @dataclass(frozen=True)
 class ScratchApart:

@@ -27,6 +27,9 @@ from polyfuse.strategy.cost.op_latency import effort
 from polyfuse.strategy.cost.roofline import CACHED, microseconds
 from polyfuse.strategy.fusion.price_nest import Priced, priced
 from polyfuse.strategy.match.stencil import pipelines
+from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
+
+PASS = "rematerialize"
 
 CHEAP = 8.0
 """Additions that a value may take as long as, to be computed several times: no division and no function does."""
@@ -38,7 +41,7 @@ TRIED = 3
 """Temporaries that are tried at most, the largest first: each costs a search for groups."""
 
 
-def computed_where_read(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+def computed_where_read(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest without the large temporaries that the model expects to cost less computed at each use; and why.
 
     Every operation keeps its place (`inline`). A nest with symbolic sizes is left: what fits a cache is not known.
@@ -46,7 +49,7 @@ def computed_where_read(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, 
     names = () if nest.params else _candidates(nest, machine)
     if not names:
         return nest, ()
-    usual, said = priced(nest, machine), []
+    usual, said = priced(nest, machine), list[Remark]()
     for name in names:
         if _kernels_reading(nest, usual, name) < 2 or not _is_open(nest, name):
             continue
@@ -54,12 +57,14 @@ def computed_where_read(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, 
         other = priced(made.nest, machine)
         numbers = f"{microseconds(other.seconds)} expected so, {microseconds(usual.seconds)} with it stored"
         if _without(usual, name) != set(other.kernels):
-            said.append(f"{made.tensor} is stored: without it its readers would run in other kernels.")
+            line = f"{made.tensor} is stored: without it its readers would run in other kernels."
+            said.append(refused(PASS, (name,), Reason.OTHERS_CHANGE, line))
             continue
         if other.seconds > CLEARLY * usual.seconds:
-            said.append(f"{made.tensor} is stored, not computed where it is read: {numbers}.")
+            line = f"{made.tensor} is stored, not computed where it is read: {numbers}."
+            said.append(weighed(PASS, (name,), False, line, other.seconds, usual.seconds))
             continue
-        said.append(f"{made}: {numbers}.")
+        said.append(weighed(PASS, (name,), True, f"{made}: {numbers}.", other.seconds, usual.seconds))
         nest, usual = made.nest, other
     return nest, tuple(said)
 

@@ -31,6 +31,9 @@ from polyfuse.strategy.cost.cpu_loops import Estimator, usable
 from polyfuse.strategy.cost.roofline import CACHED
 from polyfuse.strategy.cpu.row_sweep import RowPass, Rows, row_by_row
 from polyfuse.strategy.fusion.group_search import early_statements, inits_of, part_with
+from polyfuse.strategy.remarks import Reason, Remark, refused
+
+PASS = "shared sweep"
 
 HEIGHTS = (4, 2, 1)
 """Rows at a time: what they add to, or multiply with, is loaded once for all of them."""
@@ -43,7 +46,7 @@ class ReadOnce:
     nest: Nest
     passes: tuple[RowPass, ...] = ()
     said: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
+    refused: tuple[Remark, ...] = ()
 
 
 def read_once(nest: Nest, machine: Machine) -> ReadOnce:
@@ -61,7 +64,8 @@ def read_once(nest: Nest, machine: Machine) -> ReadOnce:
             made, one = _cheapest(done.nest, pair, machine)
         except (IllegalSchedule, InvalidSchedule) as why:
             line = f"{pair.along.name} and {pair.across.name} read {pair.matrix} each on its own: {why}"
-            done = replace(done, refused=(*done.refused, line))
+            left = refused(PASS, (pair.along.name, pair.across.name), Reason.ILLEGAL, line)
+            done = replace(done, refused=(*done.refused, left))
             continue
         said = (
             f"{pair.along.name} and {pair.across.name} read {pair.matrix} once, {one.height} rows at a time"

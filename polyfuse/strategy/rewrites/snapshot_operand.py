@@ -14,6 +14,8 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite.storage.snapshot_operand import snapshot, why_not_snapshot
 from polyfuse.strategy.match.gemm import products_of
 
+PASS = "snapshot operand"
+
 
 @dataclass(frozen=True)
 class CopiedFirst:

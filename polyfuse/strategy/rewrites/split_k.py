@@ -31,6 +31,9 @@ from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
 from polyfuse.strategy.match.gemm import Product
 from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.match.operand_rows import kept_factors, may_run_ahead, terms_of
+from polyfuse.strategy.remarks import Remark, weighed
+
+PASS = "split-k"
 
 MOST_PARTS = 256
 """More parts than this are more than a thread adds up one after the other while others wait."""
@@ -51,11 +54,11 @@ MOST_SHARED = 2
 
 @dataclass(frozen=True)
 class Parted:
-    """A nest some of whose products are summed in parts, the statements that sum one part, and the reasons."""
+    """A nest some of whose products are summed in parts, the statements that sum one part, and a remark on each."""
 
     nest: Nest
     products: tuple[str, ...]
-    said: tuple[str, ...]
+    remarks: tuple[Remark, ...]
     shared: Mapping[str, InShares] = field(default_factory=dict)
     """Those of the products that are in equal shares, which are of their tiles."""
 
@@ -80,7 +83,7 @@ def in_parts(nest: Nest, machine: Machine) -> Parted | None:
     """The nest with the products split whose parts are expected to be faster; None where there are none."""
     if nest.params or machine.gpu is None:
         return None
-    done, products, said, dealt_out = nest, list[str](), list[str](), dict[str, InShares]()
+    done, products, said, dealt_out = nest, list[str](), list[Remark](), dict[str, InShares]()
     for name in [s.name for s in nest.statements]:
         product = product_of(nest, name)
         if product is None:
@@ -110,10 +113,11 @@ def in_parts(nest: Nest, machine: Machine) -> Parted | None:
         if shared is not None and made.dealt is not None:
             dealt_out[made.partial] = InShares(shared.shape, made.dealt)
         seconds, steps = (best.seconds, best.size) if shared is None else (shared.seconds, shared.shape.steps)
-        said.append(
+        line = (
             f"{made}, {steps} steps of {dim} each: {microseconds(seconds)}, "
             f"{microseconds(whole.seconds)} in one piece."
         )
+        said.append(weighed(PASS, (name, made.partial), True, line, seconds, whole.seconds))
     return Parted(done, tuple(products), tuple(said), dealt_out) if products else None
 
 

@@ -32,7 +32,13 @@ from polyfuse.strategy.cost.counts import Counts, stride
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.fusion.price_nest import price
 from polyfuse.strategy.match.lane_reductions import LONG_ROW, row_threads
+from polyfuse.strategy.remarks import Remark, applied, weighed
 from polyfuse.strategy.rewrites.split_k import fills_tiles
+
+PASS = "split reduction"
+
+WHERE_SUMMED = "values where summed"
+"""The pass that computes single operations in the reductions that read them."""
 
 LONG = 4096
 """Values of one result, from which on a second pass can pay; and of one part on a CPU: 16 KiB of float32."""
@@ -56,24 +62,28 @@ NEXT_TO_NOTHING = 1.01
 """What a sum may cost in two passes, as a multiple of one pass, for its rounding alone."""
 
 
-def in_two_passes(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+def in_two_passes(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with its long reductions split, if the model expects that to pay; and what was done, with numbers."""
     split = _on_cpu if machine.kind == "cpu" else _on_cuda
-    done, said = nest, []
+    done, said = nest, list[SplitReduction]()
     for name in _candidates(nest, machine):
         for made in split(_alone(done, name), name, machine):
             done = made.nest
-            said.append(str(made))
+            said.append(made)
     if done is nest:
         return nest, ()
     before, after = price(nest, machine), price(done, machine)
     numbers = f"{microseconds(after)} in two passes, {microseconds(before)} in one"
     if after >= before * (NEXT_TO_NOTHING if machine.kind == "cpu" and _sums(nest, done) else 1.0):
-        return nest, (f"long reductions are not split: {numbers}.",)
-    return done, tuple(f"{line}: {numbers}." for line in said)
+        line = f"long reductions are not split: {numbers}."
+        return nest, (weighed(PASS, [made.statement for made in said], False, line, after, before),)
+    return done, tuple(
+        weighed(PASS, (made.statement, made.partial), True, f"{made}: {numbers}.", after, before)
+        for made in said
+    )
 
 
-def with_values_where_summed(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+def with_values_where_summed(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """On a GPU, one operation that several reductions to single values read is computed where they read it.
 
     Elsewhere it would be a launch of its own, which all blocks of the next one wait for.
@@ -81,13 +91,13 @@ def with_values_where_summed(nest: Nest, machine: Machine) -> tuple[Nest, tuple[
     for i: y[i] = x[i] - mu;  for i: t += y[i];  for i: q += y[i] * y[i]
     ->  for i: t += x[i] - mu;  for i: q += (x[i] - mu) * (x[i] - mu)
     """
-    said: list[str] = []
+    said: list[Remark] = []
     for s in nest.statements if machine.kind == "cuda" and not nest.params else ():
         readers = [nest.statement(name) for name in _readers(nest, s.name)]
         single = all(r.is_reduction and nest.tensor(r.write.tensor).rank == 0 for r in readers)
         if len(readers) > 1 and single and operations(s.body) == 1 and why_not_inline(nest, s.name) is None:
             done = inline(nest, s.name)
-            nest, said = done.nest, [*said, f"{done}."]
+            nest, said = done.nest, [*said, applied(WHERE_SUMMED, (s.name,), f"{done}.")]
     return nest, tuple(said)
 
 

@@ -15,12 +15,15 @@ from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
 from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
 from polyfuse.strategy.transforms.packing import apart
 
+PASS = "split sum terms"
 
-def with_terms_apart(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+
+def with_terms_apart(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with the terms of sums apart that all are products, where that is cheaper; and a sentence on each."""
-    said: list[str] = []
+    said: list[Remark] = []
     for name in [s.name for s in nest.statements] if machine.kind == "cpu" else ():
         if why_not_terms(nest, name) is not None:
             continue
@@ -29,15 +32,15 @@ def with_terms_apart(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...
             continue
         try:
             before, after = _seconds(nest, (name,), machine), _seconds(done.nest, done.statements, machine)
-        except (IllegalSchedule, InvalidSchedule) as refused:
-            said.append(f"not taken: {done}; {refused}")
+        except (IllegalSchedule, InvalidSchedule) as error:
+            said.append(refused(PASS, (name,), Reason.ILLEGAL, f"not taken: {done}; {error}"))
             continue
         numbers = f"{microseconds(after)} so, {microseconds(before)} as one"
         if after >= before:
-            said.append(f"not taken: {done}; {numbers}.")
+            said.append(weighed(PASS, (name,), False, f"not taken: {done}; {numbers}.", after, before))
             continue
         nest = done.nest
-        said.append(f"{done}: {numbers}.")
+        said.append(weighed(PASS, done.statements, True, f"{done}: {numbers}.", after, before))
     return nest, tuple(said)
 
 

@@ -16,9 +16,12 @@ from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import TILE_EFFICIENCY, microseconds
 from polyfuse.strategy.fusion.group_search import early_statements
 from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.remarks import Reason, Remark, applied, refused
+
+PASS = "views"
 
 
-def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]:
+def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with its views composed, and a sentence on each of them; the same nest where there are none."""
     alone = {statements(part)[0] for part in parts(nest.order) if len(statements(part)) == 1}
     if not any(is_view(s) and s.reads and s.name in alone for s in nest.statements):
@@ -40,7 +43,10 @@ def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[str, ...]]
         return _why_keep(before, done, machine)
 
     views = compose_views(nest, accept, keep)
-    return views.nest, tuple(f"{line}." for line in map(str, views.composed)) + tuple(map(str, views.kept))
+    return views.nest, (
+        *(applied(PASS, made.statements, f"{made}.") for made in views.composed),
+        *(refused(PASS, (), Reason.DEARER, str(kept)) for kept in views.kept),
+    )
 
 
 def _why_keep(before: Nest, done: Composed, machine: Machine) -> str | None:

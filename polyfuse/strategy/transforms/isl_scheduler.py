@@ -23,6 +23,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.sizes import at_sizes
 from polyfuse.ir.tree import Loop, Tree, statements
 from polyfuse.sets import IN, OUT, PARAM, expression_text, single_expression, union_map, union_set
+from polyfuse.strategy.remarks import Reason, Refused
 
 DEEPEST = 3
 """Loops around a statement: with four, isl's scheduler needs minutes for a stencil (heat-3d: more than five), and its
@@ -45,8 +46,8 @@ class Found:
     dates: dict[str, str]
 
 
-def found_by_isl(nest: Nest, part: Tree, inside: Loop | None = None) -> Found | str:
-    """isl's order for one part of a tree; or why there is none, as a sentence.
+def found_by_isl(nest: Nest, part: Tree, inside: Loop | None = None) -> Found | Refused:
+    """isl's order for one part of a tree; or why there is none.
 
     With `inside`, the part's outermost loop, that loop stays as it is, and isl orders what one iteration of it runs:
 
@@ -59,22 +60,26 @@ def found_by_isl(nest: Nest, part: Tree, inside: Loop | None = None) -> Found | 
     nest, sizes = nest.general
     deepest = max(names, key=lambda name: len(nest.statement(name).dims))
     if len(nest.statement(deepest).dims) > DEEPEST:
-        return f"isl's scheduler is not asked: {deepest} has more than {DEEPEST} loops; the original order is kept"
+        line = f"isl's scheduler is not asked: {deepest} has more than {DEEPEST} loops; the original order is kept"
+        return Refused(Reason.OTHER_FORM, line)
     pairs = among(nest, part)
     size = sum(p.map.n_basic_map() * (p.map.dim(IN) + p.map.dim(OUT)) ** 2 for p in pairs)
     if size > MOST:
-        return (
+        line = (
             f"isl's scheduler is not asked: {len(pairs)} dependences are too many; the original order is kept"
         )
+        return Refused(Reason.BUDGET, line)
     step = _Step(nest, names, inside)
     found = _scheduled(step, tuple(step.one(pair) for pair in pairs), nest.context)
     if found is None:
-        return (
+        line = (
             f"isl's scheduler did not finish within {MAX_OPERATIONS} operations; the original order is kept"
         )
+        return Refused(Reason.BUDGET, line)
     dates: Dates = {name: step.outer(name, sizes) for name in names}
     if not _read(found.get_root().child(0), step, names, sizes, dates):
-        return "isl's order has dates in pieces, or none for a statement; the original order is kept"
+        line = "isl's order has dates in pieces, or none for a statement; the original order is kept"
+        return Refused(Reason.OTHER_FORM, line)
     return Found({name: f"[{', '.join(parts)}]" for name, parts in dates.items()})
 
 

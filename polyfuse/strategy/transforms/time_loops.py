@@ -27,6 +27,7 @@ from polyfuse.strategy.cost.roofline import CPU_EXPOSED, KernelCost, Tiling, mic
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion.group_search import part_of
 from polyfuse.strategy.passes.loop_remarks import findings, skewed
+from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import contracted, internal, users_in
 from polyfuse.strategy.transforms.isl_scheduler import found_by_isl
 from polyfuse.strategy.transforms.skew import shifted_order
@@ -71,8 +72,8 @@ def planned(
     written = Draft(schedule.nest, schedule.tree)
     priced = _priced(estimator, names, notes, chain([written], shapes(written, names, machine.units)))
     for arranged in _arranged(written, part):
-        if isinstance(arranged, str):
-            notes.append(arranged)
+        if isinstance(arranged, Refused):
+            notes.append(arranged.text)
         else:
             priced += _by_parts(estimator, names, notes, arranged)
     if not priced:
@@ -104,7 +105,7 @@ def _worth(one: tuple[float, Draft]) -> float:
     return total / WORTHWHILE if any(step.verb in GLOBAL for step in draft.steps) else total
 
 
-def _arranged(written: Draft, part: Tree) -> Iterator[Draft | str]:
+def _arranged(written: Draft, part: Tree) -> Iterator[Draft | Refused]:
     """The draft in other orders: shifted and skewed if that makes it permutable, else isl's; or why there is none."""
     names = statements(part)
     shifted = shifted_order(written.nest, part)
@@ -112,14 +113,14 @@ def _arranged(written: Draft, part: Tree) -> Iterator[Draft | str]:
         yield arranged_by(written, names, shifted, "shifted and skewed")
         return
     found = found_by_isl(written.nest, part)
-    if isinstance(found, str):
+    if isinstance(found, Refused):
         yield found
         return
     yield arranged_by(written, names, found.dates, "isl's order")
     if isinstance(part, Loop):
         inside = found_by_isl(written.nest, part, part)
         said = f"isl's order inside {part.name}"
-        yield inside if isinstance(inside, str) else arranged_by(written, names, inside.dates, said)
+        yield inside if isinstance(inside, Refused) else arranged_by(written, names, inside.dates, said)
 
 
 def _proven(draft: Draft, schedule: Schedule, notes: list[str]) -> Schedule | None:
@@ -153,12 +154,12 @@ def held_by(tree: Tree, names: tuple[str, ...]) -> Tree:
     return sequence(tuple(dict.fromkeys(part_of(tree, name) for name in names)))
 
 
-def arranged_by(written: Draft, names: tuple[str, ...], dates: dict[str, str], what: str) -> Draft | str:
+def arranged_by(written: Draft, names: tuple[str, ...], dates: dict[str, str], what: str) -> Draft | Refused:
     """The draft in the order of these dates; or why `affine` does not take it."""
     try:
         arranged = written.do("affine", **dates)
     except InvalidSchedule as error:
-        return f"{what} is not taken: {error}"
+        return Refused(Reason.ILLEGAL, f"{what} is not taken: {error}")
     parts = dict.fromkeys(part_of(arranged.tree, name) for name in names)
     text = "; ".join(filter(None, (skewed(part) for part in parts)))
     return arranged.noted(f"{what}: {text}" if text else what)

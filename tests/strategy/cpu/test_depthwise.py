@@ -78,7 +78,7 @@ def test_pooling_by_overlapping_windows_does_not_keep_a_convolution_from_its_blo
     agrees(first_layers(30), machine=TWO)
     plan = plan_for(first_layers(224), TWO)
     assert [group.statements[0] for group in plan.groups] == ["pack_w0", "zero0", "max_init0"]
-    assert any("mac0, max0 run apart" in line for line in plan.recomputed)
+    assert any("mac0, max0 run apart" in line for line in plan.notes)
 
 
 def test_what_overlapping_windows_have_steps_of_is_outside_of_the_loop_along_memory() -> None:

@@ -56,4 +56,4 @@ def test_dependences_that_tiles_leave_alone_are_the_same_as_found_anew() -> None
         assert kept.is_equal(fresh), kind
     names = [{(p.kind, p.source, p.sink) for p in d.pairs} for d in (found.dependences(), anew)]
     assert names[0] == names[1]
-    assert any("run together in tiles" in reason for reason in plan.recomputed)
+    assert any("run together in tiles" in reason for reason in plan.notes)

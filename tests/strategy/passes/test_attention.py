@@ -72,7 +72,7 @@ def expected(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | flo
 
 def test_one_kernel_holds_both_products_in_register_tiles() -> None:
     plan = long()
-    said = next(line for line in plan.recomputed if "run in one pass:" in line)
+    said = next(each.text for each in plan.remarks if each.pass_ == "attention" and each.seconds)
     assert said.count("µs") == 2
     (kernel,) = parts(plan.schedule.tree)
     assert {"zero0", "mac0", "mul0", "rowmax0", "exp0", "rowsum0", "mac1", "mac1_scale"} <= set(
@@ -197,7 +197,7 @@ def test_what_is_refused_is_said(nest: Nest, why: str) -> None:
     made = in_one_kernel(without_copies(nest, H200)[0], H200)
     assert made is not None
     assert not made.kernels
-    assert why in made.refused[0]
+    assert why in made.refused[0].text
 
 
 @pytest.mark.parametrize(
@@ -237,5 +237,5 @@ def test_why_there_are_no_tensor_cores_is_said(math: Math, nest: Nest, why: str)
 
 
 def test_what_is_not_rounded_to_halves_is_said() -> None:
-    said = [line for line in long("float16").recomputed if "rounded to" in line]
+    said = [line for line in long("float16").notes if "rounded to" in line]
     assert said == ["p0 stays in float32, where it was rounded to float16."]

@@ -42,7 +42,7 @@ def planned(nest: Nest, n: int, machine: Machine) -> Plan:
 @pytest.mark.parametrize("nest", [lu, upper, by_steps, solved, in_variables, CHOLESKY], ids=lambda n: n.name)
 def test_eliminations_are_products_behind_panels(nest: Nest, machine: Machine) -> None:
     plan = planned(nest, 400, machine)
-    assert any("run in blocks of" in line and not line.startswith("not") for line in plan.recomputed)
+    assert any(each.pass_ == "blocked factorization" and each.taken for each in plan.remarks)
     (part,) = parts(plan.schedule.tree)
     tiles = [loop for loop in loops(part) if loop.bind == "microkernel"]
     assert [name.rpartition("_")[2] for loop in tiles for name in loop.names] == ["rest"]
@@ -80,19 +80,19 @@ def test_rows_below_a_block_take_turns_in_each_step() -> None:
 def test_what_has_nothing_behind_a_block_is_said() -> None:
     plan = planned(lu, 33, ONE)
     why = "no sum has rows and columns behind a block of its steps."
-    assert f"S0, S1, S2 do not run in blocks of 64 steps: {why}" in plan.recomputed
+    assert f"S0, S1, S2 do not run in blocks of 64 steps: {why}" in plan.notes
 
 
 def test_small_ones_stay_in_loops_and_the_numbers_are_said() -> None:
     plan = planned(CHOLESKY, 40, ONE)
-    (line,) = (line for line in plan.recomputed if " run in blocks" in line and "do not" not in line)
+    (line,) = (each.text for each in plan.remarks if each.pass_ == "blocked factorization" and each.seconds)
     assert line.startswith("not taken: S0, S1, S2, S3 run in blocks of 32 steps, S0_rest behind each block; ")
     assert line.endswith("in loops.")
 
 
 def test_what_else_a_program_does_has_kernels_of_its_own() -> None:
     plan = planned(KERNELS["ludcmp"].nest, 300, TWO)
-    assert any("run in blocks of" in line and not line.startswith("not") for line in plan.recomputed)
+    assert any(each.pass_ == "blocked factorization" and each.taken for each in plan.remarks)
     elimination, *others = (set(statements(part)) for part in parts(plan.schedule.tree))
     assert "S1_rest" in elimination
     assert {"S7", "S10"} <= set().union(*others)

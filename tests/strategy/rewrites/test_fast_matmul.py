@@ -20,8 +20,8 @@ def square(size: int | None, dtype: str = "float32") -> pf.Nest:
 
 
 def said(nest: pf.Nest, machine: pf.Machine = ONE, accuracy: float = 10.0) -> str:
-    (reason,) = with_fast_products(nest, machine, Wanted.of("auto", accuracy)).reasons
-    return reason
+    (reason,) = with_fast_products(nest, machine, Wanted.of("auto", accuracy)).remarks
+    return reason.text
 
 
 @pytest.mark.parametrize("wanted", ["strassen", "winograd", pf.bilinear.classical(2, 1, 2)])
@@ -63,8 +63,8 @@ def test_auto_leaves_what_it_cannot_price() -> None:
 
 def test_weights_cost_no_sums() -> None:
     layer = pf.lower(nn.Sequential(nn.Linear(4096, 4096)), batch=4096)
-    (reason,) = with_fast_products(layer, ONE, Wanted.of("auto", 10.0)).reasons
-    assert reason.startswith("mac0 (4096 x 4096 x 4096) is computed by strassen")
+    (reason,) = with_fast_products(layer, ONE, Wanted.of("auto", 10.0)).remarks
+    assert reason.text.startswith("mac0 (4096 x 4096 x 4096) is computed by strassen")
 
 
 def test_a_symbolic_nest_by_name() -> None:
@@ -115,10 +115,12 @@ def test_values_that_are_not_finite_are_said_to_spread_and_ieee_keeps_them() -> 
     assert "NaN and infinity in a factor spread to rows and columns" in taken
     kept = with_fast_products(nest, one, Wanted.of("auto", 10.0, ieee=True))
     assert kept.nest is nest
-    assert "math='ieee' promises NaN and infinity where the classical product has them" in kept.reasons[0]
-    (named,) = with_fast_products(nest, one, Wanted.of("strassen", 10.0, ieee=True)).reasons
-    assert "as asked for" in named
-    assert "NaN and infinity in a factor spread" in named
+    assert (
+        "math='ieee' promises NaN and infinity where the classical product has them" in kept.remarks[0].text
+    )
+    (named,) = with_fast_products(nest, one, Wanted.of("strassen", 10.0, ieee=True)).remarks
+    assert "as asked for" in named.text
+    assert "NaN and infinity in a factor spread" in named.text
 
 
 @pytest.mark.parametrize("math", [None, "ieee"])

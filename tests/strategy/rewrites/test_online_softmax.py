@@ -119,7 +119,7 @@ def test_halves_are_priced_in_one_pass_with_weights_in_float32(dtype: str) -> No
     assert made is not None
     assert made.said[0] == f"p0 stays in float32, where it was rounded to {dtype}"
     assert made.nest.tensor("y0").dtype == dtype, "scores are rounded as they were"
-    said = plan_for(nest, SMALL).recomputed[-1]
+    said = plan_for(nest, SMALL).remarks[-1].text
     assert "in one pass" in said
     assert said.count("µs") == 2
 
@@ -129,7 +129,7 @@ def test_halves_are_priced_in_one_pass_with_weights_in_float32(dtype: str) -> No
 )
 def test_one_kernel_holds_both_products(machine: pf.Machine, sizes: tuple[int, int, int]) -> None:
     plan = planned(machine, *sizes)
-    said = next(line for line in plan.recomputed if "run in one pass:" in line)
+    said = next(each.text for each in plan.remarks if each.pass_ == "online softmax" and each.seconds)
     assert said.count("µs") == 2
     kernel = next(set(statements(p)) for p in parts(plan.schedule.tree) if "mac0" in statements(p))
     assert {"zero0", "mac0", "mul0", "add0", "rowmax0", "exp0", "rowsum0", "mac1"} <= kernel
@@ -146,7 +146,7 @@ def test_rows_whose_steps_stay_in_l2_are_one_part() -> None:
 
 def test_whole_rows_where_the_model_finds_them_cheaper() -> None:
     plan = planned(ONE, 256, 256, 32)
-    assert "sums under a maximum do not run in one pass" in plan.recomputed[-1]
+    assert "sums under a maximum do not run in one pass" in plan.remarks[-1].text
     assert not any(s.name.endswith("_correct") for s in plan.schedule.nest.statements)
 
 

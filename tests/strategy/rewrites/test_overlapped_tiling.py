@@ -92,7 +92,7 @@ def test_products_are_inlined_and_gradients_recomputed_in_tiles() -> None:
         "trace",
         "corners",
     ]
-    *inlined, tiles = done.reasons
+    *inlined, tiles = map(str, done.remarks)
     assert [text.split(",")[0] for text in inlined] == ["Ixx", "Ixy", "Iyy"]
     times = {s.times for s in one.overlapped.stages if s.computed > 1}
     rows, columns = one.overlapped.sizes
@@ -145,7 +145,7 @@ def chain(x: "f32[N]", y: "f32[N - 2]"):
     done = recomputed(chain, ZEN5)
     assert written(done.nest, *(s.name for s in done.nest.statements)) == ["y"]
     assert done.tiled == ()
-    assert done.reasons == (
+    assert tuple(map(str, done.remarks)) == (
         "T, written by S0, is computed where it is read: in S1 (from 1 to 3 operations).",
     )
 
@@ -162,8 +162,8 @@ def test_tiles_that_compute_too_much_again_are_not_made() -> None:
     nest = defined("\n".join(lines))
     done = recomputed(nest, ZEN5)
     assert done.nest is nest
-    (reason,) = done.reasons
-    assert reason.startswith("the stages of T5 are not tiled together, which does not pay:")
+    (reason,) = done.remarks
+    assert reason.text.startswith("the stages of T5 are not tiled together, which does not pay:")
 
 
 def test_a_multiply_add_is_one_instruction() -> None:

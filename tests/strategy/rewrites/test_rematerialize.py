@@ -12,6 +12,7 @@ from polyfuse.machine import Machine
 from polyfuse.strategy.cost.counts import NOMINAL_SIZE
 from polyfuse.strategy.match.stencil import pipelines
 from polyfuse.strategy.pipeline import plan_for
+from polyfuse.strategy.remarks import Reason
 from polyfuse.strategy.rewrites.rematerialize import computed_where_read
 from tests.frontend.python.running import defined
 
@@ -100,7 +101,8 @@ def test_a_temporary_that_saves_next_to_nothing_is_stored(monkeypatch: pytest.Mo
     nest = both_ways(CHEAP).with_sizes({"N": LARGE})
     kept, (said,) = computed_where_read(nest, ZEN5)
     assert kept is nest
-    assert said.startswith("t is stored, not computed where it is read: ")
+    assert said.text.startswith("t is stored, not computed where it is read: ")
+    assert said.reason is Reason.DEARER
 
 
 def test_what_grew_too_dear_by_another_one_is_stored() -> None:
@@ -132,7 +134,7 @@ def chain(a: "f32[N, N]", u: "f32[N]", v: "f32[N]", y: "f32[N]"):
 """
     ).with_sizes({"N": LARGE})
     done, (said,) = computed_where_read(nest, ZEN5)
-    assert said.startswith("t, written by S")
+    assert said.text.startswith("t, written by S")
     assert [tensor.name for tensor in done.with_role("temporary")] == ["s"]
 
 
@@ -158,9 +160,10 @@ def standard(x: "f32[N, N]", out: "f32[N, N]"):
             out[i, j] = t[i, j] * square[j]
 """
     ).with_sizes({"N": LARGE})
-    kept, said = computed_where_read(nest, ZEN5)
+    kept, (said,) = computed_where_read(nest, ZEN5)
     assert kept is nest
-    assert said == ("t is stored: without it its readers would run in other kernels.",)
+    assert said.text == "t is stored: without it its readers would run in other kernels."
+    assert said.reason is Reason.OTHERS_CHANGE
 
 
 def test_one_kernel_that_reads_it_needs_it_once() -> None:

@@ -11,6 +11,7 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite import accumulate, split_reduction
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.strategy.pipeline import plan_for
+from polyfuse.strategy.remarks import Reason
 from polyfuse.strategy.rewrites.split_k import in_parts
 
 H200 = Machine.preset("h200")
@@ -20,8 +21,8 @@ def test_a_product_is_split_where_its_tiles_leave_the_machine_idle() -> None:
     made = in_parts(cases.dense(8192, 128, batch=128), H200)
     assert made is not None
     assert made.products == ("part_mac0",)
-    assert "mac0 combines" in made.said[0]
-    assert "in one piece" in made.said[0]
+    assert "mac0 combines" in made.remarks[0].text
+    assert "in one piece" in made.remarks[0].text
     for sizes, batch in (((1024, 1024), 1024), ((512, 512), 256), ((4096, 64), 2)):
         assert in_parts(cases.dense(*sizes, batch=batch), H200) is None
     assert in_parts(cases.dense(8192, 128, batch=128), Machine.preset("zen5")) is None
@@ -68,6 +69,8 @@ def test_a_temporary_that_no_later_loop_reads_is_not_summed_apart() -> None:
 def test_parts_that_get_no_tiles_are_left_out_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyfuse.strategy.pipeline.in_tiles", lambda schedule, name: False)
     plan = plan_for(cases.dense(4096, 64, batch=64), H200)
-    (line,) = (line for line in plan.recomputed if "in one piece" in line)
-    assert line.startswith("not taken, since its kernel has no tiles of results: ")
+    (remark,) = (each for each in plan.remarks if each.pass_ == "split-k")
+    assert not remark.taken
+    assert remark.reason is Reason.NO_TILES
+    assert remark.text.startswith("not taken, since its kernel has no tiles of results: ")
     assert not any("part" in s.name for s in plan.schedule.nest.statements)

@@ -31,6 +31,7 @@ from polyfuse.strategy.cpu.gemv import in_one_row
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.match.gemm import Product
+from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import (
     along_memory,
     common_loops,
@@ -59,7 +60,7 @@ def stepped(
     machine: Machine,
     choose: Choose = cheapest,
     rows: bool = False,
-) -> Planned | str:
+) -> Planned | Refused:
     """A kernel of one or more products in blocks inside the loops that carry its dependences, or why not.
 
     With `rows` a product of a single row may be in microkernels of a row: nothing of it is shared out to cores.
@@ -70,7 +71,7 @@ def stepped(
     schedule = each_alone(schedule, names)
     steps = common_loops(schedule, names) if len(names) > 1 else ()
     if not steps:
-        return "no loop stands around all its statements"
+        return Refused(Reason.OTHER_FORM, "no loop stands around all its statements")
     try:
         shared = _rows_outside(schedule, counts, kernel, products[0], machine, steps)
         if shared is not None:
@@ -84,7 +85,7 @@ def stepped(
             done = blocked_inside(
                 schedule, counts, kernel, product, machine, group, around, held, choose, parallel
             )
-            if isinstance(done, str):
+            if isinstance(done, Refused):
                 row = _one_row(schedule, counts, product, machine, len(around)) if rows else None
                 if row is None:
                     return done
@@ -94,8 +95,8 @@ def stepped(
             schedule = panels_on_cores(schedule, counts, kernel.names, of_products, machine, len(around))
         schedule = _on_lanes(schedule, counts, kernel, products, len(around))
         schedule = _in_buffers(schedule, kernel, machine)
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return str(refused)
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, str(error))
     return Planned(schedule, (_sentence(products, steps, around), *notes))
 
 

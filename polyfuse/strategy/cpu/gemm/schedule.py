@@ -40,6 +40,7 @@ from polyfuse.strategy.match.epilogue import (
     reached,
 )
 from polyfuse.strategy.match.gemm import Product
+from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import (
     along_memory,
     common_loops,
@@ -57,6 +58,9 @@ from polyfuse.strategy.transforms.band_verbs import (
 from polyfuse.strategy.transforms.packing import apart
 from polyfuse.strategy.transforms.time_loops import Planned
 
+BLOCKS = "blocks for the caches"
+"""The name of the pass that puts products into blocks (`polyfuse.strategy.pipeline`)."""
+
 
 def blocked(
     schedule: Schedule,
@@ -66,28 +70,28 @@ def blocked(
     machine: Machine,
     parallel: bool,
     choose: Choose = cheapest,
-) -> Planned | str:
+) -> Planned | Refused:
     """A kernel around one product in blocks, or why not; of its choices of rows the fastest by the model."""
     try:
         schedule = apart(schedule, kernel.names)
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return str(refused)
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, str(error))
     tried = [_Blocks(schedule, counts, kernel, product, machine).asked(parallel) for product in products]
-    possible = [one for one in tried if not isinstance(one, str)]
+    possible = [one for one in tried if not isinstance(one, Refused)]
     if not possible:
-        return str(tried[0])
+        return next(one for one in tried if isinstance(one, Refused))
     best = min(possible, key=lambda one: one.choices[0].seconds)
     whole = [b for b in best.choices if b.width == best.task.extents.columns]
     try:
         return best.made(choose)
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        why = str(refused)
+    except (IllegalSchedule, InvalidSchedule) as error:
+        why = Refused(Reason.ILLEGAL, str(error))
     if not whole or best.choices[0] in whole:
         return why
     try:  # what follows may need whole rows of sums
         made = replace(best, choices=whole).made(cheapest)
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return str(refused)
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, str(error))
     return replace(
         made, notes=(*made.notes, f"all columns are in one block, since a narrower one is refused: {why}")
     )
@@ -104,7 +108,7 @@ def blocked_inside(
     held: int,
     choose: Choose = cheapest,
     parallel: bool = False,
-) -> Planned | str:
+) -> Planned | Refused:
     """One product of a kernel with the statements `names`, in blocks inside the loops around the whole kernel.
 
     `held` are the bytes that one step of these loops touches. If `parallel`, cores share its columns in each step.
@@ -112,7 +116,7 @@ def blocked_inside(
     Raises IllegalSchedule or InvalidSchedule where a verb is refused.
     """
     asked = _Blocks(schedule, counts, kernel, product, machine, names, around, held).asked(parallel)
-    return asked if isinstance(asked, str) else asked.made(choose)
+    return asked if isinstance(asked, Refused) else asked.made(choose)
 
 
 @dataclass(frozen=True)
@@ -161,15 +165,17 @@ class _Blocks:
         self.needs = needs_of(schedule.nest, self.name, self.after)
         self.axes = columns_axes(schedule.nest, product, self.after)
 
-    def asked(self, parallel: bool) -> _Asked | str:
+    def asked(self, parallel: bool) -> _Asked | Refused:
         """What the model says; or why there are no blocks."""
         loops = self.question.loops()
         if loops is None:
             outside = ", ".join(loop.name for loop in self.around)
             where = f"inside {outside}, around all statements, " if outside else ""
-            return f"{where}{self.name} has not one loop for each of rows, columns and steps"
+            line = f"{where}{self.name} has not one loop for each of rows, columns and steps"
+            return Refused(Reason.OTHER_FORM, line)
         if self.product.across and self.own not in internal(self.kernel):
-            return f"the sums' neighbours in memory are not columns, and {self.own} is seen outside of the kernel"
+            line = f"the sums' neighbours in memory are not columns, and {self.own} is seen outside of the kernel"
+            return Refused(Reason.OTHER_FORM, line)
         in_steps = parallel and self.around
         task, often, share = (
             self.question.task_in_steps(loops) if in_steps else self.question.task(loops, parallel)
@@ -180,7 +186,7 @@ class _Blocks:
         why = "a tile holds at least two rows and two columns of sums"
         if self.product.group:
             why += f", and whole vectors, or half of one, of the {self.product.group} columns of a group"
-        return _Asked(self, loops, task, often, share, choices) if choices else why
+        return _Asked(self, loops, task, often, share, choices) if choices else Refused(Reason.NO_SIZE, why)
 
     def _begins_panels(self, b: Blocking) -> bool:
         """Whether blocks begin where panels do: any, but for columns in groups, of which few are better off in rows.

@@ -34,13 +34,19 @@ from polyfuse.strategy.cuda.tiles.wgmma_tma import BulkShape
 from polyfuse.strategy.match.attention import OneKernel
 from polyfuse.strategy.match.gemm import Product, products_among
 from polyfuse.strategy.plan import Group
+from polyfuse.strategy.remarks import Refused, details
 from polyfuse.strategy.transforms.packing import added
 from polyfuse.strategy.transforms.time_loops import Planned
+
+PASS = "register tiles"
+
+UNDER_MAXIMUM = "attention"
+"""The pass that sums under a maximum are of (attention.py)."""
 
 
 def in_registers(
     schedule: Schedule, model: Model, part: Tree, choose: Choose, shared: Mapping[str, InShares]
-) -> tuple[Schedule, list[Group]] | str | None:
+) -> tuple[Schedule, list[Group]] | Refused | str | None:
     """The schedule with a kernel in register tiles; why it is not, or None where it holds no single product.
 
     Of the products in `shared` the shape is decided: the shares are of its tiles.
@@ -99,7 +105,7 @@ def _grouped(
     (own,) = (statements(p) for p in parts(done.schedule.tree) if kernel.names[0] in statements(p))
     packs = kernels_of(done.schedule, tuple(name for name in copies if name not in own), machine)
     cost = _tiled_cost(model.cost(part), shape, kernel.itemsize, machine)
-    return done.schedule, [*packs, Group(own, cost, done.notes)]
+    return done.schedule, [*packs, Group(own, cost, details(PASS, own, done.notes))]
 
 
 def product_in(nest: Nest, kernel: Kernel) -> Product | None:
@@ -121,9 +127,8 @@ def under_maximum(
     done = shaped(before, one, shape)
     (part,) = (p for p in parts(done.tree) if one.names[0] in statements(p))
     cost = _tiled_cost(finished_cost(Counts(done.nest), part, machine), shape, shape.scores.itemsize, machine)
-    return done, Group(
-        statements(part), cost, (*shape.sentences(one), *beside_tensor_cores(one, shape, machine))
-    )
+    notes = (*shape.sentences(one), *beside_tensor_cores(one, shape, machine))
+    return done, Group(statements(part), cost, details(UNDER_MAXIMUM, statements(part), notes))
 
 
 def _tiled_cost(plain: KernelCost, shape: Shape | PassShape, itemsize: int, machine: Machine) -> KernelCost:

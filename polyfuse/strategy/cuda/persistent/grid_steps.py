@@ -35,6 +35,7 @@ from polyfuse.strategy.cuda.persistent.step_parts import Part, mapped, part_of
 from polyfuse.strategy.cuda.tiles.persistent import StepShape
 from polyfuse.strategy.fusion.group_search import aligned, part_with, shared_loops
 from polyfuse.strategy.passes.cooperative_launch import needs_of
+from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import separated
 from polyfuse.strategy.transforms.time_loops import Planned
 
@@ -51,7 +52,7 @@ def in_order(
     if not _waits(counts, _free(schedule, names), part):
         return usual, None
     found = in_grid_steps(schedule, counts, part, machine, choose)
-    if isinstance(found, str):
+    if isinstance(found, Refused):
         return replace(usual, notes=(*usual.notes, f"not by all blocks together: {found}")), None
     done, cost = found
     own = Counts(usual.schedule.nest)
@@ -67,31 +68,33 @@ def in_order(
 
 def in_grid_steps(
     schedule: Schedule, counts: Counts, part: Tree, machine: Machine, choose: Choose
-) -> tuple[Planned, KernelCost] | str:
+) -> tuple[Planned, KernelCost] | Refused:
     """A kernel whose outermost loops run in order, each part of a step on the whole machine; or why not."""
     if machine.gpu is None or machine.gpu.grid_barrier_seconds is None:
-        return "blocks run one after the other here, and none can wait for another"
+        return Refused(
+            Reason.OTHER_FORM, "blocks run one after the other here, and none can wait for another"
+        )
     names = statements(part)
     schedule, free = _joined(separated(schedule, names, 1), counts, names)
     kernels = tuple(_kernels(counts, free, part_with(schedule, names[0]), ()))
     if not any(kernel.band for kernel in kernels):
-        return f"nothing runs at once in a step of {kernels[0].around[0].name}"
+        return Refused(Reason.OTHER_FORM, f"nothing runs at once in a step of {kernels[0].around[0].name}")
     alone = len(kernels) == 1
     parts = tuple(part_of(schedule, counts, kernel, alone, machine, choose) for kernel in kernels)
     every = decided(schedule, counts, parts, machine, machine.gpu, choose)
     made = _made(schedule, counts, every, machine)
     usual = tuple(each.unshaped() for each in every)
-    if isinstance(made, str) and usual != every:
+    if isinstance(made, Refused) and usual != every:
         said = f"in each step factors are read, and parts have blocks of their own: {made}"
         made = _made(schedule, counts, usual, machine)
-        if not isinstance(made, str):
+        if not isinstance(made, Refused):
             made = replace(made[0], notes=(*made[0].notes, said)), made[1]
     return made
 
 
 def _made(
     schedule: Schedule, counts: Counts, every: tuple[Part, ...], machine: Machine
-) -> tuple[Planned, KernelCost] | str:
+) -> tuple[Planned, KernelCost] | Refused:
     """All parts of a step on blocks and threads; or why not. What stays is promoted at a loop around all steps."""
     notes: list[str] = []
     costs: list[KernelCost] = []
@@ -108,8 +111,8 @@ def _made(
             costs.append(cost)
             notes += said
         met = schedule.synchronised()
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return str(refused)
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, str(error))
     crowded = _crowded(met, name, every, machine)
     if crowded is not None:
         return crowded
@@ -117,7 +120,7 @@ def _made(
     return _priced(Planned(schedule, tuple(notes)), step.name, meetings, costs, machine)
 
 
-def _crowded(schedule: Schedule, name: str, every: tuple[Part, ...], machine: Machine) -> str | None:
+def _crowded(schedule: Schedule, name: str, every: tuple[Part, ...], machine: Machine) -> Refused | None:
     """Why no SM holds a block of the launch, which has the most threads of any part along each axis."""
     assert machine.gpu is not None, "blocks are a GPU's"
     needs = needs_of(Counts(schedule.nest), part_with(schedule, name))
@@ -130,7 +133,8 @@ def _crowded(schedule: Schedule, name: str, every: tuple[Part, ...], machine: Ma
         return None
     shape = " × ".join(map(str, needs.threads))
     planned = "" if registers is None else f", of {registers} registers each"
-    return f"its parts together need blocks of {shape} threads{planned}, which an SM of {machine.name} cannot hold"
+    line = f"its parts together need blocks of {shape} threads{planned}, which an SM of {machine.name} cannot hold"
+    return Refused(Reason.NO_SIZE, line)
 
 
 Free = Mapping[int, Loop]

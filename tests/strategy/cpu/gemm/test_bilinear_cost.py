@@ -139,12 +139,12 @@ def test_what_caches_do_not_keep_comes_from_memory() -> None:
 def test_auto_says_both_prices() -> None:
     nest = pf.lower(nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()), batch=128)
     one = replace(pf.Machine.preset("zen5"), units=1)
-    (reason,) = with_fast_products(nest, one, Wanted.of("auto", 10.0)).reasons
+    (reason,) = with_fast_products(nest, one, Wanted.of("auto", 10.0)).remarks
     price = priced(1, 128, 1024, "zen5")
     found = re.fullmatch(
         r"mac0 \(128 x 1024 x 1024\) is computed by strassen <2, 2, 2; 7>: ([\d.e+]+) (\w+) by "
         r"strassen <2, 2, 2; 7>, in one batch, padded, ([\d.e+]+) (\w+) as it stands; its error bound is 3.*",
-        reason,
+        reason.text,
     )
     assert found is not None, reason
     scale = {"µs": 1e-6, "ms": 1e-3}

@@ -85,7 +85,7 @@ def test_strassen_is_seven_kernels_and_exact(sizes: tuple[int, int, int], dtype:
     nest = inlined(matmul(*sizes, dtype=dtype))
     assert (
         "are not batched: what mac0_product1 and mac0_product4 compute is added up"
-        in in_batches(nest, SMALL)[1][0]
+        in in_batches(nest, SMALL)[1][0].text
     )
     net = in_tiles(nest)
     products = [launch for launch in net.kernels if "tile_" in launch.source]
@@ -190,8 +190,8 @@ def test_machine_code_is_multiply_adds_in_planned_registers(
 def chosen(size: int, machine: str, accuracy: float = 10.0) -> str:
     (said,) = with_fast_products(
         matmul(size, size, size), Machine.preset(machine), Wanted.of("auto", accuracy)
-    ).reasons
-    return said
+    ).remarks
+    return said.text
 
 
 def test_forms_have_prices() -> None:

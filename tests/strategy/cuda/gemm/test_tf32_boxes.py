@@ -24,6 +24,7 @@ from polyfuse.strategy.cuda.tiles.fma import Shape
 from polyfuse.strategy.cuda.tiles.warp_specialized import OwnWarpShape
 from polyfuse.strategy.cuda.tiles.wgmma_cp_async import KeptShape
 from polyfuse.strategy.cuda.tiles.wgmma_tma import BulkShape
+from polyfuse.strategy.remarks import Reason
 from polyfuse.strategy.rewrites.preround_operands import rounded_first
 from tests.support.on_tensor_cores import groups_of, in_planned_registers, schedule_with
 
@@ -109,15 +110,15 @@ def test_machine_code_multiplies_what_others_copy(tile: tuple[int, ...]) -> None
 def test_the_model_takes_them_for_large_products_alone() -> None:
     nest = nn.lower(nn.input("x", (4096, 4096)) @ nn.input("w", (4096, 4096)))
     plan = plan_for(nest, H200)
-    taken = [line for line in plan.recomputed if "rounded to tf32" in line]
+    taken = [line for line in plan.notes if "rounded to tf32" in line]
     assert [line.split(": ")[0] for line in taken] == [
         "mac0 reads x through x_narrow, rounded to tf32",
         "mac0 reads w through w_narrow, rounded to tf32, with axes (1, 0) of it as its own",
     ]
     assert "of a warp that only copies" in str(plan)
     small = plan_for(nn.lower(nn.input("x", (256, 256)) @ nn.input("w", (256, 256))), H200)
-    assert len(small.recomputed) == 2
-    assert all(line.startswith("not taken, since") for line in small.recomputed)
+    assert len(small.remarks) == 2
+    assert all(each.pass_ == "preround operands" and each.reason is Reason.NO_TILES for each in small.remarks)
 
 
 def test_a_factor_in_two_orders_is_not_rounded_first() -> None:

@@ -1,0 +1,88 @@
+"""Remarks: what each pass of the strategy considered, whether it was taken, what both forms cost, and why.
+
+As LLVM's optimization remarks: a record that programs read by its fields, with a sentence for a person. Nothing reads
+the sentence back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Reason(Enum):
+    """Why a pass did something, or left it."""
+
+    CHEAPER = "the model expects it to cost less"
+    DEARER = "the model expects it to cost no less"
+    ALWAYS = "the pass does so wherever it can"
+    WANTED = "an option of the compile asks for it"
+    OTHERS_CHANGE = "other kernels would become something else"
+    ILLEGAL = "a dependence, or a condition of a verb or a rewrite, forbids it"
+    OTHER_FORM = "the statements or their loops have not the form that it takes"
+    NO_SIZE = "no size or shape that it has fits"
+    NO_TILES = "a product would have no tiles of results"
+    BUDGET = "isl's work was stopped before there was an answer"
+    CHOSEN = "a search or the caller chose so"
+    FOUND = "nothing was decided: what analysis found, or the pass did on its way"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why something cannot be done, as a value that is returned instead of a result; `text` is for a person."""
+
+    reason: Reason
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One decision of a pass.
+
+    Attributes:
+        pass_: the name of the pass, as in the lists of `polyfuse.strategy.pipeline`.
+        statements: what it was about; empty for a whole nest.
+        taken: whether the plan has what the pass considered.
+        reason: why, for programs.
+        text: the same as a sentence for a person.
+        seconds: what the model expects (with it, without it), of the kernels or calls that the pass compared; None
+            where nothing was compared.
+    """
+
+    pass_: str
+    statements: tuple[str, ...]
+    taken: bool
+    reason: Reason
+    text: str
+    seconds: tuple[float, float] | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def applied(pass_: str, statements: Iterable[str], text: str, reason: Reason = Reason.ALWAYS) -> Remark:
+    """The remark on something that was done and not priced."""
+    return Remark(pass_, tuple(statements), True, reason, text)
+
+
+def refused(pass_: str, statements: Iterable[str], reason: Reason, text: str) -> Remark:
+    """The remark on something that was not done and not priced."""
+    return Remark(pass_, tuple(statements), False, reason, text)
+
+
+def weighed(
+    pass_: str, statements: Iterable[str], taken: bool, text: str, so: float, otherwise: float
+) -> Remark:
+    """The remark on something that was done, or not, for what the model expects with it (`so`) and without."""
+    reason = Reason.CHEAPER if taken else Reason.DEARER
+    return Remark(pass_, tuple(statements), taken, reason, text, (so, otherwise))
+
+
+def details(pass_: str, statements: Iterable[str], notes: Iterable[str]) -> tuple[Remark, ...]:
+    """Remarks on a kernel that a pass has put into shape: what was found in its loops and done with them."""
+    names = tuple(statements)
+    return tuple(Remark(pass_, names, True, Reason.FOUND, note) for note in notes)
