@@ -7,7 +7,7 @@ The rewrites are those of online_softmax.py, for as many keys at a time as the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -17,20 +17,19 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tensor import computed_in
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cuda.attention.mma_tiles import tensor_pass_shapes
 from polyfuse.strategy.cuda.attention.schedule import dated
 from polyfuse.strategy.cuda.attention.tiles import PassShape, Sizes, pass_shapes
+from polyfuse.strategy.driver import Candidate, Start
 from polyfuse.strategy.match.attention import OneKernel, one_kernel
-from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Reason, Refused, Remark, applied
 from polyfuse.strategy.rewrites.online_softmax import (
     Blocked,
     blocked,
     length_of,
-    one_pass_remark,
     unrounded_weights,
 )
-from polyfuse.strategy.rewrites.overlapped_tiling import Recomputed
 from polyfuse.strategy.rewrites.private_accumulator import summed_apart
 
 PASS = "attention"
@@ -49,26 +48,18 @@ class InOneKernel:
     refused: tuple[Remark, ...]
 
 
-def in_one_kernel_if_cheaper(
-    nest: Nest, usual: Plan, machine: Machine, planned: Callable[[Recomputed, tuple[Remark, ...]], Plan]
-) -> Plan:
-    """A plan for a GPU, or one with sums under maxima in one kernel each where that is cheaper.
-
-    `planned` makes the plan for a nest with such kernels in it, given what is to be said of them.
-    """
-    made = in_one_kernel(nest, machine)
+def candidates(start: Start) -> Iterator[Candidate | Remark]:
+    """The nest with sums under maxima in one kernel each, and why others are not."""
+    made = in_one_kernel(start.nest, start.model_machine)
     if made is None:
-        return usual
-    if not made.kernels:
-        return usual.with_remarks(*made.refused)
-    summed = summed_apart(made.nest, frozenset(name for one, _ in made.kernels for name in one.names))
-    start = Recomputed(made.nest if summed is None else summed.nest, one_pass=made.kernels)
-    other = planned(
-        start, (*made.refused, *(applied(PASS, (), f"{line}.", Reason.CHEAPER) for line in made.said))
-    )
-    if other.seconds >= usual.seconds:
-        return usual.with_remarks(*made.refused, one_pass_remark(PASS, False, other.seconds, usual.seconds))
-    return other.with_remarks(one_pass_remark(PASS, True, other.seconds, usual.seconds))
+        return
+    yield from made.refused
+    if made.kernels:
+        summed = summed_apart(made.nest, frozenset(name for one, _ in made.kernels for name in one.names))
+        nest = made.nest if summed is None else summed.nest
+        told = (applied(PASS, (), f"{line}.", Reason.CHEAPER) for line in made.said)
+        changed = replace(start, nest=nest, claims=Claims(nest, one_pass=made.kernels))
+        yield Candidate(changed.with_remarks(*told), made.said)
 
 
 def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:

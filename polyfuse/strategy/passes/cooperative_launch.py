@@ -28,6 +28,8 @@ from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.occupancy import WARP, occupancy
 from polyfuse.strategy.cost.persistent_kernel import together
 from polyfuse.strategy.cost.roofline import KernelCost, microseconds
+from polyfuse.strategy.driver import Start
+from polyfuse.strategy.options import PlannerOptions
 from polyfuse.strategy.plan import Group, Plan
 from polyfuse.strategy.remarks import Remark, weighed
 
@@ -89,10 +91,10 @@ class Run:
         return self.start + len(self.kernels)
 
 
-def in_one_launch(plan: Plan, made: Callable[[Machine], Plan]) -> Plan:
+def in_one_launch(start: Start, plan: Plan, again: Callable[[PlannerOptions], Plan]) -> Plan:
     """The plan with runs of kernels in one launch each, where the launches saved cost more than the grid barriers.
 
-    `made` makes the plan for another machine.
+    `again` makes the plan with other options.
     """
     joined, gpu = _in_one_launch(plan), plan.machine.gpu
     if gpu is None or plan.schedule.nest.params or not in_own_warps(plan.schedule.tree):
@@ -100,8 +102,7 @@ def in_one_launch(plan: Plan, made: Callable[[Machine], Plan]) -> Plan:
     longest = max((len(run.kernels) for run in _runs(plan, plan.machine, gpu, meeting=True)), default=0)
     if longest < FEWEST:
         return joined
-    able = replace(plan.machine, gpu=replace(gpu, meeting_cycles=0, cluster=1))  # no such warp gains anything
-    others = replace(made(able), machine=plan.machine)
+    others = replace(again(PlannerOptions(copying_warps=False)), machine=plan.machine)
     return min(joined, others, key=lambda each: sum(group.cost.total for group in each.groups))
 
 

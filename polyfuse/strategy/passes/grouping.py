@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import parts, statements
-from polyfuse.machine import Machine
 from polyfuse.rewrite.index_set_splitting import pieces
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.cpu import stencil as tiled
@@ -26,13 +26,14 @@ from polyfuse.strategy.cuda.attention.schedule import dated
 from polyfuse.strategy.cuda.gemm.launch_cost import tiled_alone
 from polyfuse.strategy.cuda.scalars import begun
 from polyfuse.strategy.draft import Draft
+from polyfuse.strategy.driver import Start
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
 from polyfuse.strategy.fusion.group_search import KeptApart, early_statements, search, with_store
 from polyfuse.strategy.fusion.scc_order import in_waiting_order
 from polyfuse.strategy.fusion.serial import with_joined
 from polyfuse.strategy.plan import Decision
 from polyfuse.strategy.remarks import details, weighed
-from polyfuse.strategy.rewrites.overlapped_tiling import Recomputed
+from polyfuse.strategy.rewrites.private_accumulator import PASS as PRIVATE_ACCUMULATOR
 from polyfuse.strategy.rewrites.private_accumulator import Summed, read_elsewhere, stored_after
 from polyfuse.strategy.transforms.band_verbs import separated
 
@@ -41,23 +42,22 @@ SPLIT = "index set splitting"
 Grouped = tuple[Schedule, tuple[Decision, ...], frozenset[str]]
 
 
-def in_kernels(
-    rewritten: Recomputed, machine: Machine, fuse: bool, refused: KeptApart
-) -> tuple[Recomputed, Model, Grouped]:
+def in_kernels(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Model, Grouped]:
     """Statements in kernels, on a GPU with products summed up apart whose sums another kernel reads."""
-    found = _found(rewritten, machine, fuse, refused)
-    if machine.kind != "cuda":
+    machine, fuse = given.model_machine, given.fuse
+    found = _found(given, claims, refused)
+    if machine.kind != "cuda" or not given.asks(PRIVATE_ACCUMULATOR):
         return found
-    rewritten, model, (schedule, decisions, joined) = found
-    left = read_elsewhere(schedule, model, rewritten.statements | joined, seen=not fuse)
-    apart = stored_after(rewritten.nest, left)
+    claims, model, (schedule, decisions, joined) = found
+    left = read_elsewhere(schedule, model, claims.statements | joined, seen=not fuse)
+    apart = stored_after(claims.nest, left)
     if apart is None:
         return found
-    rewritten = replace(rewritten, nest=apart.nest, remarks=(*rewritten.remarks, *apart.remarks))
+    claims = replace(claims, nest=apart.nest, remarks=(*claims.remarks, *apart.remarks))
     same = _with_stores(schedule, apart)
     if same is None:
-        return _found(rewritten, machine, fuse, refused)
-    return rewritten, Model(Counts(apart.nest), machine, tiled_alone), (same, decisions, joined)
+        return _found(given, claims, refused)
+    return claims, Model(Counts(apart.nest), machine, tiled_alone), (same, decisions, joined)
 
 
 def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
@@ -76,27 +76,26 @@ def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
     return done
 
 
-def _found(
-    rewritten: Recomputed, machine: Machine, fuse: bool, refused: KeptApart
-) -> tuple[Recomputed, Model, Grouped]:
+def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Model, Grouped]:
     """As the search finds them; consumers of what several statements write run in pieces where that is cheaper."""
+    machine, fuse = given.model_machine, given.fuse
     tiles = tiled_alone if machine.kind == "cuda" else None
-    model = Model(Counts(rewritten.nest), machine, tiles)
-    start = begun(rewritten.nest, machine, fuse)
-    for pipeline in rewritten.tiled:
+    model = Model(Counts(claims.nest), machine, tiles)
+    start = begun(claims.nest, machine, fuse)
+    for pipeline in claims.tiled:
         made, cost = pipeline.overlapped, pipeline.cost
         start = tiled.shaped(start, made, parallel=cost.units > 1)
         start, asked = tiles_ahead(start, made, cost, machine, model.counts.total_bytes)
         lines = details(PREFETCH, made.statements, asked)
-        rewritten = replace(rewritten, remarks=(*rewritten.remarks, *lines))
-    for one in rewritten.passes:
+        claims = replace(claims, remarks=(*claims.remarks, *lines))
+    for one in claims.passes:
         start = row_by_row(start, one)
-    for under, shape in rewritten.one_pass:
+    for under, shape in claims.one_pass:
         start = dated(start, under, shape)
-    whole = grouped(start, model, fuse, rewritten.statements, refused)
-    split = pieces(rewritten.nest) if fuse and not rewritten.statements else None
+    whole = grouped(start, model, fuse, claims.statements, refused)
+    split = pieces(claims.nest) if fuse and not claims.statements and given.asks(SPLIT) else None
     if split is None or not split.split:
-        return rewritten, model, whole
+        return claims, model, whole
     other = Model(Counts(split.nest), machine, tiles)
     parted = grouped(begun(split.nest, machine, fuse), other, fuse, refused=refused)
     usual, apart = (
@@ -106,9 +105,9 @@ def _found(
     said = f"{microseconds(apart)}, {microseconds(usual)} with whole statements."
     if apart >= usual:
         remark = weighed(SPLIT, (), False, f"not taken: {split}; {said}", apart, usual)
-        return replace(rewritten, remarks=(*rewritten.remarks, remark)), model, whole
+        return replace(claims, remarks=(*claims.remarks, remark)), model, whole
     remark = weighed(SPLIT, (), True, f"{split}: {said}", apart, usual)
-    return replace(rewritten, nest=split.nest, remarks=(*rewritten.remarks, remark)), other, parted
+    return replace(claims, nest=split.nest, remarks=(*claims.remarks, remark)), other, parted
 
 
 def grouped(

@@ -17,6 +17,7 @@ from polyfuse.strategy.cuda.depthwise import PASS as WINDOW_ROWS
 from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
 from polyfuse.strategy.cuda.gemm.schedule import in_tiles, product_of
 from polyfuse.strategy.cuda.gemm.tile_choice import PASS as REGISTER_TILES
+from polyfuse.strategy.driver import Start
 from polyfuse.strategy.match.gemm import contractions_of, is_sum_of_products, moved_axes
 from polyfuse.strategy.plan import Group, Plan
 from polyfuse.strategy.remarks import Reason, Remark, refused
@@ -24,7 +25,7 @@ from polyfuse.strategy.remarks import Reason, Remark, refused
 PASS = "missed remarks"
 
 
-def with_words(plan: Plan) -> Plan:
+def with_words(start: Start, plan: Plan, again: object) -> Plan:
     """A plan for a GPU with a remark on each sum of products that has none yet and is in no tiles."""
     if plan.machine.gpu is None:
         return plan

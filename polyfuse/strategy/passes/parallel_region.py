@@ -22,11 +22,12 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import ON_CORES, Tree, loops, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import band_of
 from polyfuse.strategy.cost.parallel_regions import is_on_cores, region_cost
 from polyfuse.strategy.cost.roofline import REGION_AGAIN, WAIT_SECONDS, KernelCost, microseconds
+from polyfuse.strategy.driver import Start
+from polyfuse.strategy.options import PlannerOptions
 from polyfuse.strategy.plan import Group, Plan
 from polyfuse.strategy.remarks import Remark, weighed
 
@@ -36,20 +37,21 @@ LEAST = 0.05
 """The part of the time that has to be saved: machine code for a region of eight layers takes twice as long."""
 
 
-def in_one_region(plan: Plan, made: Callable[[Machine], Plan], choose: Choose) -> Plan:
+def in_one_region(start: Start, plan: Plan, again: Callable[[PlannerOptions], Plan]) -> Plan:
     """The plan, or one with runs of kernels in one region each where the regions saved cost more than the waits.
 
-    `made` makes the plan for another machine.
+    `again` makes the plan with other options. Forced, it joins what can be joined, whatever that takes.
     """
     machine, apart = plan.machine, seconds_at_once(plan)
-    if machine.kind != "cpu" or machine.units == 1 or at_best(plan) > (1 - LEAST) * apart:
+    wanted = start.force.get(PASS, False)
+    if machine.kind != "cpu" or machine.units == 1 or not (wanted or at_best(plan) <= (1 - LEAST) * apart):
         return plan
-    waiting = made(replace(machine, region_seconds=min(WAIT_SECONDS, machine.region_seconds)))
+    waiting = again(PlannerOptions(joined_regions=True))
     joined = _in_regions(_early_first(waiting), machine)
-    if joined is None or seconds_at_once(joined.plan) > (1 - LEAST) * apart:
+    if joined is None or not (wanted or seconds_at_once(joined.plan) <= (1 - LEAST) * apart):
         return plan
     together, names = seconds_at_once(joined.plan), statements(joined.plan.schedule.tree)
-    if choose((names[0], names[-1]), "regions", [together, apart]) == 1:
+    if not wanted and start.choose((names[0], names[-1]), "regions", [together, apart]) == 1:
         return plan
     return joined.plan.with_remarks(*joined.remarks(together, apart))
 

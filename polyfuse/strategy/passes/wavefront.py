@@ -29,6 +29,7 @@ from polyfuse.strategy.cpu.gemm.recurrence import each_alone, stepped
 from polyfuse.strategy.fusion.gemm_pairs import with_again
 from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.match.gemm import products_among
+from polyfuse.strategy.options import PlannerOptions
 from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Reason, Refused, weighed
 from polyfuse.strategy.transforms.band_verbs import where_legal
@@ -105,7 +106,7 @@ def behind_each_other(schedule: Schedule, model: Model, choose: Choose) -> Behin
         grouped.bind(found[0].product, **{LAYER: "pipeline"})  # refused before anything is in blocks
         grouped = _waiting_late(grouped, found)
         part = part_with(grouped, found[0].product)
-        kernel, alone = kernel_of(model.counts, part, ()), replace(model.machine, units=1)
+        kernel, alone = kernel_of(model.counts, part, ()), PlannerOptions(one_core=True).on(model.machine)
         products = tuple(choices[0] for choices in products_among(grouped.nest, kernel.names))
         done = stepped(grouped, model.counts, kernel, products, alone, choose, rows=True)
         if isinstance(done, Refused):

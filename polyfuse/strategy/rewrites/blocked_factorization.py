@@ -9,7 +9,7 @@ the blocks. Their sizes are what the model compares: a product wants many steps,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import islpy as isl
@@ -23,6 +23,7 @@ from polyfuse.rewrite.reductions.in_place import in_place
 from polyfuse.rewrite.tiling.blocked_factorization import LOOPS, panels
 from polyfuse.sets import IN, single_expression
 from polyfuse.strategy.cost.counts import stride
+from polyfuse.strategy.driver import Candidate, Start
 from polyfuse.strategy.fusion.group_search import KeptApart
 from polyfuse.strategy.remarks import Reason, Remark
 
@@ -46,9 +47,19 @@ class InPanels:
     """
 
     nest: Nest
+    size: int
     said: tuple[str, ...]
     refused: tuple[Remark, ...]
     alone: KeptApart
+
+
+def candidates(start: Start) -> Iterator[Candidate | Remark]:
+    """The nest with its eliminations in blocks of each size, and why others do not run so."""
+    for made in in_panels(start.nest, start.model_machine):
+        yield from made.refused
+        if made.said:
+            changed = replace(start, nest=made.nest, apart=start.apart | made.alone)
+            yield Candidate(changed, made.said, "in loops", name=f"{made.size} steps")
 
 
 def in_panels(nest: Nest, machine: Machine) -> Iterator[InPanels]:
@@ -73,7 +84,7 @@ def in_panels(nest: Nest, machine: Machine) -> Iterator[InPanels]:
                 continue
             done, updates = made.nest, updates.union(made.updates)
             said.append(f"{names} run in {made}")
-        yield InPanels(done, tuple(said), tuple(refused), _alone(done, updates))
+        yield InPanels(done, size, tuple(said), tuple(refused), _alone(done, updates))
 
 
 def _alone(nest: Nest, updates: set[str]) -> KeptApart:

@@ -9,7 +9,8 @@ have in common, `online` for blocks. The two nests are planned and the cheaper i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from math import ceil
 
 from polyfuse.errors import IllegalRewrite
@@ -31,8 +32,10 @@ from polyfuse.rewrite import (
 from polyfuse.rewrite.reductions.under_maximum import has_exponential
 from polyfuse.sets import IN, bounding_box
 from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.driver import Candidate, Start
 from polyfuse.strategy.match.gemm import products_of
-from polyfuse.strategy.remarks import Reason, Refused, Remark, weighed
+from polyfuse.strategy.plan import Plan
+from polyfuse.strategy.remarks import Reason, Refused, Remark, applied
 
 PASS = "online softmax"
 
@@ -79,17 +82,37 @@ def in_one_pass(nest: Nest, machine: Machine) -> OnePass | None:
             whole, unrounded = unrounded_weights(done, s.name)
             made = blocked(whole, s.name, _keys(length_of(nest, s)))
             if isinstance(made, Refused):
-                refused.append(Remark(PASS, (s.name,), False, made.reason, made.text))
+                line = f"sums under a maximum do not run in one pass: {made}"
+                refused.append(Remark(PASS, (s.name,), False, made.reason, line))
             elif made is not None:
                 done, said = made.online.nest, [*said, *unrounded, *made.said]
     return OnePass(done, tuple(said), tuple(refused)) if said or refused else None
 
 
-def one_pass_remark(pass_: str, taken: bool, so: float, otherwise: float) -> Remark:
+def candidates(start: Start) -> Iterator[Candidate | Remark]:
+    """The nest with sums under maxima in blocks, and why others stay as they are."""
+    made = in_one_pass(start.nest, start.model_machine)
+    if made is None:
+        return
+    yield from made.refused
+    if made.said:
+        told = (applied(PASS, (), f"{line}.", Reason.CHEAPER) for line in made.said)
+        yield Candidate(replace(start, nest=made.nest).with_remarks(*told), made.said)
+
+
+def seconds_of_all_kernels(usual: Plan, other: Plan) -> tuple[float, float]:
+    """What all kernels of two plans take, those too that run once for all calls."""
+    one, two = (sum(group.cost.total for group in plan.groups) for plan in (usual, other))
+    return one, two
+
+
+def one_pass_remarks(
+    pass_: str, candidate: Candidate, taken: bool, reason: Reason, so: float, otherwise: float
+) -> Iterator[Remark]:
     """The remark on sums under maxima in one pass, `so` many seconds, or with whole rows."""
     form = "run in one pass" if taken else "do not run in one pass"
     numbers = f"{microseconds(so)} in one pass, {microseconds(otherwise)} with whole rows"
-    return weighed(pass_, (), taken, f"sums under a maximum {form}: {numbers}.", so, otherwise)
+    yield Remark(pass_, (), taken, reason, f"sums under a maximum {form}: {numbers}.", (so, otherwise))
 
 
 def length_of(nest: Nest, s: Statement) -> int:

@@ -9,7 +9,6 @@ between temporaries, such as networks, have none. Every choice is said with its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import product
 
 from polyfuse.errors import IllegalRewrite
@@ -18,12 +17,9 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite import Overlapped, inline, overlap, why_not_inline
 from polyfuse.rewrite.inline import reads, substituted
 from polyfuse.strategy.candidates import Choose, cheapest
+from polyfuse.strategy.claims import Claims, Tiled
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cost.stencil_stages import StageCost, StageModel, slots
-from polyfuse.strategy.cpu.row_sweep import RowPass
-from polyfuse.strategy.cuda.attention.tiles import PassShape
-from polyfuse.strategy.cuda.gemm.stream_k import InShares
-from polyfuse.strategy.match.attention import OneKernel
 from polyfuse.strategy.match.stencil import Parts, Pipeline, parts_of_tiles, pipelines
 from polyfuse.strategy.remarks import Reason, Remark, weighed
 
@@ -42,61 +38,22 @@ TYPICAL = (32, 256)
 """The tile for which inlining is decided."""
 
 
-@dataclass(frozen=True)
-class Tiled:
-    """One pipeline after its rewrites: its statements in tiles, and what the model expects of them."""
-
-    overlapped: Overlapped
-    cost: StageCost
-
-
-@dataclass(frozen=True)
-class Recomputed:
-    """A nest in which pipelines run in overlapping tiles, or passes read a matrix once, and what was decided.
-
-    `shared` are a GPU's products in equal shares, by the statement that sums up a part; `one_pass` its sums under
-    maxima that are one kernel each, with their shapes.
-    """
-
-    nest: Nest
-    tiled: tuple[Tiled, ...] = ()
-    remarks: tuple[Remark, ...] = ()
-    shared: Mapping[str, InShares] = field(default_factory=dict)
-    passes: tuple[RowPass, ...] = ()
-    one_pass: tuple[tuple[OneKernel, PassShape], ...] = ()
-
-    @property
-    def statements(self) -> frozenset[str]:
-        """The statements of pipelines in tiles, of passes, and of sums under maxima: their kernels are decided."""
-        tiled = (name for one in self.tiled for name in one.overlapped.statements)
-        under_maxima = (one.names for one, _ in self.one_pass)
-        return frozenset(tiled).union(*(one.names for one in self.passes), *under_maxima)
-
-    def under_maximum(self, names: tuple[str, ...]) -> tuple[OneKernel, PassShape] | None:
-        """The sums under a maximum that some statements are, and the shape of their kernel."""
-        return next((each for each in self.one_pass if set(names) <= set(each[0].names)), None)
-
-    def with_statements(self, names: tuple[str, ...]) -> Tiled | None:
-        """The pipeline in tiles that some statements are of."""
-        return next((one for one in self.tiled if set(names) <= set(one.overlapped.statements)), None)
-
-
-def recomputed(nest: Nest, machine: Machine, choose: Choose = cheapest) -> Recomputed:
+def recomputed(nest: Nest, machine: Machine, choose: Choose = cheapest) -> Claims:
     """The nest with its pipelines in tiles where that pays on a machine."""
-    done = Recomputed(nest)
+    done = Claims(nest)
     for pipeline in pipelines(nest):
         more = _decided(done.nest, pipeline, machine, choose)
-        done = Recomputed(more.nest, (*done.tiled, *more.tiled), (*done.remarks, *more.remarks))
+        done = Claims(more.nest, (*done.tiled, *more.tiled), (*done.remarks, *more.remarks))
     return done
 
 
-def _decided(nest: Nest, pipeline: Pipeline, machine: Machine, choose: Choose) -> Recomputed:
+def _decided(nest: Nest, pipeline: Pipeline, machine: Machine, choose: Choose) -> Claims:
     """One pipeline, rewritten or left."""
     name = ", ".join(nest.statement(n).write.tensor for n in pipeline.results)
 
-    def left(reason: Reason, why: str, seconds: tuple[float, float] | None = None) -> Recomputed:
+    def left(reason: Reason, why: str, seconds: tuple[float, float] | None = None) -> Claims:
         line = f"the stages of {name} are not tiled together{why}"
-        return Recomputed(nest, (), (Remark(PASS, pipeline.results, False, reason, line, seconds),))
+        return Claims(nest, (), (Remark(PASS, pipeline.results, False, reason, line, seconds),))
 
     parts = parts_of_tiles(nest, pipeline)
     if parts is None:
@@ -121,14 +78,14 @@ def _decided(nest: Nest, pipeline: Pipeline, machine: Machine, choose: Choose) -
         said.append(weighed(PASS, (stage,), True, f"{done}.", best.total, whole.total))
     producers = [n for n in pipeline.producers if n in kept]
     if not producers:
-        return Recomputed(result, (), tuple(said))
+        return Claims(result, (), tuple(said))
     try:
         made = overlap(result, parts.tiles(best.sizes), producers)
     except IllegalRewrite as error:
         return left(Reason.ILLEGAL, f": {error}")
     line = _tiled_sentence(made, name, best, whole)
     said.append(weighed(PASS, made.statements, True, line, best.total, whole.total))
-    return Recomputed(made.nest, (Tiled(made, best),), tuple(said))
+    return Claims(made.nest, (Tiled(made, best),), tuple(said))
 
 
 # -- inlining ----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ Of tf32 numbers a warpgroup's instructions take such alone whose neighbours are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.precision import STORED
@@ -24,12 +25,11 @@ from polyfuse.ir.tensor import HALVES
 from polyfuse.machine import Machine
 from polyfuse.rewrite.storage.widen_halves import narrow, users_of, why_not_narrow
 from polyfuse.sets import IN
-from polyfuse.strategy.cheaper import cheaper_of
 from polyfuse.strategy.cuda.gemm.schedule import in_tiles
 from polyfuse.strategy.cuda.tiles.wgmma import has_warpgroups
+from polyfuse.strategy.driver import Candidate, Start
 from polyfuse.strategy.match.gemm import moved_axes
 from polyfuse.strategy.plan import Plan
-from polyfuse.strategy.remarks import Reason, refused
 
 PASS = "preround operands"
 
@@ -41,6 +41,14 @@ class RoundedFirst:
     nest: Nest
     products: tuple[str, ...]
     said: tuple[str, ...]
+
+
+def candidates(start: Start) -> Iterator[Candidate]:
+    """The nest whose products read rounded copies; each of these products needs tiles of results."""
+    made = rounded_first(start.nest, start.model_machine)
+    if made is not None:
+        changed = replace(start, nest=made.nest)
+        yield Candidate(changed, made.said, "rounded where it is copied", products=made.products)
 
 
 def rounded_first(nest: Nest, machine: Machine) -> RoundedFirst | None:
@@ -79,13 +87,6 @@ def _axis_of_steps(s: Statement, access: Access) -> int | None:
     return None if axes is None or len(steps) != 1 else axes.get(steps[0])
 
 
-def cheaper(usual: Plan, made: RoundedFirst, other: Plan) -> Plan:
-    """The plan without copies, or the `other` one that has them, in which each product needs tiles of results: what
-    rounds may have come into its kernel.
-    """
-    if all(in_tiles(other.schedule, name) for name in made.products):
-        return cheaper_of(
-            PASS, usual, other, usual.seconds, other.seconds, made.said, "rounded where it is copied"
-        )
-    lines = (f"not taken, since a product would have no tiles of results: {line}." for line in made.said)
-    return usual.with_remarks(*(refused(PASS, made.products, Reason.NO_TILES, line) for line in lines))
+def without_tiles(plan: Plan, products: tuple[str, ...]) -> frozenset[str]:
+    """The products without tiles of results in a plan: what rounds may have come into their kernel."""
+    return frozenset(name for name in products if not in_tiles(plan.schedule, name))

@@ -7,12 +7,14 @@ Nothing then orders the iterations, so that cores, blocks and tiles may share th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from polyfuse.analysis.bands import is_parallel, open_at
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import loops_around
 from polyfuse.rewrite.storage.privatize_scratch import Scratch, is_reused, tried
+from polyfuse.strategy.driver import Candidate, Start
 
 PASS = "privatize scratch"
 
@@ -23,6 +25,13 @@ class ScratchApart:
 
     nest: Nest
     said: tuple[str, ...]
+
+
+def candidates(start: Start) -> Iterator[Candidate]:
+    """The nest in which iterations have scratch of their own."""
+    made = scratch_apart(start.nest)
+    if made is not None:
+        yield Candidate(replace(start, nest=made.nest), made.said, "in the array itself")
 
 
 def scratch_apart(nest: Nest) -> ScratchApart | None:

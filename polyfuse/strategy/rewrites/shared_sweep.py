@@ -26,14 +26,23 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
 from polyfuse.schedule import Schedule
 from polyfuse.sets import OUT, dimension
+from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator, usable
 from polyfuse.strategy.cost.roofline import CACHED
 from polyfuse.strategy.cpu.row_sweep import RowPass, Rows, row_by_row
+from polyfuse.strategy.driver import Candidate, Start
 from polyfuse.strategy.fusion.group_search import early_statements, inits_of, part_with
+from polyfuse.strategy.options import PlannerOptions
+from polyfuse.strategy.passes.backtrack import compared
+from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Reason, Remark, refused
 
 PASS = "shared sweep"
+
+ROWS_AHEAD = PlannerOptions(rows_ahead=True)
+"""With L1, the model expects four rows of 8 KiB at a time to take longer than one (847 and 782 µs), since they do not
+stay there until they are read again: they take 295 and 361 (best turns)."""
 
 HEIGHTS = (4, 2, 1)
 """Rows at a time: what they add to, or multiply with, is loaded once for all of them."""
@@ -47,6 +56,21 @@ class ReadOnce:
     passes: tuple[RowPass, ...] = ()
     said: tuple[str, ...] = ()
     refused: tuple[Remark, ...] = ()
+
+
+def candidates(start: Start) -> Iterator[Candidate | Remark]:
+    """The nest with kernels that read a matrix once, and why others do not."""
+    made = read_once(start.nest, start.model_machine)
+    yield from made.refused
+    if made.passes:
+        claims = Claims(made.nest, passes=made.passes)
+        yield Candidate(replace(start, nest=made.nest, claims=claims), made.said)
+
+
+def seconds_of_calls_with_rows_ahead(usual: Plan, other: Plan) -> tuple[float, float]:
+    """What two plans take where rows come from the second cache ahead of their use."""
+    every = frozenset(s.name for plan in (usual, other) for s in plan.schedule.nest.statements)
+    return compared(usual, other, every, ROWS_AHEAD.on(usual.machine))
 
 
 def read_once(nest: Nest, machine: Machine) -> ReadOnce:
@@ -73,15 +97,6 @@ def read_once(nest: Nest, machine: Machine) -> ReadOnce:
         taken |= names | one.names
         done = replace(done, nest=made, passes=(*done.passes, one), said=(*done.said, said))
     return done
-
-
-def beyond_first(machine: Machine) -> Machine:
-    """A machine whose first cache is its second: rows come from there ahead of their use.
-
-    With L1, the model expects four rows of 8 KiB at a time to take longer than one (847 and 782 µs), since they do not
-    stay there until they are read again: they take 295 and 361 (best turns).
-    """
-    return replace(machine, levels=machine.levels[1:])
 
 
 # -- which sums --------------------------------------------------------------------------------------------------------
@@ -145,7 +160,7 @@ def _dims(nest: Nest, s: Statement, access: Access) -> tuple[int, ...] | None:
 def _cheapest(nest: Nest, pair: Pair, machine: Machine) -> tuple[Nest, RowPass]:
     """The nest for a pass, and the pass with the rows at a time that the model expects to take least."""
     nest, one = row_pass(nest, pair, machine)
-    estimator = Estimator(Counts(nest), beyond_first(machine))
+    estimator = Estimator(Counts(nest), ROWS_AHEAD.on(machine))
 
     def seconds(height: int) -> float:
         schedule = row_by_row(Schedule(nest), replace(one, height=height))

@@ -7,11 +7,13 @@ Nothing orders the copy's readers, so that their loops may be tiled and shared o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from polyfuse.ir import Nest
 from polyfuse.machine import Machine
 from polyfuse.rewrite.storage.snapshot_operand import snapshot, why_not_snapshot
+from polyfuse.strategy.driver import Candidate, Start
 from polyfuse.strategy.match.gemm import products_of
 
 PASS = "snapshot operand"
@@ -23,6 +25,13 @@ class CopiedFirst:
 
     nest: Nest
     said: tuple[str, ...]
+
+
+def candidates(start: Start) -> Iterator[Candidate]:
+    """The nest whose products in place read copies."""
+    made = copied_first(start.nest, start.model_machine)
+    if made is not None:
+        yield Candidate(replace(start, nest=made.nest), made.said, "in place")
 
 
 def copied_first(nest: Nest, machine: Machine) -> CopiedFirst | None:

@@ -67,7 +67,7 @@ def test_a_temporary_that_no_later_loop_reads_is_not_summed_apart() -> None:
 
 
 def test_parts_that_get_no_tiles_are_left_out_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyfuse.strategy.pipeline.in_tiles", lambda schedule, name: False)
+    monkeypatch.setattr("polyfuse.strategy.passes.result_tiles.in_tiles", lambda schedule, name: False)
     plan = plan_for(cases.dense(4096, 64, batch=64), H200)
     (remark,) = (each for each in plan.remarks if each.pass_ == "split-k")
     assert not remark.taken

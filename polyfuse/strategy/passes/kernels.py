@@ -1,0 +1,98 @@
+"""Statements in kernels and kernels in shape, and the passes that look at the result again.
+
+start  --claims, groups, shapes-->  plan and doubtful groups  --backtrack, wavefront, loop partition-->  plan
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from polyfuse.strategy.candidates import Choose, cheapest
+from polyfuse.strategy.claims import Claims
+from polyfuse.strategy.driver import Start
+from polyfuse.strategy.fusion.group_search import KeptApart
+from polyfuse.strategy.passes.backtrack import Doubt, Doubted, reconsidered
+from polyfuse.strategy.passes.grouping import in_kernels
+from polyfuse.strategy.passes.loop_partition import with_full_tiles
+from polyfuse.strategy.passes.shape_each import in_shapes
+from polyfuse.strategy.passes.wavefront import PASS as WAVEFRONT
+from polyfuse.strategy.passes.wavefront import behind_each_other, cheaper_in_turns, may_run_behind
+from polyfuse.strategy.plan import Plan
+from polyfuse.strategy.remarks import Refused, refused
+from polyfuse.strategy.rewrites.overlapped_tiling import PASS as OVERLAPPED_TILING
+from polyfuse.strategy.rewrites.overlapped_tiling import recomputed
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """A plan for a start with these claims, and the groups that turned out far dearer than the search thought."""
+
+    start: Start
+    claims: Claims
+    plan: Plan
+    doubts: tuple[Doubt, ...]
+
+    @staticmethod
+    def of(start: Start) -> Kernels:
+        """Statements in the groups that the search finds, each kernel in its shape."""
+        tiles = start.fuse and start.machine.kind == "cpu" and start.asks(OVERLAPPED_TILING)
+        claims = start.claims
+        if claims is None:
+            tiled = recomputed(start.nest, start.model_machine, start.choose) if tiles else None
+            claims = tiled or Claims(start.nest)
+        return Kernels(start, claims, *_in_shape(start, claims, frozenset(), start.choose))
+
+
+@dataclass(frozen=True)
+class KernelPass:
+    """A pass over kernels: its name for remarks and for `force`, and what it makes of them."""
+
+    name: str
+    run: Callable[[Kernels], Kernels]
+
+
+def _in_shape(start: Start, claims: Claims, apart: KeptApart, choose: Choose) -> Doubted:
+    """Statements in kernels, none of them of a group that is kept apart, and each kernel in its shape."""
+    claims, model, kernels = in_kernels(start, claims, start.apart | apart)
+    plan, doubts = in_shapes(start, claims, model, kernels, choose)
+    return replace(plan, remarks=(*start.remarks, *plan.remarks)), doubts
+
+
+def backtracked(found: Kernels) -> Kernels:
+    """The kernels without the doubtful groups that cost less in parts."""
+    if not found.doubts:
+        return found
+    start, claims, choose = found.start, found.claims, found.start.choose
+
+    def without(apart: KeptApart) -> Doubted:
+        return _in_shape(start, claims, apart, cheapest)
+
+    first = (found.plan, found.doubts) if choose is cheapest else without(frozenset())
+    again = reconsidered(first, without)
+    if choose is cheapest:
+        return replace(found, plan=again.plan)
+    chosen, _ = _in_shape(start, claims, again.refused, choose)
+    return replace(found, plan=chosen.with_remarks(*again.remarks))
+
+
+def with_wavefront(found: Kernels) -> Kernels:
+    """The kernels, or those whose loops in time run behind each other on cores where that is cheaper."""
+    start = found.start
+    if not start.fuse or not may_run_behind(found.claims.nest, start.model_machine):
+        return found
+    claims, model, kernels = in_kernels(start, found.claims, frozenset())
+    behind = behind_each_other(kernels[0], model, start.choose)
+    if behind is None:
+        return found
+    if isinstance(behind, Refused):
+        remark = refused(WAVEFRONT, (), behind.reason, behind.text)
+        return replace(found, plan=found.plan.with_remarks(remark))
+    other, _ = in_shapes(start, claims, model, (behind.grouped, *kernels[1:]), start.choose, behind)
+    other = replace(other, remarks=(*start.remarks, *other.remarks))
+    return replace(found, plan=cheaper_in_turns(found.plan, other, behind, model.counts))
+
+
+def with_loop_partition(found: Kernels) -> Kernels:
+    """The kernels with full tiles apart."""
+    return replace(found, plan=with_full_tiles(found.plan))

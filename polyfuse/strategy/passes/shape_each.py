@@ -1,0 +1,259 @@
+"""Each kernel in its shape: in blocks or tiles around a product, in tiles of its band, or by its dependences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from polyfuse.ir.tree import Tree, parts, statements
+from polyfuse.ir.tree import loops as loops_of
+from polyfuse.machine import Machine
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.candidates import Choose, cheapest
+from polyfuse.strategy.claims import Claims
+from polyfuse.strategy.cost.composite import finished_cost, kernels_of
+from polyfuse.strategy.cost.counts import Counts, dims_of
+from polyfuse.strategy.cost.cpu_loops import Estimator
+from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.roofline import Model, evenly, in_blocks, ranked
+from polyfuse.strategy.cpu import kernel as cpu
+from polyfuse.strategy.cpu.gemm.recurrence import stepped
+from polyfuse.strategy.cpu.gemm.schedule import BLOCKS, blocked
+from polyfuse.strategy.cpu.nontemporal import in_long_blocks, past_caches
+from polyfuse.strategy.cpu.prefetch import PASS as PREFETCH
+from polyfuse.strategy.cpu.prefetch import rows_ahead
+from polyfuse.strategy.cuda import kernel as cuda
+from polyfuse.strategy.cuda.gemm.stream_k import InShares
+from polyfuse.strategy.cuda.gemm.tile_choice import PASS as TILES
+from polyfuse.strategy.cuda.gemm.tile_choice import in_registers, under_maximum
+from polyfuse.strategy.cuda.persistent.grid_steps import in_order
+from polyfuse.strategy.cuda.transpose import NOT_IN_SQUARES, in_squares
+from polyfuse.strategy.cuda.transpose import PASS as TRANSPOSE
+from polyfuse.strategy.draft import Draft
+from polyfuse.strategy.driver import Start
+from polyfuse.strategy.fusion.group_search import early_statements, part_with
+from polyfuse.strategy.match.gemm import products_among
+from polyfuse.strategy.options import PlannerOptions
+from polyfuse.strategy.passes.backtrack import (
+    Doubt,
+    Doubted,
+    doubts_of,
+    holds_product,
+)
+from polyfuse.strategy.passes.equal_kernels import Repeats
+from polyfuse.strategy.passes.grouping import Grouped
+from polyfuse.strategy.passes.wavefront import PASS as WAVEFRONT
+from polyfuse.strategy.passes.wavefront import Behind
+from polyfuse.strategy.plan import Group, Plan
+from polyfuse.strategy.remarks import Reason, Refused, Remark, details, refused
+from polyfuse.strategy.transforms import time_loops as loops
+from polyfuse.strategy.transforms.band_verbs import common_loops, far_and_near, internal
+from polyfuse.strategy.transforms.collapse import in_long_rows
+from polyfuse.strategy.transforms.inner_loops import waits
+from polyfuse.strategy.transforms.packing import added
+
+NOT_IN_BLOCKS = "not in blocks for the caches"
+"""What a plan says of a CPU's kernel around a product without blocks, before why."""
+
+NOT_IN_TILES = "not in register tiles"
+"""The same of a GPU's kernel."""
+
+EQUAL_KERNELS = "equal kernels"
+"""The pass that gives kernels which are equal but for names the same shape (equal_kernels.py)."""
+
+COLLAPSE, NONTEMPORAL, TIME_LOOPS, GRID_STEPS = "collapse", "nontemporal stores", "time loops", "grid steps"
+"""The names of what else gives kernels their shape, for remarks."""
+
+
+def in_shapes(
+    given: Start,
+    claims: Claims,
+    model: Model,
+    kernels: Grouped,
+    choose: Choose,
+    behind: Behind | None = None,
+) -> Doubted:
+    """Each kernel in its shape, and the groups that turn out far dearer in theirs; `behind` has one in shape."""
+    (schedule, decisions, joined), counts, machine = kernels, model.counts, model.machine
+    groups: list[Group] = []
+    doubts: list[Doubt] = []
+    alike = choose is cheapest and given.asks(EQUAL_KERNELS)  # a search decides for each kernel
+    repeats = Repeats.of(schedule, counts) if alike else None
+    rarely = Model(counts, PlannerOptions(runs_once=True).on(machine), model.tiled)
+    start = schedule
+    schedule = behind.shaped.schedule if behind is not None else start
+    early = early_statements(start.nest, start.tree) if machine.kind == "cpu" else frozenset[str]()
+    for part in parts(start.tree):
+        known = claims.with_statements(statements(part))
+        if known is not None:
+            groups.append(Group(statements(part), known.cost.as_kernel()))
+            continue
+        under = claims.under_maximum(statements(part))
+        if under is not None:
+            schedule, group = under_maximum(schedule, *under, machine)
+            groups.append(group)
+            continue
+        if claims.statements.issuperset(statements(part)):
+            groups.append(Group(statements(part), finished_cost(counts, part, machine)))
+            continue
+        if behind is not None and part.members >= set(behind.names):
+            names = (*behind.names, *added(behind.grouped, behind.shaped.schedule))
+            own = Counts(behind.shaped.schedule.nest)
+            groups += _groups(behind.shaped, own, names, machine, WAVEFRONT)
+            continue
+        own_model = model if early.isdisjoint(statements(part)) else rarely
+        kernel, cost = own_model.kernel(part), own_model.cost(part)
+        if not any(counts.work(name).instances for name in kernel.names):
+            groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
+            continue
+        is_joined = bool(joined & set(kernel.names))
+        shape = partial(_shaped, schedule, own_model, part, is_joined, choose, claims.shared)
+        schedule, found = shape() if repeats is None or is_joined else repeats.shaped(schedule, part, shape)
+        groups += found
+        if machine.kind == "cpu":
+            doubts += doubts_of(schedule.nest, decisions, kernel.names, cost.total, found)
+    return Plan(schedule, decisions, tuple(groups), machine, claims.remarks), tuple(doubts)
+
+
+def _shaped(
+    schedule: Schedule,
+    model: Model,
+    part: Tree,
+    joined: bool,
+    choose: Choose,
+    shared: Mapping[str, InShares],
+) -> tuple[Schedule, list[Group]]:
+    """One kernel in its final shape: in blocks around a product, in tiles of its band, or by its dependences."""
+    kernel, counts, machine = model.kernel(part), model.counts, model.machine
+    squares = in_squares(schedule, model, part) if not joined else None
+    if isinstance(squares, tuple):
+        return squares
+    blocks = _blocked(schedule, model, part, joined, choose)
+    if isinstance(blocks, loops.Planned):
+        names = (*kernel.names, *added(schedule, blocks.schedule))
+        return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine, BLOCKS))
+    registers = in_registers(schedule, model, part, choose, shared) if not joined else None
+    if isinstance(registers, tuple):
+        return registers
+    if isinstance(registers, str):
+        registers = Refused(Reason.OTHER_FORM, registers)
+    whys = (
+        (TRANSPOSE, NOT_IN_SQUARES, squares),
+        (BLOCKS, NOT_IN_BLOCKS, blocks),
+        (TILES, NOT_IN_TILES, registers),
+    )
+    remarks = tuple(
+        refused(pass_, kernel.names, why.reason, f"{what}: {why}")
+        for pass_, what, why in whys
+        if why is not None
+    )
+    if kernel.band and not joined:
+        costs = ranked(kernel, machine, counts.total_bytes)
+        cost = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
+        program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
+        long = in_long_blocks(schedule, kernel, counts, cost.tiling, machine)
+        shaped = long or program(schedule, counts, kernel, cost.tiling, machine)
+        better = None if long else _better(schedule, shaped, counts, kernel, machine, choose)
+        if better is None:
+            copies = added(schedule, shaped)
+            packs = kernels_of(shaped, copies, machine) if copies else ()
+            if machine.kind == "cpu":
+                shaped, made = in_long_rows(shaped, counts, kernel.names[0])
+                shaped, past = past_caches(shaped, kernel, counts, cost, machine)
+                shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
+                told = (COLLAPSE, made), (NONTEMPORAL, past), (PREFETCH, asked)
+                remarks += tuple(r for pass_, notes in told for r in details(pass_, kernel.names, notes))
+            return shaped, [*packs, Group(statements(part), cost, remarks)]
+        return better.schedule, list(_groups(better, counts, kernel.names, machine, TIME_LOOPS))
+    if machine.kind == "cpu":
+        done, price = loops.planned(schedule, counts, part, machine, choose), None
+    else:
+        done, price = in_order(schedule, counts, part, machine, choose)
+    if price is not None:
+        remarks += details(GRID_STEPS, kernel.names, done.notes)
+        return done.schedule, [Group(part_with(done.schedule, kernel.names[0]).names, price, remarks)]
+    return done.schedule, list(_groups(done, counts, kernel.names, machine, TIME_LOOPS, remarks))
+
+
+def _blocked(
+    schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
+) -> loops.Planned | Refused | None:
+    """A CPU kernel around one product, or around several in steps, in blocks; why not, or None where it holds none."""
+    kernel, cost, counts, machine = model.kernel(part), model.cost(part), model.counts, model.machine
+    banded = bool(kernel.band) and not joined
+    asked = machine.kind == "cpu"
+    still = {} if banded or len(kernel.names) == 1 else _still(schedule, kernel.names)
+    products = (
+        products_among(schedule.nest, kernel.names, banded, groups=banded, still=still) if asked else ()
+    )
+    if not products:
+        return None
+    if not kernel.band and not joined and len(kernel.names) > 1:
+        innermost_rows = tuple(choices[0] for choices in products)
+        return stepped(schedule, counts, kernel, innermost_rows, machine, choose)
+    if len(products) > 1:
+        return None
+    parallel = cost.tiling.parallel
+    if banded:
+        several = None if parallel is None else evenly(kernel.extents[parallel], machine.units)
+        blocks = in_blocks(kernel, machine, counts.total_bytes, several)
+        if choose(kernel.names, "form", [blocks.total, cost.total]) == 1:
+            return Refused(Reason.CHOSEN, "tiles of the band were chosen")
+    return blocked(schedule, counts, kernel, products[0], machine, parallel is not None, choose)
+
+
+def _still(schedule: Schedule, names: tuple[str, ...]) -> dict[str, frozenset[int]]:
+    """For each statement the dimensions of the loops around all of them that no loop inside these moves."""
+    around = len(common_loops(schedule, names))
+    found = {}
+    for name in names:
+        outer, inner = (
+            {d for loop in loops for d in dims_of(loop.date(name))}
+            for loops in (schedule.loops(name)[:around], schedule.loops(name)[around:])
+        )
+        found[name] = frozenset(outer - inner)
+    return found
+
+
+def _better(
+    schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
+) -> loops.Planned | None:
+    """Another shape for a CPU kernel whose one parallel loop is along memory, or in whose parallel loops one waits.
+
+    for i (on cores): for j: x[i] += a[j, i]   ->   for i (tiles, on cores): for j: for i_in (vector): x[i] += a[j, i]
+    """
+    if machine.kind != "cpu" or not kernel.band:
+        return None
+    dims = {name: dims_of(kernel.band[0].date(name)) for name in kernel.names}
+    jumps = any(far_and_near(schedule.nest, name, moved)[0] for name, moved in dims.items())
+    part = part_with(schedule, kernel.names[0])
+    written = Draft(schedule.nest, schedule.tree)
+    only_if_one_waits = jumps or internal(kernel) or len(kernel.band) > 1
+    inside = (loop for loop in loops_of(part) if all(loop.name != x.name for x in kernel.band))
+    if only_if_one_waits and not any(waits(written, loop) for loop in inside):
+        return None
+    done = loops.planned(schedule, counts, part, machine, choose)
+    estimator = Estimator(counts, machine)
+    usual, other = (estimator.of(loops.held_by(s.tree, kernel.names)).total for s in (shaped, done.schedule))
+    options = sorted([(usual, None), (other, done)], key=lambda option: round(option[0], 12))
+    return options[choose(kernel.names, "order", [seconds for seconds, _ in options])][1]
+
+
+def _groups(
+    done: loops.Planned,
+    counts: Counts,
+    names: tuple[str, ...],
+    machine: Machine,
+    pass_: str,
+    before: tuple[Remark, ...] = (),
+) -> Iterator[Group]:
+    """The kernels that one part became, in order; the product's, or the first statement's, has the remarks.
+
+    Those from `before`, and what the pass that gave them their shape found.
+    """
+    own = set(map(id, (part_with(done.schedule, name) for name in names)))
+    ordered = [part for part in parts(done.schedule.tree) if id(part) in own]
+    tells = next((part for part in ordered if holds_product(part)), part_with(done.schedule, names[0]))
+    for part in ordered:
+        remarks = (*before, *details(pass_, names, done.notes)) if part is tells else ()
+        yield Group(statements(part), finished_cost(counts, part, machine), remarks)
