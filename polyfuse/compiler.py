@@ -42,7 +42,9 @@ from polyfuse.runtime.store.cache import keep, recall
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, as_written, plan_for, planned_costs, schedule_costs
 from polyfuse.strategy.candidates import Choose, Picked, cheapest
+from polyfuse.strategy.driver import Forced
 from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.pipeline import checked
 from polyfuse.strategy.remarks import Reason, Remark, refused
 from polyfuse.strategy.rewrites.fast_matmul import Fast, Wanted, with_fast_products
 from polyfuse.strategy.rewrites.fold_scales import with_scales_folded
@@ -71,6 +73,7 @@ def compile(
     accuracy: float = 10.0,
     fold: bool = True,
     math: Math | None = None,
+    force: Mapping[str, bool | str] | None = None,
 ) -> Executable:
     """Compile a nest to an executable.
 
@@ -93,13 +96,16 @@ def compile(
     cores multiply: "tf32", "bf16" or "f16" round the factors of float32 products to that format and sum up in float32
     (polyfuse.ir.precision says how far results then lie off); a product of too few rows or columns for a warp keeps
     "ieee". "ieee" rounds no factor, as None does, and also promises NaN and infinity where the nest's own sums have
-    them: "auto" chooses no fast product then.
+    them: "auto" chooses no fast product then. `force` overrules the cost model by the names of the strategy's passes
+    (`polyfuse.strategy.pipeline` lists them): {"wavefront": False} leaves a pass out, {"attention": True} takes the
+    cheapest candidate of one that compares plans, and {"blocked factorization": "64 steps"} the candidate of that name,
+    whatever the model expects.
 
-    Raises BadArgument for what is no nest, or is no value that an option takes, TargetUnavailable if the target is not
-    there, InvalidSchedule if the schedule is another nest's or binds loops the target does not have, InvalidTuning for
-    a search that cannot be made, InvalidAlgorithm for a name that no algorithm has, InvalidMath for a `math` that the
-    target or the nest cannot have, ValidationFailure if the compiler made a mistake, BudgetExceeded if a schedule by
-    hand is too much to prove.
+    Raises BadArgument for what is no nest, or is no value that an option takes, such as a pass in `force` that there is
+    not, or that can do nothing of the kind for this nest, TargetUnavailable if the target is not there, InvalidSchedule
+    if the schedule is another nest's or binds loops the target does not have, InvalidTuning for a search that cannot be
+    made, InvalidAlgorithm for a name that no algorithm has, InvalidMath for a `math` that the target or the nest cannot
+    have, ValidationFailure if the compiler made a mistake, BudgetExceeded if a schedule by hand is too much to prove.
     """
     nest = nest_given("compile", nest)
     _check_type("schedule", schedule, Schedule, "a pf.Schedule")
@@ -108,6 +114,7 @@ def compile(
     _check_type("tune", tune, Trials, "pf.Trials(…)")
     _check_type("fast_matmul", fast_matmul, Algorithm | str, "an algorithm, or the name of one, or 'auto'")
     _check_type("accuracy", accuracy, Real, "a number")
+    _check_type("force", force, Mapping, "choices by the names of passes, such as {'wavefront': False}")
     goal, place, model = _placement(target, machine, device, schedule)
     model = _with_math(nest, model, schedule, math or "ieee")
     nest = nest.with_sizes(sizes) if sizes else nest
@@ -117,11 +124,17 @@ def compile(
             "fast_matmul= changes the nest, and schedule= is one of the nest as it is: rewrite the nest first, with "
             "pf.rewrite.bilinear, and schedule the result"
         )
-    tuning = _tuned(nest, goal, model, schedule, fuse, wanted, tune) if tune is not None else None
+    if force and schedule is not None:
+        raise BadArgument(
+            "compile: force= is for the strategy, and schedule= is one made by hand: leave one of them out"
+        )
+    forced = checked(force or {})
+    tuning = _tuned(nest, goal, model, schedule, fuse, wanted, tune, forced) if tune is not None else None
     picks = tuning.best.picks if tuning is not None else {}
-    decide = partial(decided, nest, goal, place, model, schedule, fuse, wanted, picks)
+    decide = partial(decided, nest, goal, place, model, schedule, fuse, wanted, picks, forced)
     start = time.perf_counter()
-    options = {"device": place, "fuse": fuse, "picks": _away(picks), **wanted.key}
+    options: dict[str, object] = {"device": place, "fuse": fuse, "picks": _away(picks), **wanted.key}
+    options |= {"force": dict(forced)} if forced else {}
     key = digest(key_parts(nest, schedule, model, options))
     found = recall(key)
     if found.kept is not None:
@@ -147,6 +160,7 @@ def decided(
     fuse: bool,
     wanted: Wanted,
     picks: Mapping[str, int],
+    force: Forced | None = None,
 ) -> Compiled:
     """Every stage before machine code, with what each left.
 
@@ -165,7 +179,8 @@ def decided(
         fast = _as_wanted(nest, model, wanted, fuse)
     able = _one_block_at_a_time(model) if place == "simulator" else model
     with proving("the choice of a schedule"):
-        plan = plan_for(fast.nest, able, fuse=fuse, choose=Picked(picks) if picks else cheapest)
+        choose = Picked(picks) if picks else cheapest
+        plan = plan_for(fast.nest, able, fuse=fuse, choose=choose, force=force)
     plan = replace(plan, remarks=(*fast.remarks, *plan.remarks, *_unused(plan.schedule, model)))
     try:
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
@@ -244,6 +259,7 @@ def _tuned(
     fuse: bool,
     wanted: Wanted,
     tune: Trials,
+    force: Forced,
 ) -> Tuning:
     """A search for the nest, or what an earlier one found."""
     if goal != "cpu":
@@ -254,7 +270,12 @@ def _tuned(
         raise InvalidTuning(
             f"tune= measures, so every size must be known: give sizes= for {', '.join(nest.params)}"
         )
-    options = {"fuse": fuse, "tune": {"seed": tune.seed, "at_once": tune.at_once}, **wanted.key}
+    options: dict[str, object] = {
+        "fuse": fuse,
+        "tune": {"seed": tune.seed, "at_once": tune.at_once},
+        **wanted.key,
+    }
+    options |= {"force": dict(force)} if force else {}
     key = digest(key_parts(nest, None, model, options))
 
     @cache
@@ -262,7 +283,7 @@ def _tuned(
         return _as_wanted(_expanded(nest)[0], model, wanted, fuse).nest
 
     def plan(choose: Choose) -> Plan:
-        return plan_for(source(), model, fuse=fuse, choose=choose)
+        return plan_for(source(), model, fuse=fuse, choose=choose, force=force)
 
     return tuned(nest.name, key, plan, built, model, tune)
 

@@ -115,12 +115,11 @@ def test_a_report_says_what_is_expected_of_it() -> None:
         "f16",
     ],
 )
-def test_in_lock_step_it_is_what_numpy_says(sizes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    whatever_is_expected = property(lambda plan: not one_pass(plan))
-    monkeypatch.setattr(Plan, "seconds", whatever_is_expected)
+def test_in_lock_step_it_is_what_numpy_says(sizes: dict[str, Any]) -> None:
     math: Math = sizes.pop("math", "ieee")
     nest = attention(*sizes.pop("heads", ()), **sizes)
-    net = pf.compile(nest, target="cuda", machine="h200", device="lockstep", math=math)
+    forced = {"attention": True}
+    net = pf.compile(nest, target="cuda", machine="h200", device="lockstep", math=math, force=forced)
     assert len(net.kernels) == 1
     assert "mac0 and mac1 in one kernel" in net.explain()
     assert (f"by tensor cores on {math} factors" in net.explain()) == (math != "ieee")
