@@ -142,9 +142,11 @@ KERNELS = (
     KernelPass(wavefront.PASS, kernels.with_wavefront),
     KernelPass(loop_partition.PASS, kernels.with_loop_partition),
 )
-"""Once statements are in kernels (`overlapped tiling` may claim some before, `private accumulator` and `index set
-splitting` change the nest for it) and each kernel has its shape. Backtrack and wavefront both search again: wavefront
-takes the first groups, not those of backtrack. Loop partition is last: it wants loops that stay."""
+"""Once statements are in kernels and each kernel has its shape (`shape_each.FORMS`). Before that `overlapped tiling`
+may claim some, and `private accumulator` and `index set splitting` change the nest for groups that were found.
+
+Backtrack and wavefront both search again: wavefront takes the first groups, not those of backtrack. Loop partition is
+last: it wants loops that stay."""
 
 WHOLE_PLAN = (
     WholePlan(missed_remarks.PASS, missed_remarks.with_words, ("cuda",), fuses=False),
@@ -160,6 +162,7 @@ OPTIONAL = (
     overlapped_tiling.PASS,
     grouping.SPLIT,
     shape_each.EQUAL_KERNELS,
+    *(form.name for form in shape_each.FORMS),
 )
 """The passes that `force` can leave out, beside alternatives."""
 

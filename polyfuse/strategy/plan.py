@@ -10,7 +10,7 @@ from polyfuse.ir import Violation
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.roofline import KernelCost, microseconds
-from polyfuse.strategy.remarks import Remark
+from polyfuse.strategy.remarks import Reason, Remark
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,21 @@ class Decision:
     def __str__(self) -> str:
         return self.sentence
 
+    @property
+    def remark(self) -> Remark:
+        """The same as every other pass records its decisions."""
+        priced = (self.cost_together, self.cost_apart) if self.cost_together else None
+        return Remark("group", (self.producer, self.consumer), self.taken, self.reason, self.sentence, priced)
+
+    @property
+    def reason(self) -> Reason:
+        """Why the two are fused, or are not."""
+        if self.taken:
+            return Reason.CHEAPER if self.cost_together else Reason.ALWAYS
+        if self.violation is not None and not self.cost_together:
+            return Reason.ILLEGAL
+        return Reason.OTHER_FORM if self.at is None else Reason.DEARER
+
 
 @dataclass(frozen=True)
 class Group:
@@ -53,6 +68,11 @@ class Group:
     def notes(self) -> tuple[str, ...]:
         """The texts of its own remarks."""
         return tuple(map(str, self.remarks))
+
+    @property
+    def every_remark(self) -> tuple[Remark, ...]:
+        """Its own remarks, and those of the kernels that were joined into it."""
+        return (*self.remarks, *(remark for part in self.parts for remark in part.every_remark))
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -92,6 +112,12 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """The texts of all remarks: on the plan as a whole, then kernel by kernel behind its statements."""
         return (*map(str, self.remarks), *(line for group in self.groups for line in group.lines))
+
+    @property
+    def log(self) -> tuple[Remark, ...]:
+        """Every decision in one form: on the plan as a whole, on pairs of statements, and on each kernel."""
+        kernels = (remark for group in self.groups for remark in group.every_remark)
+        return (*self.remarks, *(decision.remark for decision in self.decisions), *kernels)
 
     def with_remarks(self, *remarks: Remark) -> Plan:
         """The plan with more to tell."""

@@ -4,6 +4,7 @@ import pytest
 
 from polyfuse.machine import Machine
 from polyfuse.strategy import Decision, plan_for
+from polyfuse.strategy.remarks import Reason, Remark
 from tests.support.models import CPU, CUDA, diamond, mlp, softmax
 
 
@@ -33,6 +34,14 @@ def test_a_fusion_taken_says_what_it_saves() -> None:
     assert decision.bytes_saved == 2 * 64 * 384 * 4
     assert 0 < decision.cost_together < decision.cost_apart
     assert "196608 bytes and one launch are saved" in decision.sentence
+    assert decision.remark == Remark(
+        "group",
+        ("mac0", "bias0"),
+        True,
+        Reason.CHEAPER,
+        decision.sentence,
+        (decision.cost_together, decision.cost_apart),
+    )
 
 
 def test_a_fusion_refused_by_cost_compares_the_two() -> None:
@@ -43,6 +52,7 @@ def test_a_fusion_refused_by_cost_compares_the_two() -> None:
     assert decision.violation.statements == ("relu0", "mac1")
     assert "does not pay" in decision.sentence
     assert "read again" in decision.sentence
+    assert decision.reason is Reason.DEARER
 
 
 def test_a_fusion_refused_by_isl_shows_two_instances() -> None:
@@ -50,6 +60,7 @@ def test_a_fusion_refused_by_isl_shows_two_instances() -> None:
     assert decision.taken
     refused = [d for d in plan_for(softmax(), CPU).decisions if d.violation is not None]
     assert refused
+    assert {d.reason for d in refused if not d.cost_together} <= {Reason.ILLEGAL}
     assert all("rowmax0[" in str(d.violation) or "rowsum0[" in str(d.violation) for d in refused)
 
 
@@ -60,6 +71,13 @@ def test_every_decision_reads_as_a_sentence(machine: Machine) -> None:
             assert decision.producer in decision.sentence
             assert decision.consumer in decision.sentence
             assert decision.sentence.endswith(".")
+
+
+def test_the_log_of_a_plan_has_every_decision_as_a_value() -> None:
+    plan = plan_for(mlp(2, 384, 64), CUDA)
+    assert [str(each) for each in plan.log if each.pass_ == "group"] == [d.sentence for d in plan.decisions]
+    assert {each.pass_ for each in plan.log} >= {"group", "register tiles"}
+    assert all(each.text and each.statements for each in plan.log)
 
 
 def test_a_plan_prints_its_kernels_and_reasons() -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import polyfuse as pf
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy import schedule_costs
+from polyfuse.strategy import pipeline, schedule_costs
 from polyfuse.strategy.driver import Alternative, Candidate, Forced, Start, cheapest_plan
+from polyfuse.strategy.passes import shape_each
 from polyfuse.strategy.plan import Group, Plan
 from polyfuse.strategy.remarks import Reason, Remark, refused
 
+ROOT = Path(__file__).parents[2]
 ZEN5 = Machine.preset("zen5")
 NEST = pf.einsum("ij,j->i", {"i": 8, "j": 8}, dtype="float32")
 SECONDS = {"e": 5.0, "e+a": 4.0, "e+b": 6.0, "e+c": 3.0, "e+c+a": 2.0}
@@ -76,6 +80,29 @@ def test_a_candidate_whose_products_lose_their_tiles_is_not_kept() -> None:
     assert name == "e"
     assert plan.remarks[-1].reason is Reason.NO_TILES
     assert "a product would have no tiles of results: a is there." in str(plan.remarks[-1])
+
+
+def test_the_passes_are_listed_in_the_page_on_architecture() -> None:
+    text = (ROOT / "docs" / "dev" / "architecture.md").read_text()
+    rows = [
+        line
+        for line in text.split("## The passes of the strategy")[1].split("## ")[0].splitlines()
+        if "|" in line
+    ]
+    listed = re.sub(r" \([^)]*\)", "", "\n".join(row.split("|")[2] for row in rows[2:]))
+    names = [name.strip() for line in listed.splitlines() for name in line.split(";")]
+    every = (
+        pipeline.SOURCE_ALTERNATIVES,
+        pipeline.REWRITES,
+        pipeline.ALTERNATIVES,
+        pipeline.KERNELS,
+        pipeline.WHOLE_PLAN,
+        shape_each.FORMS,
+    )
+    for passes in every:
+        own = [one.name for one in passes]
+        assert [name for name in names if name in own] == own
+    assert set(pipeline.OPTIONAL) <= set(names)
 
 
 def test_what_is_forced_is_kept_and_what_would_replace_it_is_not_asked() -> None:

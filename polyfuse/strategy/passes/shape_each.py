@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from polyfuse.ir.tree import Tree, parts, statements
@@ -51,12 +52,6 @@ from polyfuse.strategy.transforms.band_verbs import common_loops, far_and_near, 
 from polyfuse.strategy.transforms.collapse import in_long_rows
 from polyfuse.strategy.transforms.inner_loops import waits
 from polyfuse.strategy.transforms.packing import added
-
-NOT_IN_BLOCKS = "not in blocks for the caches"
-"""What a plan says of a CPU's kernel around a product without blocks, before why."""
-
-NOT_IN_TILES = "not in register tiles"
-"""The same of a GPU's kernel."""
 
 EQUAL_KERNELS = "equal kernels"
 """The pass that gives kernels which are equal but for names the same shape (equal_kernels.py)."""
@@ -107,7 +102,7 @@ def in_shapes(
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
             continue
         is_joined = bool(joined & set(kernel.names))
-        shape = partial(_shaped, schedule, own_model, part, is_joined, choose, claims.shared)
+        shape = partial(_shaped, Task(given, schedule, own_model, part, is_joined, choose, claims.shared))
         schedule, found = shape() if repeats is None or is_joined else repeats.shaped(schedule, part, shape)
         groups += found
         if machine.kind == "cpu":
@@ -115,56 +110,119 @@ def in_shapes(
     return Plan(schedule, decisions, tuple(groups), machine, claims.remarks), tuple(doubts)
 
 
-def _shaped(
-    schedule: Schedule,
-    model: Model,
-    part: Tree,
-    joined: bool,
-    choose: Choose,
-    shared: Mapping[str, InShares],
-) -> tuple[Schedule, list[Group]]:
-    """One kernel in its final shape: in blocks around a product, in tiles of its band, or by its dependences."""
-    kernel, counts, machine = model.kernel(part), model.counts, model.machine
-    squares = in_squares(schedule, model, part) if not joined else None
-    if isinstance(squares, tuple):
-        return squares
-    blocks = _blocked(schedule, model, part, joined, choose)
-    if isinstance(blocks, loops.Planned):
-        names = (*kernel.names, *added(schedule, blocks.schedule))
-        return blocks.schedule, list(_groups(blocks, Counts(blocks.schedule.nest), names, machine, BLOCKS))
-    registers = in_registers(schedule, model, part, choose, shared) if not joined else None
-    if isinstance(registers, tuple):
-        return registers
-    if isinstance(registers, str):
-        registers = Refused(Reason.OTHER_FORM, registers)
-    whys = (
-        (TRANSPOSE, NOT_IN_SQUARES, squares),
-        (BLOCKS, NOT_IN_BLOCKS, blocks),
-        (TILES, NOT_IN_TILES, registers),
-    )
-    remarks = tuple(
-        refused(pass_, kernel.names, why.reason, f"{what}: {why}")
-        for pass_, what, why in whys
-        if why is not None
-    )
-    if kernel.band and not joined:
-        costs = ranked(kernel, machine, counts.total_bytes)
-        cost = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
-        program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
-        long = in_long_blocks(schedule, kernel, counts, cost.tiling, machine)
-        shaped = long or program(schedule, counts, kernel, cost.tiling, machine)
-        better = None if long else _better(schedule, shaped, counts, kernel, machine, choose)
-        if better is None:
-            copies = added(schedule, shaped)
-            packs = kernels_of(shaped, copies, machine) if copies else ()
-            if machine.kind == "cpu":
-                shaped, made = in_long_rows(shaped, counts, kernel.names[0])
-                shaped, past = past_caches(shaped, kernel, counts, cost, machine)
-                shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
-                told = (COLLAPSE, made), (NONTEMPORAL, past), (PREFETCH, asked)
-                remarks += tuple(r for pass_, notes in told for r in details(pass_, kernel.names, notes))
-            return shaped, [*packs, Group(statements(part), cost, remarks)]
+@dataclass(frozen=True)
+class Task:
+    """One kernel that is to have a shape: a part of a schedule, in a form that `given` does not leave out.
+
+    `joined` says that it was put together of kernels with nothing to run at once; `shared` are products in shares.
+    """
+
+    given: Start
+    schedule: Schedule
+    model: Model
+    part: Tree
+    joined: bool
+    choose: Choose
+    shared: Mapping[str, InShares]
+
+    @property
+    def kernel(self) -> Kernel:
+        """Its statements, extents and uses, as the model sees them."""
+        return self.model.kernel(self.part)
+
+
+Shaped = tuple[Schedule, list[Group]]
+"""The schedule with a kernel in shape, and the kernels that it became."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A shape that a kernel may have.
+
+    Attributes:
+        name: the pass, for remarks and for `force`.
+        without: what is said of a kernel that it does not fit, before why.
+        run: the kernel so; why not, or None where there is nothing of the kind in it.
+    """
+
+    name: str
+    without: str
+    run: Callable[[Task], Shaped | Refused | None]
+
+
+def _in_squares(task: Task) -> Shaped | Refused | None:
+    """A pointwise kernel in squares of blocks."""
+    return None if task.joined else in_squares(task.schedule, task.model, task.part)
+
+
+def _in_blocks(task: Task) -> Shaped | Refused | None:
+    """A CPU's kernel around products in blocks."""
+    blocks = _blocked(task.schedule, task.model, task.part, task.joined, task.choose)
+    if not isinstance(blocks, loops.Planned):
+        return blocks
+    names = (*task.kernel.names, *added(task.schedule, blocks.schedule))
+    counts = Counts(blocks.schedule.nest)
+    return blocks.schedule, list(_groups(blocks, counts, names, task.model.machine, BLOCKS))
+
+
+def _in_register_tiles(task: Task) -> Shaped | Refused | None:
+    """A GPU's kernel around one product in register tiles."""
+    if task.joined:
+        return None
+    made = in_registers(task.schedule, task.model, task.part, task.choose, task.shared)
+    return Refused(Reason.OTHER_FORM, made) if isinstance(made, str) else made
+
+
+FORMS = (
+    Form(TRANSPOSE, NOT_IN_SQUARES, _in_squares),
+    Form(BLOCKS, "not in blocks for the caches", _in_blocks),
+    Form(TILES, "not in register tiles", _in_register_tiles),
+)
+"""The shapes that a kernel is tried in, the first that fits is taken. What is left runs in tiles of its band, or by its
+dependences."""
+
+
+def _shaped(task: Task) -> Shaped:
+    """One kernel in its final shape, with a remark on each form that it might have had and has not."""
+    remarks: tuple[Remark, ...] = ()
+    for form in FORMS:
+        made = form.run(task) if task.given.asks(form.name) else None
+        if isinstance(made, Refused):
+            remarks += (refused(form.name, task.kernel.names, made.reason, f"{form.without}: {made}"),)
+        elif made is not None:
+            return made
+    if task.kernel.band and not task.joined:
+        return _in_band_tiles(task, remarks)
+    return _by_dependences(task, remarks)
+
+
+def _in_band_tiles(task: Task, remarks: tuple[Remark, ...]) -> Shaped:
+    """A kernel in tiles of its parallel loops, or in the order that waits less."""
+    schedule, part, kernel, choose = task.schedule, task.part, task.kernel, task.choose
+    counts, machine = task.model.counts, task.model.machine
+    costs = ranked(kernel, machine, counts.total_bytes)
+    cost = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
+    program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
+    long = in_long_blocks(schedule, kernel, counts, cost.tiling, machine)
+    shaped = long or program(schedule, counts, kernel, cost.tiling, machine)
+    better = None if long else _better(schedule, shaped, counts, kernel, machine, choose)
+    if better is not None:
         return better.schedule, list(_groups(better, counts, kernel.names, machine, TIME_LOOPS))
+    copies = added(schedule, shaped)
+    packs = kernels_of(shaped, copies, machine) if copies else ()
+    if machine.kind == "cpu":
+        shaped, made = in_long_rows(shaped, counts, kernel.names[0])
+        shaped, past = past_caches(shaped, kernel, counts, cost, machine)
+        shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
+        told = (COLLAPSE, made), (NONTEMPORAL, past), (PREFETCH, asked)
+        remarks += tuple(r for pass_, notes in told for r in details(pass_, kernel.names, notes))
+    return shaped, [*packs, Group(statements(part), cost, remarks)]
+
+
+def _by_dependences(task: Task, remarks: tuple[Remark, ...]) -> Shaped:
+    """A kernel whose outermost loop carries a dependence, or that was put together of several."""
+    schedule, part, kernel, choose = task.schedule, task.part, task.kernel, task.choose
+    counts, machine = task.model.counts, task.model.machine
     if machine.kind == "cpu":
         done, price = loops.planned(schedule, counts, part, machine, choose), None
     else:
