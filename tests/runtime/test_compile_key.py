@@ -154,7 +154,18 @@ def test_every_source_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_new_option_of_compile_has_to_be_thought_of() -> None:
     """An option decides what is compiled: it has to be in the key, or reach it through nest, machine or target."""
-    in_key = {"nest", "schedule", "fuse", "machine", "device", "tune", "fast_matmul", "accuracy", "fold"}
+    in_key = {
+        "nest",
+        "schedule",
+        "fuse",
+        "machine",
+        "device",
+        "tune",
+        "fast_matmul",
+        "accuracy",
+        "fold",
+        "force",
+    }
     through_others = {"sizes", "target", "math"}  # sizes are the nest's, target and math the machine's
     assert set(inspect.signature(pf.compile).parameters) == in_key | through_others
 

@@ -92,3 +92,14 @@ def test_a_schedule_by_hand_takes_no_force() -> None:
     nest = pf.lower(nn.Linear(8, 8), batch=4)
     with pytest.raises(BadArgument, match="leave one of them out"):
         pf.compile(nest, target="cpu", schedule=pf.Schedule(nest), force={"views": False})
+
+
+def test_what_is_forced_is_in_the_cache_key() -> None:
+    """A second compile that leaves a pass out is not the first one from the cache."""
+    nest = pf.lower(nn.Linear(512, 512), batch=512)
+    usual = pf.compile(nest, target="cuda", machine="h200", device="none")
+    without = pf.compile(nest, target="cuda", machine="h200", device="none", force={"register tiles": False})
+    again = pf.compile(nest, target="cuda", machine="h200", device="none")
+    assert any("tile_fma(" in launch.source for launch in usual.kernels)
+    assert not any("tile_fma(" in launch.source for launch in without.kernels)
+    assert [launch.source for launch in again.kernels] == [launch.source for launch in usual.kernels]
