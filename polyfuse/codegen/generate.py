@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from polyfuse.codegen.cpu.intrinsic_table import CALLED
+from polyfuse.codegen.cuda.proofs.register_tiles import device_operations
 from polyfuse.codegen.looptree.nodes import Kernel
+from polyfuse.codegen.lowering.build import Targets
 from polyfuse.codegen.lowering.grid_phases import built_in_parts
 from polyfuse.ir.form import Form, form_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, parts, statements
+
+TARGETS = Targets(CALLED, device_operations)
+"""What lowering is told of the CPU's and the GPU's printers."""
 
 
 def kernels(nest: Nest, tree: Tree) -> tuple[Kernel, ...]:
@@ -21,7 +27,7 @@ def kernels(nest: Nest, tree: Tree) -> tuple[Kernel, ...]:
     for part in parts(tree):
         form = form_of(nest, part)
         if form not in made:
-            made[form] = form, built_in_parts(nest, part)
+            made[form] = form, built_in_parts(nest, part, TARGETS)
         first, kernel = made[form]
         found.append(kernel if first is form else _of_others(kernel, first, form, nest, part))
     return tuple(found)

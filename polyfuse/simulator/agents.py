@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from polyfuse.analysis.banks import WARP
-from polyfuse.codegen.cuda.intrinsics.wgmma_descriptors import WARPGROUP
 from polyfuse.codegen.cuda.kernel_grammar import KernelSource, UnsupportedKernel, calls_of
+from polyfuse.layouts.wgmma_descriptors import WARPGROUP
 from polyfuse.simulator.grid import Integers
 from polyfuse.simulator.races import BarrierError, Memory, poison
 from polyfuse.simulator.threads import Numbers, Threads

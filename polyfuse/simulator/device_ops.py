@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.codegen.cuda.intrinsics.wgmma_descriptors import UNIT, WARPGROUP, Form
 from polyfuse.codegen.looptree.half_types import CONVERTED, converted, copied_bits
 from polyfuse.ir.precision import ROWS_OF_ONE, STEPS, STORED, Math
 from polyfuse.ir.tensor import HALVES, ITEMSIZE
 from polyfuse.layouts.core_matrix import FORMATS, INSTRUCTION_ROWS
+from polyfuse.layouts.wgmma_descriptors import UNIT, WARPGROUP, Form
 from polyfuse.simulator.agents import HANDOVER_OPERATIONS
 from polyfuse.simulator.mma_fragments import Fragments, multiplied
 from polyfuse.simulator.races import poison

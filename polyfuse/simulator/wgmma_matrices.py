@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
-from polyfuse.codegen.cuda.intrinsics.wgmma_descriptors import UNIT, WARPGROUP, Described
 from polyfuse.layouts.core_matrix import INSTRUCTION_ROWS
+from polyfuse.layouts.wgmma_descriptors import UNIT, WARPGROUP, Described
 
 Numbers = npt.NDArray[Any]
 

@@ -50,11 +50,11 @@ from polyfuse.codegen.looptree.nodes import (
     Kernel,
     Let,
     Node,
+    apart_from_buffers,
     below,
     block,
     variables,
 )
-from polyfuse.codegen.lowering.dynamic_loops import apart_from_buffers
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import ON_CORES
 

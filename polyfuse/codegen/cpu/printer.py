@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
+from polyfuse.codegen.cpu.dynamic_turns import in_turns
 from polyfuse.codegen.cpu.intrinsic_table import (
     DONE,
     FETCH,
@@ -21,6 +22,7 @@ from polyfuse.codegen.cpu.intrinsic_table import (
     WHOLE,
 )
 from polyfuse.codegen.cpu.intrinsics.cache_prefetch import PIECE
+from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import STACK_BYTES
 from polyfuse.codegen.cpu.intrinsics.tile_mac import LINE
 from polyfuse.codegen.cpu.parallel import InRegions, is_region
@@ -58,13 +60,13 @@ from polyfuse.codegen.looptree.nodes import (
     Let,
     Node,
     Store,
+    apart_from_buffers,
     below,
     stores_in,
     surely_runs,
     variables,
 )
 from polyfuse.codegen.looptree.product import most_of, movement
-from polyfuse.codegen.lowering.dynamic_loops import apart_from_buffers, in_turns
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 from polyfuse.ir.tree import ON_CORES, SHARED
@@ -367,7 +369,7 @@ class CpuEmitter(InRegions):
     def store(self, node: Store) -> list[str]:
         """The lines of one store; a sum on vector lanes is added up in any order."""
         values = Values(node, self.place, FUNCTIONS, bool(self.around) and self.around[-1].bind == "vector")
-        return values.in_any_order() if node.target.array in self.totals else values.lines()
+        return values.in_any_order(IN_ANY_ORDER) if node.target.array in self.totals else values.lines()
 
     def allocation(self, node: Allocate) -> str:
         """The line that makes a buffer: a variable, on the stack while that has room, or on the heap."""

@@ -8,8 +8,6 @@ from dataclasses import replace
 from math import prod
 
 from polyfuse.codegen.cuda.mma_calls import literals, mma_call
-from polyfuse.codegen.cuda.proofs.operand_lines import Lines
-from polyfuse.codegen.cuda.proofs.register_tiles import TileProduct, VectorCopy
 from polyfuse.codegen.looptree.guards import all_of
 from polyfuse.codegen.looptree.index import (
     Environment,
@@ -32,6 +30,7 @@ from polyfuse.codegen.looptree.nodes import (
     below,
     stores_in,
 )
+from polyfuse.codegen.looptree.operations import Lines, TileProduct, VectorCopy
 from polyfuse.codegen.looptree.product import numbers_in
 from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.schedule.microkernel_verb import (

@@ -12,14 +12,12 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from polyfuse.codegen.cuda.proofs.fragment_layouts import Fragment
-from polyfuse.codegen.cuda.proofs.operand_lines import Lines
-from polyfuse.codegen.cuda.proofs.register_tiles import TileProduct
-from polyfuse.codegen.cuda.proofs.wgmma_operands import GROUP_TILES, CoreLines
+from polyfuse.codegen.cuda.proofs.wgmma_operands import GROUP_TILES
 from polyfuse.codegen.cuda.wgmma_calls import by_warpgroups, wgmma_call
 from polyfuse.codegen.looptree.hardware_axes import axis_name
 from polyfuse.codegen.looptree.index import Environment, in_bits, is_number, mentions, substituted
 from polyfuse.codegen.looptree.nodes import For, Guard, Kernel, Node, Store, below, stores_in, with_below
+from polyfuse.codegen.looptree.operations import CoreLines, Fragment, Lines, TileProduct
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.precision import STEPS
 

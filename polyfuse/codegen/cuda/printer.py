@@ -24,7 +24,6 @@ from polyfuse.codegen.cuda.device_calls import (
 )
 from polyfuse.codegen.cuda.kernel_arguments import CONST
 from polyfuse.codegen.cuda.mma_calls import for_whole_warps
-from polyfuse.codegen.cuda.proofs.register_tiles import VectorCopy
 from polyfuse.codegen.cuda.rewrites.eliminate_guards import without_decided_guards
 from polyfuse.codegen.cuda.rewrites.overlap_wgmma import with_overlapped_products
 from polyfuse.codegen.cuda.rewrites.paired_threads import in_pairs
@@ -34,6 +33,7 @@ from polyfuse.codegen.cuda.rewrites.zero_fill import with_filled_tiles
 from polyfuse.codegen.cuda.rewrites.zero_filled_copies import with_padded_copies
 from polyfuse.codegen.cuda.tensor_maps import KIND, BoxMap
 from polyfuse.codegen.cuda.tma_calls import bulk_of
+from polyfuse.codegen.cuda.warp_shuffles import shuffled, warps_of
 from polyfuse.codegen.cuda.wgmma_calls import shown_to_warpgroups
 from polyfuse.codegen.looptree.emit import Emitter, subscripted
 from polyfuse.codegen.looptree.half_types import held_as, zero
@@ -59,7 +59,7 @@ from polyfuse.codegen.looptree.nodes import (
     grid_barriers,
     stores_in,
 )
-from polyfuse.codegen.lowering.warp_shuffle_reduce import shuffled, warps_of
+from polyfuse.codegen.looptree.operations import VectorCopy
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 from polyfuse.ir.tree import BULK

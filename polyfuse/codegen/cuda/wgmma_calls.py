@@ -17,8 +17,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from polyfuse.codegen.cuda.proofs.register_tiles import TileProduct, VectorCopy
-from polyfuse.codegen.cuda.proofs.wgmma_operands import GROUP_TILES, CoreLines
+from polyfuse.codegen.cuda.proofs.wgmma_operands import GROUP_TILES
 from polyfuse.codegen.looptree.hardware_axes import axis_name
 from polyfuse.codegen.looptree.index import in_bits, substituted
 from polyfuse.codegen.looptree.nodes import (
@@ -34,6 +33,7 @@ from polyfuse.codegen.looptree.nodes import (
     surely_runs,
     with_below,
 )
+from polyfuse.codegen.looptree.operations import CoreLines, TileProduct, VectorCopy
 from polyfuse.layouts.core_matrix import FORMATS
 from polyfuse.schedule.promote.tma_boxes import BulkCopy
 

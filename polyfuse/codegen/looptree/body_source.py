@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 import sympy
 
-from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER
 from polyfuse.codegen.looptree.half_types import FROM, ROUND_TF32, TO
 from polyfuse.codegen.looptree.nodes import Element, Store
 from polyfuse.ir.expression import Dialect, call, to_ast
@@ -94,12 +93,15 @@ class Values:
         dtype = self.store.target.dtype
         return self.place(element) if dtype in TO and element.dtype == dtype else None
 
-    def in_any_order(self) -> list[str]:
-        """A reduction's assignment, with an operation that may be reordered: `m = max_any_order(m, x)`."""
+    def in_any_order(self, combining: Mapping[str, str]) -> list[str]:
+        """A reduction's assignment, with an operation that may be reordered: `m = max_any_order(m, x)`.
+
+        `combining`: the function for floating-point numbers by the reduction's operator, "max=" and the like.
+        """
         if not self.dtype.startswith("float"):
             return self.lines()  # integers may be reordered as they are
         target = self.place(self.store.target)
-        combined = call(IN_ANY_ORDER[self.store.op], [target, self._value()])
+        combined = call(combining[self.store.op], [target, self._value()])
         return [*self._before(), f"{ast.unparse(target)} = {ast.unparse(combined)}"]
 
     def _value(self) -> ast.expr:

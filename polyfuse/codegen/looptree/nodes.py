@@ -26,7 +26,7 @@ from typing import Literal
 
 import sympy
 
-from polyfuse.codegen.cuda.proofs.register_tiles import Neighbours, TileProduct, VectorCopy
+from polyfuse.codegen.looptree.operations import Neighbours, TileProduct, VectorCopy
 from polyfuse.ir.tensor import DType, Tensor
 from polyfuse.schedule.promote.tma_boxes import BulkCopy
 
@@ -316,6 +316,13 @@ def block(parts: tuple[Node, ...]) -> Node:
         joined = _either(flat[-1], part) if flat else None
         flat[-1:] = [*flat[-1:], part] if joined is None else [joined]
     return flat[0] if len(flat) == 1 else Block(tuple(flat))
+
+
+def apart_from_buffers(node: Node) -> tuple[tuple[Node, ...], Node]:
+    """(the buffers that a body begins with, the rest of it)."""
+    parts = node.parts if isinstance(node, Block) else (node,)
+    count = next((p for p, part in enumerate(parts) if not isinstance(part, Allocate)), len(parts))
+    return parts[:count], block(parts[count:])
 
 
 def _either(first: Node, second: Node) -> Node | None:

@@ -9,16 +9,14 @@ is known by the loop it came from. Barriers are statements of their own; full ti
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
 from polyfuse.analysis.doacross import waiting_in
 from polyfuse.analysis.producer_consumer import in_own_warps
-from polyfuse.analysis.storage import LANE, THREADS, buffers_of, geometry
-from polyfuse.codegen.cpu.intrinsic_table import CALLED
-from polyfuse.codegen.cuda.proofs.register_tiles import device_operations, in_one_piece
+from polyfuse.analysis.storage import LANE, THREADS, Geometry, buffers_of, geometry
 from polyfuse.codegen.looptree.gather_rows import chosen, is_chosen
 from polyfuse.codegen.looptree.guards import elsewhere, guarded, same
 from polyfuse.codegen.looptree.hardware_axes import (
@@ -49,12 +47,13 @@ from polyfuse.codegen.looptree.nodes import (
     touched,
     variables,
 )
+from polyfuse.codegen.looptree.operations import Operation
 from polyfuse.codegen.lowering.async_copy_groups import in_flight
 from polyfuse.codegen.lowering.barrier_statements import Barriers, with_barrier_statements
 from polyfuse.codegen.lowering.bounds_inference import bounded
 from polyfuse.codegen.lowering.doacross_waits import awaiting, in_order, notes
 from polyfuse.codegen.lowering.dynamic_loops import heavier_last
-from polyfuse.codegen.lowering.partition_loops import Copies, full_steps, with_full_tiles
+from polyfuse.codegen.lowering.partition_loops import Copies, full_steps, in_one_piece, with_full_tiles
 from polyfuse.codegen.lowering.section_statements import over_sections, section, sections, with_sections
 from polyfuse.codegen.lowering.thread_private import allocated_once, per_core
 from polyfuse.codegen.lowering.warp_roles import by_roles
@@ -68,17 +67,33 @@ from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, loops_around, statements, to_isl
 from polyfuse.sets import OUT, called_back, constant, dimension
 
+Prover = Callable[[Nest, Tree, Mapping[str, Geometry], frozenset[str]], Mapping[str, Operation]]
+"""Finds the device operations among a kernel's statements, by name; the last argument: the copies that are waited for.
+"""
 
-def built(nest: Nest, part: Tree, bounds: Bounds | None = None) -> Kernel:
+
+@dataclass(frozen=True)
+class Targets:
+    """What lowering needs to know of the targets that print loop trees, so that it imports none of them.
+
+    `called`: names that mean something in emitted source, so that no array and no loop of a kernel is called so.
+    `operations` proves which statements are device operations.
+    """
+
+    called: frozenset[str]
+    operations: Prover
+
+
+def built(nest: Nest, part: Tree, targets: Targets, bounds: Bounds | None = None) -> Kernel:
     """One part of a tree's outermost sequence, which one launch runs, as a loop tree; with a launch's `bounds`, if it
     runs more than this.
     """
-    return _Builder(nest, part, bounds).kernel()
+    return _Builder(nest, part, targets, bounds).kernel()
 
 
-def namer_of(nest: Nest) -> Namer:
+def namer_of(nest: Nest, targets: Targets) -> Namer:
     """What hands out a kernel's names."""
-    return Namer((*map(axis_name, AXES), ARRIVALS, *CALLED, *nest.params))
+    return Namer((*map(axis_name, AXES), ARRIVALS, *targets.called, *nest.params))
 
 
 @dataclass(frozen=True)
@@ -107,12 +122,12 @@ class _Here:
 
 
 class _Builder:
-    def __init__(self, nest: Nest, part: Tree, bounds: Bounds | None) -> None:
-        self.nest, self.part = nest, part
+    def __init__(self, nest: Nest, part: Tree, targets: Targets, bounds: Bounds | None) -> None:
+        self.nest, self.part, self.targets = nest, part, targets
         self.names = statements(part)
         self.geometry = {b.tensor: geometry(nest, part, loop, b) for loop, b in buffers_of(part)}
         self.bounds = bounds_of(nest, part) if bounds is None else bounds
-        self.namer = namer_of(nest)
+        self.namer = namer_of(nest, targets)
         self.arrays: dict[str, Tensor] = {}
         for tensor in tensors_of(nest, self.names):
             inner = self.namer(tensor.name)
@@ -124,7 +139,7 @@ class _Builder:
         ahead = frozenset(name for each in self.in_flight for name in each.copies)
         for_tensor_cores = any(loop.math != "ieee" for loop in loops(part))
         self.operations = (
-            device_operations(nest, part, self.geometry, ahead) if on_gpu or for_tensor_cores else {}
+            targets.operations(nest, part, self.geometry, ahead) if on_gpu or for_tensor_cores else {}
         )
         self.barriers = Barriers()
         self.copies = Copies()
@@ -434,7 +449,7 @@ class _Builder:
 
     def _variable(self, wanted: str, here: _Here) -> str:
         taken = {*here.variables, *self.arrays, *(self.namer(t) for t in self.geometry), *self.nest.params}
-        taken |= {ARRIVALS, *CALLED, *(axis_name(bind) for bind in self.bounds)}
+        taken |= {ARRIVALS, *self.targets.called, *(axis_name(bind) for bind in self.bounds)}
         name, n = base(wanted), 2
         while name in taken:
             name, n = f"{base(wanted)}_{n}", n + 1

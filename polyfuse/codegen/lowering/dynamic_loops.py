@@ -15,33 +15,13 @@ to call. No dependence lies between two values, so that results do not.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 
 import islpy as isl
 
-from polyfuse.codegen.looptree.index import binary, operand
-from polyfuse.codegen.looptree.nodes import Allocate, Block, For, Node, block
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop
 from polyfuse.sets import bounding_box, bounding_count, constant
-
-
-def in_turns(node: For, turn: str) -> tuple[str, str]:
-    """(how many values a loop has, the value that a turn takes), as source."""
-    low, high = operand(node.low), operand(node.high)
-    count = operand(binary(ast.Sub(), node.high, node.low))
-    count = count if node.step == 1 else f"-(({low} - ({high})) // {node.step})"
-    nth = f"({count} - 1 - {turn})" if node.backwards else turn
-    steps = nth if node.step == 1 else f"{node.step} * {nth}"
-    return count, f"max({low} + {steps}, {low})"  # the maximum changes nothing, as for cores
-
-
-def apart_from_buffers(node: Node) -> tuple[tuple[Node, ...], Node]:
-    """(the buffers that a body begins with, the rest of it)."""
-    parts = node.parts if isinstance(node, Block) else (node,)
-    count = next((p for p, part in enumerate(parts) if not isinstance(part, Allocate)), len(parts))
-    return parts[:count], block(parts[count:])
 
 
 def heavier_last(nest: Nest, copies: Mapping[str, isl.Set], loop: Loop) -> bool:

@@ -18,7 +18,7 @@ from polyfuse.codegen.looptree.hardware_axes import Bounds, axes_of, bounds_of
 from polyfuse.codegen.looptree.naming import Namer, base, line_of, tensors_of
 from polyfuse.codegen.looptree.nodes import Allocate, Barrier, Block, Kernel, Node, block, variables
 from polyfuse.codegen.looptree.rename import renamed
-from polyfuse.codegen.lowering.build import built, namer_of
+from polyfuse.codegen.lowering.build import Targets, built, namer_of
 from polyfuse.ir.form import Form, form_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
@@ -37,15 +37,15 @@ def meeting(part: Tree) -> tuple[Tree, ...]:
     return ()
 
 
-def built_in_parts(nest: Nest, part: Tree) -> Kernel:
+def built_in_parts(nest: Nest, part: Tree, targets: Targets) -> Kernel:
     """A launch as a loop tree, in one piece where its blocks do not meet between parts."""
     inside = meeting(part)
     if not inside:
-        return built(nest, part)
-    names, bounds, namer = statements(part), bounds_of(nest, part), namer_of(nest)
+        return built(nest, part, targets)
+    names, bounds, namer = statements(part), bounds_of(nest, part), namer_of(nest, targets)
     named = {namer(tensor.name): tensor for tensor in tensors_of(nest, names)}
     held = {buffer.tensor for _, buffer in buffers_of(part)}
-    bodies = _bodies(nest, inside, bounds, namer)
+    bodies = _bodies(nest, inside, targets, bounds, namer)
     buffers = [node for body in bodies for node in body if isinstance(node, Allocate)]
     rest = (block(tuple(node for node in body if not isinstance(node, Allocate))) for body in bodies)
     _, *between = chain.from_iterable((Barrier(grid=True), body) for body in rest)
@@ -60,17 +60,19 @@ def built_in_parts(nest: Nest, part: Tree) -> Kernel:
     )
 
 
-def _bodies(nest: Nest, parts: tuple[Tree, ...], bounds: Bounds, namer: Namer) -> list[tuple[Node, ...]]:
+def _bodies(
+    nest: Nest, parts: tuple[Tree, ...], targets: Targets, bounds: Bounds, namer: Namer
+) -> list[tuple[Node, ...]]:
     """The body of each part in the launch's names."""
     made: dict[Form, tuple[Form, Node]] = {}
     found = []
     for part in parts:
         form = form_of(nest, part)
         if form not in made:
-            made[form] = form, built(nest, part, bounds).body
+            made[form] = form, built(nest, part, targets, bounds).body
         first, body = made[form]
         own = statements(part)
-        body = renamed(body, _names(nest, body, first, form, namer), _statements(first, form, own))
+        body = renamed(body, _names(nest, body, first, form, targets, namer), _statements(first, form, own))
         found.append(body.parts if isinstance(body, Block) else (body,))
     return found
 
@@ -82,10 +84,12 @@ def _statements(first: Form, form: Form, own: tuple[str, ...]) -> Mapping[str, s
     }
 
 
-def _names(nest: Nest, body: Node, first: Form, form: Form, namer: Namer) -> Mapping[str, str]:
+def _names(
+    nest: Nest, body: Node, first: Form, form: Form, targets: Targets, namer: Namer
+) -> Mapping[str, str]:
     """The launch's names for the tensors and the variables of a part that was made for an equal one."""
     theirs = dict(zip(first.names, form.names, strict=True))
-    own = namer_of(nest)
+    own = namer_of(nest, targets)
     known = {s.name for s in nest.statements}
     names = {
         own(t.name): namer(theirs[t.name]) for t in tensors_of(nest, filter(known.__contains__, first.names))

@@ -26,6 +26,7 @@ from polyfuse.ir.tree import (
     date_map,
     loops,
     loops_around,
+    replace_node,
     statements,
     with_children,
 )
@@ -162,3 +163,12 @@ def _values_of(values: isl.Set, depth: int) -> isl.Set:
     """{ [i, k, t] : … }  ->  { [k] : … }."""
     inner = values.project_out(SET, depth + 1, values.dim(SET) - depth - 1)
     return inner.project_out(SET, 0, depth).coalesce()
+
+
+def in_one_piece(tree: Tree, operations: frozenset[str]) -> Tree:
+    """The tree without full tiles apart where the operation runs tiles that are cut as well as full ones."""
+    for loop in loops(tree):
+        names = statements(loop)
+        if loop.bind == "microkernel" and loop.apart and len(names) == 1 and names[0] in operations:
+            return in_one_piece(replace_node(tree, loop, replace(loop, apart=False)), operations)
+    return tree

@@ -10,9 +10,9 @@ import pytest
 
 from polyfuse.analysis.banks import waits
 from polyfuse.codegen.cuda.compile.cubin import for_warpgroups
-from polyfuse.codegen.cuda.intrinsics.wgmma_descriptors import Described, Form, descriptor
 from polyfuse.errors import TargetUnavailable
 from polyfuse.layouts.core_matrix import Cores
+from polyfuse.layouts.wgmma_descriptors import Described, Form, descriptor
 from polyfuse.simulator.device_ops import perform
 from polyfuse.simulator.wgmma_matrices import matrices, warpgroups_multiplied
 

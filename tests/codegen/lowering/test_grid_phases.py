@@ -8,6 +8,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.printer import cuda_kernel
+from polyfuse.codegen.generate import TARGETS
 from polyfuse.codegen.lowering import grid_phases as meeting_parts
 from polyfuse.codegen.lowering.build import built
 from polyfuse.codegen.lowering.grid_phases import built_in_parts
@@ -34,8 +35,8 @@ def test_in_parts_and_in_one_piece_are_the_same_text(made: object, monkeypatch: 
     nest, part = schedule.nest, max(parts(schedule.tree), key=lambda part: len(part.members))
     once: list[object] = []
     monkeypatch.setattr(meeting_parts, "built", lambda *given: once.append(given) or built(*given))
-    found = cuda_kernel(built_in_parts(nest, part))
-    assert found.source == cuda_kernel(built(nest, part)).source
+    found = cuda_kernel(built_in_parts(nest, part, TARGETS))
+    assert found.source == cuda_kernel(built(nest, part, TARGETS)).source
     assert len(once) < len(meeting_parts.meeting(part))
 
 

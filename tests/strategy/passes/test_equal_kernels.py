@@ -9,6 +9,7 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen import generate as printing
+from polyfuse.codegen.lowering.build import Targets
 from polyfuse.ir.form import form_of
 from polyfuse.ir.tree import Tree, parts
 from polyfuse.schedule.repeated import Renaming
@@ -76,9 +77,9 @@ def test_a_buffer_of_more_stages_is_another_form() -> None:
 def test_equal_kernels_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made, built = [], printing.built_in_parts
 
-    def counted(nest: pf.Nest, part: Tree) -> object:
+    def counted(nest: pf.Nest, part: Tree, targets: Targets) -> object:
         made.append(part.names)
-        return built(nest, part)
+        return built(nest, part, targets)
 
     monkeypatch.setattr(printing, "built_in_parts", counted)
     nest = pf.lower(network(16, 16, 16, 16), batch=4)

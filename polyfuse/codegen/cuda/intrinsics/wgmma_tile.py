@@ -24,10 +24,10 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from polyfuse.codegen.cuda.intrinsics.tile_fma import INT, SHARED
-from polyfuse.codegen.cuda.intrinsics.wgmma_descriptors import FIELD, UNIT, Form
 from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.layouts.core_matrix import FORMATS
+from polyfuse.layouts.wgmma_descriptors import FIELD, UNIT, Form
 
 FLOAT, BITS, WORD = ir.FloatType(), ir.IntType(16), ir.IntType(32)
 

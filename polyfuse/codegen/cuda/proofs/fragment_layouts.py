@@ -26,8 +26,9 @@ from polyfuse.analysis.copies import holds_rounded
 from polyfuse.analysis.digits import floored
 from polyfuse.analysis.storage import BLOCKS, Geometry
 from polyfuse.analysis.vector_access import ACCESS_BYTES, agrees, is_multiple
-from polyfuse.codegen.cuda.proofs.operand_lines import Lines, lines_of
-from polyfuse.codegen.cuda.proofs.wgmma_operands import CoreLines, Indices, core_lines, in_cores, is_whole
+from polyfuse.codegen.cuda.proofs.operand_lines import lines_of
+from polyfuse.codegen.cuda.proofs.wgmma_operands import Indices, core_lines, in_cores, is_whole
+from polyfuse.codegen.looptree.operations import CoreLines, Fragment, Lines, Matrices
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.statement import Statement
@@ -45,23 +46,6 @@ ACROSS = 4
 
 IN_LINES: tuple[Math, ...] = ("tf32", "f64")
 """The formats of which a lane can read its own line of steps: one element of it is one of an instruction's words."""
-
-
-@dataclass(frozen=True)
-class Matrices:
-    """A factor that ldmatrix reads: elements from one row of a matrix to the next, one own row (or column), one step.
-
-    `transposed`: the steps are a matrix's rows, and lanes are neighbours.
-    """
-
-    position: int
-    transposed: bool
-    row: int
-    own: int
-    step: int
-
-
-Fragment = Lines | Matrices
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ that distance is the same for all instances that agree on the loops around:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 
 import islpy as isl
@@ -16,20 +15,9 @@ import islpy as isl
 from polyfuse.analysis.digits import floored
 from polyfuse.analysis.storage import Geometry
 from polyfuse.analysis.vector_access import agrees, is_multiple
+from polyfuse.codegen.looptree.operations import Lines
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Spread
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Where a factor's elements lie from its first one: steps are lines, every so many of them some more apart."""
-
-    position: int
-    line: int
-    every: int
-    skip: int
-    part: int
-    vector: int
 
 
 def lines_of(

@@ -15,7 +15,7 @@ what the lanes of a warp hold together (fragment_layouts.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import islpy as isl
 
@@ -23,80 +23,20 @@ from polyfuse.analysis.copies import rounds
 from polyfuse.analysis.digits import floored
 from polyfuse.analysis.storage import Geometry
 from polyfuse.analysis.vector_access import ACCESS_BYTES, agrees, flat_position, is_multiple, is_one_access
-from polyfuse.codegen.cuda.proofs.fragment_layouts import Fragment, fragments_of
+from polyfuse.codegen.cuda.proofs.fragment_layouts import fragments_of
 from polyfuse.codegen.cuda.proofs.operand_lines import lines_of
-from polyfuse.codegen.cuda.proofs.wgmma_operands import CoreLines, elements_for_each
+from polyfuse.codegen.cuda.proofs.wgmma_operands import elements_for_each
 from polyfuse.codegen.looptree.half_types import FORMATS, WIDENED
+from polyfuse.codegen.looptree.operations import CoreLines, Neighbours, Operation, TileProduct, VectorCopy
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.precision import Math
 from polyfuse.ir.scalar import Tf32, read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import BULK, Loop, Spread, Tree, date_map, loops, loops_around, replace_node, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.microkernel_verb import roles_of
 from polyfuse.schedule.promote.tma_boxes import BulkCopy, bulk_copy, check_swizzled
-
-
-@dataclass(frozen=True)
-class TileProduct:
-    """A product whose tile of results is in registers and whose factors are in spread panels, or in core matrices.
-
-    `copied` elements of these are what each thread of a warpgroup brings there. Where all that is copied there in an
-    iteration is for a later one, `ahead`, the product may begin before the copies; it then waits at the next barrier.
-    """
-
-    rows: int
-    columns: int
-    steps: int
-    left: Fragment | CoreLines
-    right: Fragment | CoreLines
-    math: Math = "ieee"
-    copied: int = 0
-    ahead: bool = False
-    waits: bool = True
-
-    @property
-    def by_warpgroup(self) -> bool:
-        """Whether 128 threads share instructions, which read the factors where they lie."""
-        return isinstance(self.left, CoreLines)
-
-    @property
-    def in_lines(self) -> bool:
-        """Whether a thread's results are those that an instruction gives it, no neighbours."""
-        return isinstance(self.left, CoreLines) and self.left.form.swizzled
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """A statement in a loop of so many values: the reads that are neighbours in memory, and whether its results are.
-
-    `reads` are positions among the statement's reads.
-    """
-
-    count: int
-    reads: tuple[int, ...]
-    written: bool
-
-
-@dataclass(frozen=True)
-class VectorCopy:
-    """A copy of so many neighbours at once to places `step` elements apart, or runs of them; or of one element.
-
-    With a `conversion` (converting_copies.py) they are of another type there, or in shorter runs. One that is
-    `ahead` goes on while the thread does other things, until it waits for it (async_copy_groups.py).
-    """
-
-    count: int
-    step: int
-    ahead: bool = False
-    run: int = 1
-    conversion: str = ""
-
-
-Operation = TileProduct | VectorCopy | Neighbours | BulkCopy
-"""What isl can prove of a statement and the loops around it."""
 
 
 def device_operations(
@@ -145,15 +85,6 @@ def _on_lines(found: Mapping[str, Operation]) -> frozenset[str]:
         for name, operation in found.items()
         if isinstance(operation, BulkCopy) or (isinstance(operation, TileProduct) and operation.by_warpgroup)
     )
-
-
-def in_one_piece(tree: Tree, operations: frozenset[str]) -> Tree:
-    """The tree without full tiles apart where the operation runs tiles that are cut as well as full ones."""
-    for loop in loops(tree):
-        names = statements(loop)
-        if loop.bind == "microkernel" and loop.apart and len(names) == 1 and names[0] in operations:
-            return in_one_piece(replace_node(tree, loop, replace(loop, apart=False)), operations)
-    return tree
 
 
 def _tile_product(

@@ -22,28 +22,18 @@ import islpy as isl
 from polyfuse.analysis.digits import EVERY, digits_of, floored
 from polyfuse.analysis.storage import THREADS, Geometry
 from polyfuse.analysis.vector_access import agrees, is_multiple
-from polyfuse.codegen.cuda.intrinsics.wgmma_descriptors import Form
+from polyfuse.codegen.looptree.operations import CoreLines
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Tree, date_map, loops_around
 from polyfuse.layouts.core_matrix import CORE_ROWS, INSTRUCTION_ROWS, Cores, Digit
 from polyfuse.layouts.swizzle import LINE_BYTES, WHOLE, Swizzled
+from polyfuse.layouts.wgmma_descriptors import Form
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import SET
 
 GROUP_TILES = 32
 """Tiles of rows in a warpgroup: lanes of 8 rows of four warps."""
-
-
-@dataclass(frozen=True)
-class CoreLines:
-    """Where a factor's core matrices lie from its first one, in elements: along steps, along results, far ones."""
-
-    position: int
-    line: int
-    core: int
-    far: int
-    form: Form
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from polyfuse.codegen.cuda.proofs.register_tiles import TileProduct
 from polyfuse.codegen.cuda.wgmma_calls import without_waiting
 from polyfuse.codegen.looptree.nodes import (
     AwaitBefore,
@@ -29,6 +28,7 @@ from polyfuse.codegen.looptree.nodes import (
     stores_in,
     with_below,
 )
+from polyfuse.codegen.looptree.operations import TileProduct
 
 
 def with_overlapped_products(kernel: Kernel) -> Kernel:

@@ -13,8 +13,8 @@ import ast
 from collections.abc import Mapping
 
 from polyfuse.analysis.paired_lanes import can_pair
-from polyfuse.codegen.cuda.proofs.register_tiles import TileProduct
 from polyfuse.codegen.looptree.nodes import Kernel, Lanes, nodes_in, stores_in
+from polyfuse.codegen.looptree.operations import TileProduct
 
 
 def in_pairs(kernel: Kernel) -> Mapping[str, str]:

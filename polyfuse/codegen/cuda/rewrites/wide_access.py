@@ -16,7 +16,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from polyfuse.codegen.cuda.proofs.register_tiles import Neighbours, VectorCopy
 from polyfuse.codegen.looptree.hardware_axes import AXES, axis_name
 from polyfuse.codegen.looptree.index import beside, is_number, mentions
 from polyfuse.codegen.looptree.nodes import (
@@ -32,6 +31,7 @@ from polyfuse.codegen.looptree.nodes import (
     variables,
     with_below,
 )
+from polyfuse.codegen.looptree.operations import Neighbours, VectorCopy
 from polyfuse.ir.scalar import Read
 
 READ = Read("read0")

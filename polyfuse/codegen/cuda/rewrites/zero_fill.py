@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 
 from polyfuse.codegen.cuda.device_calls import runs_often
 from polyfuse.codegen.cuda.proofs.implied_conditions import implies
-from polyfuse.codegen.cuda.proofs.register_tiles import TileProduct, VectorCopy
 from polyfuse.codegen.cuda.rewrites.eliminate_guards import Ranges, bounded, count_of, holds, whole
 from polyfuse.codegen.looptree.guards import all_of, conditions_around, parts_of
 from polyfuse.codegen.looptree.hardware_axes import axis_name
@@ -46,6 +45,7 @@ from polyfuse.codegen.looptree.nodes import (
     nodes_in,
     with_below,
 )
+from polyfuse.codegen.looptree.operations import TileProduct, VectorCopy
 
 Conditions = tuple[ast.expr, ...]
 Readers = tuple[tuple[Conditions, Ranges], ...]

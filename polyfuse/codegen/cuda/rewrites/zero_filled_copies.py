@@ -20,9 +20,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
-from polyfuse.codegen.cuda.proofs.register_tiles import VectorCopy
 from polyfuse.codegen.looptree.guards import all_of, conditions_around, guarded
 from polyfuse.codegen.looptree.nodes import Block, Kernel, Node, PaddedCopy, Store, below, block, with_below
+from polyfuse.codegen.looptree.operations import VectorCopy
 
 
 def with_padded_copies(kernel: Kernel) -> Kernel:

@@ -11,8 +11,6 @@ import pytest
 import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.compile.disassembly import main_loop
-from polyfuse.codegen.cuda.proofs.operand_lines import Lines
-from polyfuse.codegen.cuda.proofs.register_tiles import TileProduct, VectorCopy
 from polyfuse.codegen.cuda.rewrites.zero_fill import with_filled_tiles
 from polyfuse.codegen.looptree.nodes import (
     Allocate,
@@ -28,6 +26,7 @@ from polyfuse.codegen.looptree.nodes import (
     Store,
     block,
 )
+from polyfuse.codegen.looptree.operations import Lines, TileProduct, VectorCopy
 from polyfuse.ir.scalar import Read
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.runtime.samples import roundings
