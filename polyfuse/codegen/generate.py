@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyfuse.codegen.cpu.intrinsic_table import CALLED
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.cuda.proofs.register_tiles import device_operations
 from polyfuse.codegen.looptree.nodes import Kernel
 from polyfuse.codegen.lowering.build import Targets
@@ -16,7 +17,7 @@ from polyfuse.ir.form import Form, form_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, parts, statements
 
-TARGETS = Targets(CALLED, device_operations)
+TARGETS = Targets(CALLED | DEVICE_OPS.keys() | {"cuda", "uint16"}, device_operations)
 """What lowering is told of the CPU's and the GPU's printers."""
 
 

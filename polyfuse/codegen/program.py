@@ -13,7 +13,7 @@ from polyfuse.codegen.cpu import printer as cpu
 from polyfuse.codegen.cuda import printer as cuda
 from polyfuse.codegen.cuda.cluster_axes import ALONE
 from polyfuse.codegen.cuda.tensor_maps import BoxMap
-from polyfuse.codegen.generate import kernels
+from polyfuse.codegen.generate import TARGETS, kernels
 from polyfuse.codegen.looptree.alpha_equal import canonical
 from polyfuse.codegen.looptree.naming import base
 from polyfuse.codegen.looptree.nodes import Kernel
@@ -129,7 +129,7 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
         code, grid, block, untiled = _printed(kernel, target)
         key = canonical(code.source), code.signature, code.parallel, code.maps, code.cluster
         if key not in codes:
-            taken = {*operations.CALLED, *(known.name for known in codes.values())}
+            taken = {*TARGETS.called, *(known.name for known in codes.values())}
             codes[key] = _renamed(code, fresh(code.name, taken))
         tensors = tuple(tensor.name for tensor in kernel.arrays.values())
         plain = tuple(name for name in kernel.statements if name in products and base(name) in untiled)

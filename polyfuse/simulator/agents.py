@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from polyfuse.codegen.cuda.kernel_grammar import KernelSource, UnsupportedKernel
 from polyfuse.layouts.wgmma_descriptors import WARPGROUP
 from polyfuse.simulator.grid import Integers
 from polyfuse.simulator.races import BarrierError, Memory, poison
-from polyfuse.simulator.threads import Numbers, Threads
+from polyfuse.simulator.threads import Given, Meaning, Numbers, Threads, literal
 from polyfuse.simulator.turn_taking import TakingTurns
 
 
@@ -217,53 +217,53 @@ def agreed(threads: Threads, argument: ast.expr) -> int:
     return int(values[0])
 
 
-def _begin(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _begin(threads: Threads, node: ast.stmt, given: Given) -> None:
     if threads.active.mask is not None:
         raise TypeError("only some threads make barriers for slots")
-    slots, arriving = (int(ast.literal_eval(argument)) for argument in arguments[:2])
+    slots, arriving = literal(given, "slots"), literal(given, "warps")
     threads.handover = Handover(slots, arriving, threads.team.grid.per_cluster)
 
 
-def _slot(threads: Threads, arguments: list[ast.expr], free: bool) -> tuple[Handover, int, int]:
+def _slot(threads: Threads, given: Given, free: bool) -> tuple[Handover, int, int]:
     """(all slots, which barrier is a slot's, which phase of it) of a call."""
     if threads.handover is None:
         raise TypeError("there are no slots to hand over")
-    count, number = int(ast.literal_eval(arguments[0])), agreed(threads, arguments[-1])
+    count, slot = literal(given, "slots"), agreed(threads, given["number"])
     if count != threads.handover.slots:
         raise TypeError(f"there are {threads.handover.slots} slots, and one of {count} is meant")
-    return threads.handover, number % count + (count if free else 0), number // count
+    return threads.handover, slot % count + (count if free else 0), slot // count
 
 
-def _await_full(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    slots, place, phase = _slot(threads, arguments, False)
+def _await_full(threads: Threads, node: ast.stmt, given: Given) -> None:
+    slots, place, phase = _slot(threads, given, False)
     slots.wait(threads.agent, slots.barriers[threads.rank][place], phase)
 
 
-def _await_free(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    slots, place, phase = _slot(threads, arguments, True)
+def _await_free(threads: Threads, node: ast.stmt, given: Given) -> None:
+    slots, place, phase = _slot(threads, given, True)
     slots.wait(threads.agent, slots.barriers[threads.rank][place], phase - 1)
 
 
-def _hand_over(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    slots, place, _ = _slot(threads, arguments, False)
+def _hand_over(threads: Threads, node: ast.stmt, given: Given) -> None:
+    slots, place, _ = _slot(threads, given, False)
     slots.arrive(threads, place, _in_each_block(threads, every=1), (threads.rank,))
 
 
-def _hand_back(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    slots, place, _ = _slot(threads, arguments, True)
+def _hand_back(threads: Threads, node: ast.stmt, given: Given) -> None:
+    slots, place, _ = _slot(threads, given, True)
     slots.arrive(threads, place, _in_each_block(threads, every=WARP), (threads.rank,))
 
 
-def _hand_back_cluster(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _hand_back_cluster(threads: Threads, node: ast.stmt, given: Given) -> None:
     """A lane of each warp arrives at each block, of so many."""
-    slots, place, _ = _slot(threads, arguments, True)
-    blocks = int(ast.literal_eval(arguments[1]))
+    slots, place, _ = _slot(threads, given, True)
+    blocks = literal(given, "blocks")
     if blocks > threads.team.grid.per_cluster:
         raise TypeError(f"a cluster has {threads.team.grid.per_cluster} blocks, and {blocks} are meant")
     slots.arrive(threads, place, _in_each_block(threads, every=WARP), range(blocks))
 
 
-def _cluster_barrier(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _cluster_barrier(threads: Threads, node: ast.stmt, given: Given) -> None:
     """All threads of all blocks of a cluster meet: all agents, once there are any."""
     if threads.handover is None or not threads.handover.seen:
         threads.team.synchronise(threads.active.mask, ast.unparse(node))
@@ -283,7 +283,7 @@ def _in_each_block(threads: Threads, every: int) -> int:
     return int(counts[0])
 
 
-HANDOVER_OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
+HANDOVER_MEANINGS: Mapping[str, Meaning] = {
     "begin_handover": _begin,
     "await_free": _await_free,
     "await_full": _await_full,

@@ -6,22 +6,35 @@ Every element goes through the memories' checks, as the plain loops' would.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.looptree.half_types import CONVERTED, converted, copied_bits
 from polyfuse.ir.precision import ROWS_OF_ONE, STEPS, STORED, Math
 from polyfuse.ir.tensor import HALVES, ITEMSIZE
 from polyfuse.layouts.core_matrix import FORMATS, INSTRUCTION_ROWS
 from polyfuse.layouts.wgmma_descriptors import UNIT, WARPGROUP, Form
-from polyfuse.simulator.agents import HANDOVER_OPERATIONS
+from polyfuse.simulator.agents import HANDOVER_MEANINGS
 from polyfuse.simulator.mma_fragments import Fragments, multiplied
 from polyfuse.simulator.races import poison
-from polyfuse.simulator.threads import WIDE, Asked, Begun, Numbers, Threads, element, line, spread
-from polyfuse.simulator.tma_copies import BULK_OPERATIONS
+from polyfuse.simulator.threads import (
+    WIDE,
+    Asked,
+    Begun,
+    Given,
+    Meaning,
+    Numbers,
+    Threads,
+    element,
+    line,
+    literal,
+    spread,
+)
+from polyfuse.simulator.tma_copies import BULK_MEANINGS
 from polyfuse.simulator.values import Value
 from polyfuse.simulator.wgmma_matrices import matrices, warpgroups_multiplied
 
@@ -31,18 +44,25 @@ CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 def perform(threads: Threads, name: str, node: ast.stmt, arguments: list[ast.expr]) -> None:
     """One call of an operation by the active threads."""
-    _OPERATIONS[name](threads, node, arguments)
+    MEANINGS[name](threads, node, DEVICE_OPS[name].named(arguments))
 
 
-def _numbers(arguments: list[ast.expr]) -> list[int]:
-    return [int(ast.literal_eval(argument)) for argument in arguments]
+def _numbers(given: Given, *names: str) -> list[int]:
+    """The integers that are given for some parameters."""
+    return [literal(given, name) for name in names]
 
 
-def _tile_fma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    rows, columns = _numbers(arguments[:2])
-    y, a, b = (element(node, arguments[p]) for p in (3, 4, 11))
-    a_lines, b_lines = _numbers(arguments[6:11]), _numbers(arguments[13:18])
-    a_at, b_at, count = (np.asarray(threads.value(arguments[p])) for p in (5, 12, 18))
+def _factor_numbers(given: Given, side: str) -> list[int]:
+    """Those that say how a factor's elements lie, in the order of the parameters."""
+    start = f"{side}_"
+    return [literal(given, name) for name in given if name.startswith(start) and name != f"{side}_at"]
+
+
+def _tile_fma(threads: Threads, node: ast.stmt, given: Given) -> None:
+    rows, columns = _numbers(given, "rows", "columns")
+    y, a, b = (element(node, given[name]) for name in ("y", "a", "b"))
+    a_lines, b_lines = _factor_numbers(given, "a"), _factor_numbers(given, "b")
+    a_at, b_at, count = (np.asarray(threads.value(given[name])) for name in ("a_at", "b_at", "count"))
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
     sums = [np.asarray(threads.load(y, place)) for place in places]
     outer = threads.active
@@ -60,13 +80,14 @@ def _tile_fma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> No
         threads.store(y, place, total)
 
 
-def _tile_mma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _tile_mma(math: Math, threads: Threads, node: ast.stmt, given: Given) -> None:
     """All lanes of a warp together: what each reads, and then the instructions on what all of them hold."""
     threads.together(node)
-    rows, columns = _numbers(arguments[:2])
-    y, a, b = (element(node, arguments[p]) for p in (3, 4, 12))
-    a_at, b_at, count, t, g = (np.asarray(threads.value(arguments[p])) for p in (5, 13, 20, 21, 22))
-    a_how, b_how = _numbers(arguments[6:12]), _numbers(arguments[14:20])
+    rows, columns = _numbers(given, "rows", "columns")
+    y, a, b = (element(node, given[name]) for name in ("y", "a", "b"))
+    own = ("a_at", "b_at", "count", "lane_x", "lane_y")
+    a_at, b_at, count, t, g = (np.asarray(threads.value(given[name])) for name in own)
+    a_how, b_how = _factor_numbers(given, "a"), _factor_numbers(given, "b")
     if count.ndim:
         raise TypeError("the lanes of a warp take different numbers of steps")
     half, depth, each = columns // 2, STEPS[math], ROWS_OF_ONE[math]
@@ -87,10 +108,10 @@ def _tile_mma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.
         threads.store(y, place, total)
 
 
-def _copy_converted(conversion: str, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    count, run, step = _numbers([arguments[0], *arguments[3:5]])
-    target, source = (element(node, arguments[p]) for p in (1, 5))
-    to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 6))
+def _copy_converted(conversion: str, threads: Threads, node: ast.stmt, given: Given) -> None:
+    count, run, step = _numbers(given, "count", "run", "step")
+    target, source = element(node, given["target"]), element(node, given["source"])
+    to, at = (np.asarray(threads.value(given[name])) for name in ("to", "at"))
     for lane in range(count):
         value = threads.load(source, threads.unravelled(source, at + lane), WIDE)
         held = copied_bits(conversion, value)
@@ -98,26 +119,26 @@ def _copy_converted(conversion: str, threads: Threads, node: ast.stmt, arguments
         threads.store(target, place, held, run * held.dtype.itemsize)
 
 
-def _tile_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _tile_wgmma(math: Math, threads: Threads, node: ast.stmt, given: Given) -> None:
     """All threads of a warpgroup together: an instruction reads its factors where descriptors say."""
-    _begin_wgmma(math, threads, node, arguments)
-    _await_wgmma(threads, node, [*arguments[:2], arguments[3]])
+    _begin_wgmma(math, threads, node, given)
+    _await_wgmma(threads, node, given)
 
 
-def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, given: Given) -> None:
     """Results are poison until they have been waited for."""
     threads.together(node, WARPGROUP)
-    rows, columns, steps = _numbers(arguments[:3])
-    y, a, b = (element(node, arguments[p]) for p in (3, 4, 10))
-    a_lines, b_lines = _numbers(arguments[6:10]), _numbers(arguments[12:16])
+    rows, columns, steps = _numbers(given, "rows", "columns", "steps")
+    y, a, b = (element(node, given[name]) for name in ("y", "a", "b"))
+    a_lines, b_lines = _factor_numbers(given, "a"), _factor_numbers(given, "b")
     places = [[np.int64(r), np.int64(c)] for r in range(rows) for c in range(columns)]
     assert isinstance(y.value, ast.Name)
-    before = [begun for begun in threads.begun if begun.array == y.value.id]
+    begun = [each for each in threads.begun if each.array == y.value.id]
     loaded = [np.asarray(threads.active.pick(threads.load(y, place))) for place in places]
-    given = before[-1].results if before else loaded  # sums that tensor cores have go on there
+    before = begun[-1].results if begun else loaded  # sums that tensor cores have go on there
     a_at, b_at = (
-        _by_warpgroup(np.broadcast_to(threads.active.pick(threads.value(arguments[p])), given[0].shape))
-        for p in (5, 11)
+        _by_warpgroup(np.broadcast_to(threads.active.pick(threads.value(given[name])), before[0].shape))
+        for name in ("a_at", "b_at")
     )
     for factor in (a, b):
         assert isinstance(factor.value, ast.Name)
@@ -127,7 +148,7 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[a
             )
 
     def multiplied() -> list[Numbers]:
-        sums = list(given)
+        sums = list(before)
         for step in range(0, steps, STEPS[math]):
             right = _matrices(math, threads, b, b_at, step, 4 * columns, b_lines)
             for m in range(rows // 2):
@@ -144,10 +165,10 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, arguments: list[a
         threads.store(y, place, poison("float32"))
 
 
-def _await_wgmma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _await_wgmma(threads: Threads, node: ast.stmt, given: Given) -> None:
     """What was begun reads its factors until here: they are what they were when it was begun."""
-    _, columns = _numbers(arguments[:2])
-    y, everyone = element(node, arguments[2]), threads.active
+    (columns,) = _numbers(given, "columns")
+    y, everyone = element(node, given["y"]), threads.active
     for begun in threads.begun:
         threads.active = begun.active
         _check_factors(begun)
@@ -157,7 +178,7 @@ def _await_wgmma(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) ->
     threads.begun.clear()
 
 
-def _await_wgmma_before(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _await_wgmma_before(threads: Threads, node: ast.stmt, given: Given) -> None:
     """All but what was begun last has read its factors."""
     everyone = threads.active
     for begun in threads.begun[:-1]:
@@ -207,30 +228,30 @@ def _matrices(
     return np.asarray(converted(f"from_{held}", found)) if held in HALVES else found
 
 
-def _show_tensor_cores(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _show_tensor_cores(threads: Threads, node: ast.stmt, given: Given) -> None:
     """Every thread shows what it has written."""
     if threads.active.mask is not None:
         raise TypeError("only some threads show what they wrote to the tensor cores")
     threads.unshown.clear()
 
 
-def _copy_vector(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    for target, place, value, width in _copied(threads, node, arguments):
+def _copy_vector(threads: Threads, node: ast.stmt, given: Given) -> None:
+    for target, place, value, width in _copied(threads, node, given):
         threads.store(target, place, value, width)
 
 
-def _copy_padded(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    target, source = (element(node, arguments[p]) for p in (0, 2))
-    to, at, here = (np.asarray(threads.value(arguments[p])) for p in (1, 3, 4))
+def _copy_padded(threads: Threads, node: ast.stmt, given: Given) -> None:
+    target, source = element(node, given["target"]), element(node, given["source"])
+    to, at, here = (np.asarray(threads.value(given[name])) for name in ("to", "at", "here"))
     threads.store(target, [to], _padded(threads, here, lambda: threads.load(source, [at])))
 
 
-def _pad_converted(conversion: str, threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _pad_converted(conversion: str, threads: Threads, node: ast.stmt, given: Given) -> None:
     """Only threads for which the condition holds load, the others have zeros."""
-    here, everyone = np.asarray(threads.value(arguments[7])), threads.active
-    count, run, step = _numbers([arguments[0], *arguments[3:5]])
-    target, source = (element(node, arguments[p]) for p in (1, 5))
-    to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 6))
+    here, everyone = np.asarray(threads.value(given["here"])), threads.active
+    count, run, step = _numbers(given, "count", "run", "step")
+    target, source = element(node, given["target"]), element(node, given["source"])
+    to, at = (np.asarray(threads.value(given[name])) for name in ("to", "at"))
     for lane in range(count):
         value = threads.zeros(source)
         threads.active = everyone.where(here) if here.ndim else everyone
@@ -243,11 +264,10 @@ def _pad_converted(conversion: str, threads: Threads, node: ast.stmt, arguments:
         threads.store(target, place, held, run * held.dtype.itemsize)
 
 
-def _pad_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _pad_ahead(threads: Threads, node: ast.stmt, given: Given) -> None:
     """Zeros too are on their way until they have been waited for."""
-    for target, place, value, width in _copied(
-        threads, node, arguments, np.asarray(threads.value(arguments[6]))
-    ):
+    here = np.asarray(threads.value(given["here"]))
+    for target, place, value, width in _copied(threads, node, given, here):
         _ask(threads, target, place, value, width)
 
 
@@ -263,8 +283,8 @@ def _padded(threads: Threads, here: Any, load: Callable[[], Value]) -> Value:
     return value
 
 
-def _copy_ahead(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    for target, place, value, width in _copied(threads, node, arguments):
+def _copy_ahead(threads: Threads, node: ast.stmt, given: Given) -> None:
+    for target, place, value, width in _copied(threads, node, given):
         _ask(threads, target, place, value, width)
 
 
@@ -277,12 +297,12 @@ def _ask(
 
 
 def _copied(
-    threads: Threads, node: ast.stmt, arguments: list[ast.expr], here: Any = None
+    threads: Threads, node: ast.stmt, given: Given, here: Any = None
 ) -> Iterator[tuple[ast.Subscript, list[Any], Value, int | None]]:
     """(array, subscripts, value, bytes of the access) for each element of a copy; zero where it is not `here`."""
-    (count,), (step,) = _numbers(arguments[:1]), _numbers(arguments[3:4])
-    target, source = (element(node, arguments[p]) for p in (1, 4))
-    to, at = (np.asarray(threads.value(arguments[p])) for p in (2, 5))
+    count, step = _numbers(given, "count", "step")
+    target, source = element(node, given["target"]), element(node, given["source"])
+    to, at = (np.asarray(threads.value(given[name])) for name in ("to", "at"))
     wide = count * threads.itemsize(source) if count > 1 else None
     for lane in range(count):
         load = partial(threads.load, source, threads.unravelled(source, at + lane), wide)
@@ -290,13 +310,13 @@ def _copied(
         yield target, threads.unravelled(target, to + step * lane), value, wide if step == 1 else None
 
 
-def _await_copies(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def _await_copies(threads: Threads, node: ast.stmt, given: Given) -> None:
     """The last group is complete; all groups but the last ones arrive. Who is not here has none on their way."""
     here = threads.active.mask
     asking = (asked.active.mask for group in threads.groups for asked in group)
     if here is not None and any((~here if mask is None else mask & ~here).any() for mask in asking):
         raise TypeError("only some threads wait for their copies: the others' groups would not be counted")
-    (still_open,) = _numbers(arguments)
+    (still_open,) = _numbers(given, "still_open")
     arrived = len(threads.groups) - still_open
     everyone = threads.active
     for asked in (each for group in threads.groups[: max(0, arrived)] for each in group):
@@ -306,12 +326,13 @@ def _await_copies(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -
     threads.groups = [*threads.groups[max(0, arrived) :], []]
 
 
-def _grid_barrier(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
-    assert isinstance(arguments[0], ast.Name), "a parameter"
-    threads.meet(node, arguments[0].id)
+def _grid_barrier(threads: Threads, node: ast.stmt, given: Given) -> None:
+    counter = given["arrivals"]
+    assert isinstance(counter, ast.Name), "a parameter"
+    threads.meet(node, counter.id)
 
 
-_OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
+MEANINGS: Mapping[str, Meaning] = {
     "tile_fma": _tile_fma,
     **{f"tile_mma_{math}": partial(_tile_mma, math) for math in STEPS},
     **{f"tile_wgmma_{math}": partial(_tile_wgmma, math) for math in FORMATS},
@@ -327,6 +348,7 @@ _OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
     "pad_ahead": _pad_ahead,
     "await_copies": _await_copies,
     "grid_barrier": _grid_barrier,
-    **BULK_OPERATIONS,
-    **HANDOVER_OPERATIONS,
+    **BULK_MEANINGS,
+    **HANDOVER_MEANINGS,
 }
+"""What each operation that is a statement does, by name (polyfuse.codegen.cuda.device_ops)."""

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP, waits
 from polyfuse.codegen.cuda.kernel_grammar import (
-    ROW_LANES,
     SHUFFLE,
     KernelSource,
     UnsupportedKernel,
@@ -363,7 +362,7 @@ class Machine:
         assert function is not None
         if function == SHUFFLE:
             return self._exchanged(node)
-        if function == ROW_LANES:
+        if function == "lanes_of":
             return self.value(node.args[0])
         return values.call(function, [self.value(argument) for argument in node.args])
 

@@ -141,46 +141,72 @@ def _names() -> dict[str, Any]:
     casts = {dtype: getattr(np, dtype) for dtype in DTYPES}
     halves = {name: partial(converted, name) for name in CONVERSIONS}
     extrema = {"min": partial(_extremum, np.fmin), "max": partial(_extremum, np.fmax)}
+    return {
+        "math": SimpleNamespace(**functions, **constants),
+        **casts,
+        **halves,
+        **extrema,
+        **_operations(),
+        **{name: _refused(name, why) for name, why in REFUSED.items()},
+    }
+
+
+def _operations() -> dict[str, Callable[..., Any]]:
+    """The device operations that one thread performs by itself."""
     copies = _Copies()
-    operations = {
+    return {
         "tile_fma": _tile_fma,
         "copy_vector": _copy_vector,
         "copy_ahead": copies.ask,
         "copy_padded": _copy_padded,
-        **{f"pad_{conversion}": partial(_pad_converted, conversion) for conversion in CONVERTED},
         "pad_ahead": copies.pad,
         "await_copies": copies.wait,
         "lanes_of": lambda count: count,
-        **{f"tile_mma_{math}": partial(_no_tensor_cores, math) for math in STEPS},
-        **{f"tile_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
-        **{f"begin_wgmma_{math}": partial(_no_tensor_cores, math) for math in FORMATS},
-        "show_tensor_cores": lambda: None,
-        "await_wgmma": lambda *_: None,
-        "grid_barrier": _no_grid,
         **{f"copy_{conversion}": partial(_copy_converted, conversion) for conversion in CONVERTED},
+        **{f"pad_{conversion}": partial(_pad_converted, conversion) for conversion in CONVERTED},
     }
-    return {"math": SimpleNamespace(**functions, **constants), **casts, **halves, **extrema, **operations}
 
 
-def _tile_fma(rows: int, columns: int, most: int, y: Any, a: Any, *rest: Any) -> None:
-    a_at, *a_lines, b, b_at, line, every, skip, part, vector, count = rest
+def _tile_fma(
+    rows: int, columns: int, most: int, y: Any,
+    a: Any, a_at: int, a_line: int, a_every: int, a_skip: int, a_part: int, a_vector: int,
+    b: Any, b_at: int, b_line: int, b_every: int, b_skip: int, b_part: int, b_vector: int,
+    count: int,
+) -> None:  # fmt: skip
+    a_lines, b_lines = (
+        (a_line, a_every, a_skip, a_part, a_vector),
+        (b_line, b_every, b_skip, b_part, b_vector),
+    )
     for k in range(count):
         left = [a[a_at + distance(k, r, *a_lines)] for r in range(rows)]
-        right = [b[b_at + distance(k, c, line, every, skip, part, vector)] for c in range(columns)]
+        right = [b[b_at + distance(k, c, *b_lines)] for c in range(columns)]
         y += np.multiply.outer(left, right).astype(y.dtype)
 
 
-def _no_tensor_cores(math: str, *arguments: Any) -> None:
-    raise UnsupportedKernel(
-        f"32 threads together multiply {math} factors, and the simulator runs one at a time: device='lockstep' has them"
-    )
+_BY_WARPS = (
+    "several threads together perform {}, and the simulator runs one at a time: device='lockstep' has it"
+)
+_BY_BLOCKS = (
+    "blocks wait for each other at {}, and the simulator runs one block after the other: "
+    "device='lockstep' runs them together"
+)
+
+REFUSED = {
+    **dict.fromkeys((f"tile_mma_{math}" for math in STEPS), _BY_WARPS),
+    **dict.fromkeys((f"{how}_wgmma_{math}" for how in ("tile", "begin") for math in FORMATS), _BY_WARPS),
+    **dict.fromkeys(("await_wgmma", "await_wgmma_before", "show_tensor_cores"), _BY_WARPS),
+    **dict.fromkeys(("begin_bulk", "copy_bulk", "await_bulk", "copy_multicast"), _BY_WARPS),
+    **dict.fromkeys(("begin_handover", "await_free", "hand_over", "await_full", "hand_back"), _BY_WARPS),
+    **dict.fromkeys(("hand_back_cluster", "cluster_barrier", "grid_barrier"), _BY_BLOCKS),
+}
+"""Why the simulator does not perform the other device operations."""
 
 
-def _no_grid(arrivals: Any) -> None:
-    raise UnsupportedKernel(
-        "blocks wait for each other at a grid barrier, and the simulator runs one block after the other: "
-        "device='lockstep' runs them together"
-    )
+def _refused(name: str, why: str) -> Callable[..., None]:
+    def refuse(*_: Any) -> None:
+        raise UnsupportedKernel(why.format(name))
+
+    return refuse
 
 
 def _copy_vector(count: int, target: Any, to: int, step: int, source: Any, at: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -104,6 +104,18 @@ class Threads(Protocol):
 
     def store(self, node: ast.Subscript, indices: list[Any], value: Value, nbytes: int | None = None) -> None:
         """Set elements of an array."""
+
+
+Given = Mapping[str, ast.expr]
+"""The arguments of a call of a device operation, by the names of its parameters."""
+
+Meaning = Callable[[Threads, ast.stmt, Given], None]
+"""What a call of a device operation does: the threads that execute it, the statement, its arguments."""
+
+
+def literal(given: Given, name: str) -> int:
+    """The integer that is given for a parameter."""
+    return int(ast.literal_eval(given[name]))
 
 
 def distance(step: Any, along: int, line: int, every: int, skip: int, part: int, vector: int) -> Any:

@@ -7,7 +7,7 @@ barrier's phases apart by parity alone; here they are counted, and one that is n
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -15,49 +15,47 @@ import numpy as np
 from polyfuse.layouts.swizzle import MOST_AXES, WHOLE, swizzled
 from polyfuse.simulator.agents import agreed
 from polyfuse.simulator.races import poison
-from polyfuse.simulator.threads import Asked, Numbers, Threads, element
+from polyfuse.simulator.threads import Asked, Given, Meaning, Numbers, Threads, element, literal
 
 
-def begin_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def begin_bulk(threads: Threads, node: ast.stmt, given: Given) -> None:
     """No phase of any barrier is over."""
     if threads.active.mask is not None:
         raise TypeError("only some threads make barriers for copies")
-    threads.bulk.phases = [0] * _number(arguments[0])
+    threads.bulk.phases = [0] * literal(given, "count")
 
 
-def copy_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def copy_bulk(threads: Threads, node: ast.stmt, given: Given) -> None:
     """One thread of a block asks for a box."""
-    _copy(threads, node, arguments, 1, (threads.rank,))
+    _copy(threads, node, given, 1, (threads.rank,))
 
 
-def copy_multicast(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def copy_multicast(threads: Threads, node: ast.stmt, given: Given) -> None:
     """One thread of a block asks for a part of a box, for several blocks of its cluster."""
     if threads.handover is None:
         raise TypeError("blocks copy for each other, and no slots say when")
-    parts, ranks, first = _number(arguments[13]), _number(arguments[14]), agreed(threads, arguments[15])
+    parts, ranks, first = literal(given, "parts"), literal(given, "ranks"), agreed(threads, given["first"])
     whom = [first + bit for bit in range(ranks.bit_length()) if ranks >> bit & 1]
     if max(whom) >= threads.team.grid.per_cluster:
         raise TypeError(f"a copy to block {max(whom)} of a cluster of {threads.team.grid.per_cluster}")
-    _copy(threads, node, arguments, parts, whom)
+    _copy(threads, node, given, parts, whom)
 
 
-def _copy(
-    threads: Threads, node: ast.stmt, arguments: list[ast.expr], parts: int, ranks: Sequence[int]
-) -> None:
+def _copy(threads: Threads, node: ast.stmt, given: Given, parts: int, ranks: Sequence[int]) -> None:
     """One thread of a block asks for a box, the bytes of so many parts being expected, for blocks of some ranks.
 
     Which threads bring its elements here makes no difference.
     """
-    target, boxes = element(node, arguments[2]), element(node, arguments[4])
+    target, boxes = element(node, given["target"]), element(node, given["boxes"])
     assert isinstance(boxes.value, ast.Name)
     mapped = threads.bulk.maps.get(boxes.value.id)
-    axes, nbytes, count = (_number(arguments[p]) for p in (0, 1, 11))
+    axes, nbytes, count = (literal(given, name) for name in ("axes", "nbytes", "count"))
     if mapped is None or axes != len(mapped.box):
         raise TypeError(f"{boxes.value.id} is no map of an array of {axes} axes")
     size = threads.itemsize(target)
     if prod(mapped.box) * size != nbytes:
         raise TypeError(f"{nbytes} bytes are expected of boxes of {mapped.box}")
-    group, first = agreed(threads, arguments[12]), threads.value(arguments[3])
+    group, first = agreed(threads, given["group"]), threads.value(given["to"])
     if threads.handover is None:
         _check_phase(threads, group, count)
     elif count != threads.handover.slots:
@@ -70,7 +68,7 @@ def _copy(
     blocks = np.flatnonzero(by_block.any(axis=1))
     caller = blocks * per_block + by_block[blocks].argmax(axis=1)
     corner = [
-        np.broadcast_to(threads.value(each), active.shape)[caller] for each in arguments[5 : 5 + MOST_AXES]
+        np.broadcast_to(threads.value(given[f"c{axis}"]), active.shape)[caller] for axis in range(MOST_AXES)
     ]
     start = np.broadcast_to(first, active.shape)[caller] * size
     if (start % WHOLE).any():
@@ -100,12 +98,12 @@ def _copy(
     threads.unshown.discard(target.value.id)  # type: ignore[attr-defined]  # a name: it is of the same proxy
 
 
-def await_bulk(threads: Threads, node: ast.stmt, arguments: list[ast.expr]) -> None:
+def await_bulk(threads: Threads, node: ast.stmt, given: Given) -> None:
     """A group is complete, and the one so many before it arrives."""
     if threads.active.mask is not None:
         raise TypeError("only some threads wait for copies of their block")
-    still_open, count = _number(arguments[0]), _number(arguments[2])
-    group = threads.value(arguments[3])
+    still_open, count = literal(given, "still_open"), literal(given, "count")
+    group = threads.value(given["group"])
     if np.ndim(group):
         raise TypeError("blocks are at different copies")
     _check_phase(threads, int(group), count)
@@ -155,11 +153,7 @@ def _parts(elements: int, threads: int) -> Iterator[slice]:
     return (slice(first, min(first + threads, elements)) for first in range(0, elements, threads))
 
 
-def _number(argument: ast.expr) -> int:
-    return int(ast.literal_eval(argument))
-
-
-BULK_OPERATIONS: dict[str, Callable[[Threads, ast.stmt, list[ast.expr]], None]] = {
+BULK_MEANINGS: Mapping[str, Meaning] = {
     "begin_bulk": begin_bulk,
     "copy_bulk": copy_bulk,
     "copy_multicast": copy_multicast,

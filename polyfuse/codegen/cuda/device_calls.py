@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from polyfuse.codegen.cuda.mma_calls import literals, mma_call
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, Argument
+from polyfuse.codegen.cuda.mma_calls import mma_call, numbers_of
 from polyfuse.codegen.looptree.guards import all_of
 from polyfuse.codegen.looptree.index import (
     Environment,
@@ -86,14 +87,22 @@ def _tile_fma(top: For, repeated: bool) -> list[str] | None:
     if any(mentions(x.high, variable) for x in loops for variable in variables):
         return None
     first: dict[str, ast.expr] = {loop.variable: ast.Constant(0) for loop in loops}
-    arguments: list[ast.expr] = [ast.Constant(n) for n in (tile.rows, tile.columns, repeated * tile.steps)]
-    arguments.append(ast.Name(store.target.array))
-    for lines in (tile.left, tile.right):
+    factors = dict[str, Argument]()
+    for side, lines in (("a", tile.left), ("b", tile.right)):
         assert isinstance(lines, Lines), "matrices are for tensor cores"
         element = store.reads[lines.position]
         (index,) = element.subscripts
-        arguments += [ast.Name(element.array), in_bits(rejoined(substituted(index, first))), *literals(lines)]
-    call = ast.unparse(ast.Call(ast.Name("tile_fma"), [*arguments, top.high], []))
+        factors[side] = element.array
+        factors[f"{side}_at"] = in_bits(rejoined(substituted(index, first)))
+        factors |= {f"{side}_{name}": n for name, n in numbers_of(lines).items()}
+    call = DEVICE_OPS["tile_fma"].call(
+        rows=tile.rows,
+        columns=tile.columns,
+        most=repeated * tile.steps,
+        y=store.target.array,
+        **factors,
+        count=top.high,
+    )
     cut = (loop.high for loop in (inner, innermost) if not isinstance(loop.high, ast.Constant))
     runs = (ast.Compare(ast.Constant(0), [ast.Lt()], [beside(high, "min", 1)]) for high in cut)
     return _under((*outside, *runs), call)
@@ -125,25 +134,27 @@ def _under(conditions: tuple[ast.expr, ...], call: str) -> list[str]:
 
 def copy_vector(store: Store, copy: VectorCopy, variable: str | None, address: Address) -> str:
     """The call that copies one element, or the neighbours along a loop; numba would test a subscript's sign."""
-    target, to, source, at = _ends(store, variable, address)
+    ends = _ends(store, variable, address)
     if copy.conversion:
-        apart = (ast.Constant(copy.run), ast.Constant(copy.step))
-        call = ast.Call(
-            ast.Name(f"copy_{copy.conversion}"),
-            [ast.Constant(copy.count), target, to, *apart, source, at],
-            [],
-        )
-        return ast.unparse(call)
-    arguments = [ast.Constant(copy.count), target, to, ast.Constant(copy.step), source, at]
-    return ast.unparse(ast.Call(ast.Name("copy_ahead" if copy.ahead else "copy_vector"), arguments, []))
+        op = DEVICE_OPS[f"copy_{copy.conversion}"]
+        return op.call(count=copy.count, run=copy.run, step=copy.step, **ends)
+    return DEVICE_OPS["copy_ahead" if copy.ahead else "copy_vector"].call(
+        count=copy.count, step=copy.step, **ends
+    )
 
 
-def _ends(
-    store: Store, variable: str | None, address: Address
-) -> tuple[ast.expr, ast.expr, ast.expr, ast.expr]:
+def _ends(store: Store, variable: str | None, address: Address) -> dict[str, ast.expr]:
     """The array that a copy goes to, its place there, and those it comes from: of the first neighbour along a loop."""
     first: dict[str, ast.expr] = {} if variable is None else {variable: ast.Constant(0)}
-    return *address(store.target, first), *address(store.reads[0], first)
+    target, to = address(store.target, first)
+    source, at = address(store.reads[0], first)
+    return {"target": target, "to": to, "source": source, "at": at}
+
+
+def _padded_ends(store: Store, here: ast.expr, variable: str | None, address: Address) -> dict[str, ast.expr]:
+    """The same of a copy where a condition holds, which needs no branch."""
+    ends = _ends(store, variable, address)
+    return {**ends, "to": expanded(ends["to"]), "at": expanded(ends["at"]), "here": in_bits(here)}
 
 
 def copy_padded(store: Store, here: ast.expr, place: Place) -> str:
@@ -151,9 +162,13 @@ def copy_padded(store: Store, here: ast.expr, place: Place) -> str:
     source = place(store.reads[0])
     assert isinstance(source, ast.Subscript), "a tensor is a pointer"
     (to,) = store.target.subscripts
-    places = [expanded(in_bits(to)), expanded(source.slice)]
-    arguments = [ast.Name(store.target.array), places[0], source.value, places[1], in_bits(here)]
-    return ast.unparse(ast.Call(ast.Name("copy_padded"), arguments, []))
+    return DEVICE_OPS["copy_padded"].call(
+        target=store.target.array,
+        to=expanded(in_bits(to)),
+        source=source.value,
+        at=expanded(source.slice),
+        here=in_bits(here),
+    )
 
 
 def padded_ahead(
@@ -162,20 +177,17 @@ def padded_ahead(
     """The call that copies one element, or the neighbours along a loop, where a condition holds, and else zeros, while
     the thread goes on.
     """
-    target, to, source, at = _ends(store, variable, address)
-    count, step = map(ast.Constant, (copy.count, copy.step))
-    arguments = [count, target, expanded(to), step, source, expanded(at), in_bits(here)]
-    return ast.unparse(ast.Call(ast.Name("pad_ahead"), arguments, []))
+    ends = _padded_ends(store, here, variable, address)
+    return DEVICE_OPS["pad_ahead"].call(count=copy.count, step=copy.step, **ends)
 
 
 def pad_converted(
     store: Store, here: ast.expr, copy: VectorCopy, variable: str | None, address: Address
 ) -> str:
     """The call that converts one element, or the neighbours along a loop, where a condition holds, and else zeros."""
-    target, to, source, at = _ends(store, variable, address)
-    count, run, step = map(ast.Constant, (copy.count, copy.run, copy.step))
-    arguments = [count, target, expanded(to), run, step, source, expanded(at), in_bits(here)]
-    return ast.unparse(ast.Call(ast.Name(f"pad_{copy.conversion}"), arguments, []))
+    ends = _padded_ends(store, here, variable, address)
+    op = DEVICE_OPS[f"pad_{copy.conversion}"]
+    return op.call(count=copy.count, run=copy.run, step=copy.step, **ends)
 
 
 def accessed_widely(node: Node) -> frozenset[str]:

@@ -3,18 +3,7 @@
     kernel      ::= def name(param, ...): [docstring] statement*
     statement   ::= target = expr | target (+= | -= | *= | /=) expr | for | if | cuda.syncthreads() | pass
                   | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
-                  | (tile_fma | copy_vector | copy_padded)(expr, ...)                    (codegen.device_operations)
-                  | (copy_ahead | pad_ahead | await_copies)(expr, ...)
-                  | (copy_rounded_tf32 | copy_rounded_bf16 | copy_rounded_f16)(expr, ...) (codegen.converted_copies)
-                  | (pad_rounded_tf32 | pad_rounded_bf16 | pad_rounded_f16)(expr, ...)
-                  | (copy_widened_bf16 | copy_widened_f16 | pad_widened_bf16 | pad_widened_f16)(expr, ...)
-                  | (tile_mma_tf32 | tile_mma_bf16 | tile_mma_f16 | tile_mma_f64)(expr, ...) (codegen.tensor_operations)
-                  | (tile_wgmma_tf32 | …_bf16 | …_f16 | show_tensor_cores)(expr, ...)    (codegen.warpgroup_operations)
-                  | (begin_wgmma_tf32 | …_bf16 | …_f16 | await_wgmma | await_wgmma_before)(expr, ...)
-                  | (begin_bulk | copy_bulk | await_bulk)(expr, ...)                     (codegen.bulk_operations)
-                  | (begin_handover | await_free | hand_over | await_full | hand_back)(expr, ...)
-                  | (copy_multicast | hand_back_cluster | cluster_barrier)(expr, ...)
-                  | grid_barrier(name)                                                   (codegen.grid_barriers)
+                  | operation(expr, ...)                        (a statement of device_ops.py, its arguments)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
@@ -24,7 +13,7 @@
                   | cuda.(threadIdx | blockIdx | blockDim | gridDim).(x | y | z)
                   | (min | max)(expr, expr, ...) | abs(expr) | dtype(expr) | math.f(expr, ...)
                   | math.(inf | nan | pi) | cuda.shfl_xor_sync(-1 | lanes_of(int), expr, int)
-                  | (from_float16 | to_float16 | from_bfloat16 | to_bfloat16 | to_tf32)(expr)        (codegen.halves)
+                  | operation(expr, ...)                        (a value of device_ops.py, its arguments)
     dtype       ::= float32 | float64 | int32 | int64 | uint16 | uint32
 
 Parameters are raw pointers to flat C-contiguous elements, or scalars. A loop's variable lives only inside it.
@@ -38,10 +27,8 @@ from math import prod
 from typing import NoReturn
 
 from polyfuse.codegen.cuda.compile.narrow_indices import in_short
-from polyfuse.codegen.looptree.half_types import CONVERSIONS, CONVERTED
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, STATEMENTS, WAITS, DeviceOp, Parameter
 from polyfuse.errors import PolyfuseError
-from polyfuse.ir.precision import STEPS
-from polyfuse.layouts.core_matrix import FORMATS
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint16", "uint32")
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -51,36 +38,6 @@ CONSTANTS = ("inf", "nan", "pi")
 
 SHUFFLE = "cuda.shfl_xor_sync"
 """Each lane of a warp gets the value of another one; the first argument says that all take part, or a row's lanes."""
-
-ROW_LANES = "lanes_of"
-"""So many neighbouring lanes, the caller's among them (codegen.lane_groups)."""
-
-ARRAYS_OF = {
-    "tile_fma": (3, 4, 11),
-    **{f"tile_mma_{math}": (3, 4, 12) for math in STEPS},
-    **{f"{how}_wgmma_{math}": (3, 4, 10) for how in ("tile", "begin") for math in FORMATS},
-    "await_wgmma": (2,),
-    "await_wgmma_before": (),
-    "show_tensor_cores": (),
-    "copy_vector": (1, 4),
-    "copy_ahead": (1, 4),
-    "copy_padded": (0, 2),
-    "pad_ahead": (1, 4),
-    **{f"{how}_{conversion}": (1, 5) for how in ("copy", "pad") for conversion in CONVERTED},
-    "await_copies": (),
-    "grid_barrier": (0,),
-    "begin_bulk": (1,),
-    "copy_bulk": (2, 4, 10),
-    "copy_multicast": (2, 4, 10),
-    "await_bulk": (1,),
-    "begin_handover": (2,),
-    **dict.fromkeys(("await_free", "hand_over", "await_full", "hand_back"), (1,)),
-    "hand_back_cluster": (2,),
-    "cluster_barrier": (),
-}
-"""The device operations, and which of their arguments name arrays; the first of these is written."""
-
-WAITS = ("await_copies", "await_bulk", "await_free", "await_full")
 
 _OPERATORS = (
     ast.Add,
@@ -234,8 +191,8 @@ class _Check:
                 self.block(node.orelse)
             case ast.Expr(value=call) if is_barrier(call):
                 pass
-            case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=arguments)) if name in ARRAYS_OF:
-                self.operation(name, arguments)
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name), keywords=[]) as call) if name in STATEMENTS:
+                self.operation(call, STATEMENTS[name])
             case ast.Pass():
                 pass
             case _:
@@ -272,18 +229,27 @@ class _Check:
             case _:
                 self.refuse(node, f"assignment to {type(node).__name__}")
 
-    def operation(self, name: str, arguments: list[ast.expr]) -> None:
-        """A device operation: some of its arguments name arrays, the first of them is stored to."""
-        held = ARRAYS_OF[name]
-        for position, argument in enumerate(arguments):
-            if position not in held:
-                self.expression(argument)
-            elif isinstance(argument, ast.Name) and argument.id in self.params | {
-                a.name for a in self.arrays
-            }:
-                self.stored |= {argument.id} if position == held[0] else set()
-            else:
-                self.refuse(argument, f"argument {position} of {name}, which is no array,")
+    def operation(self, call: ast.Call, op: DeviceOp) -> None:
+        """A device operation: its arguments are what its parameters ask for."""
+        if len(call.args) != len(op.parameters):
+            self.refuse(
+                call, f"{op.name} with {len(call.args)} arguments, of which it has {len(op.parameters)},"
+            )
+        for parameter, argument in zip(op.parameters, call.args, strict=True):
+            self.argument(argument, parameter, op)
+
+    def argument(self, given: ast.expr, parameter: Parameter, op: DeviceOp) -> None:
+        match parameter.role, given:
+            case "value", _:
+                self.expression(given)
+            case "literal", ast.Constant(value=int()) | ast.UnaryOp(ast.USub(), ast.Constant(value=int())):
+                pass
+            case "literal", _:
+                self.refuse(given, f"argument {parameter.name} of {op.name}, which is no integer literal,")
+            case role, ast.Name(id=name) if name in self.params | {a.name for a in self.arrays}:
+                self.stored |= {name} if role == "result" else set()
+            case _:
+                self.refuse(given, f"argument {parameter.name} of {op.name}, which is no array,")
 
     # -- expressions
 
@@ -404,9 +370,10 @@ def callee(func: ast.expr, arguments: int) -> str | None:
         case ast.Attribute(value=ast.Name(id="math"), attr=name):
             if (name in UNARY_MATH and arguments == 1) or (name == "pow" and arguments == 2):
                 return f"math.{name}"
+        case ast.Name(id=name) if name in DEVICE_OPS:
+            op = DEVICE_OPS[name]
+            return name if op.kind == "value" and arguments == len(op.parameters) else None
         case ast.Name(id=name):
-            if (name in (*DTYPES, *CONVERSIONS, ROW_LANES, "abs") and arguments == 1) or (
-                name in ("min", "max") and arguments > 1
-            ):
+            if (name in (*DTYPES, "abs") and arguments == 1) or (name in ("min", "max") and arguments > 1):
                 return name
     return None

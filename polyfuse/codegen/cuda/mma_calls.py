@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, Argument
 from polyfuse.codegen.cuda.proofs.wgmma_operands import GROUP_TILES
 from polyfuse.codegen.cuda.wgmma_calls import by_warpgroups, wgmma_call
 from polyfuse.codegen.looptree.hardware_axes import axis_name
@@ -19,13 +20,9 @@ from polyfuse.codegen.looptree.index import Environment, in_bits, is_number, men
 from polyfuse.codegen.looptree.nodes import For, Guard, Kernel, Node, Store, below, stores_in, with_below
 from polyfuse.codegen.looptree.operations import CoreLines, Fragment, Lines, TileProduct
 from polyfuse.errors import InvalidSchedule
-from polyfuse.ir.precision import STEPS
 
 THREADS = tuple(map(axis_name, ("thread.x", "thread.y", "thread.z")))
 X, Y, _ = THREADS
-
-OPERATION = {math: f"tile_mma_{math}" for math in STEPS}
-"""The device operation for each format of the factors."""
 
 LINES, MATRICES, TRANSPOSED = range(3)
 """How lanes read a factor: lines of steps; by ldmatrix, steps neighbours; by ldmatrix.trans, lanes neighbours."""
@@ -67,36 +64,52 @@ def mma_call(top: For, repeated: bool) -> list[str] | None:
     if tile.by_warpgroup:
         return [wgmma_call(tile, store, {loop.variable: ast.Constant(0) for loop in loops})]
     first: dict[str, ast.expr] = {loop.variable: ast.Constant(0) for loop in loops}
-    arguments = [
-        *map(ast.Constant, (tile.rows, tile.columns, repeated * tile.steps)),
-        ast.Name(store.target.array),
-        *_factor(store, tile.left, first),
-        *_factor(store, tile.right, {**first, X: ast.Constant(0)}),
-        top.high,
-        ast.Name(X),
-        in_bits(ast.BinOp(ast.Name(Y), ast.Mod(), ast.Constant(8))),
+    return [
+        DEVICE_OPS[f"tile_mma_{tile.math}"].call(
+            rows=tile.rows,
+            columns=tile.columns,
+            most=repeated * tile.steps,
+            y=store.target.array,
+            **_factor("a", store, tile.left, first),
+            **_factor("b", store, tile.right, {**first, X: ast.Constant(0)}),
+            count=top.high,
+            lane_x=X,
+            lane_y=in_bits(ast.BinOp(ast.Name(Y), ast.Mod(), ast.Constant(8))),
+        )
     ]
-    return [ast.unparse(ast.Call(ast.Name(OPERATION[tile.math]), arguments, []))]
 
 
-def _factor(store: Store, fragment: Fragment | CoreLines, first: Environment) -> list[ast.expr]:
+def _factor(
+    side: str, store: Store, fragment: Fragment | CoreLines, first: Environment
+) -> dict[str, Argument]:
     """A factor's array, where its lanes' elements begin (as matrices: the warp's), how they lie, five numbers."""
     assert not isinstance(fragment, CoreLines), "a warpgroup's"
     element = store.reads[fragment.position]
     (at,) = element.subscripts
     if isinstance(fragment, Lines):
-        how, numbers = LINES, literals(fragment)
+        how, numbers = LINES, [*numbers_of(fragment).values()]
     else:
         how = TRANSPOSED if fragment.transposed else MATRICES
-        numbers = [ast.Constant(n) for n in (fragment.row, fragment.own, fragment.step, 0, 0)]
+        numbers = [fragment.row, fragment.own, fragment.step, 0, 0]
         warp = ast.BinOp(ast.BinOp(ast.Name(Y), ast.FloorDiv(), ast.Constant(8)), ast.Mult(), ast.Constant(8))
         first = {**first, X: ast.Constant(0), Y: warp}
-    return [ast.Name(element.array), in_bits(substituted(at, first)), ast.Constant(how), *numbers]
+    return {
+        side: element.array,
+        f"{side}_at": in_bits(substituted(at, first)),
+        f"{side}_how": how,
+        **{f"{side}_{place}": number for place, number in enumerate(numbers, 1)},
+    }
 
 
-def literals(lines: Lines) -> list[ast.expr]:
-    """How far a factor's elements lie from its first one."""
-    return [ast.Constant(n) for n in (lines.line, lines.every, lines.skip, lines.part, lines.vector)]
+def numbers_of(lines: Lines) -> dict[str, int]:
+    """How far a factor's elements lie from its first one, as an operation's parameters say it."""
+    return {
+        "line": lines.line,
+        "every": lines.every,
+        "skip": lines.skip,
+        "part": lines.part,
+        "vector": lines.vector,
+    }
 
 
 def _chain(node: Node) -> tuple[tuple[For, ...], Store | None]:

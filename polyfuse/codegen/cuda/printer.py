@@ -22,6 +22,7 @@ from polyfuse.codegen.cuda.device_calls import (
     runs_often,
     shared_bytes,
 )
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.cuda.kernel_arguments import CONST
 from polyfuse.codegen.cuda.mma_calls import for_whole_warps
 from polyfuse.codegen.cuda.rewrites.eliminate_guards import without_decided_guards
@@ -348,7 +349,7 @@ class _Cuda(Emitter):
         assert self.bulk is not None
         match node:
             case AwaitBefore():
-                return ["await_wgmma_before()"]
+                return [DEVICE_OPS["await_wgmma_before"].call()]
             case Handover():
                 return [self.bulk.handed(node)]
         return [f"{self.bulk.group} += 1"]
@@ -370,14 +371,17 @@ class _Cuda(Emitter):
 
     def barrier(self, node: Barrier) -> list[str]:
         """A thread waits for its own copies; then all threads' copies are there for all, tensor cores too."""
-        arrived = [] if node.open is None else [f"await_copies({node.open})"]
-        shown = ["show_tensor_cores()"] if node.shows else []
-        awaited = [] if node.awaits is None else ["await_wgmma({}, {}, {})".format(*node.awaits)]
+        arrived = [] if node.open is None else [DEVICE_OPS["await_copies"].call(still_open=node.open)]
+        shown = [DEVICE_OPS["show_tensor_cores"].call()] if node.shows else []
+        awaited = list[str]()
+        if node.awaits is not None:
+            rows, columns, results = node.awaits
+            awaited = [DEVICE_OPS["await_wgmma"].call(rows=rows, columns=columns, y=results)]
         if self.bulk is not None and node.open is not None:
             arrived = [*(arrived if copies_by_threads(self.kernel.body) else ()), *self.bulk.waiting()]
         return [
             *awaited,
             *arrived,
             *shown,
-            f"grid_barrier({ARRIVALS})" if node.grid else "cuda.syncthreads()",
+            DEVICE_OPS["grid_barrier"].call(arrivals=ARRIVALS) if node.grid else "cuda.syncthreads()",
         ]

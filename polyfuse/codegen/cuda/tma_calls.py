@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from math import prod
 
 from polyfuse.codegen.cuda.cluster_axes import ALONE, cluster_of, rank_among, whom_to
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, Argument
 from polyfuse.codegen.cuda.tensor_maps import BoxMap
 from polyfuse.codegen.looptree.hardware_axes import AXES, axis_name
 from polyfuse.codegen.looptree.index import Environment, binary, in_bits, mentions, substituted
@@ -103,31 +104,37 @@ class Bulk:
     def opening(self, warps: int) -> list[str]:
         """What a kernel begins with, whose blocks have so many warps beside one that only copies."""
         arriving = warps * self.users
-        made = f"begin_handover({self.slots}, {arriving}," if self.slots else f"begin_bulk({self.count},"
+        made = (
+            DEVICE_OPS["begin_handover"].call(slots=self.slots, warps=arriving, arrivals=self.arrivals)
+            if self.slots
+            else DEVICE_OPS["begin_bulk"].call(count=self.count, arrivals=self.arrivals)
+        )
         return [
             f"{self.arrivals} = cuda.shared.array(({self.barriers},), int64)",
-            f"{made} {self.arrivals})",
+            made,
             f"{self.group} = 0",
-            "cluster_barrier()" if self.shares else "cuda.syncthreads()",
+            DEVICE_OPS["cluster_barrier"].call() if self.shares else "cuda.syncthreads()",
         ]
 
     def closing(self) -> list[str]:
         """What a kernel ends with."""
-        return ["cluster_barrier()"] if self.shares else []
+        return [DEVICE_OPS["cluster_barrier"].call()] if self.shares else []
 
     def handed(self, node: Handover) -> str:
         """What one side does with a slot."""
         number = f"{self.group}{' - 1' if node.late else ''}"
         if self.shares and node.what == "hand_back":
-            return f"hand_back_cluster({self.slots}, {self.users}, {self.arrivals}, {number})"
-        return f"{node.what}({self.slots}, {self.arrivals}, {number})"
+            return DEVICE_OPS["hand_back_cluster"].call(
+                slots=self.slots, blocks=self.users, arrivals=self.arrivals, number=number
+            )
+        return DEVICE_OPS[node.what].call(slots=self.slots, arrivals=self.arrivals, number=number)
 
     def waiting(self) -> list[str]:
         """What threads do where they wait for copies."""
-        return [
-            f"await_bulk({self.open}, {self.arrivals}, {self.count}, {self.group})",
-            f"{self.group} += 1",
-        ]
+        wait = DEVICE_OPS["await_bulk"].call(
+            still_open=self.open, arrivals=self.arrivals, count=self.count, group=self.group
+        )
+        return [wait, f"{self.group} += 1"]
 
     def box_maps(self, kernel: Kernel) -> tuple[BoxMap, ...]:
         """What a launch has to bring along, in the order of the arguments."""
@@ -144,22 +151,30 @@ class Bulk:
         copy, source = store.operation, store.reads[0]
         target, to = address(store.target, first)
         subscripts = [substituted(index, first) for index in source.subscripts]
-        whom = list[ast.expr]()
+        whom = dict[str, Argument]()
         if copy.among:
-            number, whom = rank_among(copy.among), whom_to(copy.among, self.cluster)
+            number = rank_among(copy.among)
+            whom = dict(zip(("parts", "ranks", "first"), whom_to(copy.among, self.cluster), strict=True))
             to = _behind(to, number, prod(copy.part))
             subscripts[copy.cut] = _behind(subscripts[copy.cut], number, copy.part[copy.cut])
         corner = [in_bits(each) for each in _coordinates(tuple(subscripts))]
-        numbers = [ast.Constant(len(copy.box)), ast.Constant(prod(copy.part) * ITEMSIZE[source.dtype])]
-        rest = [ast.Name(self.arrivals), ast.Constant(self.count), ast.Name(self.group), *whom]
-        boxes = ast.Name(self.maps[source.array, copy.part])
-        name = ast.Name("copy_multicast" if copy.among else "copy_bulk")
-        call = ast.Call(name, [*numbers, target, in_bits(to), boxes, *corner, *rest], [])
+        call = DEVICE_OPS["copy_multicast" if copy.among else "copy_bulk"].call(
+            axes=len(copy.box),
+            nbytes=prod(copy.part) * ITEMSIZE[source.dtype],
+            target=target,
+            to=in_bits(to),
+            boxes=self.maps[source.array, copy.part],
+            **{f"c{axis}": at for axis, at in enumerate(corner)},
+            arrivals=self.arrivals,
+            count=self.count,
+            group=self.group,
+            **whom,
+        )
         kept = [c for c in conditions if not any(mentions(c, name) for name in inside)]
         if not kept:
-            return [ast.unparse(call)]
+            return [call]
         test = kept[0] if len(kept) == 1 else ast.BoolOp(ast.And(), kept)
-        return [f"if {ast.unparse(test)}:", f"    {ast.unparse(call)}"]
+        return [f"if {ast.unparse(test)}:", f"    {call}"]
 
 
 def bulk_of(kernel: Kernel) -> Bulk | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.looptree.body_source import Place, Values
 from polyfuse.codegen.looptree.emit import INDENT
 from polyfuse.codegen.looptree.index import operand
@@ -54,7 +55,7 @@ def shuffled(node: Lanes, body: list[str], place: Place, lane: str, again: bool)
 
 def _exchanges(partial: Element, op: str, among: int, place: Place, here: int) -> list[str]:
     """Each of so many neighbouring lanes, a power of two, gets what all have together; `here` come at once."""
-    mask = FULL_MASK if here >= WARP else f"lanes_of({here})"
+    mask = FULL_MASK if here >= WARP else DEVICE_OPS["lanes_of"].call(count=here)
     other = replace(partial, array=f"{partial.array}_other")
     lines, offset = list[str](), among // 2
     while offset:

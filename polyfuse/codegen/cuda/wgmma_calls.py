@@ -14,9 +14,9 @@ them reads, and async_copy_groups.py has found that it reads nothing that they w
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
 from dataclasses import replace
 
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, Argument
 from polyfuse.codegen.cuda.proofs.wgmma_operands import GROUP_TILES
 from polyfuse.codegen.looptree.hardware_axes import axis_name
 from polyfuse.codegen.looptree.index import in_bits, substituted
@@ -34,17 +34,9 @@ from polyfuse.codegen.looptree.nodes import (
     with_below,
 )
 from polyfuse.codegen.looptree.operations import CoreLines, TileProduct, VectorCopy
-from polyfuse.layouts.core_matrix import FORMATS
 from polyfuse.schedule.promote.tma_boxes import BulkCopy
 
 X, Y = axis_name("thread.x"), axis_name("thread.y")
-
-OPERATION: Mapping[tuple[str, bool], str] = {
-    (math, waits): f"{'tile' if waits else 'begin'}_wgmma_{math}"
-    for math in FORMATS
-    for waits in (True, False)
-}
-"""The device operation for each format of the factors, which waits for its results or does not."""
 
 
 def wgmma_call(tile: TileProduct, store: Store, first: dict[str, ast.expr]) -> str:
@@ -57,18 +49,17 @@ def wgmma_call(tile: TileProduct, store: Store, first: dict[str, ast.expr]) -> s
         ast.Mult(),
         ast.Constant(GROUP_TILES),
     )
-    arguments: list[ast.expr] = [
-        *map(ast.Constant, (tile.rows, tile.columns, tile.steps)),
-        ast.Name(store.target.array),
-    ]
-    for lines in (tile.left, tile.right):
+    factors = dict[str, Argument]()
+    for side, lines in (("a", tile.left), ("b", tile.right)):
         assert isinstance(lines, CoreLines)
         factor = store.reads[lines.position]
         (at,) = factor.subscripts
-        place = in_bits(substituted(at, {**first, X: ast.Constant(0), Y: group}))
-        numbers = (lines.line, lines.core, lines.far, lines.form.number)
-        arguments += [ast.Name(factor.array), place, *map(ast.Constant, numbers)]
-    return ast.unparse(ast.Call(ast.Name(OPERATION[tile.math, tile.waits]), arguments, []))
+        factors[side] = factor.array
+        factors[f"{side}_at"] = in_bits(substituted(at, {**first, X: ast.Constant(0), Y: group}))
+        numbers = {"line": lines.line, "core": lines.core, "far": lines.far, "form": lines.form.number}
+        factors |= {f"{side}_{name}": number for name, number in numbers.items()}
+    op = DEVICE_OPS[f"{'tile' if tile.waits else 'begin'}_wgmma_{tile.math}"]
+    return op.call(rows=tile.rows, columns=tile.columns, steps=tile.steps, y=store.target.array, **factors)
 
 
 def by_warpgroups(node: Node) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,9 @@ from polyfuse.codegen.cuda.compile.outlining import in_called_parts
 from polyfuse.codegen.cuda.compile.ptx.interleave_copies import spread_copies
 from polyfuse.codegen.cuda.compile.ptx.licm import before_loops
 from polyfuse.codegen.cuda.compile.ptx.strength_reduction import running_addresses
+from polyfuse.codegen.cuda.device_ops import DeviceOp, called_in
 from polyfuse.codegen.cuda.kernel_arguments import CONST, pointee
-from polyfuse.codegen.cuda.kernel_grammar import ARRAYS_OF, ROW_LANES
 from polyfuse.codegen.cuda.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
-from polyfuse.codegen.looptree.half_types import CONVERSIONS
 from polyfuse.codegen.operator_types import registry_for
 from polyfuse.errors import PolyfuseError, TargetUnavailable
 
@@ -208,33 +208,9 @@ def _function(
         "cuda": cuda, "math": math, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
         "uint16": uint16, "uint32": uint32,
     }  # fmt: skip
-    called = [name for name in (*ARRAYS_OF, *CONVERSIONS, ROW_LANES) if f"{name}(" in source]
-    if called:
-        from polyfuse.codegen.cuda.intrinsics import cluster_tma as cluster_operations
-        from polyfuse.codegen.cuda.intrinsics import converting_copies as converted_copies
-        from polyfuse.codegen.cuda.intrinsics import grid_barrier as grid_barriers
-        from polyfuse.codegen.cuda.intrinsics import half_rounding as device_halves
-        from polyfuse.codegen.cuda.intrinsics import lane_groups
-        from polyfuse.codegen.cuda.intrinsics import mbarrier_pipeline as handover_operations
-        from polyfuse.codegen.cuda.intrinsics import mma_tile as tensor_operations
-        from polyfuse.codegen.cuda.intrinsics import tile_fma as device_operations
-        from polyfuse.codegen.cuda.intrinsics import tma as bulk_operations
-        from polyfuse.codegen.cuda.intrinsics import wgmma_tile as warpgroup_operations
-
-        modules = (
-            bulk_operations,
-            handover_operations,
-            cluster_operations,
-            warpgroup_operations,
-            tensor_operations,
-            device_operations,
-            grid_barriers,
-            converted_copies,
-            device_halves,
-            lane_groups,
-        )
-        known = {name: value for module in modules for name, value in vars(module).items()}
-        namespace |= {name: known[name] for name in called}
+    called = called_in(source)
+    _check_has(called, name, cc)
+    namespace |= {op.name: getattr(import_module(op.emission), op.name) for op in called}
     module = ast.parse(source)
     at, kernel = next(
         (at, node)
@@ -252,6 +228,17 @@ def _function(
         namespace |= {part: inlined(namespace[part], cc, parts) for part in names}
     function: Callable[..., None] = namespace[name]
     return function
+
+
+def _check_has(called: tuple[DeviceOp, ...], name: str, cc: tuple[int, int]) -> None:
+    """Raises OtherInstructions where a GPU lacks an operation that a kernel calls; the newest one is named."""
+    lacking = [op for op in called if not op.is_on(cc)]
+    if lacking:
+        op = max(lacking, key=lambda each: each.requires)
+        which = "of no other GPU" if op.requires.endswith("a") else "of later GPUs"
+        raise OtherInstructions(
+            f"kernel {name} calls {op.name}, an operation of {op.requires} and {which}, and this is sm_{cc[0]}{cc[1]}"
+        )
 
 
 @cache
