@@ -5,11 +5,19 @@ from __future__ import annotations
 import difflib
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from polyfuse.codegen import generate
+from polyfuse.codegen.cuda import printer
+from polyfuse.codegen.cuda.passes import rewritten
+from polyfuse.codegen.looptree.nodes import Kernel
+from polyfuse.codegen.looptree.verify import verify
+from polyfuse.codegen.lowering.grid_phases import built_in_parts
 
 # What a test compiles is compiled, and the user's own cache is left alone; tests of the cache ask for one.
 os.environ["POLYFUSE_CACHE"] = "off"
@@ -37,6 +45,21 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 10)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def verified_loop_trees() -> Iterator[None]:
+    """Every loop tree that a test prints is checked: as lowering builds it, and on CUDA after each pass."""
+
+    def built(*given: object) -> Kernel:
+        kernel = built_in_parts(*given)  # type: ignore[arg-type]
+        verify("lowering", kernel)
+        return kernel
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(generate, "built_in_parts", built)
+        patched.setattr(printer, "rewritten", partial(rewritten, after=verify))
+        yield
 
 
 @pytest.fixture

@@ -24,18 +24,12 @@ from polyfuse.codegen.cuda.device_calls import (
 )
 from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.cuda.kernel_arguments import CONST
-from polyfuse.codegen.cuda.mma_calls import for_whole_warps
-from polyfuse.codegen.cuda.rewrites.eliminate_guards import without_decided_guards
-from polyfuse.codegen.cuda.rewrites.overlap_wgmma import with_overlapped_products
+from polyfuse.codegen.cuda.passes import rewritten
 from polyfuse.codegen.cuda.rewrites.paired_threads import in_pairs
-from polyfuse.codegen.cuda.rewrites.warp_sync import met_by_warps, with_constant_bounds
-from polyfuse.codegen.cuda.rewrites.wide_access import with_wide_accesses
-from polyfuse.codegen.cuda.rewrites.zero_fill import with_filled_tiles
-from polyfuse.codegen.cuda.rewrites.zero_filled_copies import with_padded_copies
+from polyfuse.codegen.cuda.rewrites.warp_sync import with_constant_bounds
 from polyfuse.codegen.cuda.tensor_maps import KIND, BoxMap
 from polyfuse.codegen.cuda.tma_calls import bulk_of
 from polyfuse.codegen.cuda.warp_shuffles import shuffled, warps_of
-from polyfuse.codegen.cuda.wgmma_calls import shown_to_warpgroups
 from polyfuse.codegen.looptree.emit import Emitter, subscripted
 from polyfuse.codegen.looptree.half_types import held_as, zero
 from polyfuse.codegen.looptree.hardware_axes import LANES, axis_name
@@ -119,10 +113,7 @@ def cuda_kernel(kernel: Kernel) -> CudaKernel:
     pointers = tuple(
         f"{CONST if name in same else ''}{held_as(tensor.dtype)}*" for name, tensor in kernel.arrays.items()
     )
-    kernel = with_wide_accesses(with_padded_copies(shown_to_warpgroups(for_whole_warps(kernel))))
-    kernel = met_by_warps(with_overlapped_products(kernel))
-    kernel = with_filled_tiles(kernel)
-    kernel = without_decided_guards(kernel) if bulk_of(kernel) is not None else kernel
+    kernel = rewritten(kernel)
     wide, bulk = copied_widely(kernel.body), bulk_of(kernel)
     maps = () if bulk is None else bulk.box_maps(kernel)
     counter = ("int32*",) if meetings else ()

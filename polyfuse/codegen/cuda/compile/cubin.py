@@ -23,9 +23,7 @@ from polyfuse.codegen.cuda.compile.canonical_loops import counted
 from polyfuse.codegen.cuda.compile.dynamic_shared import declared_shared, with_dynamic_shared
 from polyfuse.codegen.cuda.compile.narrow_indices import in_short
 from polyfuse.codegen.cuda.compile.outlining import in_called_parts
-from polyfuse.codegen.cuda.compile.ptx.interleave_copies import spread_copies
-from polyfuse.codegen.cuda.compile.ptx.licm import before_loops
-from polyfuse.codegen.cuda.compile.ptx.strength_reduction import running_addresses
+from polyfuse.codegen.cuda.compile.ptx.ptx_passes import rewritten_ptx
 from polyfuse.codegen.cuda.device_ops import DeviceOp, called_in
 from polyfuse.codegen.cuda.kernel_arguments import CONST, pointee
 from polyfuse.codegen.cuda.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
@@ -76,8 +74,7 @@ def build(
     `launch_bounds` is the most threads a block will have, or (threads, least blocks per multiprocessor).
     So many blocks along each axis are a `cluster`, in each launch.
     With `count_passes` addresses follow from loops' variables alone, in all loops (canonical_loops.py);
-    without, for registers that are planned, a product's loop finds computed what stays (licm.py), and
-    advances addresses (strength_reduction.py) and begins copies among its multiply-adds (interleave_copies.py).
+    without, for registers that are planned, PTX_PASSES rewrite the loops of products (ptx_passes.py).
     The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
     the source lies, for messages and tracebacks to show its lines.
 
@@ -99,8 +96,8 @@ def build(
         sizes = declared_shared(ptx)
         ptx, dynamic = with_dynamic_shared(ptx)
         ptx, arch = for_warpgroups(in_clusters(ptx, name, cluster, cc), arch)
-        ptx = ptx if count_passes else running_addresses(before_loops(ptx))
-        ptx, code, log = _with_least_spills(ptx, name, arch, max_registers, not count_passes)
+        certain, every = (ptx, ptx) if count_passes else rewritten_ptx(ptx)
+        ptx, code, log = _with_least_spills(certain, every, name, arch, max_registers)
     except TargetUnavailable:
         raise
     except Exception as error:  # whatever numba, NVVM or nvJitLink raise: each has a family of its own
@@ -309,16 +306,15 @@ def report(entry: str, log: str) -> tuple[int, int, int]:
 
 
 def _with_least_spills(
-    ptx: str, name: str, arch: str, max_registers: int | None, spread: bool
+    certain: str, every: str, name: str, arch: str, max_registers: int | None
 ) -> tuple[str, bytes, str]:
-    """(PTX, machine code, the linker's report), with copies among multiply-adds unless registers are too few."""
-    apart = spread_copies(ptx) if spread else ptx
-    code, log = _linked(apart, name, arch, max_registers)
-    if apart != ptx and any(report(name, log)[1:]):
-        before, said = _linked(ptx, name, arch, max_registers)
+    """(PTX, machine code, the linker's report) after `every` pass, or the `certain` ones where these spill less."""
+    code, log = _linked(every, name, arch, max_registers)
+    if every != certain and any(report(name, log)[1:]):
+        before, said = _linked(certain, name, arch, max_registers)
         if sum(report(name, said)[1:]) < sum(report(name, log)[1:]):
-            return ptx, before, said
-    return apart, code, log
+            return certain, before, said
+    return every, code, log
 
 
 def _linked(ptx: str, name: str, arch: str, max_registers: int | None) -> tuple[bytes, str]:

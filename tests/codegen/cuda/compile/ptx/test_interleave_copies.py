@@ -12,6 +12,7 @@ from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.compile import cubin as cuda_build
 from polyfuse.codegen.cuda.compile.ptx.interleave_copies import spread_copies
 from polyfuse.codegen.cuda.compile.ptx.ptx_loops import MANY
+from polyfuse.codegen.cuda.compile.ptx.ptx_passes import rewritten_ptx
 from polyfuse.runtime.cuda.runner import build_kernels
 from tests.support.ptx_machine import touched
 
@@ -153,11 +154,11 @@ def test_kernels_copy_and_read_the_same(
     pytest.importorskip("cuda.core")
     pairs: list[tuple[str, str]] = []
 
-    def kept(text: str) -> str:
-        pairs.append((text, spread_copies(text)))
-        return pairs[-1][1]
+    def kept(text: str) -> tuple[str, str]:
+        pairs.append(rewritten_ptx(text))
+        return pairs[-1]
 
-    monkeypatch.setattr(cuda_build, "spread_copies", kept)
+    monkeypatch.setattr(cuda_build, "rewritten_ptx", kept)
     net = pf.compile(make(), target="cuda", machine=preset, device="none")
     build_kernels(net.program, {"a100": (8, 0), "h200": (9, 0)}[preset])
     changed = [(text, new) for text, new in pairs if text != new]
@@ -171,6 +172,7 @@ def test_kernels_copy_and_read_the_same(
 def test_where_that_spills_they_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """A linker's report decides: fewer bytes of spills."""
     text = ptx(*copies(2), READ)
+    new = spread_copies(text)
     said = {
         True: "8 bytes spill stores, 4 bytes spill loads",
         False: "0 bytes spill stores, 0 bytes spill loads",
@@ -181,7 +183,7 @@ def test_where_that_spills_they_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         return bytes([spread]), f"used 128 registers, {said[spread]}"
 
     monkeypatch.setattr(cuda_build, "_linked", linked)
-    assert cuda_build._with_least_spills(text, "k", "sm_90", None, True)[:2] == (text, b"\0")
+    assert cuda_build._with_least_spills(text, new, "k", "sm_90", None)[:2] == (text, b"\0")
     said[True] = said[False]
-    assert cuda_build._with_least_spills(text, "k", "sm_90", None, True)[:2] == (spread_copies(text), b"\1")
-    assert cuda_build._with_least_spills(text, "k", "sm_90", None, False)[:2] == (text, b"\0")
+    assert cuda_build._with_least_spills(text, new, "k", "sm_90", None)[:2] == (new, b"\1")
+    assert cuda_build._with_least_spills(text, text, "k", "sm_90", None)[:2] == (text, b"\0")

@@ -13,6 +13,7 @@ from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.compile import cubin as cuda_build
 from polyfuse.codegen.cuda.compile.ptx.licm import before_loops
 from polyfuse.codegen.cuda.compile.ptx.ptx_loops import MANY
+from polyfuse.codegen.cuda.compile.ptx.ptx_passes import rewritten_ptx
 from polyfuse.codegen.cuda.compile.ptx.strength_reduction import running_addresses
 from polyfuse.runtime.cuda.runner import build_kernels
 from tests.support.ptx_machine import touched
@@ -197,11 +198,11 @@ def test_kernels_touch_the_same_memory(
     pytest.importorskip("cuda.core")
     written: list[str] = []
 
-    def kept(text: str) -> str:
+    def kept(text: str) -> tuple[str, str]:
         written.append(text)
-        return before_loops(text)
+        return rewritten_ptx(text)
 
-    monkeypatch.setattr(cuda_build, "before_loops", kept)
+    monkeypatch.setattr(cuda_build, "rewritten_ptx", kept)
     net = pf.compile(make(), target="cuda", machine=preset, device="none")
     build_kernels(net.program, {"a100": (8, 0), "h200": (9, 0)}[preset])
     changed = [(text, new) for text in written if (new := running_addresses(before_loops(text))) != text]
