@@ -34,7 +34,7 @@ OPERATIONS = {
     **dict.fromkeys(HALF_OPERATIONS, "polyfuse.codegen.cpu.intrinsics.half_conversions"),
     ON_STACK: "polyfuse.codegen.cpu.intrinsics.stack_arrays",
     ON_HEAP: "polyfuse.codegen.cpu.intrinsics.stack_arrays",
-    WHOLE: "polyfuse.codegen.vector_math.vector_width",
+    WHOLE: "polyfuse.codegen.cpu.intrinsics.vector_width",
     "joined": "polyfuse.codegen.looptree.collapse_axes",
     FETCH: "polyfuse.codegen.cpu.intrinsics.cache_prefetch",
     FETCH_TO_WRITE: "polyfuse.codegen.cpu.intrinsics.cache_prefetch",

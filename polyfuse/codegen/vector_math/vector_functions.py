@@ -22,7 +22,7 @@ from polyfuse.codegen.vector_math import exp_log as functions
 from polyfuse.codegen.vector_math.angles import cos, sin
 from polyfuse.codegen.vector_math.builder import DOUBLE, SINGLE, Real
 from polyfuse.codegen.vector_math.power import power
-from polyfuse.codegen.vector_math.vector_width import in_whole_registers
+from polyfuse.codegen.vector_math.register_width import in_whole_registers
 
 VECTOR_FUNCTIONS = {name: f"vector_{name}" for name in ("exp", "log", "tanh", "erf", "pow", "sin", "cos")}
 """What a body's functions are called here."""

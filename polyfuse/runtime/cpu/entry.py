@@ -26,8 +26,8 @@ from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 
 from polyfuse.codegen.cpu.intrinsics.half_conversions import BITS_OF
+from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 from polyfuse.codegen.looptree.half_types import held_as
-from polyfuse.codegen.vector_math.vector_width import in_whole_registers
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
 from polyfuse.runtime.cpu.objects import ALIGNED, CONTIGUOUS, INT, LONG, POINTER, WRITEABLE, Objects
 from polyfuse.runtime.interface import Interface

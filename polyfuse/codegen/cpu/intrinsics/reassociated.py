@@ -14,7 +14,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from polyfuse.codegen.cpu.intrinsics.extrema import extremum
-from polyfuse.codegen.vector_math.vector_width import in_whole_registers
+from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 
 IN_ANY_ORDER = {
     "+=": "add_any_order",

@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES, are_literals, everywhere
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import transposed
 from polyfuse.codegen.cpu.intrinsics.vector_expression import ELEMENTS, OnVectors
-from polyfuse.codegen.vector_math.vector_width import in_whole_registers
+from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 
 WORD, LANE = ir.IntType(64), ir.IntType(32)
 

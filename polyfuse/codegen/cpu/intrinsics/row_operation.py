@@ -39,7 +39,7 @@ from polyfuse.codegen.cpu.intrinsics.tile_mac import (
     Operand,
     ask_for,
 )
-from polyfuse.codegen.vector_math.vector_width import in_whole_registers
+from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 
 CONTRACT = ("contract",)
 """a * b + c may be rounded once, as in a kernel's other loops."""

@@ -8,7 +8,7 @@ from llvmlite import ir
 
 import polyfuse as pf
 from polyfuse.codegen.cpu.intrinsics.reassociated import add_any_order
-from polyfuse.codegen.vector_math.vector_width import in_whole_registers, whole_registers
+from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers, whole_registers
 from polyfuse.machine import Machine
 
 

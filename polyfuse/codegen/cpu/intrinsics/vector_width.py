@@ -17,25 +17,15 @@ a cache, where arithmetic decides. Loops of both kinds ask for whole registers i
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-WHOLE_REGISTERS = '"prefer-vector-width"="512"'
+from polyfuse.codegen.vector_math.register_width import in_whole_registers
 
-
-class _Attributes(ir.values.FunctionAttributes):
-    """A function's attributes, which may be this one too; llvmlite knows those of one word."""
-
-    _known: ClassVar[frozenset[str]] = ir.values.FunctionAttributes._known | {WHOLE_REGISTERS}
-
-
-def in_whole_registers(function: ir.Function) -> None:
-    """Let LLVM fill whole registers in a function that is being written, and in what is inlined into it."""
-    if WHOLE_REGISTERS not in function.attributes:
-        function.attributes = _Attributes([*function.attributes, WHOLE_REGISTERS])
+__all__ = ["in_whole_registers", "whole_registers"]
 
 
 @intrinsic
