@@ -8,6 +8,7 @@ and takes a negative index as Python does. Needs the extra `polyfuse[cuda]`.
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -49,7 +50,9 @@ def simulate(
         raise TargetUnavailable(message) from error
     blocks, threads = _extent(grid), _extent(block)
     namespace = _names()
-    exec(compile(source, f"<simulated kernel {name}>", "exec"), namespace)
+    module = ast.parse(source)  # whose imports are the GPU's: the simulator has its own of everything
+    module.body = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    exec(compile(module, f"<simulated kernel {name}>", "exec"), namespace)
     for point in np.ndindex(*blocks):
         device = _Device(blocks, threads)
         # A kernel launched by the simulator's own decorator would share one memory among all blocks.

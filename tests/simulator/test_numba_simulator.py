@@ -84,6 +84,6 @@ def test_an_index_past_the_end() -> None:
 
 
 def test_the_process_still_compiles_for_the_real_target() -> None:
-    source = "def k(y):\n    y[cuda.threadIdx.x] = float32(1.0)\n"
+    source = "from numba import cuda, float32\ndef k(y):\n    y[cuda.threadIdx.x] = float32(1.0)\n"
     simulate(source, "k", 1, 2, [np.zeros(2, np.float32)])
     assert build(source, "k", ("float32*",)).registers > 0

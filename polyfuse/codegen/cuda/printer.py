@@ -22,7 +22,7 @@ from polyfuse.codegen.cuda.device_calls import (
     runs_often,
     shared_bytes,
 )
-from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, called_in
 from polyfuse.codegen.cuda.kernel_arguments import CONST
 from polyfuse.codegen.cuda.passes import rewritten
 from polyfuse.codegen.cuda.rewrites.paired_threads import in_pairs
@@ -67,6 +67,9 @@ import math
 from numba import cuda, float32, float64, int32, int64
 """
 
+FACADE = "polyfuse.intrinsics.cuda"
+"""The module from which emitted source imports the device operations."""
+
 LARGEST = {"block": 2**31 - 1, "cluster": 7, "thread": 1023}
 """The largest numbers of blocks and threads. Where registers are few, the compiler is told that they are not negative:
 in an address a number that may be takes two registers. 8 x 8 results in 128 of them spill 24 bytes without.
@@ -74,8 +77,9 @@ in an address a number that may be takes two registers. 8 x 8 results in 128 of 
 
 
 def header(source: str) -> str:
-    """What emitted source imports: bits of halves too where there are arrays of them."""
-    return HEADER.replace("int64\n", "int64, uint16\n") if "uint16" in source else HEADER
+    """What emitted source imports: bits of halves where there are arrays of them, and the operations that it calls."""
+    numbers = HEADER.replace("int64\n", "int64, uint16\n") if "uint16" in source else HEADER
+    return numbers + "".join(f"from {FACADE} import {op.name}\n" for op in called_in(source))
 
 
 AXIS_OF = {"block": "blockIdx", "thread": "threadIdx"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 from importlib import import_module
 
@@ -11,9 +12,12 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
+from polyfuse.checks.cuda_cases import product
 from polyfuse.codegen.cuda.compile.cubin import OtherInstructions, build
 from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, STATEMENTS, DeviceOp, called_in
 from polyfuse.codegen.cuda.kernel_grammar import UnsupportedKernel, parse
+from polyfuse.intrinsics import cuda as facade
+from polyfuse.ir.precision import Math
 from polyfuse.simulator import numba_simulator, values
 from polyfuse.simulator.device_ops import MEANINGS, perform
 
@@ -134,3 +138,25 @@ def test_no_array_of_a_kernel_is_called_as_an_operation_is(name: str) -> None:
     parameters = launch.source.partition("(")[2].partition(")")[0].split(", ")
     assert name not in parameters
     assert f"{name}_2" in parameters
+
+
+@pytest.mark.parametrize("math", ["ieee", "bf16"])
+def test_emitted_source_imports_what_it_calls(math: Math) -> None:
+    pytest.importorskip("numba.cuda")
+    net = pf.compile(product(512, 320, 512), target="cuda", device="none", machine="h200", math=math)
+    (launch,) = net.program.launches
+    assert called_in(launch.source)
+    namespace: dict[str, object] = {}
+    exec(net.program.source, namespace)
+    code = namespace[launch.name].__code__  # type: ignore[attr-defined]
+    assert {op.name for op in called_in(launch.source)} <= set(code.co_names)
+    attributes = {n.attr for n in ast.walk(ast.parse(launch.source)) if isinstance(n, ast.Attribute)}
+    assert set(code.co_names) - attributes <= {*namespace, *dir(builtins)}
+
+
+def test_the_facade_has_the_operations_alone() -> None:
+    pytest.importorskip("numba.cuda")
+    assert dir(facade) == sorted(DEVICE_OPS)
+    assert facade.tile_fma is import_module(DEVICE_OPS["tile_fma"].emission).tile_fma
+    with pytest.raises(AttributeError, match="no device operation 'syncthreads'; there are tile_fma, "):
+        facade.syncthreads  # noqa: B018

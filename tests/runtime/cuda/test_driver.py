@@ -251,7 +251,8 @@ def test_without_memory_the_failure_says_how_much_is_free(
 @pytest.mark.skipif(not available(), reason="needs a GPU")
 def test_a_kernel_runs() -> None:
     gpu = Gpu()
-    source = "def scale(x, n, a):\n    t = cuda.threadIdx.x\n    if t < n:\n        x[t] = x[t] * a\n"
+    source = "from numba import cuda\n"
+    source += "def scale(x, n, a):\n    t = cuda.threadIdx.x\n    if t < n:\n        x[t] = x[t] * a\n"
     cubin = build(source, "scale", ("float32*", "int64", "float32"), cc=gpu.info.compute_capability)
     x = np.arange(8, dtype=np.float32)
     buffer = gpu.allocate(x.nbytes)

@@ -8,13 +8,11 @@ The compiler's own report gives registers, spills and shared memory. Needs the e
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +73,8 @@ def build(
     So many blocks along each axis are a `cluster`, in each launch.
     With `count_passes` addresses follow from loops' variables alone, in all loops (canonical_loops.py);
     without, for registers that are planned, PTX_PASSES rewrite the loops of products (ptx_passes.py).
-    The names cuda, math, float32, float64, int32 and int64 are defined for the source. `path` is where
-    the source lies, for messages and tracebacks to show its lines.
+    The source imports what it calls, as `polyfuse.codegen.cuda.printer.header` says. `path` is where it lies, for
+    messages and tracebacks to show its lines.
 
     Raises BuildFailure where the source does not compile, TargetUnavailable where the extra is missing,
     OtherInstructions, which is one, where the kernel's are those of another GPU.
@@ -199,15 +197,11 @@ def _function(
     count_passes: bool,
 ) -> Callable[..., None]:
     """The kernel; what numba makes of the functions of its parts goes to `parts` (outlining.py)."""
-    from numba import cuda, float32, float64, int32, int64, uint16, uint32
+    from numba import int32, int64, uint32
 
-    namespace: dict[str, Any] = {
-        "cuda": cuda, "math": math, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
-        "uint16": uint16, "uint32": uint32,
-    }  # fmt: skip
-    called = called_in(source)
-    _check_has(called, name, cc)
-    namespace |= {op.name: getattr(import_module(op.emission), op.name) for op in called}
+    _check_has(called_in(source), name, cc)
+    # the source imports what it calls; these are what indices in fewer bits are converted by (narrow_indices.py)
+    namespace: dict[str, Any] = {"int32": int32, "int64": int64, "uint32": uint32}
     module = ast.parse(source)
     at, kernel = next(
         (at, node)

@@ -10,9 +10,13 @@ import pytest
 
 from polyfuse.codegen.cuda.compile.cubin import BuildFailure, Cubin, build, report
 from polyfuse.codegen.cuda.compile.disassembly import opcodes, register_reads, sass
+from polyfuse.codegen.cuda.printer import HEADER
 from polyfuse.errors import TargetUnavailable
 
-GEMM = """
+GEMM = """\
+from numba import cuda, float32
+
+
 def gemm(a, b, c, n):
     sa = cuda.shared.array((16, 17), float32)
     sb = cuda.shared.array((16, 17), float32)
@@ -44,7 +48,7 @@ def gemm() -> Cubin:
 def _body(body: str, signature: tuple[str, ...] = ("float32*", "float32*", "int64")) -> Cubin:
     pytest.importorskip("cuda.core")
     lines = "\n".join("    " + line for line in body.splitlines())
-    return build(f"def k(x, y, n):\n    t = cuda.threadIdx.x\n{lines}\n", "k", signature)
+    return build(f"{HEADER}def k(x, y, n):\n    t = cuda.threadIdx.x\n{lines}\n", "k", signature)
 
 
 def test_the_report(gemm: Cubin) -> None:
@@ -134,6 +138,7 @@ def test_messages_name_the_file_of_the_source(tmp_path: Path) -> None:
 def test_instructions_of_another_gpu_are_no_fault_of_the_source() -> None:
     pytest.importorskip("cuda.core")
     source = (
+        f"{HEADER}from polyfuse.intrinsics.cuda import await_wgmma\n"
         "def k(x):\n    y = cuda.local.array((2, 2), float32)\n    await_wgmma(2, 2, y)\n    x[0] = y[0, 0]\n"
     )
     assert build(source, "k", ("float32*",)).arch == "sm_90a"

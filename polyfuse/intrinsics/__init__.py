@@ -1,0 +1,1 @@
+"""Everything that emitted source imports from polyfuse, one module for each target."""
