@@ -80,7 +80,7 @@ def run(
     at a time. `counts_waits` asks for the bank conflicts of shared memory, which takes as long again.
 
     Raises RaceError, BarrierError and OutOfBounds for what the kernel does wrong, UnsupportedKernel for
-    source outside the subset of `lockstep_subset`, BadArgument for arguments the kernel cannot take.
+    source outside the subset of `kernel_grammar`, BadArgument for arguments the kernel cannot take.
     """
     kernel = parse(source, name)
     launch = Grid(_extent(grid), _extent(block), cluster)

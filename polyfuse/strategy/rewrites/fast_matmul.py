@@ -18,8 +18,9 @@ from polyfuse.machine import Machine
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.bilinear.apply import bilinear
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
+from polyfuse.strategy.cost.bilinear_products import is_constant
 from polyfuse.strategy.cost.roofline import microseconds
-from polyfuse.strategy.cpu.gemm.bilinear_cost import Price, is_constant
+from polyfuse.strategy.cpu.gemm.bilinear_cost import Price
 from polyfuse.strategy.cuda.gemm.bilinear_cost import GpuPrice
 from polyfuse.strategy.remarks import Reason, Refused, Remark, applied, refused, weighed
 

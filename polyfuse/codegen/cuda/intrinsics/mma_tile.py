@@ -17,7 +17,7 @@ them in registers. Its two columns are n and n + half, or where a factor is tran
 2n + 1. Of 16 steps an instruction a lane has four, 2t, 2t + 1, 2t + 8, 2t + 9: two words of two numbers, where tf32 has
 two words of steps t and t + 4, and f64 one number of step t. Factors are rounded in shared memory already (`promote(…,
 rounded=…)`), and come from there by ldmatrix (ldmatrix.py), or those of tf32 and f64 in lines as
-`device_operations.Factor` reads them. Needs the extra `polyfuse[cuda]`, and a GPU from sm_80 on.
+`tile_fma.Factor` reads them. Needs the extra `polyfuse[cuda]`, and a GPU from sm_80 on.
 """
 
 from __future__ import annotations

@@ -33,16 +33,13 @@ from itertools import chain
 from math import ceil, hypot, inf, prod
 from typing import Any
 
-from polyfuse.analysis.once import constant_tensors
 from polyfuse.bilinear import Algorithm
 from polyfuse.ir import Nest
 from polyfuse.machine import Machine
 from polyfuse.rewrite.bilinear.dimension_roles import Roles
+from polyfuse.strategy.cost.bilinear_products import REST, is_constant
 from polyfuse.strategy.cpu.gemm.blocking import blocking
 from polyfuse.strategy.cpu.gemm.blocks import Extents, Operand, Task
-
-REST = 0.25
-"""What the rest of a peeled product reaches of the peak: thin products read more than they compute."""
 
 IN_LOADS = 3.0
 """How much longer what a product adds up takes to read where it is packed, of rows in several places, than in a kernel
@@ -145,13 +142,6 @@ class Price:
             size = e.batches * e.steps * e.columns * itemsize
             coming = size / machine.reading(machine.keeping(held), units)
         return machine.launch_seconds + hypot(found.seconds / busy, coming), found.width
-
-
-def is_constant(nest: Nest, roles: Roles, value: Any) -> bool:
-    """Whether a factor is of constants alone: its sums are computed once for all calls."""
-    positions = {leaf.position for leaf in value.free_symbols if hasattr(leaf, "position")}
-    fixed = constant_tensors(nest, nest.order)
-    return all(roles.statement.reads[p].tensor in fixed for p in positions)
 
 
 def _terms(sums: Sequence[Sequence[int]]) -> int:

@@ -23,7 +23,7 @@ from polyfuse.bilinear import Algorithm
 from polyfuse.ir import Nest
 from polyfuse.machine import Machine
 from polyfuse.rewrite.bilinear.dimension_roles import Roles
-from polyfuse.strategy.cpu.gemm.bilinear_cost import REST, is_constant
+from polyfuse.strategy.cost.bilinear_products import REST, is_constant
 from polyfuse.strategy.cuda.gemm.schedule import product_of
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
 from polyfuse.strategy.match.gemm_problem import Extents, Terms
