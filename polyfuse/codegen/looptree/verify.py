@@ -108,9 +108,9 @@ class _Scope:
             case Guard(condition, body, otherwise):
                 yield from self._known(condition)
                 note = f"if {ast.unparse(condition)}"
-                for part in (body, otherwise):
-                    if part is not None:
-                        yield from self.inner(note, condition).faults(part)
+                yield from self.inner(note, condition).faults(body)
+                if otherwise is not None:
+                    yield from self.inner(note, condition).faults(otherwise)
             case Allocate(buffer, shape):
                 if buffer not in self.buffers:  # each of a loop's values may allocate its own anew
                     yield from self._defined(buffer)
