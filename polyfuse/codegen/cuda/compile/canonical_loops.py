@@ -18,7 +18,9 @@ reorder what is copied around them, and take 99 registers for 96 that were plann
 from __future__ import annotations
 
 import ast
+from math import prod
 
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.ir.fresh_names import fresh
 
 WAIT = "syncthreads"
@@ -54,13 +56,11 @@ def _stays(loop: ast.For) -> bool:
 
 
 def _multiply_adds(node: ast.AST) -> int:
-    """Those of a product that is written out: rows, columns and steps come first."""
+    """Those of a product that is written out: `most` steps of rows by columns."""
     match node:
-        case ast.Call(
-            ast.Name("tile_fma"),
-            [ast.Constant(int(rows)), ast.Constant(int(columns)), ast.Constant(int(steps)), *_],
-        ):
-            return rows * columns * steps
+        case ast.Call(ast.Name("tile_fma"), arguments):
+            given = DEVICE_OPS["tile_fma"].named(arguments)
+            return prod(int(ast.literal_eval(given[each])) for each in ("rows", "columns", "most"))
     return 0
 
 

@@ -25,11 +25,15 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.looptree.index import binary, terms, total
 from polyfuse.codegen.looptree.intervals import Interval, Ranges, interval
 
 AHEAD = ("copy_ahead", "pad_ahead")
 """Copies that go on while their thread does other things."""
+
+PLACES = {"to": "target", "at": "source"}
+"""The parameters of copies that say where in an array they begin, and in which."""
 
 PRODUCT = "tile_fma"
 """What is most of the instructions of a kernel that is worth it."""
@@ -86,12 +90,15 @@ class _Short(ast.NodeTransformer):
         self.tensors = {each.arg for each in function.args.args}
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
-        """Behind a tensor stands the place in it."""
+        """Of a copy the places in tensors are apart."""
         if not isinstance(node.func, ast.Name) or node.func.id not in AHEAD:
             return node
+        given = DEVICE_OPS[node.func.id].named(node.args)
         args = [
-            self._place(part) if self._is_tensor(before) else self._within(part)
-            for before, part in zip([node.func, *node.args], node.args, strict=False)
+            self._place(part)
+            if name in PLACES and self._is_tensor(given[PLACES[name]])
+            else self._within(part)
+            for name, part in given.items()
         ]
         return ast.Call(node.func, args, [])
 

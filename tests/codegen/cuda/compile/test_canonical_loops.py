@@ -56,10 +56,10 @@ def kernel():
         for j in range(0, 40):
             cuda.syncthreads()
     for n in range(0, 2):
-        tile_fma(8, 8, 4, y)
+        tile_fma(8, 8, 4, y, a, 0, 9, 1, 0, 0, 1, b, 0, 9, 1, 0, 0, 1, n)
         cuda.syncthreads()
     for n in range(0, 2):
-        tile_fma(4, 4, 3, y)
+        tile_fma(4, 4, 3, y, a, 0, 9, 1, 0, 0, 1, b, 0, 9, 1, 0, 0, 1, n)
         cuda.syncthreads()
 """
     made = ast.unparse(counted(function(source), waiting=True))
