@@ -6,12 +6,15 @@
       PTX_PASSES           PTX -> PTX, behind numba and NVVM (compile/ptx/ptx_passes.py)
     machine code
 
-Each pass takes any kernel and returns it as it is where it has nothing to do. Pairs whose order matters:
+Each pass takes any kernel and returns it as it is where it has nothing to do. What the order is for:
 
-    whole_warps before show_operands       a product has no guard on threads where barriers before it are looked at
-    zero_filled_copies before wide_access  pairs of stores are matched before loops over neighbours are taken apart
-    overlap_wgmma before warp_sync         the first makes barriers' places, the second moves guards between them
-    zero_fill before eliminate_guards      conditions that became operands of copies are no guards any more
+    whole_warps          comes first: it refuses threads that are no warps, and takes guards on threads from around
+                         products by tensor cores
+    zero_filled_copies   before zero_fill, which puts the guards of such copies into their conditions
+    eliminate_guards     comes last: what zero_fill has taken into copies it need not decide
+
+wide_access changes loops over neighbours, warp_sync reductions over lanes, overlap_wgmma loops over slots: none of
+these changes what another one of the list looks for.
 """
 
 from __future__ import annotations
