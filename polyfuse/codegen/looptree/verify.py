@@ -39,6 +39,7 @@ from polyfuse.codegen.looptree.nodes import (
     Node,
     PaddedCopy,
     Store,
+    variables,
 )
 from polyfuse.errors import PolyfuseError
 from polyfuse.ir.scalar import Read
@@ -152,8 +153,11 @@ class _Scope:
         if inside.apart is not self.apart:
             inside.by_thread |= {node.variable}
         inside.in_turn = self.in_turn or node.bind == "turn"
+        asking = inside.inner("what is asked for ahead")
+        if node.bind == "microkernel":  # elements of its first rows or columns, by the loops inside
+            asking.names |= variables(node.body)
         for element, _ in node.ahead:
-            yield from inside._element(element)
+            yield from asking._element(element)
         for array in node.streams:
             if array not in self.ranks:
                 yield self.fault(f"loop {node.variable} streams {array}, which is no array")

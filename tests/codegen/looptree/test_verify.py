@@ -86,6 +86,10 @@ LEGAL: dict[str, Node] = {
     "a buffer for each value": Block(
         (Allocate("b", (), "float32", "register"), loop("i", "N", Allocate("b", (), "float32", "register")))
     ),
+    "rows that a microkernel asks for": replace(
+        loop("k", "8", loop("r", "4", store("y[r]", "x[r, k]")), bind="microkernel"),
+        ahead=((element("x[r + 4, k]"), False),),
+    ),
     "a barrier for all": loop("i", "N", guard("bx < N", Barrier())),
     "lanes": guard("bx < N", lanes(64, store("p", "x[bx, tx]"))),
     "a row of lanes under a thread's guard": guard("tx < 32", lanes(32, store("p", "x[bx, tx]"))),
@@ -106,6 +110,10 @@ WRONG: dict[str, tuple[Node, str]] = {
     ),
     "a loop called as an axis": (loop("tx", "N", store("y[tx]", "x[tx, 0]")), "tx is defined again"),
     "a step backwards": (loop("i", "N", store("y[i]", "x[i, 0]"), step=-1), "loop i has step -1"),
+    "rows that a loop asks for by one inside": (
+        replace(loop("k", "8", loop("r", "4", store("y[r]", "x[r, k]"))), ahead=((element("x[r, k]"), False),)),
+        "r in r is not defined before in for k / what is asked for ahead",
+    ),
     "an array of nothing": (store("z[0]", "x[0, 0]"), r"z\[0\] is of no array"),
     "a buffer behind its use": (
         Block((store("b[0]", "x[0, 0]"), Allocate("b", (8,), "float32", "register"))),
