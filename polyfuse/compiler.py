@@ -14,7 +14,8 @@ from typing import Literal
 from polyfuse.analysis.once import once
 from polyfuse.analysis.validation import OPERATIONS, Spans, validate
 from polyfuse.bilinear import Algorithm
-from polyfuse.codegen.program import Target, program
+from polyfuse.codegen.generate import program
+from polyfuse.codegen.program import Target
 from polyfuse.codegen.residency_limit import check_clusters, check_residence, with_room
 from polyfuse.codegen.shared_memory_limit import check_shared
 from polyfuse.errors import (

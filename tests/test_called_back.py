@@ -16,8 +16,8 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
+from polyfuse.codegen.generate import program
 from polyfuse.codegen.lowering import build
-from polyfuse.codegen.program import program
 from polyfuse.sets import called_back
 
 DOMAIN = isl.UnionSet("{ A[i] : 0 <= i < 3; B[] }")

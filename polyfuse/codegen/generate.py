@@ -1,23 +1,31 @@
-"""The kernels of a schedule as loop trees; those that are equal up to names are made once.
+"""A whole schedule as source: its kernels as loop trees, printed for a target; those that are equal up to names once.
 
 mac0 reading x, w0 and mac1 reading a0, w1   ->   one loop tree over x, w; launched on x, w0 and on a0, w1
 """
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import replace
 
-from polyfuse.codegen.cpu.intrinsic_table import CALLED
+from polyfuse.codegen.cpu import intrinsic_table as operations
+from polyfuse.codegen.cpu import printer as cpu
+from polyfuse.codegen.cuda import printer as cuda
 from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.cuda.proofs.register_tiles import device_operations
+from polyfuse.codegen.looptree.alpha_equal import canonical
+from polyfuse.codegen.looptree.naming import base
 from polyfuse.codegen.looptree.nodes import Kernel
 from polyfuse.codegen.lowering.build import Targets
 from polyfuse.codegen.lowering.grid_phases import built_in_parts
+from polyfuse.codegen.program import Code, Launch, Program, Target
 from polyfuse.ir.form import Form, form_of
+from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Tree, parts, statements
+from polyfuse.ir.tree import Tree, loops, parts, statements
 
-TARGETS = Targets(CALLED | DEVICE_OPS.keys() | {"cuda", "uint16"}, device_operations)
+TARGETS = Targets(operations.CALLED | DEVICE_OPS.keys() | {"cuda", "uint16"}, device_operations)
 """What lowering is told of the CPU's and the GPU's printers."""
 
 
@@ -39,3 +47,58 @@ def _of_others(kernel: Kernel, first: Form, form: Form, nest: Nest, part: Tree) 
     theirs = dict(zip(first.names, form.names, strict=True))
     arrays = {inner: nest.tensor(theirs[tensor.name]) for inner, tensor in kernel.arrays.items()}
     return replace(kernel, statements=statements(part), arrays=arrays)
+
+
+def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | None = None) -> Program:
+    """Print every kernel of a tree; equal ones once. Names are unique: a second, different `mac` is `mac_2`.
+
+    `early` says of each kernel whether it runs once for all calls (polyfuse.analysis.once); without it none does.
+    """
+    codes: dict[tuple[object, ...], Code] = {}
+    launches = []
+    printed = kernels(nest, tree)
+    products = {name for loop in loops(tree) if loop.bind == "microkernel" for name in statements(loop)}
+    for kernel, is_early in zip(printed, early or (False,) * len(printed), strict=True):
+        code, grid, block, untiled = _printed(kernel, target)
+        key = canonical(code.source), code.signature, code.parallel, code.maps, code.cluster
+        if key not in codes:
+            taken = {*TARGETS.called, *(known.name for known in codes.values())}
+            codes[key] = _renamed(code, fresh(code.name, taken))
+        tensors = tuple(tensor.name for tensor in kernel.arrays.values())
+        plain = tuple(name for name in kernel.statements if name in products and base(name) in untiled)
+        launches.append(Launch(codes[key], kernel.statements, tensors, grid, block, is_early, plain))
+    sources = "\n".join(code.source for code in codes.values())
+    header = (operations if target == "cpu" else cuda).header(sources)
+    return Program(target, tuple(launches), nest.params, header)
+
+
+Extents = tuple[ast.expr, ast.expr, ast.expr]
+_ONE: Extents = (ast.Constant(1), ast.Constant(1), ast.Constant(1))
+
+
+def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tuple[str, ...]]:
+    """The code, the grid and the block, and what microkernels are plain loops on a GPU, by names in the code."""
+    if target == "cpu":
+        on_cpu = cpu.cpu_kernel(kernel)
+        return Code(on_cpu.name, on_cpu.source, on_cpu.signature, on_cpu.parallel), _ONE, _ONE, ()
+    on_gpu = cuda.cuda_kernel(kernel)
+    code = Code(
+        on_gpu.name,
+        on_gpu.source,
+        on_gpu.signature,
+        registers=on_gpu.registers,
+        shared_bytes=on_gpu.shared_bytes,
+        wide=on_gpu.wide,
+        grid_barriers=on_gpu.grid_barriers,
+        maps=on_gpu.maps,
+        cluster=on_gpu.cluster,
+    )
+    return code, on_gpu.grid, on_gpu.block, on_gpu.untiled
+
+
+def _renamed(code: Code, name: str) -> Code:
+    if name == code.name:
+        return code
+    names = rf"^def {code.name}(?=\()|(?<![\w.]){code.name}(?=_(part|cores)(_\d+)?\b)"  # not math.exp
+    source = re.sub(names, lambda found: found[0].replace(code.name, name), code.source, flags=re.M)
+    return replace(code, name=name, source=source)

@@ -1,25 +1,14 @@
-"""A whole schedule as source: the launches in order, and the kernels they share."""
+"""A compiled schedule as values: the launches in order, and the source of the kernels that they share."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from polyfuse.codegen.cpu import intrinsic_table as operations
-from polyfuse.codegen.cpu import printer as cpu
-from polyfuse.codegen.cuda import printer as cuda
 from polyfuse.codegen.cuda.cluster_axes import ALONE
 from polyfuse.codegen.cuda.tensor_maps import BoxMap
-from polyfuse.codegen.generate import TARGETS, kernels
-from polyfuse.codegen.looptree.alpha_equal import canonical
-from polyfuse.codegen.looptree.naming import base
-from polyfuse.codegen.looptree.nodes import Kernel
-from polyfuse.ir.fresh_names import fresh
-from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Tree, loops, statements
 
 Target = Literal["cpu", "cuda"]
 
@@ -90,11 +79,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class Program:
-    """Launches in order. Equal kernels are one Code."""
+    """Launches in order. Equal kernels are one Code. `header` is what their sources import."""
 
     target: Target
     launches: tuple[Launch, ...]
     sizes: tuple[str, ...]
+    header: str
 
     @property
     def codes(self) -> tuple[Code, ...]:
@@ -104,9 +94,7 @@ class Program:
     @property
     def source(self) -> str:
         """All the source, as one file would hold it."""
-        sources = [code.source for code in self.codes]
-        header = (operations if self.target == "cpu" else cuda).header("\n".join(sources))
-        return "\n\n".join([header, *sources])
+        return "\n\n".join([self.header, *(code.source for code in self.codes)])
 
 
 def value(expression: ast.expr, sizes: Mapping[str, int]) -> int:
@@ -114,56 +102,3 @@ def value(expression: ast.expr, sizes: Mapping[str, int]) -> int:
     if isinstance(expression, ast.Constant) and isinstance(expression.value, int):
         return expression.value
     return int(eval(ast.unparse(expression), {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
-
-
-def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | None = None) -> Program:
-    """Print every kernel of a tree; equal ones once. Names are unique: a second, different `mac` is `mac_2`.
-
-    `early` says of each kernel whether it runs once for all calls (polyfuse.analysis.once); without it none does.
-    """
-    codes: dict[tuple[object, ...], Code] = {}
-    launches = []
-    printed = kernels(nest, tree)
-    products = {name for loop in loops(tree) if loop.bind == "microkernel" for name in statements(loop)}
-    for kernel, is_early in zip(printed, early or (False,) * len(printed), strict=True):
-        code, grid, block, untiled = _printed(kernel, target)
-        key = canonical(code.source), code.signature, code.parallel, code.maps, code.cluster
-        if key not in codes:
-            taken = {*TARGETS.called, *(known.name for known in codes.values())}
-            codes[key] = _renamed(code, fresh(code.name, taken))
-        tensors = tuple(tensor.name for tensor in kernel.arrays.values())
-        plain = tuple(name for name in kernel.statements if name in products and base(name) in untiled)
-        launches.append(Launch(codes[key], kernel.statements, tensors, grid, block, is_early, plain))
-    return Program(target, tuple(launches), nest.params)
-
-
-Extents = tuple[ast.expr, ast.expr, ast.expr]
-_ONE: Extents = (ast.Constant(1), ast.Constant(1), ast.Constant(1))
-
-
-def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tuple[str, ...]]:
-    """The code, the grid and the block, and what microkernels are plain loops on a GPU, by names in the code."""
-    if target == "cpu":
-        on_cpu = cpu.cpu_kernel(kernel)
-        return Code(on_cpu.name, on_cpu.source, on_cpu.signature, on_cpu.parallel), _ONE, _ONE, ()
-    on_gpu = cuda.cuda_kernel(kernel)
-    code = Code(
-        on_gpu.name,
-        on_gpu.source,
-        on_gpu.signature,
-        registers=on_gpu.registers,
-        shared_bytes=on_gpu.shared_bytes,
-        wide=on_gpu.wide,
-        grid_barriers=on_gpu.grid_barriers,
-        maps=on_gpu.maps,
-        cluster=on_gpu.cluster,
-    )
-    return code, on_gpu.grid, on_gpu.block, on_gpu.untiled
-
-
-def _renamed(code: Code, name: str) -> Code:
-    if name == code.name:
-        return code
-    names = rf"^def {code.name}(?=\()|(?<![\w.]){code.name}(?=_(part|cores)(_\d+)?\b)"  # not math.exp
-    source = re.sub(names, lambda found: found[0].replace(code.name, name), code.source, flags=re.M)
-    return replace(code, name=name, source=source)

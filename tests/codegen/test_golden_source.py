@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from polyfuse.analysis.validation import validate
-from polyfuse.codegen.program import program
+from polyfuse.codegen.generate import program
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.runtime.memory.memory_plan import shape_of

@@ -10,9 +10,8 @@ import numpy as np
 
 from polyfuse.analysis.once import once
 from polyfuse.codegen.cpu.printer import CpuEmitter
-from polyfuse.codegen.generate import kernels
+from polyfuse.codegen.generate import kernels, program
 from polyfuse.codegen.looptree.nodes import Block, For, Guard, Node
-from polyfuse.codegen.program import program
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Sequence, Tree, children, with_children
 from polyfuse.runtime.cpu.native import machine_code

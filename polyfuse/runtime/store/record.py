@@ -32,6 +32,7 @@ def to_header(product: Product, code: MachineCode | None) -> Json:
     return {
         "target": program.target,
         "sizes": program.sizes,
+        "imports": program.header,
         "codes": [asdict(one) for one in codes],
         "launches": [
             {
@@ -63,7 +64,7 @@ def from_entry(entry: Entry) -> tuple[Product, MachineCode | None]:
     header = entry.header
     codes = [_code(one) for one in header["codes"]]
     launches = tuple(_launch(one, codes) for one in header["launches"])
-    program = Program(header["target"], launches, tuple(header["sizes"]))
+    program = Program(header["target"], launches, tuple(header["sizes"]), header["imports"])
     memory = Memory(
         _temporaries(header["memory"]["calls"]),
         _temporaries(header["memory"]["once"]),

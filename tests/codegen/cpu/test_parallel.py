@@ -13,7 +13,8 @@ import pytest
 import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cpu.intrinsics.worksharing import first_share, next_share, share_from, team_of
-from polyfuse.codegen.program import Code, _renamed
+from polyfuse.codegen.generate import _renamed
+from polyfuse.codegen.program import Code
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
 from polyfuse.strategy import plan_for

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from polyfuse.analysis.full_tiles import tiles
 from polyfuse.analysis.validation import validate
-from polyfuse.codegen.generate import kernels
+from polyfuse.codegen.generate import kernels, program
 from polyfuse.codegen.looptree.nodes import For, Guard, Node, below
-from polyfuse.codegen.program import program
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Tensor, statement

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import polyfuse as pf
-from polyfuse.codegen.program import program
+from polyfuse.codegen.generate import program
 from polyfuse.ir.sizes import extent
 from tests.support.plain import FUNCTIONS
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
-from polyfuse.codegen.program import program
+from polyfuse.codegen.generate import program
 from polyfuse.errors import PolyfuseError
 from tests.frontend.python.running import by_python, called, defined
 from tests.support.examples import examples
