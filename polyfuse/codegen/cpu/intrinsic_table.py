@@ -1,6 +1,9 @@
-"""What emitted CPU source may call beside Python's and numba's own functions, and where it comes from."""
+"""What emitted CPU source may call beside Python's and numba's own functions: all of it is in `polyfuse.intrinsics`."""
 
 from __future__ import annotations
+
+import re
+from textwrap import fill
 
 from polyfuse.codegen.cpu.intrinsics.doacross import TURN_OPERATIONS
 from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
@@ -20,59 +23,60 @@ import numpy as np
 from numba import float32, float64, int32, int64, uint64
 """
 
+FACADE = "polyfuse.intrinsics"
+"""The module that emitted source imports intrinsics from; it stands above this package."""
+
+COLUMNS = 110
+"""Characters in a line of imports."""
+
 ON_STACK = "on_stack"
 ON_HEAP = "on_heap"
 WHOLE = "whole_registers"
 FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
 TAKE = "next_turn"
 LINE_OF, PAST_LINE, STORE_PAST, DONE = "line_of", "past_line", "store_past", "stores_done"
-OPERATIONS = {
-    **dict.fromkeys((*IN_ANY_ORDER.values(), OPAQUE), "polyfuse.codegen.cpu.intrinsics.reassociated"),
-    **dict.fromkeys(VECTOR_FUNCTIONS.values(), "polyfuse.codegen.vector_math.vector_functions"),
-    **dict.fromkeys(EXTREMA.values(), "polyfuse.codegen.cpu.intrinsics.extrema"),
-    **dict.fromkeys(ROW_OPERATIONS, "polyfuse.codegen.cpu.intrinsics.row_operation"),
-    **dict.fromkeys(HALF_OPERATIONS, "polyfuse.codegen.cpu.intrinsics.half_conversions"),
-    ON_STACK: "polyfuse.codegen.cpu.intrinsics.stack_arrays",
-    ON_HEAP: "polyfuse.codegen.cpu.intrinsics.stack_arrays",
-    WHOLE: "polyfuse.codegen.cpu.intrinsics.vector_width",
-    "joined": "polyfuse.codegen.looptree.collapse_axes",
-    FETCH: "polyfuse.codegen.cpu.intrinsics.cache_prefetch",
-    FETCH_TO_WRITE: "polyfuse.codegen.cpu.intrinsics.cache_prefetch",
-    **dict.fromkeys(
-        (LINE_OF, PAST_LINE, STORE_PAST, DONE), "polyfuse.codegen.cpu.intrinsics.streaming_stores"
-    ),
-    **dict.fromkeys(
-        (TILE_LIKE, STORE_TRANSPOSED, LOAD_TRANSPOSED), "polyfuse.codegen.cpu.intrinsics.transpose_tile"
-    ),
-    **dict.fromkeys(TURN_OPERATIONS, "polyfuse.codegen.cpu.intrinsics.doacross"),
-    **dict.fromkeys(SHARED_OUT, "polyfuse.codegen.cpu.intrinsics.worksharing"),
-    **dict.fromkeys(
-        ("Part", "run", "on_cores", "get_num_threads"), "polyfuse.codegen.cpu.intrinsics.parallel_parts"
-    ),
-    "row_mac": "polyfuse.codegen.cpu.intrinsics.row_mac",
-    "row_mac_windows": "polyfuse.codegen.cpu.intrinsics.row_mac_window",
-    "tile_mac": "polyfuse.codegen.cpu.intrinsics.tile_mac",
-    "tile_mac_ahead": "polyfuse.codegen.cpu.intrinsics.tile_mac",
-    "tile_mac_cut": "polyfuse.codegen.cpu.intrinsics.tile_mac_edge",
-    "tile_mac_slanted": "polyfuse.codegen.cpu.intrinsics.tile_mac_triangular",
-    "tile_mac_windows": "polyfuse.codegen.cpu.intrinsics.tile_mac_window",
-    **dict.fromkeys(("tile_zero", "tile_first"), "polyfuse.codegen.cpu.patterns.tile_init"),
-    ROWS_ABREAST: "polyfuse.codegen.cpu.intrinsics.recurrence_rows",
-    "short_row": "polyfuse.codegen.cpu.intrinsics.short_row",
-}
+
+INTRINSICS = (
+    # a kernel's parts, and cores
+    *("Part", "run", "on_cores", "get_num_threads"),
+    *SHARED_OUT,
+    *TURN_OPERATIONS,
+    # memory
+    *(ON_STACK, ON_HEAP, "joined"),
+    *(FETCH, FETCH_TO_WRITE, LINE_OF, PAST_LINE, STORE_PAST, DONE),
+    # numbers
+    *EXTREMA.values(),
+    *VECTOR_FUNCTIONS.values(),
+    *IN_ANY_ORDER.values(),
+    *HALF_OPERATIONS,
+    *(OPAQUE, WHOLE),
+    # rows of numbers
+    *ROW_OPERATIONS,
+    *("short_row", ROWS_ABREAST),
+    # tiles in registers
+    *("tile_zero", "tile_first", "row_mac", "row_mac_windows"),
+    *("tile_mac", "tile_mac_ahead", "tile_mac_cut", "tile_mac_slanted", "tile_mac_windows"),
+    *(TILE_LIKE, STORE_TRANSPOSED, LOAD_TRANSPOSED),
+)
+"""The names that emitted source imports from `FACADE`."""
 
 FUNCTIONS = {**VECTOR_FUNCTIONS, **EXTREMA}
 """What a body's functions of floating-point numbers are called."""
 
 CALLED = frozenset(
-    ("math", "np", "float32", "float64", "int32", "int64", "uint64", "range", "min", "max", *OPERATIONS)
+    ("math", "np", "float32", "float64", "int32", "int64", "uint64", "range", "min", "max", *INTRINSICS)
 )
 """Names that mean something in emitted source: no array and no loop of a kernel is called so."""
 
 
 def header(source: str) -> str:
-    """What emitted source imports."""
-    used = {
-        name: module for name, module in OPERATIONS.items() if f"{name}(" in source or f"@{name}" in source
-    }
-    return HEADER + "".join(f"from {module} import {name}\n" for name, module in used.items())
+    """The imports of emitted source: one statement for all intrinsics that it calls."""
+    called = set(re.findall(r"\b\w+(?=\()|(?<=@)\w+", source))
+    names = ", ".join(sorted(called.intersection(INTRINSICS)))
+    if not names:
+        return HEADER
+    line = f"from {FACADE} import {names}"
+    if len(line) > COLUMNS:
+        inside = fill(names, COLUMNS, initial_indent="    ", subsequent_indent="    ")
+        line = f"from {FACADE} import (\n{inside},\n)"
+    return f"{HEADER}{line}\n"
