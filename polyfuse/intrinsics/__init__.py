@@ -2,7 +2,8 @@
 
     from polyfuse.intrinsics import Part, get_num_threads, on_cores, share_from, tile_mac
 
-Emitted CPU source calls nothing else of polyfuse; emitted CUDA source imports from `polyfuse.intrinsics.cuda`. `polyfuse.codegen.cpu.intrinsic_table` has the same names, for the printer.
+Emitted CPU source calls nothing else of polyfuse; CUDA source imports from `polyfuse.intrinsics.cuda`. The table
+`polyfuse.codegen.cpu.intrinsic_table` names the same for the printer.
 """
 
 from polyfuse.codegen.cpu.intrinsics.cache_prefetch import fetch, fetch_to_write

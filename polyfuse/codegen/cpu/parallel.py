@@ -106,7 +106,7 @@ class InRegions(Emitter):
         super().__init__(kernel)
         self.functions: dict[str, tuple[str, str]] = {}
         """The functions' names and sources, by what makes two of them equal."""
-        self.member, self.members = self._unused("member"), self._unused("members")
+        self.member, self.members = self.unused("member"), self.unused("members")
         """What a function calls its core, and how many there are."""
         self.region: _Names | None = None
         self.between = False
@@ -115,7 +115,7 @@ class InRegions(Emitter):
         """The part that the walk is in."""
 
     @abstractmethod
-    def _unused(self, name: str) -> str:
+    def unused(self, name: str) -> str:
         """A name like this one that nothing in the kernel has."""
 
     @abstractmethod
@@ -168,7 +168,7 @@ class InRegions(Emitter):
         return [f"for {core} in {values}:", *self._indented([f"{node.variable} = {value}", *body])]
 
     def _region(self, node: Node) -> list[str]:
-        names = _Names(*(self._unused(field.name) for field in fields(_Names)))
+        names = _Names(*(self.unused(field.name) for field in fields(_Names)))
         buffers, rest = apart_from_buffers(node)
         lines = [line for buffer in buffers for line in super(InRegions, self).lines(buffer)]
         self.region, self.between = names, True

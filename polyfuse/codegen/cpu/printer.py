@@ -19,26 +19,17 @@ from polyfuse.codegen.cpu.intrinsic_table import (
     PAST_LINE,
     STORE_PAST,
     TAKE,
-    WHOLE,
 )
 from polyfuse.codegen.cpu.intrinsics.cache_prefetch import PIECE
 from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import STACK_BYTES
 from polyfuse.codegen.cpu.intrinsics.tile_mac import LINE
+from polyfuse.codegen.cpu.loop_patterns import CPU_PATTERNS
 from polyfuse.codegen.cpu.parallel import InRegions, is_region
-from polyfuse.codegen.cpu.patterns.gemv import row_product
-from polyfuse.codegen.cpu.patterns.microkernel import tile_product
 from polyfuse.codegen.cpu.patterns.no_unroll import not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import in_lines, streamed, streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
-from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, gathered
-from polyfuse.codegen.cpu.patterns.stencil_row import reads_several, stencil_row, two_rows
-from polyfuse.codegen.cpu.patterns.tile_epilogue import tile_row
-from polyfuse.codegen.cpu.patterns.tile_init import first_values
-from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
-from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store, whole_tile
-from polyfuse.codegen.cpu.patterns.triangle_border import steps_apart
-from polyfuse.codegen.cpu.patterns.window_row import row_over_windows
+from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered
 from polyfuse.codegen.cpu.patterns.window_steps import values_of
 from polyfuse.codegen.looptree.body_source import Values
 from polyfuse.codegen.looptree.collapse_axes import along_two_axes
@@ -66,10 +57,10 @@ from polyfuse.codegen.looptree.nodes import (
     surely_runs,
     variables,
 )
-from polyfuse.codegen.looptree.product import most_of, movement
+from polyfuse.codegen.looptree.product import most_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tensor import ITEMSIZE, Tensor
-from polyfuse.ir.tree import ON_CORES, SHARED
+from polyfuse.ir.tree import ON_CORES
 
 
 @dataclass(frozen=True)
@@ -136,7 +127,7 @@ class CpuEmitter(InRegions):
     def loop(self, node: For) -> list[str]:
         """A loop, of whose variable the lines inside know what values it has."""
         decided = decided_outside(node)
-        if decided is not None and rows_abreast(decided[1], self.place, self._unused) is not None:
+        if decided is not None and rows_abreast(decided[1], self.place, self.unused) is not None:
             return self.lines(Guard(*decided))
         outside = self.known, self.facts, self.around
         outermost = not (self.around and streams_inside(self.around[-1]))
@@ -160,56 +151,22 @@ class CpuEmitter(InRegions):
             self.facts = outside
 
     def _loop(self, node: For) -> list[str]:
-        if node.bind == "microkernel":
-            return self._microkernel(node)
-        begun = first_values(node) if self.has_tiles and node.bind not in SHARED else None
-        if begun is not None:
-            return [ast.unparse(begun)]
-        abreast = rows_abreast(node, self.place, self._unused)
-        if abreast is not None:
-            return abreast.lines(super().loop(abreast.left))
-        copies = transposed_reads(node, self._unused)
-        if copies is not None:
-            return [*copies.before, *self._in_rows(copies.loops)]
-        either = whole_tile(node, self._unused) if self.has_tiles else None
-        if either is not None:
-            return self.lines(either)
-        across = transposed_store(node, self._unused)
-        if across is not None:
-            lines = self.loop(across.exchanged) if self.has_tiles else self._in_rows(across.loops)
-            return [across.before, *lines, across.after]
-        held = gathered(node) if node.bind == "vector" else None
-        if held is not None:
-            return self._gathered(node, held)
-        short = (
-            tile_row(node, self.kernel.body, self.place) if self.has_tiles and node.bind == "vector" else None
-        )
-        if short is not None:
-            return [ast.unparse(short)]
-        row = (
-            stencil_row(node, self.place, self._unused)
-            if node.bind == "vector" and not node.streams
-            else None
-        )
-        if row is not None:
-            return row
-        if node.bind == "vector" and (_lies_apart(node) or reads_several(node)):
-            return [f"{WHOLE}()", *self._in_pieces(node)]
-        if node.bind == "pipeline":
-            return self._pipeline(node)
-        if node.bind == "dynamic":
-            return self._dynamic(node)
-        if node.bind == "turn" and self.turns:
-            head, *body = super().loop(node)
-            later = isinstance(node.body, Block) and any(isinstance(part, Await) for part in node.body.parts)
-            wait = [] if later else self._indented(self.awaiting())
-            return [head, *wait, *body, *self._indented([f"end_turn({self.turns}, {node.variable})"])]
-        if node.bind != "cores":
-            rows = None if streams_inside(node) else two_rows(node, self.place, self._unused)
-            return rows or self._in_pieces(node)
-        return self.shared_out(node)
+        """What the first pattern that answers prints."""
+        found = (pattern.lines(self, node) for pattern in CPU_PATTERNS)
+        return next(lines for lines in found if lines is not None)
 
-    def _in_rows(self, node: For) -> list[str]:
+    def plain_loop(self, node: For) -> list[str]:
+        """`for i in range(…):` and the lines of its body."""
+        return super().loop(node)
+
+    def step_of_doacross(self, node: For) -> list[str]:
+        """for i: S  ->  for i: wait for i of the value before; S; say so."""
+        head, *body = super().loop(node)
+        later = isinstance(node.body, Block) and any(isinstance(part, Await) for part in node.body.parts)
+        wait = [] if later else self._indented(self.awaiting())
+        return [head, *wait, *body, *self._indented([f"end_turn({self.turns}, {node.variable})"])]
+
+    def in_rows(self, node: For) -> list[str]:
         """Two loops over a tile of which short rows are whole vectors, as they are behind a product."""
         outside, self.has_tiles = self.has_tiles, True
         try:
@@ -217,9 +174,9 @@ class CpuEmitter(InRegions):
         finally:
             self.has_tiles = outside
 
-    def _dynamic(self, node: For) -> list[str]:
+    def dynamic(self, node: For) -> list[str]:
         """for i: S  ->  on each core, while there are values: take an i; S. A core's buffers are for all it takes."""
-        taken, turn = (self._unused(f"{node.variable}_{what}") for what in ("taken", "turn"))
+        taken, turn = (self.unused(f"{node.variable}_{what}") for what in ("taken", "turn"))
         count, value = in_turns(node, turn)
         buffers, body = apart_from_buffers(node.body)
 
@@ -232,9 +189,9 @@ class CpuEmitter(InRegions):
 
         return [f"{taken} = turns_of(0)", self.on_cores(self.apart(lines, node), taken)]
 
-    def _pipeline(self, node: For) -> list[str]:
+    def doacross(self, node: For) -> list[str]:
         """for t: for i: S  ->  on each core: take the next t; for i: wait for i of t - 1; S; say so."""
-        turns, turn = (self._unused(f"{node.variable}_{what}") for what in ("turns", "turn"))
+        turns, turn = (self.unused(f"{node.variable}_{what}") for what in ("turns", "turn"))
         count, value = in_turns(node, turn)
 
         def lines() -> list[str]:
@@ -263,12 +220,12 @@ class CpuEmitter(InRegions):
         step = next(x.variable for x in reversed(self.around) if x.bind == "turn")
         return [f"await_turn({self.turns}, {step})"] if self.turns else []
 
-    def _gathered(self, node: For, held: Gathered) -> list[str]:
+    def held_in_registers(self, node: For, held: Gathered) -> list[str]:
         """for j: s[i] += v  ->  sum = s[i]; for j: sum += v; s[i] = sum."""
         kept = [(total.variable, ast.unparse(self.place(total.element))) for total in held.sums]
         self.totals = frozenset(total.variable for total in held.sums)
         row = not_written_out(replace(node, body=Block(held.stores)), self._behind(node))
-        loop = self._in_pieces(row)
+        loop = self.loop_in_pieces(row)
         self.totals = frozenset()
         lines = [f"{name} = {element}" for name, element in kept]
         lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
@@ -283,7 +240,7 @@ class CpuEmitter(InRegions):
         here = next((at for at, part in enumerate(together) if part is node), len(together))
         return together[here + 1 :]
 
-    def _in_pieces(self, node: For) -> list[str]:
+    def loop_in_pieces(self, node: For) -> list[str]:
         """A loop in pieces of 512 bytes where it asks for memory ahead of time, or stores past the caches."""
         streams = streamed(node) if node.step == 1 else ()
         why = "# not past the caches: a condition, or another use, in the loop"
@@ -321,7 +278,7 @@ class CpuEmitter(InRegions):
         variable, piece = node.variable, f"{node.variable}_piece"
         first, count = f"{variable}_first", f"{variable}_count"
         low, high = operand(node.low), operand(node.high)
-        held = {element.array: self._unused(f"{element.array}_line") for element in streams}
+        held = {element.array: self.unused(f"{element.array}_line") for element in streams}
         at = ast.Name(piece)
         inside = [self._asked(element, write, variable, at, numbers) for element, write in node.ahead]
         inside += [f"{first} = max({low}, {piece})", f"{count} = min({piece} + {numbers}, {high}) - {first}"]
@@ -353,19 +310,6 @@ class CpuEmitter(InRegions):
         lines = -(-numbers * ITEMSIZE[element.dtype] // LINE)
         return f"{FETCH_TO_WRITE if write else FETCH}({element.array}, {index}, {lines})"
 
-    def _microkernel(self, node: For) -> list[str]:
-        row = row_product(node) or row_over_windows(node, self.facts)
-        call = row or tile_product(node, self.facts, self.around[:-1])
-        if call is not None:
-            return [ast.unparse(call)]
-        pieces = steps_apart(node, self._unused)
-        if pieces is not None:
-            return self.lines(pieces)
-        return [
-            "# no microkernel: a condition inside the tile, or no numbers that bound its rows and columns",
-            *super().loop(node),
-        ]
-
     def store(self, node: Store) -> list[str]:
         """The lines of one store; a sum on vector lanes is added up in any order."""
         values = Values(node, self.place, FUNCTIONS, bool(self.around) and self.around[-1].bind == "vector")
@@ -392,7 +336,8 @@ class CpuEmitter(InRegions):
             return subscripted(name, tuple(self._index(value) for value in subscripts))
         return subscripted(element.array, tuple(self._index(value) for value in element.subscripts))
 
-    def _unused(self, name: str) -> str:
+    def unused(self, name: str) -> str:
+        """A name like this one that nothing in the kernel has."""
         return fresh(name, {*self.kernel.arrays, *self.kernel.sizes, *variables(self.kernel.body)})
 
     def _row_name(self, array: str) -> str:
@@ -428,14 +373,6 @@ class CpuEmitter(InRegions):
     def barrier(self, node: Barrier) -> list[str]:
         """Nothing here has one."""
         raise AssertionError("a CPU kernel has no threads of a block")
-
-
-def _lies_apart(loop: For) -> bool:
-    """Whether one store is all there is in a loop, to elements that are not beside each other in memory."""
-    if not isinstance(loop.body, Store) or loop.body.op != "=":
-        return False
-    *outer, _ = movement(loop.body.target, loop) or (0,)
-    return any(outer)
 
 
 def _divides(loop: For, numbers: int) -> bool:

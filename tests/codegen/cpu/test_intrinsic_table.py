@@ -14,7 +14,7 @@ from polyfuse.codegen.cpu.intrinsic_table import COLUMNS, FACADE, INTRINSICS, he
 
 
 def test_the_module_has_what_the_table_lists() -> None:
-    assert FACADE == intrinsics.__name__
+    assert intrinsics.__name__ == FACADE
     assert sorted(INTRINSICS) == sorted(intrinsics.__all__)
     assert all(hasattr(intrinsics, name) for name in INTRINSICS)
 

@@ -1,4 +1,4 @@
-"""A microkernel's loops as one line of source: tile_mac(…)."""
+"""A microkernel's loops of steps, rows and columns as one line of source: tile_mac(…)."""
 
 from __future__ import annotations
 
@@ -6,37 +6,25 @@ import ast
 from collections.abc import Sequence
 
 from polyfuse.codegen.cpu.patterns.prefetch_panel import asked_ahead
-from polyfuse.codegen.cpu.patterns.triangular_microkernel import slanted_product
-from polyfuse.codegen.cpu.patterns.window_microkernel import over_windows
 from polyfuse.codegen.looptree.index import binary, is_number, mentions
 from polyfuse.codegen.looptree.joint_values import Facts
 from polyfuse.codegen.looptree.nodes import For
-from polyfuse.codegen.looptree.product import ProductLoops, corner, last_of, most_of, operands, tile_of
+from polyfuse.codegen.looptree.product import ProductLoops, corner, last_of, most_of, operands
 from polyfuse.schedule.microkernel_verb import padded
 
 
-def tile_product(top: For, facts: Facts, around: Sequence[For] = ()) -> ast.expr | None:
-    """The call for loops of steps, rows and columns around a store; None where they are no tile.
+def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -> ast.expr | None:
+    """`tile_mac`, `tile_mac_ahead` or `tile_mac_cut`; None where the loops are not of that form.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
 
     x[8*i + r, k] * w[k, 32*j + c]   ->   tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
     where r < min(8, m - 8*i)        ->   tile_mac_cut(8, 32, 0, 32, min(8, m - 8 * i), 32, y, (0, 0), …)
     where r < min(8, 21 - 8*i)       ->   tile_mac_cut(8, 32, 5, 32, min(8, 21 - 8 * i), 32, y, (0, 0), …)
-    where c > r + 3*i                ->   tile_mac_slanted(8, 32, 8, ((0, 0), (3 * i + 1, 1)), ((32, 0),), y, …)
     that asks for a next panel       ->   tile_mac_ahead(8, 32, y, …, w, (j, 0, 0), 1, n, (j + 1, 0, 0), i, 4)
-    x[c, 2*(8*i + r) + s] * w[c, s, …], or rows that some s lack   ->   tile_mac_windows(8, 32, …)
 
     `around` are the loops outside, outermost first, and `facts` what is known of their variables.
     """
-    tile = tile_of(top)
-    if tile is None:
-        return None
-    return _one_loop_of_steps(tile, around, facts) or slanted_product(tile) or over_windows(tile, facts)
-
-
-def _one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -> ast.expr | None:
-    """`tile_mac`, `tile_mac_ahead` or `tile_mac_cut`; None where the loops are not of that form."""
     top, rows, columns = tile.steps[0], tile.rows, tile.columns
     most_rows, most_columns = most_of(rows), most_of(columns)
     if (

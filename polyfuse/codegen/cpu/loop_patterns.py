@@ -1,0 +1,268 @@
+"""`CPU_PATTERNS`: the forms of a loop that the CPU printer has code of its own for, in the order that it tries them in.
+
+    for r < 8: for c < 32: y[r, c] = 0        tile_init       ->  tile_zero(…)
+    for k: for r: for c: y[r, c] += a * b     tile_mac        ->  tile_mac(…)
+    for c < 32: out[i, c] = max(y[r, c], 0)   short_row       ->  short_row(…)
+    for j: s[i] += x[i, j]                    sum_in_register ->  sum = s[i]; for j: sum += x[i, j]; s[i] = sum
+    for i (cores): …                          cores           ->  on_cores(…)
+
+The first pattern that answers prints the loop. The last one is the loop itself, so that one always does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from polyfuse.codegen.cpu.intrinsic_table import WHOLE
+from polyfuse.codegen.cpu.patterns.gemv import row_product
+from polyfuse.codegen.cpu.patterns.microkernel import one_loop_of_steps
+from polyfuse.codegen.cpu.patterns.nontemporal_stores import streams_inside
+from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
+from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, gathered
+from polyfuse.codegen.cpu.patterns.stencil_row import reads_several, stencil_row, two_rows
+from polyfuse.codegen.cpu.patterns.tile_epilogue import tile_row
+from polyfuse.codegen.cpu.patterns.tile_init import first_values
+from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
+from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store, whole_tile
+from polyfuse.codegen.cpu.patterns.triangle_border import steps_apart
+from polyfuse.codegen.cpu.patterns.triangular_microkernel import slanted_product
+from polyfuse.codegen.cpu.patterns.window_microkernel import over_windows
+from polyfuse.codegen.cpu.patterns.window_row import row_over_windows
+from polyfuse.codegen.looptree.joint_values import Facts
+from polyfuse.codegen.looptree.nodes import Element, For, Kernel, Node, Store
+from polyfuse.codegen.looptree.product import ProductLoops, movement, tile_of
+from polyfuse.ir.tree import SHARED
+
+Lines = list[str]
+
+
+class LoopPrinter(Protocol):
+    """What patterns use of the printer."""
+
+    kernel: Kernel
+    facts: Facts
+    """What is known of the values of variables here."""
+    around: tuple[For, ...]
+    """The loops that the walk is in, outermost first, and the loop itself."""
+    has_tiles: bool
+    """Whether a product runs in a microkernel here: short rows are whole vectors then."""
+    turns: str
+    """The arguments that the operations of the doacross loop around have in common; empty outside of one."""
+
+    def place(self, element: Element) -> ast.expr:
+        """An element as an expression."""
+
+    def unused(self, name: str) -> str:
+        """A name like this one that nothing in the kernel has."""
+
+    def lines(self, node: Node) -> Lines:
+        """The lines of a node."""
+
+    def loop(self, node: For) -> Lines:
+        """The lines of another loop in this one's place, for which all patterns are tried."""
+
+    def plain_loop(self, node: For) -> Lines:
+        """`for i in range(…):` and the lines of its body."""
+
+    def loop_in_pieces(self, node: For) -> Lines:
+        """The same in pieces of 512 bytes, where it asks for memory ahead of time or stores past the caches."""
+
+    def in_rows(self, node: For) -> Lines:
+        """Two loops over a tile of which short rows are whole vectors."""
+
+    def held_in_registers(self, node: For, held: Gathered) -> Lines:
+        """A loop whose sums are in variables."""
+
+    def doacross(self, node: For) -> Lines:
+        """A loop whose values cores take in turns, each waiting for steps of the one before."""
+
+    def step_of_doacross(self, node: For) -> Lines:
+        """The loop over these steps."""
+
+    def dynamic(self, node: For) -> Lines:
+        """A loop whose values cores take one by one."""
+
+    def shared_out(self, node: For) -> Lines:
+        """A loop of which each core has an equal share."""
+
+
+@dataclass(frozen=True)
+class LoopPattern:
+    """A form of a loop. `lines` prints a loop of that form and returns None for others; `does` says what it prints."""
+
+    name: str
+    lines: Callable[[LoopPrinter, For], Lines | None]
+    does: str
+
+
+def _product(call: Callable[[ProductLoops, LoopPrinter], ast.expr | None]) -> Callable[..., Lines | None]:
+    """The pattern for a microkernel's loops of steps, rows and columns around a store, given how it is called."""
+
+    def lines(p: LoopPrinter, loop: For) -> Lines | None:
+        tile = tile_of(loop) if loop.bind == "microkernel" else None
+        return None if tile is None else _line(call(tile, p))
+
+    return lines
+
+
+def _line(call: ast.expr | None) -> Lines | None:
+    return None if call is None else [ast.unparse(call)]
+
+
+def _row_mac(p: LoopPrinter, loop: For) -> Lines | None:
+    return _line(row_product(loop)) if loop.bind == "microkernel" else None
+
+
+def _row_mac_windows(p: LoopPrinter, loop: For) -> Lines | None:
+    return _line(row_over_windows(loop, p.facts)) if loop.bind == "microkernel" else None
+
+
+def _triangle_border(p: LoopPrinter, loop: For) -> Lines | None:
+    pieces = steps_apart(loop, p.unused) if loop.bind == "microkernel" else None
+    return None if pieces is None else p.lines(pieces)
+
+
+def _no_microkernel(p: LoopPrinter, loop: For) -> Lines | None:
+    if loop.bind != "microkernel":
+        return None
+    why = "# no microkernel: a condition inside the tile, or no numbers that bound its rows and columns"
+    return [why, *p.plain_loop(loop)]
+
+
+def _tile_init(p: LoopPrinter, loop: For) -> Lines | None:
+    return _line(first_values(loop)) if p.has_tiles and loop.bind not in SHARED else None
+
+
+def _rows_abreast(p: LoopPrinter, loop: For) -> Lines | None:
+    found = rows_abreast(loop, p.place, p.unused)
+    return None if found is None else found.lines(p.plain_loop(found.left))
+
+
+def _transposed_reads(p: LoopPrinter, loop: For) -> Lines | None:
+    found = transposed_reads(loop, p.unused)
+    return None if found is None else [*found.before, *p.in_rows(found.loops)]
+
+
+def _whole_tile(p: LoopPrinter, loop: For) -> Lines | None:
+    either = whole_tile(loop, p.unused) if p.has_tiles else None
+    return None if either is None else p.lines(either)
+
+
+def _transposed_store(p: LoopPrinter, loop: For) -> Lines | None:
+    found = transposed_store(loop, p.unused)
+    if found is None:
+        return None
+    lines = p.loop(found.exchanged) if p.has_tiles else p.in_rows(found.loops)
+    return [found.before, *lines, found.after]
+
+
+def _sum_in_register(p: LoopPrinter, loop: For) -> Lines | None:
+    held = gathered(loop) if loop.bind == "vector" else None
+    return None if held is None else p.held_in_registers(loop, held)
+
+
+def _short_row(p: LoopPrinter, loop: For) -> Lines | None:
+    if not p.has_tiles or loop.bind != "vector":
+        return None
+    return _line(tile_row(loop, p.kernel.body, p.place))
+
+
+def _stencil_row(p: LoopPrinter, loop: For) -> Lines | None:
+    if loop.bind != "vector" or loop.streams:
+        return None
+    return stencil_row(loop, p.place, p.unused)
+
+
+def _whole_registers(p: LoopPrinter, loop: For) -> Lines | None:
+    if loop.bind != "vector" or not (_lies_apart(loop) or reads_several(loop)):
+        return None
+    return [f"{WHOLE}()", *p.loop_in_pieces(loop)]
+
+
+def _doacross(p: LoopPrinter, loop: For) -> Lines | None:
+    return p.doacross(loop) if loop.bind == "pipeline" else None
+
+
+def _dynamic(p: LoopPrinter, loop: For) -> Lines | None:
+    return p.dynamic(loop) if loop.bind == "dynamic" else None
+
+
+def _step_of_doacross(p: LoopPrinter, loop: For) -> Lines | None:
+    return p.step_of_doacross(loop) if loop.bind == "turn" and p.turns else None
+
+
+def _cores(p: LoopPrinter, loop: For) -> Lines | None:
+    return p.shared_out(loop) if loop.bind == "cores" else None
+
+
+def _two_rows(p: LoopPrinter, loop: For) -> Lines | None:
+    return None if streams_inside(loop) else two_rows(loop, p.place, p.unused)
+
+
+def _loop(p: LoopPrinter, loop: For) -> Lines:
+    return p.loop_in_pieces(loop)
+
+
+def _lies_apart(loop: For) -> bool:
+    """Whether one store is all there is in a loop, to elements that are not beside each other in memory."""
+    if not isinstance(loop.body, Store) or loop.body.op != "=":
+        return False
+    *outer, _ = movement(loop.body.target, loop) or (0,)
+    return any(outer)
+
+
+CPU_PATTERNS = (
+    # loops that the schedule bound to a microkernel
+    LoopPattern("row_mac", _row_mac, "one row times a matrix, sums in registers"),
+    LoopPattern("row_mac_windows", _row_mac_windows, "a row of sums over a window, sums in registers"),
+    LoopPattern(
+        "tile_mac",
+        _product(lambda tile, p: one_loop_of_steps(tile, p.around[:-1], p.facts)),
+        "a tile of a product, sums in registers: tile_mac, tile_mac_ahead, tile_mac_cut",
+    ),
+    LoopPattern(
+        "tile_mac_slanted",
+        _product(lambda tile, _: slanted_product(tile)),
+        "a tile on the diagonal of a triangle: lanes masked row by row",
+    ),
+    LoopPattern(
+        "tile_mac_windows",
+        _product(lambda tile, p: over_windows(tile, p.facts)),
+        "a tile of a product over windows, whose border rows are never stored",
+    ),
+    LoopPattern(
+        "triangle_border", _triangle_border, "steps that all rows have as a tile, the others as loops"
+    ),
+    LoopPattern("no_microkernel", _no_microkernel, "the loops, with a comment that says why"),
+    # loops over a tile, before and behind a product
+    LoopPattern("tile_init", _tile_init, "the first values of sums, stored as whole vectors"),
+    LoopPattern("rows_abreast", _rows_abreast, "steps that wait for each other: rows side by side on lanes"),
+    LoopPattern("transposed_reads", _transposed_reads, "a transposed copy of what is read across memory"),
+    LoopPattern(
+        "whole_tile", _whole_tile, "whole tiles apart from those cut short, so that their stores transpose"
+    ),
+    LoopPattern(
+        "transposed_store", _transposed_store, "results across memory kept in a tile, then transposed"
+    ),
+    # loops on vector lanes
+    LoopPattern("sum_in_register", _sum_in_register, "what a loop reduces into is a variable meanwhile"),
+    LoopPattern(
+        "short_row", _short_row, "a few whole vectors instead of the scalars that LLVM would write out"
+    ),
+    LoopPattern("stencil_row", _stencil_row, "aligned vectors, of which neighbours are taken from registers"),
+    LoopPattern("whole_registers", _whole_registers, "vectors as wide as registers, where LLVM takes half"),
+    # loops on cores
+    LoopPattern("doacross", _doacross, "cores take values in turns and wait for steps of the value before"),
+    LoopPattern("dynamic", _dynamic, "cores take values one by one"),
+    LoopPattern(
+        "step_of_doacross", _step_of_doacross, "wait for a step of the value before, and say when it is done"
+    ),
+    LoopPattern("cores", _cores, "each core has an equal share"),
+    # the loop itself
+    LoopPattern("two_rows", _two_rows, "two rows of a stencil at a time, which read the same elements"),
+    LoopPattern("loop", _loop, "in order; in pieces where it asks for memory or stores past the caches"),
+)
+"""The patterns, in order."""
