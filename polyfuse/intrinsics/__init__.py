@@ -30,7 +30,7 @@ from polyfuse.codegen.cpu.intrinsics.reassociated import (
     multiply_any_order,
     opaque,
 )
-from polyfuse.codegen.cpu.intrinsics.recurrence_rows import rows_abreast
+from polyfuse.codegen.cpu.intrinsics.recurrence_rows import RowElement, rows_abreast
 from polyfuse.codegen.cpu.intrinsics.row_mac import row_mac
 from polyfuse.codegen.cpu.intrinsics.row_mac_window import row_mac_windows
 from polyfuse.codegen.cpu.intrinsics.row_operation import address, beside, row_of_lanes, row_of_lanes_ahead
@@ -42,6 +42,7 @@ from polyfuse.codegen.cpu.intrinsics.tile_mac_edge import tile_mac_cut
 from polyfuse.codegen.cpu.intrinsics.tile_mac_triangular import tile_mac_slanted
 from polyfuse.codegen.cpu.intrinsics.tile_mac_window import tile_mac_windows
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import load_transposed, store_transposed, tile_like
+from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
 from polyfuse.codegen.cpu.intrinsics.vector_width import whole_registers
 from polyfuse.codegen.cpu.intrinsics.worksharing import first_share, next_share, share_from, team_of
 from polyfuse.codegen.cpu.patterns.tile_init import tile_first, tile_zero
@@ -58,6 +59,8 @@ from polyfuse.codegen.vector_math.vector_functions import (
 
 __all__ = [
     "Part",
+    "RowElement",
+    "VectorRow",
     "add_any_order",
     "address",
     "await_all",

@@ -6,11 +6,12 @@ import math
 import operator
 import random
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from polyfuse.codegen.cpu.intrinsics.recurrence_rows import RowElement
 from polyfuse.codegen.cpu.intrinsics.worksharing import share_from
 from tests.support.plain_recurrence_rows import plain_rows_abreast
 
@@ -69,6 +70,8 @@ def plain_names(seed: int) -> dict[str, Any]:
         "store_transposed": plain_transposed,
         "load_transposed": plain_transposed_load,
         "address": lambda array, index: (array, index),
+        "VectorRow": plain_row,
+        "RowElement": RowElement,
         "short_row": plain_short_row,
         "beside": lambda place, array, by: by,
         "rows_abreast": plain_rows_abreast,
@@ -107,28 +110,26 @@ def plain_store(array: Array, index: tuple[int, ...], line: Array, first: int, c
     array[(*outer, slice(start, start + count))] = line[first : first + count]
 
 
+def plain_row(function: FunctionType) -> FunctionType:
+    """A vector row's function for NumPy's arrays of one element."""
+    of_arrays = SimpleNamespace(fabs=np.abs, sqrt=np.sqrt, inf=math.inf, nan=math.nan)
+    made = FunctionType(function.__code__, {**function.__globals__, "math": of_arrays})
+    made.__annotations__ = function.__annotations__
+    return made
+
+
 def plain_short_row(
+    row: Callable[..., None],
     kind: Callable[[float], Any],
     count: int,
-    body: str,
-    names: str,
     places: tuple[tuple[Array, tuple[int, ...]], ...],
     numbers: tuple[Any, ...],
 ) -> None:
-    """What a short row computes, element by element and assignment by assignment."""
-    called = names.split()
-    elements = dict(zip(called, places, strict=False))
+    """What a short row computes, element by element: the row assigns to arrays of one."""
     for c in range(count):
-        space = {"math": math, "float32": np.float32, "float64": float}
-        space |= dict(zip(called[len(places) :], map(kind, numbers), strict=True))
-        at = {name: (array, (*index[:-1], index[-1] + c)) for name, (array, index) in elements.items()}
-        for assignment in body.split("; "):
-            space |= {name: array[place] for name, (array, place) in at.items()}
-            exec(assignment, space)
-            target = assignment.split(" = ")[0]
-            if target in at:
-                array, place = at[target]
-                array[place] = space[target]
+        starts = ((array, outer, last + c) for array, (*outer, last) in places)
+        elements = (array[(*outer, slice(start, start + 1))] for array, outer, start in starts)
+        row(*elements, *map(kind, numbers))
 
 
 def next_turn(turns: list[int]) -> int:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from polyfuse.codegen.cpu.intrinsics.recurrence_rows import LINE, NUMBER, READ, STILL, TARGET, Abreast
+from polyfuse.codegen.cpu.intrinsics.recurrence_rows import (
+    LINE,
+    NUMBER,
+    READ,
+    STILL,
+    TARGET,
+    Abreast,
+    elements_of,
+)
 
 Array = np.ndarray[Any, Any]
 Places = dict[Abreast, tuple[Array, tuple[int, ...], tuple[int, ...]]]
@@ -17,38 +24,30 @@ the next step where rows are neighbours."""
 
 
 def plain_rows_abreast(
+    row: Callable[..., Any],
     kind: Callable[[float], Any],
     rows: int,
-    body: str,
-    elements: str,
     steps: int,
     places: tuple[tuple[Array, tuple[int, ...]], ...],
     apart: tuple[tuple[int, ...], ...],
     numbers: tuple[Any, ...],
 ) -> None:
     """What `rows_abreast` computes."""
-    found = [Abreast.parsed(text) for text in elements.split()]
+    found = elements_of(row)
     in_memory = [one for one in found if one.form != NUMBER]
     where = {one: (*place, by) for one, place, by in zip(in_memory, places, apart, strict=True)}
     single = [one.name for one in found if one.form == NUMBER]
-    known = {
-        "math": math,
-        "larger": np.maximum,
-        "smaller": np.minimum,
-        "float32": np.float32,
-        "float64": float,
-    }
-    known |= dict(zip(single, numbers, strict=True))
+    known = dict(zip(single, numbers, strict=True))
     lanes = 64 // places[0][0].itemsize
     for first in range(0, steps // lanes * lanes, lanes):
-        computed = _square(where, range(rows), range(first, first + lanes), body.split("; "), known)
-        for (one, row, step), value in computed.items():
-            array, here = _at(where, one, row, step)
+        computed = _square(where, range(rows), range(first, first + lanes), row, known)
+        for (one, r, step), value in computed.items():
+            array, here = _at(where, one, r, step)
             array[here] = value
 
 
 def _square(
-    where: Places, rows: range, steps: range, assignments: list[str], known: dict[str, Any]
+    where: Places, rows: range, steps: range, run: Callable[..., Any], known: dict[str, Any]
 ) -> dict[tuple[Abreast, int, int], Any]:
     """What the targets are in each row and step."""
     targets = {one.name: one for one in where if one.form == TARGET}
@@ -62,16 +61,15 @@ def _square(
     computed: dict[tuple[Abreast, int, int], Any] = {}
     for step in steps:
         for row in rows:
-            space = dict(known)
+            space = dict.fromkeys(targets) | known
             for one in where:
                 if (one, row, step) in loaded:
                     space[one.name] = loaded[one, row, step]
                 elif one.steps:
                     space[one.name] = computed[targets[one.form], row - one.rows, step - one.steps]
-            for assignment in assignments:
-                name, value = assignment.split(" = ", 1)
-                space[name] = eval(value, space)
-            computed |= {(one, row, step): space[name] for name, one in targets.items()}
+            found = run(**space)
+            values = found if isinstance(found, tuple) else (found,)
+            computed |= {(one, row, step): x for one, x in zip(targets.values(), values, strict=True)}
     return computed
 
 

@@ -52,7 +52,7 @@ INTRINSICS = (
     *(OPAQUE, WHOLE),
     # rows of numbers
     *ROW_OPERATIONS,
-    *("short_row", ROWS_ABREAST),
+    *("VectorRow", "RowElement", "short_row", ROWS_ABREAST),
     # tiles in registers
     *("tile_zero", "tile_first", "row_mac", "row_mac_windows"),
     *("tile_mac", "tile_mac_ahead", "tile_mac_cut", "tile_mac_slanted", "tile_mac_windows"),

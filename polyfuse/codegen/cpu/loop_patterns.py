@@ -12,7 +12,7 @@ The first pattern that answers prints the loop. The last one is the loop itself,
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,6 +57,9 @@ class LoopPrinter(Protocol):
 
     def unused(self, name: str) -> str:
         """A name like this one that nothing in the kernel has."""
+
+    def vector_row(self, parameters: Sequence[str], lines: Sequence[str]) -> str:
+        """The name of a vector row with such parameters and lines, which stands beside the kernel."""
 
     def lines(self, node: Node) -> Lines:
         """The lines of a node."""
@@ -137,7 +140,7 @@ def _tile_init(p: LoopPrinter, loop: For) -> Lines | None:
 
 
 def _rows_abreast(p: LoopPrinter, loop: For) -> Lines | None:
-    found = rows_abreast(loop, p.place, p.unused)
+    found = rows_abreast(loop, p.place, p.unused, p.vector_row)
     return None if found is None else found.lines(p.plain_loop(found.left))
 
 
@@ -167,13 +170,13 @@ def _sum_in_register(p: LoopPrinter, loop: For) -> Lines | None:
 def _short_row(p: LoopPrinter, loop: For) -> Lines | None:
     if not p.has_tiles or loop.bind != "vector":
         return None
-    return _line(tile_row(loop, p.kernel.body, p.place))
+    return _line(tile_row(loop, p.kernel.body, p.place, p.vector_row))
 
 
 def _stencil_row(p: LoopPrinter, loop: For) -> Lines | None:
     if loop.bind != "vector" or loop.streams:
         return None
-    return stencil_row(loop, p.place, p.unused)
+    return stencil_row(loop, p.place, p.unused, p.vector_row)
 
 
 def _whole_registers(p: LoopPrinter, loop: For) -> Lines | None:
@@ -199,7 +202,7 @@ def _cores(p: LoopPrinter, loop: For) -> Lines | None:
 
 
 def _two_rows(p: LoopPrinter, loop: For) -> Lines | None:
-    return None if streams_inside(loop) else two_rows(loop, p.place, p.unused)
+    return None if streams_inside(loop) else two_rows(loop, p.place, p.unused, p.vector_row)
 
 
 def _loop(p: LoopPrinter, loop: For) -> Lines:

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import ast
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from polyfuse.codegen.looptree.alpha_equal import canonical
@@ -219,7 +219,13 @@ class InRegions(Emitter):
         known = {*self.parameters(), *variables(self.kernel.body)}
         return [name for name in free_names("\n".join(body)) if name in known]
 
-    def _function(self, what: str, body: list[str], parameters: tuple[str, ...]) -> str:
+    def vector_row(self, parameters: Sequence[str], lines: Sequence[str]) -> str:
+        """The name of a vector row with these parameters and lines."""
+        return self._function("row", list(lines), tuple(parameters), "VectorRow")
+
+    def _function(
+        self, what: str, body: list[str], parameters: tuple[str, ...], decorator: str = "Part"
+    ) -> str:
         """The name of a function with these lines, which is made if there is none like it."""
         taken = {
             *self.parameters(),
@@ -227,7 +233,10 @@ class InRegions(Emitter):
             *(name for name, _ in self.functions.values()),
         }
         name = fresh(f"{self.kernel.name}_{what}", taken)
-        text = "\n".join(["@Part", f"def {name}({', '.join(parameters)}):", *self._indented(body)]) + "\n"
+        text = (
+            "\n".join([f"@{decorator}", f"def {name}({', '.join(parameters)}):", *self._indented(body)])
+            + "\n"
+        )
         name, _ = self.functions.setdefault(canonical(text), (name, text))
         return name
 

@@ -127,7 +127,7 @@ class CpuEmitter(InRegions):
     def loop(self, node: For) -> list[str]:
         """A loop, of whose variable the lines inside know what values it has."""
         decided = decided_outside(node)
-        if decided is not None and rows_abreast(decided[1], self.place, self.unused) is not None:
+        if decided is not None and self._is_abreast(decided[1]):
             return self.lines(Guard(*decided))
         outside = self.known, self.facts, self.around
         outermost = not (self.around and streams_inside(self.around[-1]))
@@ -141,6 +141,10 @@ class CpuEmitter(InRegions):
             return [*self._loop(node), *([f"{DONE}()"] if whole else [])]
         finally:
             self.known, self.facts, self.around = outside
+
+    def _is_abreast(self, node: For) -> bool:
+        """Whether a loop's steps run for rows side by side."""
+        return rows_abreast(node, self.place, self.unused, lambda *_: "") is not None
 
     def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
         """The lines of a node, which know the condition."""

@@ -6,7 +6,6 @@ def mac(w, x, a): …x[i]…        def mac_2(w, a, out): …a[i]…        are 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 
 
@@ -36,22 +35,4 @@ def _numbered(function: ast.FunctionDef, functions: Mapping[str, str]) -> str:
         match node:
             case ast.Name(name) if name in stored or name in numbers:
                 node.id = numbers.setdefault(name, f"v{len(numbers)}")
-            case ast.Call(
-                ast.Name("short_row"), [_, _, ast.Constant(str(body)), ast.Constant(str(names)), *_]
-            ):
-                node.args[2:4] = map(ast.Constant, _of_a_row(body, names))
     return ast.unparse(function)
-
-
-def _of_a_row(body: str, names: str) -> tuple[str, str]:
-    """A row's assignments and names (short_row.py), which are its own, numbered as they come.
-
-    >>> _of_a_row("z_2 = y_2 + b; out = math.sqrt(z_2)", "y_2 b out")
-    ('r3 = r0 + r1; r2 = math.sqrt(r3)', 'r0 r1 r2')
-    """
-    assigned = re.findall(r"(\w+) =(?!=)", body)
-    numbers = {name: f"r{number}" for number, name in enumerate(dict.fromkeys((*names.split(), *assigned)))}
-    row, every = (
-        re.sub(r"\b[A-Za-z_]\w*", lambda m: numbers.get(m[0], m[0]), text) for text in (body, names)
-    )
-    return row, every

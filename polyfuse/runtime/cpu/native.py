@@ -9,6 +9,7 @@ holds no address, and is loaded without numba's compiler. It is therefore what t
 from __future__ import annotations
 
 import ctypes
+import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -140,9 +141,15 @@ def _lowered(code: Code, library: Any) -> tuple[Lowered, list[str]]:
     """A kernel as LLVM in a library, and all its functions there; its source lies in a file for tracebacks."""
     text = f"{header(code.source)}\n\n{code.source}"
     space: dict[str, Any] = {}
-    exec(compile(text, str(source_file(code.name, text)), "exec"), space)
+    file = str(source_file(code.name, text))
+    exec(compile(text, file, "exec", dont_inherit=True), space)
     arguments, _ = sigutils.normalize_signature(str(code.signature))
-    kernel = lowered(space[code.name], arguments, library).llvm_func_name
+    # vector rows are read from it, also where no file is kept
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    try:
+        kernel = lowered(space[code.name], arguments, library).llvm_func_name
+    finally:
+        del linecache.cache[file]
     parts = (one for one in space.values() if isinstance(one, Part))
     return Lowered(kernel, arguments), [
         kernel,

@@ -1,8 +1,16 @@
 """Steps of a recurrence along rows that run side by side, as one operation: squares of steps and rows in registers.
 
     for j: for r < 16: t[r, j] = x[r, j] + 0.5 * t[r, j - 1]
-    ->  rows_abreast(float32, 16, 't = x + up * float32(0.5)', 't:float32:target x:float32:read up:float32:t,1,0',
-                     steps, (address(t, …), …), (bytes from row to row, …), ())
+    ->  rows_abreast(row, float32, 16, steps, (address(t, …), …), (bytes from row to row, …), ())
+
+        @VectorRow
+        def row(
+            t: RowElement(float32, "target"),
+            x: RowElement(float32, "read"),
+            up: RowElement(float32, "carried", of=0, steps=1, rows=0),
+        ):
+            t = x + up * float32(0.5)
+            return t
 
     x ->  16 loads along memory, transposed  ->  step: t = x[j] + 0.5 * t before  ->  16 times  ->  transposed, stored
 
@@ -13,7 +21,8 @@ over lanes, and what no lane has comes from memory. outer_loop_vectorize.py says
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +33,7 @@ from numba.extending import intrinsic
 from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES, are_literals, everywhere
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import transposed
 from polyfuse.codegen.cpu.intrinsics.vector_expression import ELEMENTS, OnVectors
+from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow, VectorRowType
 from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 
 WORD, LANE = ir.IntType(64), ir.IntType(32)
@@ -33,17 +43,34 @@ TARGET, READ, STILL, LINE, NUMBER = "target", "read", "still", "line", "number"
 all steps; the same for all rows, along memory with steps; the same for all."""
 
 
-_WAYS = {1: "", -1: "-", 0: "/"}
-"""How the way that steps go is printed before a form."""
+CARRIED = "carried"
+"""Is what an earlier step computed for a target."""
+
+
+@dataclass(frozen=True)
+class RowElement:
+    """What a parameter of a row is: its type, and how it goes with steps and rows.
+
+    What is carried is target number `of` so many steps and rows before. The next step is `by` elements further along
+    memory: -1 where steps go backwards; 0 where it is in another line, in which rows are neighbours.
+    """
+
+    dtype: Any
+    form: str
+    of: int = 0
+    steps: int = 0
+    rows: int = 0
+    by: int = 1
+
+    def __str__(self) -> str:
+        carried = f", of={self.of}, steps={self.steps}, rows={self.rows}" if self.form == CARRIED else ""
+        way = f", by={self.by}" if self.by != 1 else ""
+        return f'RowElement({self.dtype}, "{self.form}"{carried}{way})'
 
 
 @dataclass(frozen=True)
 class Abreast:
-    """An element: its name and type, how it goes; or so many steps and rows before which a target was computed.
-
-    The next step is `by` elements further along memory: -1 where steps go backwards; 0 where it is in another line, in
-    which rows are neighbours.
-    """
+    """An element with a name; its form is the name of the target that it is carried from, if it is."""
 
     name: str
     dtype: str
@@ -52,27 +79,31 @@ class Abreast:
     rows: int = 0
     by: int = 1
 
-    def __str__(self) -> str:
-        carried = f",{self.steps},{self.rows}" if self.steps else ""
-        return f"{self.name}:{self.dtype}:{_WAYS[self.by]}{self.form}{carried}"
+    def annotation(self, targets: Sequence[str]) -> str:
+        """The source of what a parameter of this name is annotated with."""
+        if not self.steps:
+            return str(RowElement(self.dtype, self.form, by=self.by))
+        of = targets.index(self.form)
+        return str(RowElement(self.dtype, CARRIED, of, self.steps, self.rows, self.by))
 
-    @staticmethod
-    def parsed(text: str) -> Abreast:
-        """The element that was printed so."""
-        name, dtype, form = text.split(":")
-        form, *carried = form.split(",")
-        steps, rows = map(int, carried) if carried else (0, 0)
-        by = next((by for by, way in _WAYS.items() if way and form.startswith(way)), 1)
-        return Abreast(name, dtype, form.removeprefix(_WAYS[by]), steps, rows, by)
+
+def elements_of(function: Callable[..., Any]) -> list[Abreast]:
+    """The elements that the parameters of a row's function are annotated with."""
+    parameters: dict[str, RowElement] = inspect.get_annotations(function, eval_str=True)
+    targets = [name for name, one in parameters.items() if one.form == TARGET]
+    forms = {name: targets[one.of] if one.form == CARRIED else one.form for name, one in parameters.items()}
+    return [
+        Abreast(name, str(one.dtype), forms[name], one.steps, one.rows, one.by)
+        for name, one in parameters.items()
+    ]
 
 
 @intrinsic(prefer_literal=True)
 def rows_abreast(
     typingctx: Any,
+    row: Any,
     kind: Any,
     rows: Any,
-    body: Any,
-    elements: Any,
     steps: Any,
     places: Any,
     apart: Any,
@@ -80,29 +111,30 @@ def rows_abreast(
 ) -> Any:
     """Run as many of `steps` steps as whole squares have, each for all `rows`, a literal and whole vectors of `kind`.
 
-    body: a literal, assignments with "; " between them, of what `on_vectors` knows.
-    elements: a literal, what the body calls them and how they go.
+    row: a VectorRow of assignments of what `OnVectors` knows, which returns its targets.
     places: the addresses of those in memory in the first step of the first row, `apart` the bytes from row to row, or
     from step to step where rows are neighbours.
     numbers: the values of the others.
     """
-    if not are_literals(rows) or not all(isinstance(text, types.Literal) for text in (body, elements)):
+    if not are_literals(rows) or not isinstance(row, VectorRowType):
         return None
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        found = [Abreast.parsed(text) for text in elements.literal_value.split()]
+        found = elements_of(row.row.function)
         in_memory = [one.name for one in found if one.form != NUMBER]
         first, between = (
-            {name: builder.extract_value(args[p], at) for at, name in enumerate(in_memory)} for p in (5, 6)
+            {name: builder.extract_value(args[p], at) for at, name in enumerate(in_memory)} for p in (4, 5)
         )
         single = [one.name for one in found if one.form == NUMBER]
-        values = {name: builder.extract_value(args[7], at) for at, name in enumerate(single)}
+        values = {name: builder.extract_value(args[6], at) for at, name in enumerate(single)}
         lanes = VECTOR_BYTES // (kind.dtype.bitwidth // 8)
         in_whole_registers(builder.function)
-        _Rows(builder, lanes, rows.literal_value, found, first, between, values).run(_assigned(body), args[4])
+        _Rows(builder, lanes, rows.literal_value, found, first, between, values).run(
+            _assigned(row.row), args[3]
+        )
         return context.get_dummy_value()
 
-    return types.void(kind, rows, body, elements, types.int64, places, apart, numbers), code
+    return types.void(row, kind, rows, types.int64, places, apart, numbers), code
 
 
 Assigned = list[tuple[str, ast.expr]]
@@ -112,10 +144,10 @@ Lanes = list[Any]
 """One vector for each so many rows."""
 
 
-def _assigned(body: Any) -> Assigned:
+def _assigned(row: VectorRow) -> Assigned:
     return [
         (ast.unparse(statement.targets[0]), statement.value)
-        for statement in ast.parse(body.literal_value).body
+        for statement in row.statements
         if isinstance(statement, ast.Assign)
     ]
 

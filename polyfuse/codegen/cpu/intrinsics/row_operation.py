@@ -1,7 +1,11 @@
 """One statement along a row as one operation: whole vectors from where the row's results are aligned in memory.
 
     for k: b[k] = 0.5 * (a[k - 1] + a[k + 1])
-    ->  row_of_lanes(float64, "0.5 * (r0[-1] + r0[1])", count, place, (address(b, …),), (address(a, (k,)),), ())
+    ->  row_of_lanes(row, float64, count, place, (address(b, …),), (address(a, (k,)),), ())
+
+        @VectorRow
+        def row(r0):
+            return 0.5 * (r0[-1] + r0[1])
 
         |. . b b b b b b|b b b b b b b b|b b b b . . . .|     lines of cache, and b's elements in them
           masked lanes    whole vectors   masked lanes
@@ -39,6 +43,7 @@ from polyfuse.codegen.cpu.intrinsics.tile_mac import (
     Operand,
     ask_for,
 )
+from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRowType
 from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 
 CONTRACT = ("contract",)
@@ -77,27 +82,27 @@ def beside(typingctx: Any, place: Any, array: Any, by: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def row_of_lanes(
-    typingctx: Any, kind: Any, value: Any, count: Any, whole: Any, targets: Any, rows: Any, numbers: Any
+    typingctx: Any, row: Any, kind: Any, count: Any, whole: Any, targets: Any, rows: Any, numbers: Any
 ) -> Any:
-    """Store each part of `value` in `count` elements that lie side by side from its address in `targets` on.
+    """Store each value of a row in `count` elements that lie side by side from its address in `targets` on.
 
     None of the results is among the elements that another part reads, in any step.
 
     kind: float32 or float64, of all elements and numbers.
     whole: the element that goes with the first result of those whose lines of cache the vectors are not to straddle.
-    value: literal expressions in r0, r1, … and n0, n1, …, with a comma between them: numbers, + - * /, sqrt, abs,
+    row: a VectorRow that returns expressions in its parameters, with a comma between them: numbers, + - * /, sqrt, abs,
     larger and smaller. r0[-1] and r0[1] are the elements before and behind r0.
-    rows: the addresses of the elements r0, r1, … that go with the first result; the next ones go with the next ones.
-    numbers: n0, n1, …, the same for all of the row.
+    rows, numbers: the arguments for its parameters: the addresses of the elements that go with the first result, where
+    the next ones go with the next ones; then numbers that are the same for all of the row.
     """
-    return _typed(kind, value, targets, rows, numbers, ())
+    return _typed(row, kind, targets, rows, numbers, ())
 
 
 @intrinsic(prefer_literal=True)
 def row_of_lanes_ahead(
     typingctx: Any,
+    row: Any,
     kind: Any,
-    value: Any,
     count: Any,
     whole: Any,
     targets: Any,
@@ -107,20 +112,24 @@ def row_of_lanes_ahead(
     to_write: Any,
 ) -> Any:
     """The same, which asks for other rows meanwhile: a line with each vector, from the addresses of both tuples on."""
-    return _typed(kind, value, targets, rows, numbers, (to_read, to_write))
+    return _typed(row, kind, targets, rows, numbers, (to_read, to_write))
 
 
-def _typed(kind: Any, value: Any, targets: Any, rows: Any, numbers: Any, asked: tuple[Any, ...]) -> Any:
+def _typed(row: Any, kind: Any, targets: Any, rows: Any, numbers: Any, asked: tuple[Any, ...]) -> Any:
     """A signature, and the code: what an intrinsic returns."""
-    if not isinstance(value, types.Literal) or not isinstance(kind, types.NumberClass):
+    if not isinstance(row, VectorRowType) or not isinstance(kind, types.NumberClass):
         return None
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         in_whole_registers(builder.function)
         element = ir.FloatType() if kind.dtype == types.float32 else ir.DoubleType()
         lanes = _Lanes(builder, element, kind.dtype.bitwidth // 8)
-        tree = ast.parse(value.literal_value, mode="eval").body
+        (returned,) = row.row.statements
+        assert isinstance(returned, ast.Return), "a row of lanes returns its values"
+        tree = returned.value
+        assert tree is not None, "it has one at least"
         values = tree.elts if isinstance(tree, ast.Tuple) else [tree]
+        called = row.row.parameters[: len(rows)], row.row.parameters[len(rows) :]
         results = [(one, builder.extract_value(args[4], p)) for p, one in enumerate(values)]
         read = [builder.extract_value(args[5], p) for p in range(len(rows))]
         spread = [lanes.broadcast(builder.extract_value(args[6], p)) for p in range(len(numbers))]
@@ -129,21 +138,21 @@ def _typed(kind: Any, value: Any, targets: Any, rows: Any, numbers: Any, asked: 
             for places, kinds, purpose in zip(args[7:], asked, (READ, WRITE), strict=False)
             for p in range(len(kinds))
         ]
-        _Row(lanes, results, read, spans(tree, len(read)), spread, ahead).emit(args[2], args[3])
+        _Row(lanes, results, called, read, spans(tree, called[0]), spread, ahead).emit(args[2], args[3])
         return context.get_dummy_value()
 
     places = (types.int64, types.int64, targets, rows, numbers)
-    return types.void(kind, value, *places, *asked), code
+    return types.void(row, kind, *places, *asked), code
 
 
-def spans(value: ast.expr, rows: int) -> list[tuple[int, int]]:
+def spans(value: ast.expr, rows: Sequence[str]) -> list[tuple[int, int]]:
     """The least and the largest distance at which each of the rows is read: "r0[-1] + r0" has (-1, 0)."""
     found: dict[str, set[int]] = {}
     for node in ast.walk(value):
         match node:
             case ast.Subscript(ast.Name(id=name), by):
                 found.setdefault(name, {0}).add(ast.literal_eval(by))
-    every = (found.get(f"r{p}", {0}) for p in range(rows))
+    every = (found.get(name, {0}) for name in rows)
     return [(min(distances), max(distances)) for distances in every]
 
 
@@ -251,12 +260,15 @@ class _Bounds:
 class _Row:
     """What is computed and where its first one goes, where what it reads lies, and the numbers that all of it reads.
 
+    `called` are the names of both.
+
     `spans` has the least and the largest distance at which each row is read, from 0 on both ways. `ahead` are
     addresses of rows that are asked for meanwhile, and what for.
     """
 
     lanes: _Lanes
     results: list[tuple[ast.expr, Any]]
+    called: tuple[Sequence[str], Sequence[str]]
     rows: list[Any]
     spans: list[tuple[int, int]]
     numbers: list[Any]
@@ -309,14 +321,15 @@ class _Row:
         builder, at = self.lanes.builder, state.at
         for place, purpose in self.ahead:
             ask_for(builder, builder.add(place, self._bytes(at)), VECTOR_BYTES, purpose, NEAREST_CACHE)
-        names = {f"n{p}": value for p, value in enumerate(self.numbers)}
+        in_rows, of_numbers = self.called
+        names = dict(zip(of_numbers, self.numbers, strict=True))
         held, after = list(state.held), []
         for p, (low, high) in enumerate(self.spans):
             blocks = [held.pop(0) for _ in range(bool(low) + bool(high))]
             blocks.append(self._block(p, at, bool(high), bounds))
             after += blocks[1:]
             for by in range(low, high + 1):
-                names[f"r{p}[{by}]"] = self.lanes.shifted(blocks, bool(low), by)
+                names[f"{in_rows[p]}[{by}]"] = self.lanes.shifted(blocks, bool(low), by)
         mask = None if bounds is None else self._inside(at, bounds, (0, 0))
         values = [self._evaluated(value, names) for value, _ in self.results]
         for value, (_, target) in zip(values, self.results, strict=True):

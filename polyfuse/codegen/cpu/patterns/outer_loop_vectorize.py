@@ -30,6 +30,7 @@ from polyfuse.codegen.cpu.intrinsics.recurrence_rows import LINE, NUMBER, READ, 
 from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.vector_expression import ELEMENTS, are_on_vectors
 from polyfuse.codegen.cpu.patterns.triangle_border import with_all_rows
+from polyfuse.codegen.cpu.patterns.vector_rows import Define
 from polyfuse.codegen.looptree.body_source import IN_PLACE, Values, own_name
 from polyfuse.codegen.looptree.gather_rows import is_chosen
 from polyfuse.codegen.looptree.index import binary, mentions, operand
@@ -82,22 +83,26 @@ class _Steps:
 
 
 def rows_abreast(
-    steps: For, place: Callable[[Element], ast.expr], unused: Callable[[str], str]
+    steps: For, place: Callable[[Element], ast.expr], unused: Callable[[str], str], define: Define
 ) -> RowsAbreast | None:
     """The pieces of a loop over steps that wait for each other, around rows on lanes that lie along memory.
 
-    `place` writes an element, `unused` makes a name that stands for nothing else.
+    `place` writes an element, `unused` makes a name that stands for nothing else, `define` a vector row.
     """
     found = _loops(steps)
     named = None if found is None else _named(found)
     if found is None or named is None:
         return None
     elements, names = named
-    body = "; ".join(line for store in found.stores for line in _lines(store, names))
+    body = [
+        line
+        for store, read in zip(found.stores, names, strict=True)
+        for line in _lines(store, elements, read)
+    ]
     known = {one.name: one.dtype for one, _ in elements}
     waits = any(one.steps for one, _ in elements)
     turned = any(one.form in (READ, TARGET) and one.by for one, _ in elements)
-    if not are_on_vectors(ast.parse(body).body, known) or not waits or not turned:
+    if not are_on_vectors(ast.parse("\n".join(body)).body, known) or not waits or not turned:
         return None
     whole = _whole(found)
     if whole is None:
@@ -106,11 +111,13 @@ def rows_abreast(
     begin, done = (unused(f"{steps.variable}_{what}") for what in ("first", "done"))
     first = {steps.variable: ast.Name(begin), found.rows.variable: ast.Constant(found.first)}
     places = [element for one, element in elements if one.form != NUMBER]
+    targets = [one.name for one, _ in elements if one.form == TARGET]
+    parameters = [f"{one.name}: {one.annotation(targets)}" for one, _ in elements]
+    row = define(parameters, [*body, f"return {', '.join(targets)}"])
     operation = call(
         ROWS_ABREAST,
         [
-            *(ast.Name(found.stores[0].target.dtype), ast.Constant(found.count), ast.Constant(body)),
-            ast.Constant(" ".join(str(one) for one, _ in elements)),
+            *(ast.Name(row), ast.Name(found.stores[0].target.dtype), ast.Constant(found.count)),
             binary(ast.Sub(), ast.Name(done), ast.Name(begin)),
             ast.Tuple([call("address", [ast.Name(e.array), corner(e, first)]) for e in places]),
             ast.Tuple(
@@ -171,39 +178,49 @@ def _parts(node: Node) -> tuple[Node, ...]:
     return node.parts if isinstance(node, Block) else (node,)
 
 
-def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], dict[str, str]] | None:
-    """Each element that is loaded or stored and how it goes, and what each is called by its text; None for others."""
+def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], list[dict[str, str]]] | None:
+    """Each element that is loaded or stored and how it goes, and what each store calls what it reads; None for others.
+
+    An element that is read before it is stored has two names: as it was, and as it is computed.
+    """
     targets = {store.target.array: store.target for store in found.stores}
     ways = {array: _way(target, found) for array, target in targets.items()}
     if len(targets) < len(found.stores) or None in ways.values():
         return None
-    names: dict[str, str] = {}
+    names: dict[tuple[str, bool], str] = {}
     elements: list[tuple[Abreast, Element]] = []
 
-    def add(element: Element, form: Abreast) -> None:
-        if str(element) not in names:
-            names[str(element)] = own_name(element, names.values())
-        named = replace(form, name=names[str(element)])
+    def add(element: Element, form: Abreast) -> str:
+        key = str(element), form.form == TARGET
+        if key not in names:
+            names[key] = own_name(element, names.values())
+        named = replace(form, name=names[key])
         if all(named != one for one, _ in elements):
             elements.append((named, element))
+        return named.name
 
-    for array, target in targets.items():
-        add(target, Abreast("", target.dtype, TARGET, by=ways[array] or 0))
+    called = {
+        array: add(target, Abreast("", target.dtype, TARGET, by=ways[array] or 0))
+        for array, target in targets.items()
+    }
     stored: set[str] = set()
+    reads: list[dict[str, str]] = []
     for store in found.stores:
+        reads.append({})
         for read in store.reads if store.op == "=" else (store.target, *store.reads):
             own = targets.get(read.array)
             if own is not None and str(read) == str(own) and read.array in stored:
+                reads[-1][str(read)] = called[read.array]
                 continue
-            form = _still_form(read, found) if own is None else _own_form(read, own, names, found)
+            form = _still_form(read, found) if own is None else _own_form(read, own, called, found)
             if form is None:
                 return None
-            add(read, form)
+            reads[-1][str(read)] = add(read, form)
         stored.add(store.target.array)
-    return elements, names
+    return elements, reads
 
 
-def _own_form(read: Element, target: Element, names: dict[str, str], found: _Steps) -> Abreast | None:
+def _own_form(read: Element, target: Element, called: dict[str, str], found: _Steps) -> Abreast | None:
     """How an element of a stored array is read: as an earlier step computed it, or as it was before."""
     if movement(read, found.steps) != movement(target, found.steps):
         return None
@@ -215,7 +232,7 @@ def _own_form(read: Element, target: Element, names: dict[str, str], found: _Ste
     if ago < 0 or str(read) == str(target):
         return Abreast("", read.dtype, READ, by=by)
     near = 0 < ago < found.lanes and abs(over) < found.lanes
-    return Abreast("", read.dtype, names[str(target)], ago, over, by) if near else None
+    return Abreast("", read.dtype, called[target.array], ago, over, by) if near else None
 
 
 def _apart_along(read: Element, target: Element, found: _Steps) -> tuple[int, int] | None:
@@ -287,12 +304,19 @@ def _along(element: Element, steps: For) -> int:
     return step[-1] if abs(step[-1]) == 1 and not any(step[:-1]) else 0
 
 
-def _lines(store: Store, names: dict[str, str]) -> list[str]:
+def _lines(store: Store, elements: list[tuple[Abreast, Element]], reads: dict[str, str]) -> list[str]:
     """A store's assignments to names."""
-    lines = Values(store, lambda one: ast.Name(names[str(one)]), EXTREMA, at_once=True).lines()
-    *first, last = ast.parse("; ".join(lines)).body
+    own = next(one.name for one, element in elements if one.form == TARGET and element == store.target)
+    target = replace(store.target)  # no read is the same object
+
+    def name(element: Element) -> ast.expr:
+        return ast.Name(own if element is target else reads[str(element)])
+
+    *first, last = ast.parse(
+        "\n".join(Values(replace(store, target=target), name, EXTREMA, at_once=True).lines())
+    ).body
     if isinstance(last, ast.AugAssign):
-        last = ast.Assign([last.target], ast.BinOp(ast.Name(ast.unparse(last.target)), last.op, last.value))
+        last = ast.Assign([last.target], ast.BinOp(name(store.target), last.op, last.value))
     return [ast.unparse(ast.fix_missing_locations(statement)) for statement in (*first, last)]
 
 

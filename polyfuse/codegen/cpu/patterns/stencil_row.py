@@ -2,7 +2,11 @@
 
     for k in range(1, n - 1): b[i, k] = 0.5 * (a[i, k - 1] + a[i, k + 1]) + a[i - 1, k]
     ->  k = 1; k_a = address(a, (i, k - 1))
-        row_of_lanes(float64, '0.5 * (r1 + r1[2]) + r0', n - 1 - k, beside(k_a, …), (address(b, (i, k)),), (…, k_a), ())
+        row_of_lanes(row, float64, n - 1 - k, beside(k_a, …), (address(b, (i, k)),), (…, k_a), ())
+
+        @VectorRow
+        def row(a, a_2):
+            return 0.5 * (a_2 + a_2[2]) + a
 
 A loop around such rows takes two of them at a time, where they read the same elements.
 
@@ -22,6 +26,8 @@ from functools import partial
 import sympy
 
 from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
+from polyfuse.codegen.cpu.patterns.vector_rows import Define
+from polyfuse.codegen.looptree.body_source import own_name
 from polyfuse.codegen.looptree.index import binary, mentions, operand
 from polyfuse.codegen.looptree.leading_reference import distance, without_constant
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store, below
@@ -40,6 +46,10 @@ NEAR = 8
 """Elements from one that is loaded up to which another is taken from the same vectors; no vector has fewer."""
 
 
+FUNCTIONS = ("sqrt", "abs")
+"""Functions of numbers that lanes have, beside those that all emitted source calls."""
+
+
 class _NotOnLanes(Exception):
     """A body has an operation that `row_of_lanes` does not know, or reads in another way."""
 
@@ -51,16 +61,17 @@ Ahead = tuple[tuple[Element, bool], ...]
 """Elements that a loop asks for, each with whether it will be written."""
 
 
-def stencil_row(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str] | None:
+def stencil_row(loop: For, place: Lines, unused: Callable[[str], str], define: Define) -> list[str] | None:
     """The lines for a vector loop; None where it is not of that form, or asks for what comes after it.
 
-    `place` writes an element, `unused` makes a name that stands for nothing else.
+    `place` writes an element, `unused` makes a name that stands for nothing else, `define` a vector row.
     """
     store = _store_of(loop)
-    return None if store is None else _lines(loop, (store,), loop.ahead, place, unused)
+    row = None if store is None else _row(loop, (store,), loop.ahead)
+    return None if row is None else row.lines(place, unused, define)
 
 
-def two_rows(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str] | None:
+def two_rows(loop: For, place: Lines, unused: Callable[[str], str], define: Define) -> list[str] | None:
     """The lines for a loop around a row, two rows at a time; None where that would not load less.
 
     for j in range(low, high): row j
@@ -82,17 +93,17 @@ def two_rows(loop: For, place: Lines, unused: Callable[[str], str]) -> list[str]
     second = _next(first, loop)
     if second is None or not _shares(row, first, second):
         return None
-    one = _lines(row, (first,), row.ahead, place, unused)
-    both = _lines(row, (first, second), _behind_two(row.ahead, loop), place, unused)
+    one = _row(row, (first,), row.ahead)
+    both = _row(row, (first, second), _behind_two(row.ahead, loop))
     if one is None or both is None:
         return None
     low, high = operand(loop.low), operand(loop.high)
     return [
         f"for {loop.variable} in range({low}, {high}, 2):",
         f"    if {loop.variable} + 1 < {high}:",
-        *(f"        {line}" for line in both),
+        *(f"        {line}" for line in both.lines(place, unused, define)),
         "    else:",
-        *(f"        {line}" for line in one),
+        *(f"        {line}" for line in one.lines(place, unused, define)),
     ]
 
 
@@ -135,10 +146,8 @@ def _shares(row: For, first: Store, second: Store) -> bool:
     return one is not None and both is not None and len(both.rows) < 2 * len(one.rows)
 
 
-def _lines(
-    loop: For, stores: tuple[Store, ...], ahead: Ahead, place: Lines, unused: Callable[[str], str]
-) -> list[str] | None:
-    """The lines for a vector loop of statements that do not touch each other's results; None if lanes cannot do it."""
+def _row(loop: For, stores: tuple[Store, ...], ahead: Ahead) -> _Row | None:
+    """A vector loop of statements that do not touch each other's results; None if lanes cannot do it."""
     operands = _operands(loop, tuple(read for store in stores for read in store.reads))
     if operands is None:
         return None
@@ -149,30 +158,45 @@ def _lines(
             values.append(to_ast(store.body, Dialect(partial(_leaf, names), _number, _function)))
     except _NotOnLanes:
         return None
-    count = binary(ast.Sub(), loop.high, ast.Name(loop.variable))
-    first = {
-        array: (unused(f"{loop.variable}_{array}"), element)
-        for array, element in _first_of_arrays(operands.rows).items()
-    }
-    asked = [
-        ast.Tuple([_address(element) for element, write in ahead if write == to_write])
-        for to_write in (False, True)
-    ]
-    line = call(
-        "row_of_lanes_ahead" if ahead else "row_of_lanes",
-        [
-            ast.Name(stores[0].target.dtype),
-            ast.Constant(", ".join(map(ast.unparse, values))),
-            count,
-            _place(operands.whole, first[operands.whole.array]),
-            ast.Tuple([_address(store.target) for store in stores]),
-            ast.Tuple([_place(element, first[element.array]) for element in operands.rows]),
-            ast.Tuple([place(element) for element in operands.numbers]),
-            *(asked if ahead else []),
-        ],
-    )
-    at = [f"{name} = {ast.unparse(_address(element))}" for name, element in first.values()]
-    return [f"{loop.variable} = {ast.unparse(loop.low)}", *at, ast.unparse(line)]
+    return _Row(loop, stores, ahead, operands, tuple(values))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A vector loop on lanes: what it stores and asks for, what it reads, and the values that it stores."""
+
+    loop: For
+    stores: tuple[Store, ...]
+    ahead: Ahead
+    operands: _Operands
+    values: tuple[ast.expr, ...]
+
+    def lines(self, place: Lines, unused: Callable[[str], str], define: Define) -> list[str]:
+        """The lines for it."""
+        loop, operands = self.loop, self.operands
+        first = {
+            array: (unused(f"{loop.variable}_{array}"), element)
+            for array, element in _first_of_arrays(operands.rows).items()
+        }
+        asked = [
+            ast.Tuple([_address(element) for element, write in self.ahead if write == to_write])
+            for to_write in (False, True)
+        ]
+        line = call(
+            "row_of_lanes_ahead" if self.ahead else "row_of_lanes",
+            [
+                ast.Name(define(operands.names, [f"return {', '.join(map(ast.unparse, self.values))}"])),
+                ast.Name(self.stores[0].target.dtype),
+                binary(ast.Sub(), loop.high, ast.Name(loop.variable)),
+                _place(operands.whole, first[operands.whole.array]),
+                ast.Tuple([_address(store.target) for store in self.stores]),
+                ast.Tuple([_place(element, first[element.array]) for element in operands.rows]),
+                ast.Tuple([place(element) for element in operands.numbers]),
+                *(asked if self.ahead else []),
+            ],
+        )
+        at = [f"{name} = {ast.unparse(_address(element))}" for name, element in first.values()]
+        return [f"{loop.variable} = {ast.unparse(loop.low)}", *at, ast.unparse(line)]
 
 
 def _leaf(names: list[ast.expr], symbol: sympy.Symbol) -> ast.expr:
@@ -210,13 +234,15 @@ def reads_several(loop: For) -> bool:
 
 @dataclass(frozen=True)
 class _Operands:
-    """What a body's leaves are called in a row's expression: r0, r0[1], r1, … along the row, n0, … the same all along.
+    """What a body's leaves are called in a row's expression: a, a[1], a_2, … along the row, w, … the same all along.
 
-    `rows` are the elements r0, r1, …, `whole` is the one whose lines the vectors are not to straddle.
+    `rows` are the elements along the row, `numbers` the others, and `names` those of both. `whole` is the element whose
+    lines the vectors are not to straddle, and `named` has an expression for each leaf.
     """
 
     rows: tuple[Element, ...]
     numbers: tuple[Element, ...]
+    names: tuple[str, ...]
     whole: Element
     named: tuple[ast.expr, ...]
 
@@ -232,14 +258,17 @@ def _operands(loop: For, reads: tuple[Element, ...]) -> _Operands | None:
     for element in sorted(along.values(), key=lambda element: _column(element) != _column(whole)):
         if all(_beside(element, row) is None for row in rows):
             rows.append(element)
+    names: list[str] = []
+    for element in (*rows, *still.values()):
+        names.append(own_name(element, (*names, *FUNCTIONS)))
     named: list[ast.expr] = []
     for read in reads:
         if str(read) in still:
-            named.append(ast.Name(f"n{list(still).index(str(read))}"))
+            named.append(ast.Name(names[len(rows) + list(still).index(str(read))]))
             continue
         row, by = next((p, by) for p, row in enumerate(rows) if (by := _beside(read, row)) is not None)
-        named.append(ast.Subscript(ast.Name(f"r{row}"), ast.Constant(by)) if by else ast.Name(f"r{row}"))
-    return _Operands(tuple(rows), tuple(still.values()), whole, tuple(named))
+        named.append(ast.Subscript(ast.Name(names[row]), ast.Constant(by)) if by else ast.Name(names[row]))
+    return _Operands(tuple(rows), tuple(still.values()), tuple(names), whole, tuple(named))
 
 
 def _beside(element: Element, row: Element) -> int | None:
@@ -264,7 +293,7 @@ def _number(value: float, _: Type) -> ast.expr:
 
 def _function(name: str, args: list[ast.expr], _: Type) -> ast.expr:
     match name, args:
-        case "sqrt" | "abs", _:
+        case name, _ if name in FUNCTIONS:
             return call(name, args)
         case "max" | "min", _:
             return call(EXTREMA[name], args)

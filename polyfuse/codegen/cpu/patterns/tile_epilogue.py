@@ -1,7 +1,7 @@
 """Which vector loops of a kernel with tiles become one operation: short ones, which LLVM would leave to scalars.
 
     for c in range(0, 32): { z = y[r, c] + b[32*j + c]; out[i, 32*j + c] = max(z, 0) }
-    ->  short_row(float32, 32, 'z = y + b; out = float32(0.0) if z <= float32(0.0) else z', 'y b out', …)
+    ->  short_row(row, float32, 32, …)    with    def row(y, b, out): z = y + b; out[:] = larger(z, float32(0.0))
 
 What follows a product runs in such loops, one for each row of a tile. LLVM writes loops of few constant values out
 before it looks for vectors, and then finds none: the arrays might overlap, as far as it can see. The 8 x 32 sums of a
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
 from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.vector_expression import are_on_vectors
+from polyfuse.codegen.cpu.patterns.vector_rows import Define
 from polyfuse.codegen.looptree.body_source import PRELUDE, Values, own_name
 from polyfuse.codegen.looptree.index import binary
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store, stores_in
@@ -35,11 +36,13 @@ MOST = 8
 """Vectors of a row, one written behind the other: beside longer rows the checks of LLVM's own loops are little."""
 
 
-def tile_row(loop: For, kernel: Node, place: Callable[[Element], ast.expr]) -> ast.expr | None:
+def tile_row(
+    loop: For, kernel: Node, place: Callable[[Element], ast.expr], define: Define
+) -> ast.expr | None:
     """The call for a vector loop of so few values around assignments; None where it is not of that form.
 
     Each assignment goes along memory, or to a variable of `kernel` that only these statements use, and reads what goes
-    along memory, what stays in place, and such variables. `place` writes an element.
+    along memory, what stays in place, and such variables. `place` writes an element, `define` a vector row.
     """
     stores, count = _assignments(loop), _count(loop)
     dtype = stores[0].target.dtype if stores else ""
@@ -62,23 +65,30 @@ def tile_row(loop: For, kernel: Node, place: Callable[[Element], ast.expr]) -> a
     names = {text: one.array for text, one in held.items()}
     for text, one in (along | still).items():
         names[text] = own_name(one, names.values())
-    body = "; ".join(
+    lines = [
         line
         for store in stores
         for line in Values(store, lambda one: ast.Name(names[str(one)]), EXTREMA).lines()
-    )
-    if not are_on_vectors(ast.parse(body).body, dict.fromkeys(names.values(), dtype)):
+    ]
+    if not are_on_vectors(ast.parse("\n".join(lines)).body, dict.fromkeys(names.values(), dtype)):
         return None
+    stored = {names[text] for text in along}
+    row = define([names[text] for text in (*along, *still)], [_stored(line, stored) for line in lines])
     first = {loop.variable: loop.low}
     return call(
         "short_row",
         [
-            *(ast.Name(dtype), ast.Constant(count), ast.Constant(body)),
-            ast.Constant(" ".join(names[text] for text in (*along, *still))),
+            *(ast.Name(row), ast.Name(dtype), ast.Constant(count)),
             ast.Tuple([call("address", [ast.Name(one.array), corner(one, first)]) for one in along.values()]),
             ast.Tuple([place(one) for one in still.values()]),
         ],
     )
+
+
+def _stored(line: str, elements: set[str]) -> str:
+    """An assignment, to all of an element's vector if it is to one: out = z  ->  out[:] = z."""
+    name, value = line.split(" = ", 1)
+    return f"{name}[:] = {value}" if name in elements else line
 
 
 def _assignments(loop: For) -> tuple[Store, ...]:

@@ -12,6 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.codegen.cpu.intrinsics.row_operation import address, beside, row_of_lanes
+from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
 
 ROOM = 64
 
@@ -23,21 +24,32 @@ def rows_of(kind, value):
     def row(b, a, first, count, by):
         at = address(a, (first,))
         row_of_lanes(
-            kind, value, count, at, (address(b, (first + by,)),), (at, beside(at, a, (1,))), (a[0],)
+            value, kind, count, at, (address(b, (first + by,)),), (at, beside(at, a, (1,))), (a[0],)
         )  # fmt: skip
 
     return row
 
 
-CENTRED = "n0 * (r0[-1] - 2.0 * r0 + r1) / -4.0 + sqrt(r0)"
-BEHIND, BEFORE = "n0 * r0[7] + r1[2]", "n0 * r0[-7] - r1[-2]"
+@VectorRow
+def centred_row(a, b, w):
+    return w * (a[-1] - 2.0 * a + b) / -4.0 + sqrt(a)
+
+
+@VectorRow
+def behind_row(a, b, w):
+    return w * a[7] + b[2]
+
+
+@VectorRow
+def before_row(a, b, w):
+    return w * a[-7] - b[-2]
 
 
 @pytest.mark.parametrize(
     ("row", "dtype"),
     [
-        (rows_of(numba.float64, CENTRED), np.float64),
-        (rows_of(numba.float32, CENTRED), np.float32),
+        (rows_of(numba.float64, centred_row), np.float64),
+        (rows_of(numba.float32, centred_row), np.float32),
     ],
 )
 def test_every_beginning_and_length_writes_its_elements_and_no_others(row, dtype) -> None:
@@ -59,7 +71,7 @@ def test_every_beginning_and_length_writes_its_elements_and_no_others(row, dtype
 
 def test_elements_beside_are_read_from_vectors_and_none_outside_of_the_row() -> None:
     """The array ends where a page ends, or begins where one begins; a load past it would end the process."""
-    behind, before = rows_of(numba.float64, BEHIND), rows_of(numba.float64, BEFORE)
+    behind, before = rows_of(numba.float64, behind_row), rows_of(numba.float64, before_row)
     pages, per_page = guarded(), mmap.PAGESIZE // 8
     pages[:] = np.random.default_rng(1).random(per_page)
     for size in range(16, 45):
@@ -94,7 +106,7 @@ def smooth(A: "f64[N, M]", w: "f64", B: "f64[N, M]"):
 
 def test_a_stencil_runs_in_rows_of_lanes_and_computes_what_python_does() -> None:
     net = pf.compile(smooth, target="cpu")
-    assert re.search(r"row_of_lanes(_ahead)?\(float64", net.source)
+    assert re.search(r"row_of_lanes(_ahead)?\(S_row, float64", net.source)
     for columns in (3, 9, 37):
         A = np.random.default_rng(columns).random((6, columns))
         B, C = np.zeros_like(A), np.zeros_like(A)
@@ -152,7 +164,7 @@ def test_an_array_with_the_name_of_an_address_keeps_it() -> None:
     A, j_A, B = np.tile(np.arange(20.0), (4, 1)), np.ones((4, 20)), np.zeros((4, 20))
     net = pf.compile(borrowed, target="cpu")
     net(A, j_A, B)
-    assert re.search(r"row_of_lanes(_ahead)?\(float64", net.source)
+    assert re.search(r"row_of_lanes(_ahead)?\(S_row, float64", net.source)
     np.testing.assert_array_equal(B[1:-1, 1:-1], np.tile(6 * np.arange(1.0, 19) - 1, (2, 1)))
 
 
@@ -191,7 +203,7 @@ def test_a_row_that_asks_for_the_next_rows_of_a_window_computes_the_same() -> No
 
     plain = pf.Schedule(blur).vectorize("S0", "j")
     net = pf.compile(blur, target="cpu", schedule=plain.prefetch("S0", "a", "i").prefetch("S0", "b", "i"))
-    two, one = (line for line in net.source.splitlines() if "row_of_lanes_ahead(f" in line)
+    two, one = (line for line in net.source.splitlines() if "row_of_lanes_ahead(" in line)
     read, written = (
         "address(a, (i + 4, j)), address(a, (i + 5, j))",
         "address(b, (i + 2, j)), address(b, (i + 3, j))",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import numpy as np
@@ -56,9 +57,7 @@ def test_steps_of_rows_are_squares_and_what_is_left_of_them() -> None:
     assert [line.strip() for line in lines[at - 2 : at + 2]] == [
         "j_first = 2",
         "j_done = j_first + max(0, 40 - j_first) // 8 * 8",
-        "rows_abreast(float64, 16, "
-        "'y = a * x + float64(0.5) * y_2 - float64(0.25) * y_3', "
-        "'y:float64:target a:float64:number x:float64:read y_2:float64:y,1,0 y_3:float64:y,2,0', "
+        "rows_abreast(S_row, float64, 16, "
         "j_done - j_first, "
         "(address(y, (16 * i, j_first)), address(x, (16 * i, j_first)), "
         "address(y, (16 * i, j_first - 1)), address(y, (16 * i, j_first - 2))), "
@@ -71,7 +70,12 @@ def test_diagonals_begin_where_all_rows_take_part() -> None:
     net = pf.compile(distances, target="cpu", schedule=abreast(distances, 16))
     lines = [line.strip() for line in net.source.splitlines()]
     at = next(number for number, line in enumerate(lines) if line.startswith("rows_abreast("))
-    assert "t_2:float32:t,1,1 t_3:float32:t,1,0 t_4:float32:t,2,1 a:float32:still b:float32:read" in lines[at]
+    (row,) = (line for line in lines if line.startswith("def S_row("))
+    carried = (
+        f't_{n}: RowElement(float32, "carried", of=0, {before})'
+        for n, before in ((2, "steps=1, rows=1"), (3, "steps=1, rows=0"), (4, "steps=2, rows=1"))
+    )
+    assert f'{", ".join(carried)}, a: RowElement(float32, "still"), b: RowElement(float32, "read")' in row
     assert lines[at - 4].startswith("j_first = max(")
     assert lines[at - 2 : at] == ["for j_part in range(2):", "if j_part == 1:"]
     assert lines[at + 1] == (
@@ -98,10 +102,15 @@ def sweeps(u: "f64[48, 32]", v: "f64[48, 32]", p: "f64[32, 48]"):
 
 def test_rows_that_are_columns_of_another_array_are_loaded_and_stored_as_lines() -> None:
     net = pf.compile(sweeps, target="cpu")
-    lines = [line for line in net.source.splitlines() if line.strip().startswith("rows_abreast(")]
-    assert len(lines) == 2
-    assert "'p:float64:target u:float64:/read p_2:float64:p,1,0'" in lines[0]
-    assert "'v:float64:/target p:float64:-read v_2:float64:/v,1,0'" in lines[1]
+    first, second = re.findall(r"^def \w+_row(?:_2)?\((.*)\):$", net.source, re.MULTILINE)
+    assert first == (
+        'p: RowElement(float64, "target"), u: RowElement(float64, "read", by=0), '
+        'p_2: RowElement(float64, "carried", of=0, steps=1, rows=0)'
+    )
+    assert second == (
+        'v: RowElement(float64, "target", by=0), p: RowElement(float64, "read", by=-1), '
+        'v_2: RowElement(float64, "carried", of=0, steps=1, rows=0, by=0)'
+    )
     draw = np.random.default_rng(7)
     arrays = {name: draw.random(shape) for name, shape in (("u", (48, 32)), ("v", (48, 32)), ("p", (32, 48)))}
     expected = by_python(sweeps, arrays)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +18,14 @@ from polyfuse import nn
 from polyfuse.codegen.cpu.intrinsics.row_operation import address
 from polyfuse.codegen.cpu.intrinsics.short_row import short_row
 from polyfuse.codegen.cpu.intrinsics.vector_expression import are_on_vectors
+from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
 from polyfuse.codegen.cpu.patterns.tile_epilogue import MOST, tile_row
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store
 from polyfuse.ir.scalar import Maximum, read
+from tests.support.emitted import executed
 from tests.support.plain import plain_names
 
-BIAS_RELU = "z = y + b; out = larger(z, float32(0.0))"
+BIAS_RELU = ["def {name}(y, b, out):", "z = y + b", "out[:] = larger(z, float32(0.0))"]
 
 
 def source_of(value: nn.Value) -> str:
@@ -37,10 +41,11 @@ def dense(batch: int, steps: int, columns: int) -> nn.Value:
 def test_what_follows_a_product_is_a_short_row_of_each_row_of_a_tile() -> None:
     lines = [line.strip() for line in source_of(nn.relu(dense(64, 256, 256))).splitlines()]
     last = max(number for number, line in enumerate(lines) if line.startswith("short_row("))
-    assert lines[last].startswith(
-        f"short_row(float32, 32, '{BIAS_RELU}', 'y b out', (address(y, (i_in_in, 0)), "
-    )
+    name = "zero_mac_bias_relu_row"
+    assert lines[last].startswith(f"short_row({name}, float32, 32, (address(y, (i_in_in, 0)), ")
     assert lines[last - 1] == "for i_in_in in range(0, 8):"
+    first = lines.index("@VectorRow") + 1
+    assert lines[first : first + 3] == [line.format(name=name) for line in BIAS_RELU]
 
 
 def test_functions_of_numbers_are_left_to_a_loop() -> None:
@@ -65,10 +70,14 @@ def test_networks_compute_what_the_oracle_does(batch: int, columns: int, paralle
 
 
 BODY = """
+@VectorRow
+def row(y, b, kept, out, scale):
+    {body}
+
 def rows(y, b, out, kept, scale):
     for r in range(3):
-        short_row({kind}, {count}, {body!r}, 'y b kept out scale', (address(y, (r, 0)), address(b, (2,)),
-            address(kept, (r, 1)), address(out, (r, 2))), (scale[0],))
+        short_row(row, {kind}, {count}, (address(y, (r, 0)), address(b, (2,)), address(kept, (r, 1)),
+            address(out, (r, 2))), (scale[0],))
 """
 
 BODIES = [
@@ -88,12 +97,12 @@ def test_the_operation_and_its_plain_form_are_the_loop(kind: str, count: int, bo
     draw = np.random.default_rng(2)
     y, b = draw.standard_normal((3, count)).astype(kind), draw.standard_normal(count + 2).astype(kind)
     y[0, 0], b[3] = np.nan, np.nan
-    text, results = BODY.format(kind=kind, count=count, body=body), []
-    for names in (plain_names(0), {"short_row": short_row, "address": address}):
-        space: dict[str, Any] = {**names, kind: getattr(numba, kind)} if len(names) == 2 else names
-        exec(text, space)
+    text = BODY.format(kind=kind, count=count, body=re.sub(r"\b(kept|out) = ", r"\1[:] = ", body))
+    emitted = {"VectorRow": VectorRow, "short_row": short_row, "address": address, kind: getattr(numba, kind)}
+    compiled = numba.njit(executed(text, emitted)["rows"], fastmath={"contract"})
+    results = []
+    for run in (executed(text, plain_names(0))["rows"], compiled):
         made = np.full((2, 3, count + 4), 7, kind)
-        run = numba.njit(space["rows"], fastmath={"contract"}) if len(names) == 2 else space["rows"]
         run(y, b, made[0], made[1], np.array([1.5], kind))
         results.append(made)
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
@@ -118,6 +127,17 @@ def placed(one: Element) -> ast.expr:
     return ast.Name(f"{one.array}_place")
 
 
+class Rows:
+    """The vector rows that a pattern asks for, each in a line."""
+
+    def __init__(self) -> None:
+        self.printed: list[str] = []
+
+    def __call__(self, parameters: Sequence[str], lines: Sequence[str]) -> str:
+        self.printed.append(f"def row({', '.join(parameters)}): {'; '.join(lines)}")
+        return "row"
+
+
 OUT, SUMS, Z = element("out", "i", "32 * j + c"), element("y", "r", "c"), element("z")
 
 
@@ -128,13 +148,14 @@ def test_the_call_for_a_row() -> None:
             OUT, Z, element("y", "r + 1", "c"), element("s", "i"), body=Maximum(read(0), read(1)) + read(2)
         ),
     )
-    call = tile_row(loop, loop, placed)
+    rows = Rows()
+    call = tile_row(loop, loop, placed, rows)
     assert call is not None
     assert ast.unparse(call) == (
-        "short_row(float32, 32, 'z = y * alpha; out = larger(z, y_2) + s', "
-        "'y y_2 out alpha s', (address(y, (r, 0)), address(y, (r + 1, 0)), address(out, (i, 32 * j))), "
+        "short_row(row, float32, 32, (address(y, (r, 0)), address(y, (r + 1, 0)), address(out, (i, 32 * j))), "
         "(alpha_place, s_place))"
     )
+    assert rows.printed == ["def row(y, y_2, out, alpha, s): z = y * alpha; out[:] = larger(z, y_2) + s"]
 
 
 @pytest.mark.parametrize(
@@ -159,28 +180,27 @@ def test_the_call_for_a_row() -> None:
     ],
 )
 def test_what_stays_a_loop(what: str, loop: For) -> None:
-    assert tile_row(row(store(OUT, SUMS)), loop, placed) is not None
-    assert tile_row(loop, loop, placed) is None, what
+    assert tile_row(row(store(OUT, SUMS)), loop, placed, Rows()) is not None
+    assert tile_row(loop, loop, placed, Rows()) is None, what
 
 
 def test_names_that_parts_of_a_body_have_are_not_elements() -> None:
     twice = sympy.Pow(read(0) + read(1), 2, evaluate=False)
     loop = row(store(OUT, element("value0", "c"), element("b", "c"), body=twice))
-    call = tile_row(loop, loop, placed)
-    assert call is not None
-    body = "value0 = value0_row + b; out = value0 * value0"
-    assert ast.unparse(call).startswith(f"short_row(float32, 32, '{body}', 'value0_row b out', ")
+    rows = Rows()
+    assert tile_row(loop, loop, placed, rows) is not None
+    assert rows.printed == ["def row(value0_row, b, out): value0 = value0_row + b; out[:] = value0 * value0"]
     held = row(store(element("value0"), SUMS), store(OUT, element("value0"), SUMS, body=twice))
-    assert tile_row(held, held, placed) is None
+    assert tile_row(held, held, placed, Rows()) is None
 
 
 def test_a_variable_that_another_statement_reads_stays() -> None:
     loop = row(store(Z, SUMS), store(OUT, Z))
     behind = Store("T", element("last", "i"), "=", read(0), (Z,))
-    assert tile_row(loop, Block((loop, Block(()))), placed) is not None
-    assert tile_row(loop, Block((loop, behind)), placed) is None
+    assert tile_row(loop, Block((loop, Block(()))), placed, Rows()) is not None
+    assert tile_row(loop, Block((loop, behind)), placed, Rows()) is None
 
 
 def test_an_index_in_a_body_stays() -> None:
     loop = row(replace(store(OUT, SUMS, body=read(0) + sympy.Symbol("c")), indices={"c": ast.Name("c")}))
-    assert tile_row(loop, loop, placed) is None
+    assert tile_row(loop, loop, placed, Rows()) is None

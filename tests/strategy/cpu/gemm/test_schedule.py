@@ -175,7 +175,7 @@ def test_first_values_and_epilogue_run_in_the_first_and_last_block() -> None:
         lines.index("if k == 0:"),
         next(n for n, line in enumerate(lines) if line.startswith("tile_mac(")),
     )
-    last = next(n for n, line in enumerate(lines) if line.startswith("short_row(") and "; out = " in line)
+    last = next(n for n, line in enumerate(lines) if line.startswith("short_row(") and "address(out," in line)
     assert first < tile < last
     assert any(line.startswith("if k == ") for line in lines[tile:last])
 
