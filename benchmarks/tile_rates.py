@@ -26,7 +26,8 @@ from numba import njit
 
 import polyfuse as pf
 from benchmarks.peak import peak_of
-from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES, tile_mac
+from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
+from polyfuse.intrinsics import TileSpec, tile_mac
 
 TILES = 1024
 """Tiles in one call, of 1024 steps; as many more as the steps are fewer."""
@@ -108,20 +109,12 @@ def _kernel(rows: int, columns: int) -> Callable[..., object]:
         for i in range(blocks):
             for j in range(b.shape[0]):
                 tile_mac(
-                    rows,
-                    columns,
-                    y,
-                    (down * i, right * j),
-                    0,
-                    a,
-                    (next_rows * i, 0),
-                    0,
-                    1,
-                    b,
-                    (j, 0, 0),
-                    1,
-                    steps,
-                )
+                    TileSpec(rows=rows, columns=columns),
+                    y=y, y_at=(down * i, right * j), y_row=0,
+                    a=a, a_at=(next_rows * i, 0), a_row=0, a_step=1,
+                    b=b, b_at=(j, 0, 0), b_step=1,
+                    steps=steps,
+                )  # fmt: skip
 
     return run
 

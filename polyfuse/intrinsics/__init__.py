@@ -41,11 +41,12 @@ from polyfuse.codegen.cpu.intrinsics.tile_mac import tile_mac, tile_mac_ahead
 from polyfuse.codegen.cpu.intrinsics.tile_mac_edge import tile_mac_cut
 from polyfuse.codegen.cpu.intrinsics.tile_mac_triangular import tile_mac_slanted
 from polyfuse.codegen.cpu.intrinsics.tile_mac_window import tile_mac_windows
+from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.intrinsics.tile_values import tile_first, tile_zero
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import load_transposed, store_transposed, tile_like
 from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
 from polyfuse.codegen.cpu.intrinsics.vector_width import whole_registers
 from polyfuse.codegen.cpu.intrinsics.worksharing import first_share, next_share, share_from, team_of
-from polyfuse.codegen.cpu.patterns.tile_init import tile_first, tile_zero
 from polyfuse.codegen.looptree.collapse_axes import joined
 from polyfuse.codegen.vector_math.vector_functions import (
     vector_cos,
@@ -60,6 +61,7 @@ from polyfuse.codegen.vector_math.vector_functions import (
 __all__ = [
     "Part",
     "RowElement",
+    "TileSpec",
     "VectorRow",
     "add_any_order",
     "address",

@@ -14,6 +14,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
+from tests.support.emitted import in_one_line
 from tests.support.examples import examples
 from tests.support.execution import memory, run_plain
 
@@ -68,7 +69,8 @@ def test_whole_tiles_and_the_rest_equal_the_oracle(shape: tuple[int, int, int], 
     inputs = draw(nest)
     assert "tile_mac(" in net.source
     whole = shape[0] % rows == 0 and shape[1] % columns == 0
-    assert (f"tile_zero({rows}, {columns}, " in net.source) == whole, "whole tiles begin with whole vectors"
+    begun = f"tile_zero(TileSpec(rows={rows}, columns={columns})" in in_one_line(net.source)
+    assert begun == whole, "whole tiles begin with whole vectors"
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
 
 
@@ -190,7 +192,8 @@ def test_symbolic_sizes_and_triangles() -> None:
         tensors, [statement(box, "y[i, j] += A[i, k] * B[k, j]")], context="[N, M] -> { : N, M > 0 }"
     )
     net = pf.compile(nest, target="cpu", schedule=in_place(nest, 4, 16).microkernel("mac", "k"))
-    assert net.source.count("tile_mac(4, 16") == net.source.count("tile_mac_slanted(4, 16") == 1
+    source, spec = in_one_line(net.source), "TileSpec(rows=4, columns=16)"
+    assert source.count(f"tile_mac({spec}") == source.count(f"tile_mac_slanted({spec}") == 1
     rng = np.random.default_rng(5)
     for n, m in ((1, 3), (16, 1), (37, 9)):
         a, b, y = (rng.integers(-4, 5, shape).astype(float) for shape in ((n, m), (m, n), (n, n)))
@@ -261,7 +264,7 @@ def test_operands_in_either_order() -> None:
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
 
 
-def test_a_layers_product_in_one_line(golden: Callable[[str, str], None]) -> None:
+def test_a_layers_product_is_one_call(golden: Callable[[str, str], None]) -> None:
     nest = nn.lower(nn.Linear(50, 64, seed=1), batch=21)
     s = pf.Schedule(nest).fuse("mac0", "zero0", at="j").fuse("mac0", "bias0", at="j").tile("mac0", i=8, j=32)
     s = s.distribute("mac0", "j_in").distribute("mac0", "i_in").interchange("mac0", "j_in", "k")
@@ -306,9 +309,9 @@ def test_tiles_may_ask_for_the_next_block_of_steps(rows: int, share: int) -> Non
     s = s.microkernel("mac", "k_in").prefetch("mac", "B_panels", "k")
     inputs = draw(nest)
     net = pf.compile(nest, target="cpu", schedule=s)
-    asked = next(line for line in net.source.splitlines() if "tile_mac_ahead(" in line)
+    asked = next(line for line in in_one_line(net.source).splitlines() if "tile_mac_ahead(" in line)
     assert "16 * (k + 1), 0)" in asked
-    assert asked.endswith(f", {share})")
+    assert asked.endswith(f", share={share})")
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
     arrays = memory(nest, s.nest, s.tree, inputs, {})
     run_plain(s.nest, s.tree, arrays, {}, seed=1)
@@ -373,7 +376,10 @@ def test_sums_may_lie_in_any_array_and_any_part_of_it() -> None:
         .microkernel("mac", "k")
     )
     net = pf.compile(nest, target="cpu", schedule=s)
-    assert "tile_mac(8, 32, y, (8 * i, 32 * j), 0, A, (8 * i, 0), 0, 1, B, (0, 32 * j), 0, 24)" in net.source
+    assert (
+        "tile_mac(TileSpec(rows=8, columns=32), y=y, y_at=(8 * i, 32 * j), y_row=0, a=A, a_at=(8 * i, 0), a_row=0, "
+        "a_step=1, b=B, b_at=(0, 32 * j), b_step=0, steps=24)"
+    ) in in_one_line(net.source)
     inputs = draw(nest)
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
 

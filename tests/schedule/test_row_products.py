@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
+from tests.support.emitted import in_one_line
 from tests.support.examples import examples
 
 LANES = {"float32": 16, "float64": 8}
@@ -67,27 +68,27 @@ def test_any_number_of_steps_and_pieces(
     schedule = in_pieces(nest, width) if pieces > 1 else None
     if schedule is None:
         schedule = pf.Schedule(nest).interchange("mac", "j", "k").microkernel("mac", "k")
-    assert f"row_mac({width}, " in check(nest, schedule)
+    assert f"row_mac(TileSpec(rows=1, columns={width})" in in_one_line(check(nest, schedule))
 
 
 @pytest.mark.parametrize("width", [4, 8])
 def test_pieces_of_less_than_a_vector(width: int) -> None:
     nest = rows_of(2, 3 * width, 5, "float32")
-    assert f"row_mac({width}, " in check(nest, in_pieces(nest, width))
+    assert f"row_mac(TileSpec(rows=1, columns={width})" in in_one_line(check(nest, in_pieces(nest, width)))
 
 
 def test_a_last_piece_that_is_cut_short_has_masked_lanes() -> None:
     nest = rows_of(1, 40, 5, "float32")
-    source = check(nest, in_pieces(nest, 16))
-    assert "row_mac(16, " in source
-    assert "row_mac_windows(16, " in source
+    source = in_one_line(check(nest, in_pieces(nest, 16)))
+    assert "row_mac(TileSpec(rows=1, columns=16)" in source
+    assert "row_mac_windows(TileSpec(rows=1, columns=16)" in source
     assert "for j_in in range" not in source
 
 
 def test_a_row_of_no_whole_vector_has_masked_lanes() -> None:
     nest = rows_of(2, 5, 7, "float32")
     schedule = pf.Schedule(nest).interchange("mac", "j", "k").microkernel("mac", "k")
-    assert "row_mac_windows(5, " in check(nest, schedule)
+    assert "row_mac_windows(TileSpec(rows=1, columns=5)" in in_one_line(check(nest, schedule))
 
 
 def test_what_it_needs_is_said() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.codegen.cpu.intrinsics.recurrence_rows import RowElement
+from polyfuse.codegen.cpu.intrinsics.tile_spec import AT_LEAST, TileSpec
 from polyfuse.codegen.cpu.intrinsics.worksharing import share_from
 from tests.support.plain_recurrence_rows import plain_rows_abreast
 
@@ -59,6 +60,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "max_any_order": np.maximum,
         "min_any_order": np.minimum,
         **FUNCTIONS,
+        "TileSpec": TileSpec,
         "tile_mac": plain_tile,
         "tile_mac_ahead": plain_tile_ahead,
         "tile_mac_cut": plain_cut_tile,
@@ -183,8 +185,7 @@ def another_share(rng: random.Random, team: Team, phase: int) -> int:
 
 
 def plain_tile(
-    rows: int,
-    columns: int,
+    tile: TileSpec,
     y: Array,
     y_at: tuple[int, ...],
     y_row: int,
@@ -195,7 +196,7 @@ def plain_tile(
     b: Array,
     b_at: tuple[int, ...],
     b_step: int,
-    count: int,
+    steps: int,
 ) -> None:
     """What the microkernel computes, element by element."""
 
@@ -203,40 +204,35 @@ def plain_tile(
         by = dict(steps)
         return tuple(index + by.get(axis, 0) for axis, index in enumerate(at))
 
-    for r, c, k in np.ndindex(rows, columns, max(0, count)):
+    for r, c, k in np.ndindex(tile.rows, tile.columns, max(0, steps)):
         left = a[moved(a_at, (a_row, r), (a_step, k))]
         right = b[moved(b_at, (b_step, k), (b.ndim - 1, c))]
         y[moved(y_at, (y_row, r), (y.ndim - 1, c))] += left * right
 
 
-def plain_tile_ahead(rows: int, columns: int, *operands: Any) -> None:
+def plain_tile_ahead(
+    tile: TileSpec, following: tuple[int, ...], part: int, share: int, **operands: Any
+) -> None:
     """The same, asking for what `following` says: what lies behind b's end begins as its last block of steps ends."""
-    *operands_, following, part, share = operands
-    b, b_at, count = operands_[7], operands_[8], operands_[10]
-    assert share * part < columns
-    assert all(0 <= index <= size + count for index, size in zip(following, b.shape, strict=True))
-    assert following != b_at
-    plain_tile(rows, columns, *operands_)
+    b, steps = operands["b"], operands["steps"]
+    assert share * part < tile.columns
+    assert all(0 <= index <= size + steps for index, size in zip(following, b.shape, strict=True))
+    assert following != operands["b_at"]
+    plain_tile(tile, **operands)
 
 
-def plain_zeros(rows: int, columns: int, y: Array, y_at: tuple[int, ...], y_row: int) -> None:
+def plain_zeros(tile: TileSpec, y: Array, y_at: tuple[int, ...], y_row: int) -> None:
     """A tile of sums set to zero, element by element."""
-    for r, c in np.ndindex(rows, columns):
+    for r, c in np.ndindex(tile.rows, tile.columns):
         at = [index + (r if axis == y_row else 0) for axis, index in enumerate(y_at)]
         y[(*at[:-1], at[-1] + c)] = 0
 
 
 def plain_first_values(
-    rows: int,
-    columns: int,
-    y: Array,
-    y_at: tuple[int, ...],
-    y_row: int,
-    b: Array,
-    b_at: tuple[int, ...],
+    tile: TileSpec, y: Array, y_at: tuple[int, ...], y_row: int, b: Array, b_at: tuple[int, ...]
 ) -> None:
     """Each row of a tile of sums set to the same numbers, element by element."""
-    for r, c in np.ndindex(rows, columns):
+    for r, c in np.ndindex(tile.rows, tile.columns):
         at = [index + (r if axis == y_row else 0) for axis, index in enumerate(y_at)]
         y[(*at[:-1], at[-1] + c)] = b[(*b_at[:-1], b_at[-1] + c)]
 
@@ -259,50 +255,38 @@ def plain_transposed_load(
         tile[r, c] = x[(*at[:-1], at[-1] + r)]
 
 
-def plain_cut_tile(
-    rows: int,
-    columns: int,
-    last_rows: int,
-    last_columns: int,
-    rows_here: int,
-    columns_here: int,
-    *operands: Any,
-) -> None:
+def plain_cut_tile(tile: TileSpec, rows_here: int, columns_here: int, **operands: Any) -> None:
     """What the microkernel computes for a tile that may be cut short: to what was said beforehand, if it was."""
-    assert rows_here <= rows
-    assert columns_here <= columns
-    assert last_rows == 0 or rows_here in (rows, last_rows) or rows_here <= 0
-    assert last_columns == 0 or columns_here in (columns, last_columns) or columns_here <= 0
-    plain_tile(rows_here, columns_here, *operands)
+    assert rows_here <= tile.rows
+    assert columns_here <= tile.columns
+    assert tile.last_rows == 0 or rows_here in (tile.rows, tile.last_rows) or rows_here <= 0
+    assert tile.last_columns == 0 or columns_here in (tile.columns, tile.last_columns) or columns_here <= 0
+    plain_tile(TileSpec(rows_here, columns_here), **operands)
 
 
 def plain_slanted_tile(
-    rows: int,
-    columns: int,
+    tile: TileSpec,
     rows_here: int,
     lows: tuple[tuple[int, int], ...],
     highs: tuple[tuple[int, int], ...],
-    *operands: Any,
+    **operands: Any,
 ) -> None:
     """What the microkernel computes for a tile that is cut aslant, row by row: each has columns of its own."""
-    y, y_at, y_row, a, a_at, a_row, a_step, b, b_at, b_step, count = operands
-    assert rows_here <= rows
+    assert rows_here <= tile.rows
     for r in range(rows_here):
         low, high = max(first + by * r for first, by in lows), min(first + by * r for first, by in highs)
-        assert low >= high or 0 <= low < high <= columns
-        places = [
-            tuple(x + r * (n == row) for n, x in enumerate(at)) for at, row in ((y_at, y_row), (a_at, a_row))
-        ]
-        y_row_at, b_row_at = ((*at[:-1], at[-1] + low) for at in (places[0], b_at))
+        assert low >= high or 0 <= low < high <= tile.columns
+        y_at, a_at = (
+            tuple(x + r * (n == operands[row]) for n, x in enumerate(operands[at]))
+            for at, row in (("y_at", "y_row"), ("a_at", "a_row"))
+        )
+        y_at, b_at = ((*at[:-1], at[-1] + low) for at in (y_at, operands["b_at"]))
         if low < high:
-            plain_tile(
-                1, high - low, y, y_row_at, y_row, a, places[1], a_row, a_step, b, b_row_at, b_step, count
-            )
+            plain_tile(TileSpec(1, high - low), **{**operands, "y_at": y_at, "a_at": a_at, "b_at": b_at})
 
 
 def plain_windows(
-    rows: int,
-    columns: int,
+    tile: TileSpec,
     columns_here: int,
     y: Array,
     y_at: tuple[int, ...],
@@ -311,15 +295,12 @@ def plain_windows(
     a_at: tuple[int, ...],
     a_row: tuple[int, ...],
     a_steps: tuple[tuple[int, ...], ...],
-    a_inner: tuple[int, ...],
     b: Array,
     b_at: tuple[int, ...],
     b_steps: tuple[tuple[int, ...], ...],
-    b_inner: tuple[int, ...],
     counts: tuple[int, ...],
     lows: tuple[int, ...],
     highs: tuple[int, ...],
-    rows_here: str,
 ) -> None:
     """What the microkernel over windows computes, element by element; what is said of its rows has to be so."""
 
@@ -328,19 +309,19 @@ def plain_windows(
         assert min(place) >= 0, "an index counted from the end"
         return place
 
-    assert columns_here <= columns
-    assert all(low >= high or 0 <= low < high <= rows for low, high in zip(lows, highs, strict=True))
-    if rows_here.startswith("at least "):
-        for low, high, text in zip(lows, highs, rows_here.split()[2:], strict=True):
+    assert columns_here <= tile.columns
+    assert all(low >= high or 0 <= low < high <= tile.rows for low, high in zip(lows, highs, strict=True))
+    if tile.cases.startswith(AT_LEAST):
+        for low, high, text in zip(lows, highs, tile.cases.removeprefix(AT_LEAST).split(), strict=True):
             first, end = map(int, text.split(":"))
             assert first >= end or low <= first < end <= high
     else:
         here = " ".join(f"{low}:{high}" for low, high in zip(lows, highs, strict=True))
-        assert here in rows_here.split(" or ")
+        assert here in tile.cases.split(" or ")
     for *outer, inner in np.ndindex(*(max(0, count) for count in counts), len(lows)):
-        for r, c in np.ndindex(rows, columns_here):
+        for r, c in np.ndindex(tile.rows, columns_here):
             if lows[inner] <= r < highs[inner]:
-                left = a[moved(a_at, (a_row, r), (a_inner, inner), *zip(a_steps, outer, strict=True))]
+                left = a[moved(a_at, (a_row, r), *zip(a_steps, (*outer, inner), strict=True))]
                 lane = (*(0,) * (b.ndim - 1), 1)
-                right = b[moved(b_at, (lane, c), (b_inner, inner), *zip(b_steps, outer, strict=True))]
+                right = b[moved(b_at, (lane, c), *zip(b_steps, (*outer, inner), strict=True))]
                 y[moved(y_at, (y_row, r), ((*(0,) * (y.ndim - 1), 1), c))] += left * right

@@ -54,7 +54,7 @@ INTRINSICS = (
     *ROW_OPERATIONS,
     *("VectorRow", "RowElement", "short_row", ROWS_ABREAST),
     # tiles in registers
-    *("tile_zero", "tile_first", "row_mac", "row_mac_windows"),
+    *("TileSpec", "tile_zero", "tile_first", "row_mac", "row_mac_windows"),
     *("tile_mac", "tile_mac_ahead", "tile_mac_cut", "tile_mac_slanted", "tile_mac_windows"),
     *(TILE_LIKE, STORE_TRANSPOSED, LOAD_TRANSPOSED),
 )

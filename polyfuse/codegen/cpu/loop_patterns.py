@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from polyfuse.codegen.cpu.intrinsic_table import WHOLE
+from polyfuse.codegen.cpu.patterns.calls import printed
 from polyfuse.codegen.cpu.patterns.gemv import row_product
 from polyfuse.codegen.cpu.patterns.microkernel import one_loop_of_steps
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import streams_inside
@@ -101,7 +102,7 @@ class LoopPattern:
     does: str
 
 
-def _product(call: Callable[[ProductLoops, LoopPrinter], ast.expr | None]) -> Callable[..., Lines | None]:
+def _product(call: Callable[[ProductLoops, LoopPrinter], ast.Call | None]) -> Callable[..., Lines | None]:
     """The pattern for a microkernel's loops of steps, rows and columns around a store, given how it is called."""
 
     def lines(p: LoopPrinter, loop: For) -> Lines | None:
@@ -111,8 +112,8 @@ def _product(call: Callable[[ProductLoops, LoopPrinter], ast.expr | None]) -> Ca
     return lines
 
 
-def _line(call: ast.expr | None) -> Lines | None:
-    return None if call is None else [ast.unparse(call)]
+def _line(call: ast.Call | None) -> Lines | None:
+    return None if call is None else printed(call)
 
 
 def _row_mac(p: LoopPrinter, loop: For) -> Lines | None:

@@ -17,6 +17,7 @@ from polyfuse.codegen.looptree.joint_values import Facts, cases
 from polyfuse.ir import Nest
 from polyfuse.machine import KiB, cpu
 from polyfuse.rewrite.reductions.detach_output import detach
+from tests.support.emitted import in_one_line
 from tests.support.examples import examples
 
 SMALL = cpu("small caches", 1, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
@@ -93,7 +94,8 @@ def test_pooling_in_the_tiles_of_its_convolution(size: int, stride: int, layout:
 @pytest.mark.parametrize("filters", [2, 8, 10])
 def test_fewer_filters_than_a_vector_has_lanes(filters: int) -> None:
     net = agrees(convolution((2, 1, 9, 28), filters, (3, 3), "NCHW", padding=1))
-    assert f"tile_mac_windows(28, {4 if filters == 2 else 8 if filters == 8 else 16}, " in net.source
+    columns = 4 if filters == 2 else 8 if filters == 8 else 16
+    assert f"tile_mac_windows(TileSpec(rows=28, columns={columns}, " in in_one_line(net.source)
 
 
 def test_one_by_one_with_stride() -> None:

@@ -13,6 +13,7 @@ from polyfuse.ir import Nest
 from polyfuse.machine import KiB, MiB, cpu
 from polyfuse.strategy import plan_for
 from tests.strategy.cpu.test_convolutions import agrees, convolution
+from tests.support.emitted import in_one_line
 
 ONE, TWO = (cpu("cores", n, 64, (32 * KiB, 1 * MiB, 32 * MiB), 2.6e9) for n in (1, 2))
 
@@ -32,7 +33,7 @@ def test_depthwise_convolutions_run_in_rows(layout: str, options: dict[str, Any]
 
 def test_long_rows_run_in_pieces() -> None:
     source = agrees(convolution((1, 3, 5, 300), 3, (3, 3), "NCHW", padding=1, groups=3)).source
-    assert "row_mac_windows(112, " in source
+    assert "row_mac_windows(TileSpec(rows=1, columns=112)" in in_one_line(source)
 
 
 def test_symbolic_sizes() -> None:
@@ -63,7 +64,7 @@ def separable(batch: int = 2) -> Nest:
 
 def test_a_depthwise_convolution_in_the_blocks_of_what_reads_it() -> None:
     source = agrees(separable()).source
-    assert "row_mac_windows(14, " in source
+    assert "row_mac_windows(TileSpec(rows=1, columns=14)" in in_one_line(source)
     assert "tile_mac" in source
 
 

@@ -1,6 +1,6 @@
 """One row times a matrix as one operation: vectors of sums that stay in registers while the contraction runs.
 
-    for k: for c: y[c] += a[k] * b[k, c]   ->   row_mac(columns, y, …, a, …, b, …, count)
+    for k: for c: y[c] += a[k] * b[k, c]   ->   row_mac(TileSpec(1, columns), y, …, a, …, b, …, steps)
 
 Each step broadcasts one number of a and multiplies it with a row of b, read once and in order: nothing but b's bytes
 costs time. A few vectors of sums alone would wait for each other, as a multiply-add takes four cycles and two begin in
@@ -16,7 +16,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES, Operand
+from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES, Operand, are_literals
+from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
 
 LATENCY = 8
 """Vectors of sums that keep the multipliers busy."""
@@ -25,39 +26,39 @@ LATENCY = 8
 @intrinsic(prefer_literal=True)
 def row_mac(
     typingctx: Any,
-    columns: Any,
+    tile: Any,
     y: Any,
-    y_index: Any,
+    y_at: Any,
     a: Any,
-    a_index: Any,
-    a_step_axis: Any,
+    a_at: Any,
+    a_step: Any,
     b: Any,
-    b_index: Any,
-    b_step_axis: Any,
-    count: Any,
+    b_at: Any,
+    b_step: Any,
+    steps: Any,
 ) -> Any:
-    """Add a product of `count` steps to a row of sums.
+    """Add a product of so many steps to a tile of one row; its columns are a whole number of vectors.
 
-    y: its element at `y_index` is the first of `columns` sums, which lie along its last axis.
-    a: its element at `a_index` goes with the first step; steps lie along `a_step_axis`.
-    b: its element at `b_index` goes with the first step and column; steps lie along `b_step_axis`, columns along its
-    last axis. `columns` and the axes are literals; a row of `columns` numbers is a whole number of vectors.
+    y: its element at `y_at` is the first of the sums, which lie along its last axis.
+    a: its element at `a_at` goes with the first step; steps lie along the axis `a_step`.
+    b: its element at `b_at` goes with the first step and column; steps lie along the axis `b_step`, columns along its
+    last one. Axes are literals.
     """
-    if not all(isinstance(one, types.IntegerLiteral) for one in (columns, a_step_axis, b_step_axis)):
+    if not isinstance(tile, TileSpecType) or not are_literals(a_step, b_step):
         return None
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kinds = signature.args
         sums, left, right = (Operand(context, builder, kinds[p], args[p]) for p in (1, 3, 6))
-        row = _Row(builder, kinds[1].dtype, kinds[0].literal_value)
+        row = _Row(builder, kinds[1].dtype, tile.spec.columns)
         at = sums.at(kinds[2], args[2]), left.at(kinds[4], args[4]), right.at(kinds[7], args[7])
         first, *starts = (builder.inttoptr(address, cgutils.voidptr_t) for address in at)
         strides = left.strides[kinds[5].literal_value], right.strides[kinds[8].literal_value]
         row.emit(first, (starts[0], starts[1]), strides, args[9])
         return context.get_dummy_value()
 
-    indices = y, y_index, a, a_index, a_step_axis, b, b_index, b_step_axis
-    return types.void(columns, *indices, types.int64), codegen
+    indices = y, y_at, a, a_at, a_step, b, b_at, b_step
+    return types.void(tile, *indices, types.int64), codegen
 
 
 class _Row:

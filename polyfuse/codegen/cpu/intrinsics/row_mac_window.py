@@ -1,7 +1,7 @@
 """A row of sums over a window as one operation: vectors of sums that stay in registers for all of its elements.
 
     for r: for s = 0, 1, 2: for q = low(s) … high(s): y[q] += w[r, s] * x[r, 2*q + s]
-    ->  row_mac_windows(28, y, …, w, …, x, …, (3,), lows, highs)
+    ->  row_mac_windows(TileSpec(1, 28), y, …, w, …, x, …, (3,), lows, highs)
 
         s = 0   |. q q q q q q q|q q q q q . . .|     vectors of sums, and the columns that a step has
         s = 1   |q q q q q q q q|q q q q q . . .|     masked lanes are neither read nor added
@@ -27,6 +27,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from polyfuse.codegen.cpu.intrinsics.tile_mac import Operand, Tile, are_literals, plus
+from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
 
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
 
@@ -34,41 +35,38 @@ INT32, INT64 = ir.IntType(32), ir.IntType(64)
 @intrinsic(prefer_literal=True)
 def row_mac_windows(
     typingctx: Any,
-    columns: Any,
+    tile: Any,
     y: Any,
-    y_index: Any,
+    y_at: Any,
     a: Any,
-    a_index: Any,
+    a_at: Any,
     a_column: Any,
     a_steps: Any,
-    a_inner: Any,
     b: Any,
-    b_index: Any,
+    b_at: Any,
     b_column: Any,
     b_steps: Any,
-    b_inner: Any,
     counts: Any,
     lows: Any,
     highs: Any,
 ) -> Any:
-    """Add a product over nested loops of steps to a row of at most `columns` sums, which is a literal.
+    """Add a product over nested loops of steps to a tile of one row.
 
-    y, a, b: the element at `_index` goes with the first column and the first value of every loop. Columns lie along the
+    y, a, b: the element at `_at` goes with the first column and the first value of every loop. Columns lie along the
     last axes, `a_column` and `b_column` numbers apart (literals); 0: one number for all of them. `a_steps`, `b_steps`
-    say how many elements along each axis the next value of each loop is but of the innermost one, whose numbers of
-    values are `counts`; `a_inner`, `b_inner` the same for that one. `lows` and `highs` bound the columns of each value
-    of the innermost loop.
+    say how many elements along each axis the next value of each loop is, the innermost one's last. `counts` are the
+    numbers of values of the others, and `lows` and `highs` bound the columns of each value of the innermost one.
     """
-    if not are_literals(columns, a_column, b_column):
+    if not isinstance(tile, TileSpecType) or not are_literals(a_column, b_column):
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        row = _Row(Tile(builder, sig.args[1].dtype, 1, sig.args[0].literal_value), context, sig.args, args)
+        row = _Row(Tile(builder, sig.args[1].dtype, 1, tile.spec.columns), context, sig.args, args)
         row.emit()
         return context.get_dummy_value()
 
-    left, right = (a, a_index, a_column, a_steps, a_inner), (b, b_index, b_column, b_steps, b_inner)
-    return types.void(columns, y, y_index, *left, *right, counts, lows, highs), codegen
+    left, right = (a, a_at, a_column, a_steps), (b, b_at, b_column, b_steps)
+    return types.void(tile, y, y_at, *left, *right, counts, lows, highs), codegen
 
 
 @dataclass(frozen=True)
@@ -85,26 +83,25 @@ class _Row:
     """The code of one call."""
 
     def __init__(self, tile: Tile, context: Any, kinds: Any, args: Any) -> None:
-        self.tile, self.builder, self.columns = tile, tile.builder, kinds[0].literal_value
+        self.tile, self.builder, self.columns = tile, tile.builder, kinds[0].spec.columns
         self.sums = Operand(context, self.builder, kinds[1], args[1]).at(kinds[2], args[2])
-        self.factors = [self._factor(context, kinds[p : p + 5], args[p : p + 5]) for p in (3, 8)]
+        self.factors = [self._factor(context, kinds[p : p + 4], args[p : p + 4]) for p in (3, 7)]
         self.counts, self.lows, self.highs = (
             [
                 context.cast(self.builder, self.builder.extract_value(args[p], d), kind, types.int64)
                 for d, kind in enumerate(kinds[p])
             ]
-            for p in (13, 14, 15)
+            for p in (11, 12, 13)
         )
         nowhere = cgutils.alloca_once_value(self.builder, ir.Constant(tile.element, 0.0))
         self.nowhere = self.builder.ptrtoint(nowhere, INT64)
 
     def _factor(self, context: Any, kinds: Any, args: Any) -> _Factor:
         operand = Operand(context, self.builder, kinds[0], args[0])
-        steps = [
+        *steps, inner = [
             operand.moved(kind, self.builder.extract_value(args[3], d)) for d, kind in enumerate(kinds[3])
         ]
-        start, inner = operand.at(kinds[1], args[1]), operand.moved(kinds[4], args[4])
-        return _Factor(start, kinds[2].literal_value, steps, inner)
+        return _Factor(operand.at(kinds[1], args[1]), kinds[2].literal_value, steps, inner)
 
     def emit(self) -> None:
         """One code for a row with all its columns in each step, and one for others."""

@@ -1,6 +1,6 @@
 """The innermost product as one operation: a tile of sums that stays in vector registers while the contraction runs.
 
-    for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   tile_mac(rows, columns, y, a, …, b, …, count)
+    for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   tile_mac(TileSpec(rows, columns), y, a, …, b, …, steps)
 
 Goto & van de Geijn, Anatomy of High-Performance Matrix Multiplication (2008), section 4: the micro-kernel. One
 intrinsic emits the whole k loop: `rows` x `columns` sums are loaded once, each step broadcasts `rows` numbers of a and
@@ -22,6 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
 from polyfuse.schedule.microkernel_verb import padded
 
 VECTOR_BYTES = 64
@@ -54,55 +55,53 @@ def ask_for(builder: Any, place: Any, nbytes: int, purpose: int, cache: int) -> 
 @intrinsic(prefer_literal=True)
 def tile_mac(
     typingctx: Any,
-    rows: Any,
-    columns: Any,
+    tile: Any,
     y: Any,
-    y_index: Any,
-    y_row_axis: Any,
+    y_at: Any,
+    y_row: Any,
     a: Any,
-    a_index: Any,
-    row_axis: Any,
-    a_step_axis: Any,
+    a_at: Any,
+    a_row: Any,
+    a_step: Any,
     b: Any,
-    b_index: Any,
-    b_step_axis: Any,
-    count: Any,
+    b_at: Any,
+    b_step: Any,
+    steps: Any,
 ) -> Any:
-    """Add a product of `count` steps to a tile of sums.
+    """Add a product of so many steps to a tile of sums; a row of its columns is a whole number of vectors.
 
-    y: its element at `y_index` is the tile's first sum; rows lie along `y_row_axis`, columns along its last axis.
-    a: its element at `a_index` goes with the first row and step; rows lie along `row_axis`, steps along `a_step_axis`.
-    b: its element at `b_index` goes with the first step and column; steps lie along `b_step_axis`, columns along its
-    last axis. `rows`, `columns` and the axes are literals; a row of `columns` numbers is a whole number of vectors.
+    y: its element at `y_at` is the tile's first sum; rows lie along the axis `y_row`, columns along its last axis.
+    a: its element at `a_at` goes with the first row and step; rows lie along the axis `a_row`, steps along `a_step`.
+    b: its element at `b_at` goes with the first step and column; steps lie along the axis `b_step`, columns along its
+    last one. Axes are literals.
     """
-    operands = (y, y_index, y_row_axis, a, a_index, row_axis, a_step_axis, b, b_index, b_step_axis)
-    if not are_literals(rows, columns, y_row_axis, row_axis, a_step_axis, b_step_axis):
+    operands = (y, y_at, y_row, a, a_at, a_row, a_step, b, b_at, b_step)
+    if not isinstance(tile, TileSpecType) or not are_literals(y_row, a_row, a_step, b_step):
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        tile = Tile(builder, sig.args[2].dtype, sig.args[0].literal_value, sig.args[1].literal_value)
-        emit_product(tile, context, sig.args[2:], args[2:])
+        made = Tile(builder, sig.args[1].dtype, tile.spec.rows, tile.spec.columns)
+        emit_product(made, context, sig.args[1:], args[1:])
         return context.get_dummy_value()
 
-    return types.void(rows, columns, *operands, types.int64), codegen
+    return types.void(tile, *operands, types.int64), codegen
 
 
 @intrinsic(prefer_literal=True)
 def tile_mac_ahead(
     typingctx: Any,
-    rows: Any,
-    columns: Any,
+    tile: Any,
     y: Any,
-    y_index: Any,
-    y_row_axis: Any,
+    y_at: Any,
+    y_row: Any,
     a: Any,
-    a_index: Any,
-    row_axis: Any,
-    a_step_axis: Any,
+    a_at: Any,
+    a_row: Any,
+    a_step: Any,
     b: Any,
-    b_index: Any,
-    b_step_axis: Any,
-    count: Any,
+    b_at: Any,
+    b_step: Any,
+    steps: Any,
     following: Any,
     part: Any,
     share: Any,
@@ -111,20 +110,20 @@ def tile_mac_ahead(
 
     A tile asks for `share` numbers, a literal, with each step. Whole panels are contiguous.
     """
-    operands = (y, y_index, y_row_axis, a, a_index, row_axis, a_step_axis, b, b_index, b_step_axis)
-    if not are_literals(rows, columns, y_row_axis, row_axis, a_step_axis, b_step_axis, share):
+    operands = (y, y_at, y_row, a, a_at, a_row, a_step, b, b_at, b_step)
+    if not isinstance(tile, TileSpecType) or not are_literals(y_row, a_row, a_step, b_step, share):
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        tile = Tile(builder, sig.args[2].dtype, sig.args[0].literal_value, sig.args[1].literal_value)
-        each = ir.Constant(ir.IntType(64), sig.args[15].literal_value * tile.itemsize)
-        begun = builder.mul(builder.mul(args[14], args[12]), each)
-        b = Operand(context, builder, sig.args[9], args[9])
-        tile.ahead = Ahead(builder.add(b.at(sig.args[13], args[13]), begun), each)
-        emit_product(tile, context, sig.args[2:], args[2:])
+        made = Tile(builder, sig.args[1].dtype, tile.spec.rows, tile.spec.columns)
+        each = ir.Constant(ir.IntType(64), share.literal_value * made.itemsize)
+        begun = builder.mul(builder.mul(args[13], args[11]), each)
+        panels = Operand(context, builder, sig.args[8], args[8])
+        made.ahead = Ahead(builder.add(panels.at(sig.args[12], args[12]), begun), each)
+        emit_product(made, context, sig.args[1:], args[1:])
         return context.get_dummy_value()
 
-    return types.void(rows, columns, *operands, types.int64, following, types.int64, share), codegen
+    return types.void(tile, *operands, types.int64, following, types.int64, share), codegen
 
 
 def are_literals(*values: Any) -> bool:

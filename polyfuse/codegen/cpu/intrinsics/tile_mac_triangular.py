@@ -1,7 +1,7 @@
 """The innermost product of a tile that a border cuts aslant, as one operation: each row has columns of its own.
 
     for k: for r: for c = max(0, 3 + r) … min(32, n): y[r, c] += a[r, k] * b[k, c]
-    ->  tile_mac_slanted(rows, columns, rows_here, ((0, 0), (3, 1)), ((32, 0), (n, 0)), y, …)
+    ->  tile_mac_slanted(TileSpec(rows, columns), rows_here, ((0, 0), (3, 1)), ((32, 0), (n, 0)), y, …)
 
 As `tile_mac_cut`, with a mask for each row: the whole tile is computed, and of each row what it has is stored. On the
 diagonal of a triangle half of that is for nothing, and it is still several times as fast as the loops. Of b the columns
@@ -19,6 +19,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from polyfuse.codegen.cpu.intrinsics.tile_mac import Cut, Operand, Tile, are_literals
+from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
 
 INT = ir.IntType(64)
 
@@ -26,51 +27,50 @@ INT = ir.IntType(64)
 @intrinsic(prefer_literal=True)
 def tile_mac_slanted(
     typingctx: Any,
-    rows: Any,
-    columns: Any,
+    tile: Any,
     rows_here: Any,
     lows: Any,
     highs: Any,
     y: Any,
-    y_index: Any,
-    y_row_axis: Any,
+    y_at: Any,
+    y_row: Any,
     a: Any,
-    a_index: Any,
-    row_axis: Any,
-    a_step_axis: Any,
+    a_at: Any,
+    a_row: Any,
+    a_step: Any,
     b: Any,
-    b_index: Any,
-    b_step_axis: Any,
-    count: Any,
+    b_at: Any,
+    b_step: Any,
+    steps: Any,
 ) -> Any:
     """`tile_mac_cut` whose columns differ: row r has those from the largest of `lows` up to the smallest of `highs`.
 
     A bound is a pair (of row 0, more with each row): ((0, 0), (3, 1)) is max(0, 3 + r).
     """
-    if not are_literals(rows, columns, y_row_axis, row_axis, a_step_axis, b_step_axis):
+    if not isinstance(tile, TileSpecType) or not are_literals(y_row, a_row, a_step, b_step):
         return None
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        first, after = (_bounds(context, builder, sig.args[p], args[p]) for p in (3, 4))
-        shape = sig.args[0].literal_value, sig.args[1].literal_value
-        borders = _Borders(builder, shape[0], args[2], first, after)
+        first, after = (_bounds(context, builder, sig.args[p], args[p]) for p in (2, 3))
+        shape = tile.spec.rows, tile.spec.columns
+        borders = _Borders(builder, shape[0], args[1], first, after)
         with builder.if_then(builder.icmp_signed(">", borders.columns.columns, _int(0))):
-            tile = _Slanted(builder, sig.args[5].dtype, *shape, borders)
-            kinds, operands = sig.args[5:], args[5:]
+            made = _Slanted(builder, sig.args[4].dtype, *shape, borders)
+            kinds, operands = sig.args[4:], args[4:]
             sums, left, right = (Operand(context, builder, kinds[p], operands[p]) for p in (0, 3, 7))
-            y_row, a_row, a_step, b_step = (kinds[p].literal_value for p in (2, 5, 6, 9))
-            y_rows, a_rows = sums.strides[y_row], left.strides[a_row]
-            addresses = tile.addresses(tile.begin(sums.at(kinds[1], operands[1]), y_rows), y_rows)
+            y_rows, a_rows = sums.strides[y_row.literal_value], left.strides[a_row.literal_value]
+            addresses = made.addresses(made.begin(sums.at(kinds[1], operands[1]), y_rows), y_rows)
             places = (
-                tile.begin(left.at(kinds[4], operands[4]), a_rows),
+                made.begin(left.at(kinds[4], operands[4]), a_rows),
                 right.at(kinds[8], operands[8]),
             )
-            strides = tile.row_strides(a_rows), left.strides[a_step], right.strides[b_step]
-            tile.emit(addresses, places, strides, operands[10])
+            along = left.strides[a_step.literal_value], right.strides[b_step.literal_value]
+            strides = made.row_strides(a_rows), *along
+            made.emit(addresses, places, strides, operands[10])
         return context.get_dummy_value()
 
-    operands = (y, y_index, y_row_axis, a, a_index, row_axis, a_step_axis, b, b_index, b_step_axis)
-    return types.void(rows, columns, types.int64, lows, highs, *operands, types.int64), codegen
+    operands = (y, y_at, y_row, a, a_at, a_row, a_step, b, b_at, b_step)
+    return types.void(tile, types.int64, lows, highs, *operands, types.int64), codegen
 
 
 def _int(value: int) -> Any:

@@ -1,7 +1,7 @@
 """The innermost product over windows as one operation: several loops of steps, and rows that some steps lack.
 
     for c: for r: for s = 0, 1, 2: for q = low(s) … high(s): for f: y[q, f] += x[c, r, q + s] * w[c, r, s, f]
-    ->  tile_mac_windows(rows, columns, …, (16, 3), …, lows, highs, "1:14 0:14 0:14 or 0:14 0:14 0:13")
+    ->  tile_mac_windows(TileSpec(rows, columns, cases="1:14 0:14 0:14 or 0:14 0:14 0:13"), …, (16, 3), …, lows, highs)
 
 As `tile_mac`, with the loops of steps nested and the innermost of them written out: at the border of an image its steps
 differ in the rows that they add to, and what they lack is neither read nor added. Where all is known that the rows can
@@ -25,69 +25,59 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from polyfuse.codegen.cpu.intrinsics.tile_mac import Cut, Operand, Tile, plus
-
-AT_LEAST = "at least "
-"""What a text begins with that does not say all."""
+from polyfuse.codegen.cpu.intrinsics.tile_spec import AT_LEAST, TileSpecType
 
 
 @intrinsic(prefer_literal=True)
 def tile_mac_windows(
     typingctx: Any,
-    rows: Any,
-    columns: Any,
+    tile: Any,
     columns_here: Any,
     y: Any,
-    y_index: Any,
+    y_at: Any,
     y_row: Any,
     a: Any,
-    a_index: Any,
+    a_at: Any,
     a_row: Any,
     a_steps: Any,
-    a_inner: Any,
     b: Any,
-    b_index: Any,
+    b_at: Any,
     b_steps: Any,
-    b_inner: Any,
     counts: Any,
     lows: Any,
     highs: Any,
-    rows_here: Any,
 ) -> Any:
     """Add a product over nested loops of steps to a tile of sums.
 
-    y, a, b: the element at `_index` goes with the tile's row 0, its first column and the first value of every loop.
+    y, a, b: the element at `_at` goes with the tile's row 0, its first column and the first value of every loop.
     `y_row`, `a_row` say how many elements along each axis a row is from the next one; `a_steps`, `b_steps` the same for
-    each loop of steps but the innermost, whose numbers of values are `counts`; `a_inner`, `b_inner` for that one.
+    each loop of steps, the innermost one's last; `counts` are the numbers of values of the others.
     Columns lie along the last axes of y and b. `lows` and `highs` bound the rows of each value of the innermost loop,
-    and `rows_here` is text with all that they can be, "1:14 0:14 0:14 or 0:14 0:14 0:13", or with bounds of rows that
-    are there whatever they are, "at least 1:14 0:14 0:13".
+    and the spec's `cases` say what they can be.
     """
-    if not isinstance(rows, types.IntegerLiteral) or not isinstance(columns, types.IntegerLiteral):
+    if not isinstance(tile, TileSpecType):
         return None
-    if not isinstance(rows_here, types.StringLiteral):
-        return None
-    whole = (
-        isinstance(columns_here, types.IntegerLiteral) and columns_here.literal_value == columns.literal_value
-    )
-    known = _known(rows_here.literal_value)
+    spec = tile.spec
+    whole = isinstance(columns_here, types.IntegerLiteral) and columns_here.literal_value == spec.columns
+    known = _known(spec.cases)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         cut = (
             None
             if whole
-            else Cut(ir.Constant(ir.IntType(64), rows.literal_value), _int64(context, builder, sig, args, 2))
+            else Cut(ir.Constant(ir.IntType(64), spec.rows), _int64(context, builder, sig, args, 1))
         )
-        tile = Tile(builder, sig.args[3].dtype, rows.literal_value, columns.literal_value, cut)
+        made = Tile(builder, sig.args[2].dtype, spec.rows, spec.columns, cut)
         for case in known:
             with ExitStack() as guard:
                 if len(known) > 1:
-                    bounds = [_int64s(context, builder, sig, args, p) for p in (16, 17)]
+                    bounds = [_int64s(context, builder, sig, args, p) for p in (13, 14)]
                     guard.enter_context(builder.if_then(case.are(builder, *bounds)))
-                _Windows(tile, context, sig, args, case).emit()
+                _Windows(made, context, sig, args, case).emit()
         return context.get_dummy_value()
 
-    operands = (y, y_index, y_row, a, a_index, a_row, a_steps, a_inner, b, b_index, b_steps, b_inner)
-    return types.void(rows, columns, columns_here, *operands, counts, lows, highs, rows_here), codegen
+    operands = (y, y_at, y_row, a, a_at, a_row, a_steps, b, b_at, b_steps)
+    return types.void(tile, columns_here, *operands, counts, lows, highs), codegen
 
 
 def _int64(context: Any, builder: Any, sig: Any, args: Any, position: int) -> Any:
@@ -149,20 +139,19 @@ class _Windows:
     def __init__(self, tile: Tile, context: Any, sig: Any, args: Any, rows: _Rows) -> None:
         self.tile, self.context, self.builder, self.rows = tile, context, tile.builder, rows
         kinds = sig.args
-        self.y, self.a, self.b = (Operand(context, self.builder, kinds[p], args[p]) for p in (3, 6, 11))
+        self.y, self.a, self.b = (Operand(context, self.builder, kinds[p], args[p]) for p in (2, 5, 9))
         self.places = tuple(
-            operand.at(kinds[p], args[p]) for operand, p in ((self.y, 4), (self.a, 7), (self.b, 12))
+            operand.at(kinds[p], args[p]) for operand, p in ((self.y, 3), (self.a, 6), (self.b, 10))
         )
-        self.y_row, self.a_row, self.a_inner, self.b_inner = (
-            operand.moved(kinds[p], args[p])
-            for operand, p in ((self.y, 5), (self.a, 8), (self.a, 10), (self.b, 14))
+        self.y_row, self.a_row = (
+            operand.moved(kinds[p], args[p]) for operand, p in ((self.y, 4), (self.a, 7))
         )
-        self.a_steps, self.b_steps = (
+        (*self.a_steps, self.a_inner), (*self.b_steps, self.b_inner) = (
             [operand.moved(kind, self.builder.extract_value(args[p], d)) for d, kind in enumerate(kinds[p])]
-            for operand, p in ((self.a, 9), (self.b, 13))
+            for operand, p in ((self.a, 8), (self.b, 11))
         )
         self.counts, self.lows, self.highs = (
-            _int64s(context, self.builder, sig, args, p) for p in (15, 16, 17)
+            _int64s(context, self.builder, sig, args, p) for p in (12, 13, 14)
         )
         nowhere = cgutils.alloca_once_value(self.builder, ir.Constant(tile.element, 0.0))
         self.nowhere = self.builder.ptrtoint(nowhere, ir.IntType(64))

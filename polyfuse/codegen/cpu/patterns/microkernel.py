@@ -1,10 +1,12 @@
-"""A microkernel's loops of steps, rows and columns as one line of source: tile_mac(…)."""
+"""A microkernel's loops of steps, rows and columns as one call: tile_mac(…)."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
 
+from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.cpu.patterns.prefetch_panel import asked_ahead
 from polyfuse.codegen.looptree.index import binary, is_number, mentions
 from polyfuse.codegen.looptree.joint_values import Facts
@@ -12,16 +14,19 @@ from polyfuse.codegen.looptree.nodes import For
 from polyfuse.codegen.looptree.product import ProductLoops, corner, last_of, most_of, operands
 from polyfuse.schedule.microkernel_verb import padded
 
+OPERANDS = ("y", "y_at", "y_row", "a", "a_at", "a_row", "a_step", "b", "b_at", "b_step", "steps")
+"""What operations on a tile call what `operands` gives."""
 
-def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -> ast.expr | None:
+
+def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -> ast.Call | None:
     """`tile_mac`, `tile_mac_ahead` or `tile_mac_cut`; None where the loops are not of that form.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
 
-    x[8*i + r, k] * w[k, 32*j + c]   ->   tile_mac(8, 32, y, (0, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 32 * j), 0, n)
-    where r < min(8, m - 8*i)        ->   tile_mac_cut(8, 32, 0, 32, min(8, m - 8 * i), 32, y, (0, 0), …)
-    where r < min(8, 21 - 8*i)       ->   tile_mac_cut(8, 32, 5, 32, min(8, 21 - 8 * i), 32, y, (0, 0), …)
-    that asks for a next panel       ->   tile_mac_ahead(8, 32, y, …, w, (j, 0, 0), 1, n, (j + 1, 0, 0), i, 4)
+    x[8*i + r, k] * w[k, 32*j + c]   ->   tile_mac(TileSpec(rows=8, columns=32), y=y, …, a=x, …, b=w, …, steps=n)
+    where r < min(8, m - 8*i)        ->   tile_mac_cut(TileSpec(…), rows_here=min(8, m - 8 * i), columns_here=32, …)
+    where r < min(8, 21 - 8*i)       ->   tile_mac_cut(TileSpec(rows=8, columns=32, last_rows=5, last_columns=32), …)
+    that asks for a next panel       ->   tile_mac_ahead(…, steps=n, following=(j + 1, 0, 0), part=i, share=4)
 
     `around` are the loops outside, outermost first, and `facts` what is known of their variables.
     """
@@ -36,21 +41,31 @@ def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -
     ):
         return None
     first = {loop.variable: loop.low for loop in (top, rows, columns)}
-    passed = operands(tile, first)
+    passed = named_operands(tile, first)
     if passed is None:
         return None
     width = padded(most_columns, tile.itemsize)
     here = [binary(ast.Sub(), loop.high, loop.low) for loop in (rows, columns)]
-    whole = is_number(here[0], most_rows) and is_number(here[1], width)
     most = most_rows, most_columns
-    sizes = [*most] if whole else [*most, *map(last_of, here, most)]
-    arguments = [*map(ast.Constant, sizes), *([] if whole else here), *passed]
+    if not is_number(here[0], most_rows) or not is_number(here[1], width):
+        last_rows, last_columns = map(last_of, here, most)
+        spec = TileSpec(*most, last_rows, last_columns)
+        return of_tile("tile_mac_cut", spec, rows_here=here[0], columns_here=here[1], **passed)
     # a tile that is cut short is one of the last: the others have asked
-    panel = corner(tile.right, first)
-    asked = asked_ahead(top, around, facts, panel, first, most_columns) if whole else None
-    if asked is not None:
-        return ast.Call(ast.Name("tile_mac_ahead"), [*arguments, *asked], [])
-    return ast.Call(ast.Name("tile_mac" if whole else "tile_mac_cut"), arguments, [])
+    asked = asked_ahead(top, around, facts, corner(tile.right, first), first, most_columns)
+    if asked is None:
+        return of_tile("tile_mac", TileSpec(*most), **passed)
+    following, part, share = asked
+    return of_tile("tile_mac_ahead", TileSpec(*most), **passed, following=following, part=part, share=share)
+
+
+def named_operands(tile: ProductLoops, first: dict[str, ast.expr]) -> dict[str, ast.expr] | None:
+    """The operands of a product by the names of an operation's arguments, each from where the loops begin.
+
+    None where an element does not go along one axis with each loop.
+    """
+    passed = operands(tile, first)
+    return None if passed is None else dict(zip(OPERANDS, passed, strict=True))
 
 
 def _depends(loop: For, *others: For) -> bool:

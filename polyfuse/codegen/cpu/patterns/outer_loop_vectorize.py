@@ -29,6 +29,7 @@ from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
 from polyfuse.codegen.cpu.intrinsics.recurrence_rows import LINE, NUMBER, READ, STILL, TARGET, Abreast
 from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.vector_expression import ELEMENTS, are_on_vectors
+from polyfuse.codegen.cpu.patterns.calls import named
 from polyfuse.codegen.cpu.patterns.triangle_border import with_all_rows
 from polyfuse.codegen.cpu.patterns.vector_rows import Define
 from polyfuse.codegen.looptree.body_source import IN_PLACE, Values, own_name
@@ -90,19 +91,19 @@ def rows_abreast(
     `place` writes an element, `unused` makes a name that stands for nothing else, `define` a vector row.
     """
     found = _loops(steps)
-    named = None if found is None else _named(found)
-    if found is None or named is None:
+    known = None if found is None else _named(found)
+    if found is None or known is None:
         return None
-    elements, names = named
+    elements, names = known
     body = [
         line
         for store, read in zip(found.stores, names, strict=True)
         for line in _lines(store, elements, read)
     ]
-    known = {one.name: one.dtype for one, _ in elements}
+    dtypes = {one.name: one.dtype for one, _ in elements}
     waits = any(one.steps for one, _ in elements)
     turned = any(one.form in (READ, TARGET) and one.by for one, _ in elements)
-    if not are_on_vectors(ast.parse("\n".join(body)).body, known) or not waits or not turned:
+    if not are_on_vectors(ast.parse("\n".join(body)).body, dtypes) or not waits or not turned:
         return None
     whole = _whole(found)
     if whole is None:
@@ -110,21 +111,18 @@ def rows_abreast(
     start, stop = whole
     begin, done = (unused(f"{steps.variable}_{what}") for what in ("first", "done"))
     first = {steps.variable: ast.Name(begin), found.rows.variable: ast.Constant(found.first)}
-    places = [element for one, element in elements if one.form != NUMBER]
     targets = [one.name for one, _ in elements if one.form == TARGET]
     parameters = [f"{one.name}: {one.annotation(targets)}" for one, _ in elements]
     row = define(parameters, [*body, f"return {', '.join(targets)}"])
-    operation = call(
+    in_memory = [(one, element) for one, element in elements if one.form != NUMBER]
+    operation = named(
         ROWS_ABREAST,
-        [
-            *(ast.Name(row), ast.Name(found.stores[0].target.dtype), ast.Constant(found.count)),
-            binary(ast.Sub(), ast.Name(done), ast.Name(begin)),
-            ast.Tuple([call("address", [ast.Name(e.array), corner(e, first)]) for e in places]),
-            ast.Tuple(
-                [_apart(e, found.rows if one.by else steps) for one, e in elements if one.form != NUMBER]
-            ),
-            ast.Tuple([place(e) for one, e in elements if one.form == NUMBER]),
-        ],
+        *(ast.Name(row), ast.Name(found.stores[0].target.dtype)),
+        rows=ast.Constant(found.count),
+        steps=binary(ast.Sub(), ast.Name(done), ast.Name(begin)),
+        places=ast.Tuple([call("address", [ast.Name(e.array), corner(e, first)]) for _, e in in_memory]),
+        apart=ast.Tuple([_apart(e, found.rows if one.by else steps) for one, e in in_memory]),
+        numbers=ast.Tuple([place(e) for one, e in elements if one.form == NUMBER]),
     )
     bounds = (
         f"{begin} = {ast.unparse(start)}",

@@ -1,6 +1,7 @@
 """What a tile's product asks of memory while it runs: its share of the numbers that come after this panel's.
 
-for j: for i < 8: tile_mac(…, w, (j, 0, 0), …)   ->   tile_mac_ahead(…, w, (j, 0, 0), …, (j + 1, 0, 0), i, 4)
+for j: for i < 8: tile_mac(…, b=w, b_at=(j, 0, 0), …)
+->  tile_mac_ahead(…, b=w, b_at=(j, 0, 0), …, following=(j + 1, 0, 0), part=i, share=4)
 
 A panel from a far cache would come in while the first of its tiles runs, which waits, and the others would ask for
 nothing. Each tile asks for an eighth of the next panel instead: 8 layers of 64 x 512 x 512, weights in L3, took 1.49

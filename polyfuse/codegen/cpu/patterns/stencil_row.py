@@ -2,7 +2,7 @@
 
     for k in range(1, n - 1): b[i, k] = 0.5 * (a[i, k - 1] + a[i, k + 1]) + a[i - 1, k]
     ->  k = 1; k_a = address(a, (i, k - 1))
-        row_of_lanes(row, float64, n - 1 - k, beside(k_a, …), (address(b, (i, k)),), (…, k_a), ())
+        row_of_lanes(row, float64, count=n - 1 - k, whole=k_a, targets=(address(b, (i, k)),), rows=(…, k_a), numbers=())
 
         @VectorRow
         def row(a, a_2):
@@ -26,6 +26,7 @@ from functools import partial
 import sympy
 
 from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
+from polyfuse.codegen.cpu.patterns.calls import named
 from polyfuse.codegen.cpu.patterns.vector_rows import Define
 from polyfuse.codegen.looptree.body_source import own_name
 from polyfuse.codegen.looptree.index import binary, mentions, operand
@@ -178,22 +179,20 @@ class _Row:
             array: (unused(f"{loop.variable}_{array}"), element)
             for array, element in _first_of_arrays(operands.rows).items()
         }
-        asked = [
+        to_read, to_write = (
             ast.Tuple([_address(element) for element, write in self.ahead if write == to_write])
             for to_write in (False, True)
-        ]
-        line = call(
+        )
+        row = define(operands.names, [f"return {', '.join(map(ast.unparse, self.values))}"])
+        line = named(
             "row_of_lanes_ahead" if self.ahead else "row_of_lanes",
-            [
-                ast.Name(define(operands.names, [f"return {', '.join(map(ast.unparse, self.values))}"])),
-                ast.Name(self.stores[0].target.dtype),
-                binary(ast.Sub(), loop.high, ast.Name(loop.variable)),
-                _place(operands.whole, first[operands.whole.array]),
-                ast.Tuple([_address(store.target) for store in self.stores]),
-                ast.Tuple([_place(element, first[element.array]) for element in operands.rows]),
-                ast.Tuple([place(element) for element in operands.numbers]),
-                *(asked if self.ahead else []),
-            ],
+            *(ast.Name(row), ast.Name(self.stores[0].target.dtype)),
+            count=binary(ast.Sub(), loop.high, ast.Name(loop.variable)),
+            whole=_place(operands.whole, first[operands.whole.array]),
+            targets=ast.Tuple([_address(store.target) for store in self.stores]),
+            rows=ast.Tuple([_place(element, first[element.array]) for element in operands.rows]),
+            numbers=ast.Tuple([place(element) for element in operands.numbers]),
+            **({"to_read": to_read, "to_write": to_write} if self.ahead else {}),
         )
         at = [f"{name} = {ast.unparse(_address(element))}" for name, element in first.values()]
         return [f"{loop.variable} = {ast.unparse(loop.low)}", *at, ast.unparse(line)]

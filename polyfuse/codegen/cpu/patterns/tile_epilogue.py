@@ -1,7 +1,7 @@
 """Which vector loops of a kernel with tiles become one operation: short ones, which LLVM would leave to scalars.
 
     for c in range(0, 32): { z = y[r, c] + b[32*j + c]; out[i, 32*j + c] = max(z, 0) }
-    ->  short_row(row, float32, 32, …)    with    def row(y, b, out): z = y + b; out[:] = larger(z, float32(0.0))
+    ->  short_row(row, float32, count=32, …)    with    def row(y, b, out): z = y + b; out[:] = larger(z, float32(0.0))
 
 What follows a product runs in such loops, one for each row of a tile. LLVM writes loops of few constant values out
 before it looks for vectors, and then finds none: the arrays might overlap, as far as it can see. The 8 x 32 sums of a
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
 from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.vector_expression import are_on_vectors
+from polyfuse.codegen.cpu.patterns.calls import named
 from polyfuse.codegen.cpu.patterns.vector_rows import Define
 from polyfuse.codegen.looptree.body_source import PRELUDE, Values, own_name
 from polyfuse.codegen.looptree.index import binary
@@ -38,7 +39,7 @@ MOST = 8
 
 def tile_row(
     loop: For, kernel: Node, place: Callable[[Element], ast.expr], define: Define
-) -> ast.expr | None:
+) -> ast.Call | None:
     """The call for a vector loop of so few values around assignments; None where it is not of that form.
 
     Each assignment goes along memory, or to a variable of `kernel` that only these statements use, and reads what goes
@@ -75,13 +76,13 @@ def tile_row(
     stored = {names[text] for text in along}
     row = define([names[text] for text in (*along, *still)], [_stored(line, stored) for line in lines])
     first = {loop.variable: loop.low}
-    return call(
+    places = [call("address", [ast.Name(one.array), corner(one, first)]) for one in along.values()]
+    return named(
         "short_row",
-        [
-            *(ast.Name(row), ast.Name(dtype), ast.Constant(count)),
-            ast.Tuple([call("address", [ast.Name(one.array), corner(one, first)]) for one in along.values()]),
-            ast.Tuple([place(one) for one in still.values()]),
-        ],
+        *(ast.Name(row), ast.Name(dtype)),
+        count=ast.Constant(count),
+        places=ast.Tuple(places),
+        numbers=ast.Tuple([place(one) for one in still.values()]),
     )
 
 

@@ -1,20 +1,24 @@
-"""A product in a tile that a border cuts aslant as one line of source: tile_mac_slanted(…).
+"""A product in a tile that a border cuts aslant as one call: tile_mac_slanted(…).
 
 for k: for r < min(6, n - 6*i): for c = max(0, 6*i + r - 32*j) … 32: y[6*i + r, 32*j + c] += …
-->  tile_mac_slanted(6, 32, min(6, n - 6 * i), ((0, 0), (6 * i - 32 * j, 1)), ((32, 0),), y, …)
+->  tile_mac_slanted(TileSpec(rows=6, columns=32), rows_here=min(6, n - 6 * i),
+                     lows=((0, 0), (6 * i - 32 * j, 1)), highs=((32, 0),), y=y, …)
 """
 
 from __future__ import annotations
 
 import ast
 
+from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.patterns.calls import of_tile
+from polyfuse.codegen.cpu.patterns.microkernel import named_operands
 from polyfuse.codegen.looptree.index import binary, mentions, substituted
 from polyfuse.codegen.looptree.nodes import For
-from polyfuse.codegen.looptree.product import ProductLoops, growth, most_of, numbers_in, operands, parts_of
+from polyfuse.codegen.looptree.product import ProductLoops, growth, most_of, numbers_in, parts_of
 from polyfuse.schedule.microkernel_verb import padded
 
 
-def slanted_product(tile: ProductLoops) -> ast.expr | None:
+def slanted_product(tile: ProductLoops) -> ast.Call | None:
     """The call; None unless columns alone change with rows, by the same number for each, and numbers bound both."""
     top, rows, columns = tile.steps[0], tile.rows, tile.columns
     most_rows, most_columns = most_of(rows), most_of(columns)
@@ -28,12 +32,12 @@ def slanted_product(tile: ProductLoops) -> ast.expr | None:
         _bounds(bound, of, rows, begin) for bound, of in ((columns.low, "max"), (columns.high, "min"))
     )
     first = {top.variable: top.low, rows.variable: rows.low, columns.variable: begin}
-    passed = operands(tile, first)
+    passed = named_operands(tile, first)
     if lows is None or highs is None or passed is None:
         return None
-    shape = ast.Constant(most_rows), ast.Constant(padded(most_columns, tile.itemsize))
+    spec = TileSpec(most_rows, padded(most_columns, tile.itemsize))
     here = binary(ast.Sub(), rows.high, rows.low)
-    return ast.Call(ast.Name("tile_mac_slanted"), [*shape, here, lows, highs, *passed], [])
+    return of_tile("tile_mac_slanted", spec, rows_here=here, lows=lows, highs=highs, **passed)
 
 
 def _changes(loop: For, variable: str) -> bool:

@@ -1,13 +1,14 @@
-"""A product over windows as one line of source: tile_mac_windows(…).
+"""A product over windows as one call: tile_mac_windows(…).
 
 for c < 16: for r = max(0, 1 - p) … min(3, 29 - p): for s < 3: for q = max(0, 1 - s - 14*j) … min(14, 29 - s - 14*j): …
-->  tile_mac_windows(14, 32, 32, y, …, (max(0, 1 - 14*j), 0, 0), (14, 14, min(14, 27 - 14*j)), '1:14 0:14 0:13')
+->  tile_mac_windows(TileSpec(rows=14, columns=32, cases='1:14 0:14 0:13'), columns_here=32, y=y, …,
+                     lows=(max(0, 1 - 14*j), 0, 0), highs=(14, 14, min(14, 27 - 14*j)))
 
 The innermost loop of steps is written out where it is short: each of its values may have other rows. That is what the
 border of a padded image does, so no padding is ever stored. Where sizes are known a few tiles differ in their rows, and
 each of these has code of its own:
 
-for l in 0, 9 of 56 rows in tiles of 6   ->   tile_mac_windows(6, 64, 64, y, …, '1:6 0:6 0:6 or 0:2 0:2 0:1')
+for l in 0, 9 of 56 rows in tiles of 6   ->   TileSpec(rows=6, columns=64, cases='1:6 0:6 0:6 or 0:2 0:2 0:1')
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from polyfuse.codegen.cpu.intrinsics.tile_spec import AT_LEAST, TileSpec
+from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.cpu.patterns.window_steps import (
     Bounds,
     Steps,
@@ -36,7 +39,7 @@ MOST_CASES = 4
 """How many tiles that differ in their rows have code of their own: the first, the last, and those beside them."""
 
 
-def over_windows(tile: ProductLoops, facts: Facts) -> ast.expr | None:
+def over_windows(tile: ProductLoops, facts: Facts) -> ast.Call | None:
     """The call; None where rows change with other steps, or no numbers bound the tile."""
     ranges = facts.ranges
     steps = steps_of(tile.steps, ranges)
@@ -73,12 +76,12 @@ def _exactly(rows: Sequence[Bounds], every: range, facts: Facts) -> str | None:
 
 def _surely(rows: Sequence[Bounds], every: range) -> str:
     """The rows that each step has in any case: at least 1:14 0:14 0:13."""
-    return "at least " + " ".join(_sure(one.sure, every) for one in rows)
+    return AT_LEAST + " ".join(_sure(one.sure, every) for one in rows)
 
 
 def _call(
-    tile: ProductLoops, steps: Steps, rows: Sequence[Bounds], every: range, shapes: str, width: int
-) -> ast.expr | None:
+    tile: ProductLoops, steps: Steps, rows: Sequence[Bounds], every: range, cases: str, width: int
+) -> ast.Call | None:
     sums, left, right = tile.store.target, tile.left, tile.right
     moves = [
         *(movement(element, tile.rows) for element in (sums, left)),
@@ -95,21 +98,24 @@ def _call(
     here = binary(ast.Sub(), tile.columns.high, tile.columns.low)
     counts = [binary(ast.Sub(), loop.high, loop.low) for loop in steps.loops]
     start = ast.Constant(every.start)
-    arguments: list[ast.expr] = [
-        ast.Constant(len(every)),
-        ast.Constant(width),
-        ast.Constant(width) if is_number(here, width) else here,
-        *(ast.Name(sums.array), corner(sums, first), numbers(sums_row)),
-        *(ast.Name(left.array), corner(left, first), numbers(left_row)),
-        *(ast.Tuple([numbers(one) for one in along[0]]), numbers(left_inner)),
-        *(ast.Name(right.array), corner(right, first)),
-        *(ast.Tuple([numbers(one) for one in along[1]]), numbers(right_inner)),
-        ast.Tuple(counts),
-        ast.Tuple([binary(ast.Sub(), one.low, start) for one in rows]),
-        ast.Tuple([binary(ast.Sub(), one.high, start) for one in rows]),
-        ast.Constant(shapes),
-    ]
-    return ast.Call(ast.Name("tile_mac_windows"), arguments, [])
+    return of_tile(
+        "tile_mac_windows",
+        TileSpec(len(every), width, cases=cases),
+        columns_here=ast.Constant(width) if is_number(here, width) else here,
+        y=ast.Name(sums.array),
+        y_at=corner(sums, first),
+        y_row=numbers(sums_row),
+        a=ast.Name(left.array),
+        a_at=corner(left, first),
+        a_row=numbers(left_row),
+        a_steps=ast.Tuple([numbers(one) for one in (*along[0], left_inner)]),
+        b=ast.Name(right.array),
+        b_at=corner(right, first),
+        b_steps=ast.Tuple([numbers(one) for one in (*along[1], right_inner)]),
+        counts=ast.Tuple(counts),
+        lows=ast.Tuple([binary(ast.Sub(), one.low, start) for one in rows]),
+        highs=ast.Tuple([binary(ast.Sub(), one.high, start) for one in rows]),
+    )
 
 
 def _unit(element: Element) -> tuple[int, ...]:

@@ -1,9 +1,14 @@
-"""A microkernel's loops over one row and a window as one line of source: row_mac_windows(…).
+"""A microkernel's loops over one row and a window as one call: row_mac_windows(…).
 
 for r = max(0, 1 - k) … min(3, 29 - k): for s < 3: for q = max(0, 1 - s) … min(28, 29 - s):
     y[q] += w[r, s] * x[k + r - 1, q + s - 1]
-->  row_mac_windows(28, y, (0,), w, (max(0, 1 - k), 0), 0, …, x, (k + max(0, 1 - k) - 1, -1), 1, …,
-                    (min(3, 29 - k) - max(0, 1 - k),), (1, 0, 0), (28, 28, 27))
+->  row_mac_windows(
+        TileSpec(rows=1, columns=28),
+        y=y, y_at=(0,),
+        a=w, a_at=(max(0, 1 - k), 0), a_column=0, …,
+        b=x, b_at=(k + max(0, 1 - k) - 1, -1), b_column=1, …,
+        counts=(min(3, 29 - k) - max(0, 1 - k),), lows=(1, 0, 0), highs=(28, 28, 27),
+    )
 
 The last two say which columns each value of s has.
 """
@@ -12,6 +17,8 @@ from __future__ import annotations
 
 import ast
 
+from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.cpu.patterns.window_steps import (
     Steps,
     bounds_of,
@@ -29,7 +36,7 @@ from polyfuse.codegen.looptree.product import corner, movement
 from polyfuse.schedule.microkernel_verb import MOST_SUMS, NEAR_COLUMNS, padded
 
 
-def row_over_windows(top: For, facts: Facts) -> ast.expr | None:
+def row_over_windows(top: For, facts: Facts) -> ast.Call | None:
     """The call for loops of steps and columns around a store.
 
     None where the sum has rows too, where bounds change with other steps, or where no numbers bound the columns.
@@ -56,7 +63,7 @@ def _moves(element: Element, loop: For) -> bool:
     return any(mentions(subscript, loop.variable) for subscript in element.subscripts)
 
 
-def _call(loops: tuple[For, ...], store: Store, facts: Facts) -> ast.expr | None:
+def _call(loops: tuple[For, ...], store: Store, facts: Facts) -> ast.Call | None:
     *every_step, columns = loops
     steps = steps_of(every_step, facts.ranges)
     if not is_box(loops, columns, steps.inner):
@@ -75,15 +82,22 @@ def _call(loops: tuple[For, ...], store: Store, facts: Facts) -> ast.expr | None
         return None
     present = where_present(bounds, steps, facts.ranges)
     start = ast.Constant(min(known))
-    arguments: list[ast.expr] = [
-        ast.Constant(max(known) - min(known)),
-        *(ast.Name(store.target.array), corner(store.target, first)),
-        *(argument for factor in factors for argument in factor or ()),
-        ast.Tuple([binary(ast.Sub(), loop.high, loop.low) for loop in steps.loops]),
-        ast.Tuple([binary(ast.Sub(), one.low, start) for one in present]),
-        ast.Tuple([binary(ast.Sub(), one.high, start) for one in present]),
-    ]
-    return ast.Call(ast.Name("row_mac_windows"), arguments, [])
+    left, right = (dict(zip(FACTOR, factor or (), strict=True)) for factor in factors)
+    return of_tile(
+        "row_mac_windows",
+        TileSpec(1, max(known) - min(known)),
+        y=ast.Name(store.target.array),
+        y_at=corner(store.target, first),
+        **{f"a{name}": value for name, value in left.items()},
+        **{f"b{name}": value for name, value in right.items()},
+        counts=ast.Tuple([binary(ast.Sub(), loop.high, loop.low) for loop in steps.loops]),
+        lows=ast.Tuple([binary(ast.Sub(), one.low, start) for one in present]),
+        highs=ast.Tuple([binary(ast.Sub(), one.high, start) for one in present]),
+    )
+
+
+FACTOR = ("", "_at", "_column", "_steps")
+"""What the arguments about a factor are called, behind its name."""
 
 
 def _factor(
@@ -95,8 +109,8 @@ def _factor(
     inner = inner_movement(element, steps)
     if along is None or inner is None or None in by_loops:
         return None
-    moved = ast.Tuple([numbers(by) for by in by_loops])
-    return [ast.Name(element.array), corner(element, first), ast.Constant(along), moved, numbers(inner)]
+    moved = ast.Tuple([numbers(by) for by in (*by_loops, inner)])
+    return [ast.Name(element.array), corner(element, first), ast.Constant(along), moved]
 
 
 def _along(element: Element, columns: For) -> int | None:

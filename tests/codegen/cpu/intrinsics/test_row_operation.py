@@ -208,8 +208,8 @@ def test_a_row_that_asks_for_the_next_rows_of_a_window_computes_the_same() -> No
         "address(a, (i + 4, j)), address(a, (i + 5, j))",
         "address(b, (i + 2, j)), address(b, (i + 3, j))",
     )
-    assert two.endswith(f"(), ({read}), ({written}))")
-    assert one.endswith("(), (address(a, (i + 3, j)),), (address(b, (i + 1, j)),))")
+    assert two.endswith(f"numbers=(), to_read=({read}), to_write=({written}))")
+    assert one.endswith("to_read=(address(a, (i + 3, j)),), to_write=(address(b, (i + 1, j)),))")
     a = np.random.default_rng(0).random((9, 77), np.float32)
     b, expected = np.zeros((7, 77), np.float32), np.zeros((7, 77), np.float32)
     net(a, b)

@@ -57,11 +57,11 @@ def test_steps_of_rows_are_squares_and_what_is_left_of_them() -> None:
     assert [line.strip() for line in lines[at - 2 : at + 2]] == [
         "j_first = 2",
         "j_done = j_first + max(0, 40 - j_first) // 8 * 8",
-        "rows_abreast(S_row, float64, 16, "
-        "j_done - j_first, "
-        "(address(y, (16 * i, j_first)), address(x, (16 * i, j_first)), "
+        "rows_abreast(S_row, float64, rows=16, steps=j_done - j_first, "
+        "places=(address(y, (16 * i, j_first)), address(x, (16 * i, j_first)), "
         "address(y, (16 * i, j_first - 1)), address(y, (16 * i, j_first - 2))), "
-        "(beside(0, y, (1, 0)), beside(0, x, (1, 0)), beside(0, y, (1, 0)), beside(0, y, (1, 0))), (a[0],))",
+        "apart=(beside(0, y, (1, 0)), beside(0, x, (1, 0)), beside(0, y, (1, 0)), beside(0, y, (1, 0))), "
+        "numbers=(a[0],))",
         "for j in range(j_done, 40):",
     ]
 

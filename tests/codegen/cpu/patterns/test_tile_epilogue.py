@@ -42,7 +42,7 @@ def test_what_follows_a_product_is_a_short_row_of_each_row_of_a_tile() -> None:
     lines = [line.strip() for line in source_of(nn.relu(dense(64, 256, 256))).splitlines()]
     last = max(number for number, line in enumerate(lines) if line.startswith("short_row("))
     name = "zero_mac_bias_relu_row"
-    assert lines[last].startswith(f"short_row({name}, float32, 32, (address(y, (i_in_in, 0)), ")
+    assert lines[last].startswith(f"short_row({name}, float32, count=32, places=(address(y, (i_in_in, 0)), ")
     assert lines[last - 1] == "for i_in_in in range(0, 8):"
     first = lines.index("@VectorRow") + 1
     assert lines[first : first + 3] == [line.format(name=name) for line in BIAS_RELU]
@@ -152,8 +152,8 @@ def test_the_call_for_a_row() -> None:
     call = tile_row(loop, loop, placed, rows)
     assert call is not None
     assert ast.unparse(call) == (
-        "short_row(row, float32, 32, (address(y, (r, 0)), address(y, (r + 1, 0)), address(out, (i, 32 * j))), "
-        "(alpha_place, s_place))"
+        "short_row(row, float32, count=32, places=(address(y, (r, 0)), address(y, (r + 1, 0)), "
+        "address(out, (i, 32 * j))), numbers=(alpha_place, s_place))"
     )
     assert rows.printed == ["def row(y, y_2, out, alpha, s): z = y * alpha; out[:] = larger(z, y_2) + s"]
 

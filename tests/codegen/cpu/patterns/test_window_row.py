@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import polyfuse as pf
 from polyfuse.codegen.cpu.intrinsics.row_mac_window import row_mac_windows
+from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
 from tests.codegen.cpu.intrinsics.test_row_operation import guarded
@@ -30,8 +31,8 @@ def row_of(columns: int, apart: int) -> Any:
     @numba.njit
     def row(y: Any, w: Any, x: Any, lows: Any, highs: Any) -> None:
         row_mac_windows(
-            columns, y, (0,), w, (0, 0), 0, ((1, 0),), (0, 1),
-            x, (0, 0), apart, ((1, 0),), (0, 1), (2,), lows, highs,
+            TileSpec(rows=1, columns=columns), y, (0,), w, (0, 0), 0, ((1, 0), (0, 1)),
+            x, (0, 0), apart, ((1, 0), (0, 1)), counts=(2,), lows=lows, highs=highs,
         )  # fmt: skip
 
     return row
