@@ -26,7 +26,7 @@ from numba import njit
 
 import polyfuse as pf
 from benchmarks.peak import peak_of
-from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
 from polyfuse.intrinsics import TileSpec, tile_mac
 
 TILES = 1024

@@ -22,6 +22,14 @@ from polyfuse.codegen.cpu.intrinsics.half_conversions import (
     to_bfloat16,
     to_float16,
 )
+from polyfuse.codegen.cpu.intrinsics.microkernels.row_mac import row_mac
+from polyfuse.codegen.cpu.intrinsics.microkernels.row_mac_window import row_mac_windows
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import tile_mac, tile_mac_ahead
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_edge import tile_mac_cut
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_triangular import tile_mac_slanted
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_window import tile_mac_windows
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_values import tile_first, tile_zero
 from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, get_num_threads, on_cores, run
 from polyfuse.codegen.cpu.intrinsics.reassociated import (
     add_any_order,
@@ -31,18 +39,10 @@ from polyfuse.codegen.cpu.intrinsics.reassociated import (
     opaque,
 )
 from polyfuse.codegen.cpu.intrinsics.recurrence_rows import RowElement, rows_abreast
-from polyfuse.codegen.cpu.intrinsics.row_mac import row_mac
-from polyfuse.codegen.cpu.intrinsics.row_mac_window import row_mac_windows
 from polyfuse.codegen.cpu.intrinsics.row_operation import address, beside, row_of_lanes, row_of_lanes_ahead
 from polyfuse.codegen.cpu.intrinsics.short_row import short_row
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import on_heap, on_stack
 from polyfuse.codegen.cpu.intrinsics.streaming_stores import line_of, past_line, store_past, stores_done
-from polyfuse.codegen.cpu.intrinsics.tile_mac import tile_mac, tile_mac_ahead
-from polyfuse.codegen.cpu.intrinsics.tile_mac_edge import tile_mac_cut
-from polyfuse.codegen.cpu.intrinsics.tile_mac_triangular import tile_mac_slanted
-from polyfuse.codegen.cpu.intrinsics.tile_mac_window import tile_mac_windows
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
-from polyfuse.codegen.cpu.intrinsics.tile_values import tile_first, tile_zero
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import load_transposed, store_transposed, tile_like
 from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
 from polyfuse.codegen.cpu.intrinsics.vector_width import whole_registers

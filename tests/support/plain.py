@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import AT_LEAST, TileSpec
 from polyfuse.codegen.cpu.intrinsics.recurrence_rows import RowElement
-from polyfuse.codegen.cpu.intrinsics.tile_spec import AT_LEAST, TileSpec
 from polyfuse.codegen.cpu.intrinsics.worksharing import share_from
 from tests.support.plain_recurrence_rows import plain_rows_abreast
 

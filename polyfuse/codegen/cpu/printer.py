@@ -22,8 +22,8 @@ from polyfuse.codegen.cpu.intrinsic_table import (
 )
 from polyfuse.codegen.cpu.intrinsics.cache_prefetch import PIECE
 from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import LINE
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import STACK_BYTES
-from polyfuse.codegen.cpu.intrinsics.tile_mac import LINE
 from polyfuse.codegen.cpu.loop_patterns import CPU_PATTERNS
 from polyfuse.codegen.cpu.parallel import InRegions, is_region
 from polyfuse.codegen.cpu.patterns.no_unroll import not_written_out

@@ -15,7 +15,14 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import LINE, NEAREST_CACHE, READ, WRITE, Operand, ask_for
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import (
+    LINE,
+    NEAREST_CACHE,
+    READ,
+    WRITE,
+    Operand,
+    ask_for,
+)
 
 PIECE = 512
 """Bytes of a row that are asked for at once: fewer lines than a core can wait for. Softmax of 4096 × 1024 took 1.43 ms

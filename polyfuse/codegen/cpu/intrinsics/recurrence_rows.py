@@ -30,7 +30,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES, are_literals, everywhere
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES, are_literals, everywhere
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import transposed
 from polyfuse.codegen.cpu.intrinsics.vector_expression import ELEMENTS, OnVectors
 from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow, VectorRowType

@@ -35,7 +35,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from polyfuse.codegen.cpu.intrinsics.extrema import extremum
-from polyfuse.codegen.cpu.intrinsics.tile_mac import (
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import (
     NEAREST_CACHE,
     READ,
     VECTOR_BYTES,

@@ -20,7 +20,7 @@ from typing import Any
 from numba.core import types
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import Tile, are_literals, plus
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Tile, are_literals, plus
 from polyfuse.codegen.cpu.intrinsics.vector_expression import OnVectors
 from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRowType
 

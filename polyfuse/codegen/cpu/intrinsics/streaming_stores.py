@@ -23,8 +23,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import LINE, Operand
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import array_on_stack
-from polyfuse.codegen.cpu.intrinsics.tile_mac import LINE, Operand
 
 INT64 = ir.IntType(64)
 PAST_THE_CACHES = "nontemporal"

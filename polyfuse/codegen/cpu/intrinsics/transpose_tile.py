@@ -25,8 +25,8 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Operand, Tile, are_literals, plus
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import array_on_stack
-from polyfuse.codegen.cpu.intrinsics.tile_mac import Operand, Tile, are_literals, plus
 
 Move = Callable[[Tile, Operand, list[Any], int], None]
 """What puts a tile's numbers elsewhere, or the other way: its shape, itself, the places there, its rows."""

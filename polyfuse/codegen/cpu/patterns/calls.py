@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from itertools import groupby
 
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
 
 COLUMNS = 80
 """Characters of a call that stays in one line."""

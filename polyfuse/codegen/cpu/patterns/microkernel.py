@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
 from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.cpu.patterns.prefetch_panel import asked_ahead
 from polyfuse.codegen.looptree.index import binary, is_number, mentions

@@ -26,8 +26,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.recurrence_rows import LINE, NUMBER, READ, STILL, TARGET, Abreast
-from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.vector_expression import ELEMENTS, are_on_vectors
 from polyfuse.codegen.cpu.patterns.calls import named
 from polyfuse.codegen.cpu.patterns.triangle_border import with_all_rows

@@ -19,7 +19,7 @@ import ast
 from collections.abc import Callable
 
 from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
-from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.vector_expression import are_on_vectors
 from polyfuse.codegen.cpu.patterns.calls import named
 from polyfuse.codegen.cpu.patterns.vector_rows import Define

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import ast
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
 from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.looptree.index import binary, is_number
 from polyfuse.codegen.looptree.nodes import Element, For, Store

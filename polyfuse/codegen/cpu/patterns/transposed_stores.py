@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.looptree.index import binary, mentions
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Guard, Node, Store
 from polyfuse.codegen.looptree.product import axis, corner

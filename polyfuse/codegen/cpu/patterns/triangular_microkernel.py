@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
 from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.cpu.patterns.microkernel import named_operands
 from polyfuse.codegen.looptree.index import binary, mentions, substituted

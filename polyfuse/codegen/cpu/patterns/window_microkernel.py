@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from polyfuse.codegen.cpu.intrinsics.tile_spec import AT_LEAST, TileSpec
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import AT_LEAST, TileSpec
 from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.cpu.patterns.window_steps import (
     Bounds,

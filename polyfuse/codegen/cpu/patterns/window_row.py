@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
 from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.cpu.patterns.window_steps import (
     Steps,

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
 from polyfuse.codegen.cpu.patterns.calls import MOST, named, of_tile, printed
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
-from polyfuse.codegen.cpu.intrinsics.row_mac_window import row_mac_windows
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpec
+from polyfuse.codegen.cpu.intrinsics.microkernels.row_mac_window import row_mac_windows
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
 from tests.codegen.cpu.intrinsics.test_row_operation import guarded

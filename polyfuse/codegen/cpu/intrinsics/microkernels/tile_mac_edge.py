@@ -19,8 +19,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import Cut, Tile, are_literals, emit_product
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Cut, Tile, are_literals, emit_product
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpecType
 
 
 @intrinsic(prefer_literal=True)

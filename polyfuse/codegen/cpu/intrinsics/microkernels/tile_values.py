@@ -10,8 +10,8 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import Operand, Tile, are_literals, plus
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Operand, Tile, are_literals, plus
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpecType
 
 
 @intrinsic(prefer_literal=True)

@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpecType
 from polyfuse.schedule.microkernel_verb import padded
 
 VECTOR_BYTES = 64

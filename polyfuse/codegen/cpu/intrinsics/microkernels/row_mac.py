@@ -16,8 +16,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import VECTOR_BYTES, Operand, are_literals
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES, Operand, are_literals
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpecType
 
 LATENCY = 8
 """Vectors of sums that keep the multipliers busy."""

@@ -18,8 +18,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import Cut, Operand, Tile, are_literals
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Cut, Operand, Tile, are_literals
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpecType
 
 INT = ir.IntType(64)
 

@@ -26,8 +26,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import Operand, Tile, are_literals, plus
-from polyfuse.codegen.cpu.intrinsics.tile_spec import TileSpecType
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Operand, Tile, are_literals, plus
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpecType
 
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
 

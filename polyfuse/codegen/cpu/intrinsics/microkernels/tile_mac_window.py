@@ -24,8 +24,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.tile_mac import Cut, Operand, Tile, plus
-from polyfuse.codegen.cpu.intrinsics.tile_spec import AT_LEAST, TileSpecType
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Cut, Operand, Tile, plus
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import AT_LEAST, TileSpecType
 
 
 @intrinsic(prefer_literal=True)

@@ -1,0 +1,1 @@
+"""Products whose sums stay in registers: tiles and rows, whole, cut short, over windows."""
