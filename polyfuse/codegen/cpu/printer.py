@@ -21,8 +21,8 @@ from polyfuse.codegen.cpu.intrinsic_table import (
     TAKE,
 )
 from polyfuse.codegen.cpu.intrinsics.cache_prefetch import PIECE
-from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import LINE
+from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import STACK_BYTES
 from polyfuse.codegen.cpu.loop_patterns import CPU_PATTERNS
 from polyfuse.codegen.cpu.parallel import InRegions, is_region

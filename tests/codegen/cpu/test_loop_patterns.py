@@ -12,8 +12,8 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen.cpu import loop_patterns, printer
 from polyfuse.codegen.cpu.loop_patterns import CPU_PATTERNS, LoopPattern, LoopPrinter
+from polyfuse.codegen.generate import program
 from polyfuse.codegen.looptree.nodes import For
-from polyfuse.codegen.program import program
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, MiB, cpu
 from polyfuse.strategy import plan_for
