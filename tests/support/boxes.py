@@ -6,9 +6,8 @@ import polyfuse as pf
 from polyfuse.codegen.program import Launch
 from polyfuse.ir.precision import Math
 from polyfuse.rewrite import expand
-from polyfuse.strategy.cuda.tiles.fma import Shape
-from polyfuse.strategy.cuda.tiles.wgmma_tma import BulkShape
-from tests.support.on_tensor_cores import bits_of_halves, by_steps, groups_of, matmul, schedule_with
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from tests.support.on_tensor_cores import bits_of_halves, by_steps, groups_of, kind_of, matmul, schedule_with
 
 
 @pf.nest
@@ -35,13 +34,11 @@ NESTS = {
 }
 
 
-def schedule_of(
-    nest: pf.Nest, math: Math, tile: tuple[int, ...], kind: type[BulkShape] = BulkShape
-) -> pf.Schedule:
-    """The schedule with one shape: warpgroups down and across, a thread's rows and columns, stages."""
+def schedule_of(nest: pf.Nest, math: Math, sizes: tuple[int, ...], kind: str = "boxed") -> pf.Schedule:
+    """The schedule with one tile: warpgroups down and across, a thread's rows and columns, stages."""
 
-    def wanted(s: Shape) -> bool:
-        return type(s) is kind and (*groups_of(s), s.rows, s.columns, s.stages) == tile
+    def wanted(t: ThreadblockTile) -> bool:
+        return kind_of(t) == kind and (*groups_of(t), t.shape.rows, t.shape.columns, t.stages) == sizes
 
     return schedule_with(nest, math, wanted)
 

@@ -24,7 +24,11 @@ from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.simulator import lockstep
 from polyfuse.simulator.races import BarrierError, RaceError
 from polyfuse.strategy.cuda.gemm import tile_choice as in_registers
-from polyfuse.strategy.cuda.tiles.fma import Shape
+from polyfuse.strategy.cuda.tiles.mma import Wgmma
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_candidates import wgmma_tiles
+from polyfuse.strategy.cuda.tiles.tile_copies import CpAsync, ThreadCopy, Tma
+from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.pipeline import Plan, plan_for
 
 
@@ -88,17 +92,36 @@ def in_planned_registers(net: pf.Executable, capability: tuple[int, int]) -> Cub
     return cubins[name]
 
 
-def groups_of(s: Shape) -> tuple[int, int]:
+def groups_of(tile: ThreadblockTile) -> tuple[int, int]:
     """Warpgroups of a block, down and across."""
-    return s.threads_y // 32, s.threads_z
+    return tile.shape.threads_y // 32, tile.shape.threads_z
+
+
+def kind_of(tile: ThreadblockTile) -> str:
+    """Whose products a tile's are, and for a warpgroup how its operands are copied."""
+    if not isinstance(tile.mma, Wgmma):
+        return type(tile.mma).__name__
+    if tile.cluster is not None:
+        return "clustered"
+    if tile.producer_warp:
+        return "produced"
+    return {ThreadCopy: "rounded", CpAsync: "kept", Tma: "boxed"}[type(tile.copy)]
+
+
+def warpgroups(kind: str, extents: Extents, format: Any, machine: Machine) -> list[ThreadblockTile]:
+    """The tiles of warpgroups of one kind that fit a product."""
+    assert machine.gpu is not None
+    return [t for t in wgmma_tiles(extents, format, machine, machine.gpu) if kind_of(t) == kind]
 
 
 def by_warpgroups(
-    nest: pf.Nest, math: Any, wanted: Callable[[Shape], bool], monkeypatch: pytest.MonkeyPatch
+    nest: pf.Nest, math: Any, wanted: Callable[[ThreadblockTile], bool], monkeypatch: pytest.MonkeyPatch
 ) -> Plan:
-    """The plan for an H200 with the only shape that is wanted, whether the model finds it fast or not."""
-    shapes_for = in_registers.shapes_for
-    monkeypatch.setattr(in_registers, "shapes_for", lambda *given: tuple(filter(wanted, shapes_for(*given))))
+    """The plan for an H200 with the only tile that is wanted, whether the model finds it fast or not."""
+    product_tiles = in_registers.product_tiles
+    monkeypatch.setattr(
+        in_registers, "product_tiles", lambda *given: tuple(filter(wanted, product_tiles(*given)))
+    )
     for n in (0, 1):
         machine = replace(Machine.preset("h200"), math=math)
         plan = plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form"))
@@ -107,7 +130,7 @@ def by_warpgroups(
     raise AssertionError(str(plan))
 
 
-def schedule_with(nest: pf.Nest, math: Any, wanted: Callable[[Shape], bool]) -> pf.Schedule:
+def schedule_with(nest: pf.Nest, math: Any, wanted: Callable[[ThreadblockTile], bool]) -> pf.Schedule:
     """The schedule of such a plan."""
     with pytest.MonkeyPatch.context() as patched:
         return by_warpgroups(nest, math, wanted, patched).schedule

@@ -5,7 +5,7 @@
         for i, j, k: y[i, j] += x_narrow[i, k] * w_narrow[k, j]          halves as they lie in memory, copied in boxes
 
 A block that rounds what it copies does so for its own tile: an element of x as often as there are blocks side by side.
-Numbers that lie there rounded are copied without a thread (warp_specialized.py), and halves are half the bytes.
+Numbers that lie there rounded are copied without a thread (tma_boxes.py), and halves are half the bytes.
 Constants are rounded once for all calls. The values are the same: each factor is rounded once.
 
 Of tf32 numbers a warpgroup's instructions take such alone whose neighbours are steps, so their copies lie so:
@@ -26,7 +26,7 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite.storage.widen_halves import narrow, users_of, why_not_narrow
 from polyfuse.sets import IN
 from polyfuse.strategy.cuda.gemm.schedule import in_tiles
-from polyfuse.strategy.cuda.tiles.wgmma import has_warpgroups
+from polyfuse.strategy.cuda.tiles.tile_candidates import has_warpgroups
 from polyfuse.strategy.driver import Candidate, Start
 from polyfuse.strategy.match.gemm import moved_axes
 from polyfuse.strategy.plan import Plan

@@ -7,7 +7,7 @@
 A part takes consecutive steps, so that its tiles are copied as those of the whole product are; parts are a dimension of
 a batch. Their results lie in memory that is planned ahead, and the kernel that reads them adds them in order, so that
 equal calls give equal bits: no atomics. Only the declared reduction is reassociated. The number of parts is what the
-model of register tiles expects to be fastest (`fma.py`), against the product in one piece. Where tiles
+model of register tiles expects to be fastest (`tile_candidates.py`), against the product in one piece. Where tiles
 leave the last wave of blocks nearly empty, parts are equal shares of all tiles' steps (`stream_k.py`).
 """
 
@@ -73,8 +73,8 @@ class _Choice:
 
 
 def _shares_of(nest: Nest, product: Product, priced: Priced) -> Shares:
-    """The shares of a product's tiles of a shape."""
-    dims, shape = nest.statement(product.statement).dims, priced.shape
+    """The shares of a product's tiles."""
+    dims, shape = nest.statement(product.statement).dims, priced.tile.shape
     tile = {dims[product.rows]: shape.block_rows, dims[product.columns]: shape.block_columns}
     return Shares(priced.count, shape.steps, tile)
 
@@ -111,8 +111,10 @@ def in_parts(nest: Nest, machine: Machine) -> Parted | None:
         done = accumulate(made.nest, made.tensor) or made.nest
         products.append(made.partial)
         if shared is not None and made.dealt is not None:
-            dealt_out[made.partial] = InShares(shared.shape, made.dealt)
-        seconds, steps = (best.seconds, best.size) if shared is None else (shared.seconds, shared.shape.steps)
+            dealt_out[made.partial] = InShares(shared.tile, made.dealt)
+        seconds, steps = (
+            (best.seconds, best.size) if shared is None else (shared.seconds, shared.tile.shape.steps)
+        )
         line = (
             f"{made}, {steps} steps of {dim} each: {microseconds(seconds)}, "
             f"{microseconds(whole.seconds)} in one piece."

@@ -180,7 +180,7 @@ def test_shapes_fit_and_are_ordered_by_what_is_expected_of_them() -> None:
     assert H200.gpu is not None
     found = pass_shapes(Sizes(1024, 1024, 64, 64, 32), 4, H200, H200.gpu)
     assert [s.seconds for s in found] == sorted(s.seconds for s in found)
-    assert {s.results.columns * s.results.threads_x for s in found} == {64}
+    assert {s.results.shape.columns * s.results.shape.threads_x for s in found} == {64}
     assert all(s.shared_bytes(64) <= H200.gpu.shared_per_block for s in found)
 
 

@@ -10,7 +10,7 @@ which sums are taken before that.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product as pairs
 from math import ceil
 
@@ -23,8 +23,10 @@ from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel_verb import CONVERTED_REGISTERS
 from polyfuse.strategy.cost.gpu_cycles import hertz
 from polyfuse.strategy.cuda.attention.tiles import STEPS, Panels, PassShape, Sizes, cheapest_first
-from polyfuse.strategy.cuda.tiles.fma import SCHEDULERS, SHARED_BYTES
-from polyfuse.strategy.cuda.tiles.mma import FLOAT32, SYNCHRONOUS, TensorShape
+from polyfuse.strategy.cuda.tiles.mma import FLOAT32, Mma, reached
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_copies import ThreadCopy
+from polyfuse.strategy.cuda.tiles.tile_shape import SCHEDULERS, SHARED_BYTES, TileShape
 from polyfuse.strategy.match.attention import KEY, OneKernel
 
 OF_AN_EXPONENTIAL = 3
@@ -38,31 +40,21 @@ MOST_COLUMNS = 128
 class TensorPassShape(PassShape):
     """A shape whose two products are tensor cores'."""
 
-    scores: TensorShape
-    results: TensorShape
-
     @property
     def registers(self) -> int:
         """Registers a thread needs: what scores need, the tile of results, and what copies convert."""
-        return self.scores.registers + self.results.rows * self.results.columns + CONVERTED_REGISTERS
+        b = self.results.shape
+        return self.scores.registers + b.rows * b.columns + CONVERTED_REGISTERS
 
     @property
     def narrowed(self) -> Math | None:
         """Exponentials are factors of the format."""
         return self.scores.math
 
-    def queries(self, steps: int) -> TensorShape:
-        """The tile of queries, with all its steps."""
-        return replace(self.scores, steps=steps)
-
-    def values(self) -> TensorShape:
-        """The tile of values, with all keys of a block as its steps."""
-        return replace(self.results, steps=self.keys)
-
     def exponentials(self) -> Panels:
         """Rows of keys, as ldmatrix reads them."""
-        shape = self.values()
-        return Panels(KEY, self.keys, shape.spread(shape.left, True, True))
+        tile = self.values()
+        return Panels(KEY, self.keys, tile.layout(tile.left, True, True))
 
     def shared_bytes(self, steps: int) -> int:
         """Shared memory of a block: queries, keys, values, exponentials, and four numbers a row."""
@@ -70,23 +62,23 @@ class TensorPassShape(PassShape):
 
     def issued(self, sizes: Sizes, machine: Machine, at_once: int) -> float:
         """Cycles of an SM for a block of keys: the tensor cores', or all instructions' where they wait for these."""
-        a, b = self.scores, self.results
+        a, b = self.scores.shape, self.results.shape
         products = (
             a.rows // 2 * (a.columns // 2 * self._deep(sizes.steps) + b.columns // 2 * self._deep(self.keys))
         )
         beside = self.beside(sizes, machine) + OF_AN_EXPONENTIAL * a.rows * a.columns
         issue = (products + self._loads(sizes) + beside) * self.warps + self._copies(sizes)
         flops = 2 * a.threads * a.rows * (a.columns * sizes.steps + b.columns * self.keys)
-        assert machine.gpu is not None, "tensor cores are a GPU's"
-        reached = SYNCHRONOUS if machine.gpu.compute_capability >= (9, 0) else 1.0
-        of_tensor_cores = flops / (dict(machine.tensor)[a.math] / hertz(machine) * reached)
+        of_tensor_cores = flops / (dict(machine.tensor)[self.math] / hertz(machine) * reached(machine))
         return max(issue / at_once, of_tensor_cores * SCHEDULERS / at_once)
 
     def delivered(self, sizes: Sizes) -> float:
         """Cycles of shared memory for a block of keys."""
-        a = self.scores
+        a = self.scores.shape
         loaded = self._loads(sizes) * self.warps * WARP * ACCESS_BYTES / SHARED_BYTES
-        return loaded + a.rows * a.columns * self.warps + self.copied(sizes) * a.held / SHARED_BYTES
+        return (
+            loaded + a.rows * a.columns * self.warps + self.copied(sizes) * self.scores.element / SHARED_BYTES
+        )
 
     def _deep(self, steps: int) -> int:
         """Instructions one after the other."""
@@ -94,14 +86,14 @@ class TensorPassShape(PassShape):
 
     def _loads(self, sizes: Sizes) -> int:
         """Reads of four matrices of a warp."""
-        a, b = self.scores, self.results
+        a, b = self.scores.shape, self.results.shape
         of_scores = (a.rows // 2 + a.columns // 4) * self._deep(sizes.steps)
         return of_scores + (b.rows // 2 + b.columns // 4) * self._deep(self.keys)
 
     def _copies(self, sizes: Sizes) -> int:
         """Instructions of all warps that copy keys and values: a load, addresses, roundings, stores of runs."""
-        a = self.scores
-        return ceil(self.copied(sizes) / a.vector / WARP) * (2 + a.vector * a.held // FLOAT32 + a.vector // 2)
+        vector = self.scores.shape.vector
+        return ceil(self.copied(sizes) / vector / WARP) * (2 + self.scores.mma.stores(vector))
 
 
 def tensor_pass_shapes(one: OneKernel, sizes: Sizes, machine: Machine, gpu: Gpu) -> list[PassShape]:
@@ -139,5 +131,6 @@ def beside_tensor_cores(one: OneKernel, shape: PassShape, machine: Machine) -> t
 def _every(math: Math, columns: int) -> Iterator[PassShape]:
     """Warps that each have rows of their own, with all keys of a block and all columns of a result."""
     for down, rows, keys in pairs((1, 2, 4), (2, 4), (8, 16, 32)):
-        tile = TensorShape(1, 8 * down, 4, rows, keys, STEPS, FLOAT32, format=math)
-        yield TensorPassShape(tile, replace(tile, columns=columns // 4))
+        shape = TileShape(1, 8 * down, 4, rows, keys, STEPS, FLOAT32, Mma.axes)
+        tile = ThreadblockTile(shape, Mma(math), ThreadCopy())
+        yield TensorPassShape(tile, tile.sized(columns=columns // 4))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from polyfuse.schedule import Schedule
 from polyfuse.sets import dim_names
 from polyfuse.strategy.cuda.attention.tiles import STEPS, PassShape
+from polyfuse.strategy.cuda.tiles.tile import layout_options
 from polyfuse.strategy.cuda.transforms.staging import staged_tile
 from polyfuse.strategy.match.attention import BLOCK, COLUMN, KEY, ROW, STEP, OneKernel
 
@@ -87,7 +88,7 @@ class _Pass:
 
     def _own(self, name: str, by_role: dict[str, str]) -> list[str]:
         """A statement's dates in a block: threads and what each of them has; steps of products outside and inside."""
-        a, row = self.shape.scores, by_role[ROW]
+        a, row = self.shape.scores.shape, by_role[ROW]
         all_y = a.threads_y * a.rows
         z = f"floor(({row} mod {self.shape.rows}) / {all_y})"
         y, r = f"floor(({row} mod {all_y}) / {a.rows})", f"{row} mod {a.rows}"
@@ -95,7 +96,7 @@ class _Pass:
         along = by_role.get(COLUMN) or by_role.get(KEY)
         if along is None:
             return [z, y, r]
-        count = (self.shape.results if results else a).columns
+        count = (self.shape.results.shape if results else a).columns
         within = along if results else f"({along} mod {self.shape.keys})"
         x, c = f"floor({within} / {count})", f"{along} mod {count}"
         if name in self.lanes:
@@ -138,14 +139,13 @@ class _Pass:
             at = keys if set(users) <= set(one.inside) and KEY in own else rows
             if tensor == one.exponentials:
                 panels = self.shape.exponentials()
-                spread = panels.spread
                 self.schedule = self.schedule.promote(
                     tensor,
                     users[0],
                     at=keys,
                     memory="shared",
                     panel=(roles.index(panels.along), panels.width),
-                    spread=(spread.tile, spread.vector, spread.gap, spread.every, spread.skip),
+                    **layout_options(panels.layout),
                 )
             else:
                 memory = "shared" if own == {ROW} else "register"

@@ -25,16 +25,18 @@ from polyfuse.schedule.microkernel_verb import MOST_REGISTERS, registers_for
 from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz
 from polyfuse.strategy.cost.occupancy import occupancy
 from polyfuse.strategy.cost.roofline import microseconds
-from polyfuse.strategy.cuda.tiles.fma import (
+from polyfuse.strategy.cuda.tiles.mma import Fma
+from polyfuse.strategy.cuda.tiles.smem_layouts import Panel
+from polyfuse.strategy.cuda.tiles.tile import Layout, ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_copies import ThreadCopy
+from polyfuse.strategy.cuda.tiles.tile_shape import (
     EXPOSED,
     SCHEDULERS,
     SHARED_BYTES,
-    Shape,
-    delivered,
-    spread_for,
+    OperandTile,
+    TileShape,
     threads_of,
 )
-from polyfuse.strategy.cuda.tiles.smem_layouts import Panel
 from polyfuse.strategy.match.attention import ROW, OneKernel
 
 STEPS = 16
@@ -52,6 +54,9 @@ OF_AN_EXCHANGE = 6
 
 OF_A_ROW = 30
 """Instructions for a row of a block of keys: what it had before, its correction, its place in shared memory."""
+
+EXCHANGING = Fma(paired=False)
+"""Multiply-adds of threads: lanes of a row, which exchange what they find of it, are neighbours."""
 
 
 @dataclass(frozen=True)
@@ -77,25 +82,15 @@ class Panels:
 
     along: str
     width: int
-    spread: Spread
-
-
-@dataclass(frozen=True)
-class ExchangingShape(Shape):
-    """A shape of which a row's lanes exchange what they find of it."""
-
-    @property
-    def in_pairs(self) -> bool:
-        """Lanes that exchange are neighbours."""
-        return False
+    layout: Layout
 
 
 @dataclass(frozen=True)
 class PassShape:
     """Threads of a block and results of a thread of both products; once costed, the seconds expected, and why."""
 
-    scores: Shape
-    results: Shape
+    scores: ThreadblockTile
+    results: ThreadblockTile
     seconds: float = field(default=0.0, compare=False)
     issuing: float = field(default=0.0, compare=False)
     moving: float = field(default=0.0, compare=False)
@@ -104,37 +99,37 @@ class PassShape:
     @property
     def rows(self) -> int:
         """Queries of a block."""
-        return self.scores.block_rows
+        return self.scores.shape.block_rows
 
     @property
     def keys(self) -> int:
         """Keys of a block."""
-        return self.scores.block_columns
+        return self.scores.shape.block_columns
 
     @property
     def registers(self) -> int:
         """Registers a thread needs: what scores need, and the tile of results, which stays meanwhile."""
-        a, b = self.scores, self.results
+        a, b = self.scores.shape, self.results.shape
         return registers_for(a.rows, a.columns, a.itemsize) + a.itemsize // 4 * b.rows * b.columns
 
-    def queries(self, steps: int) -> Shape:
+    def queries(self, steps: int) -> ThreadblockTile:
         """The tile of queries, with all its steps."""
-        return replace(self.scores, steps=steps)
+        return self.scores.sized(steps=steps)
 
-    def values(self) -> Shape:
+    def values(self) -> ThreadblockTile:
         """The tile of values, with all keys of a block as its steps."""
-        return replace(self.results, steps=self.keys)
+        return self.results.sized(steps=self.keys)
 
     def shared_bytes(self, steps: int) -> int:
         """Shared memory of a block: queries, keys, values, exponentials, and four numbers a row."""
         a, b = self.queries(steps), self.values()
         panels = (
-            spread_for(a, a.left, True, True).size(steps, a.block_rows),
-            spread_for(a, a.right, True, True).size(steps, a.block_columns),
-            spread_for(b, b.right, False, True).size(self.keys, b.block_columns),
-            exponentials_spread(self).size(self.keys, b.block_rows),
+            a.layout(a.left, True, True).size(steps, a.left.width),
+            a.layout(a.right, True, True).size(steps, a.right.width),
+            b.layout(b.right, False, True).size(self.keys, b.right.width),
+            exponentials_spread(self).size(self.keys, b.left.width),
         )
-        return (sum(panels) + 4 * self.rows) * self.scores.itemsize
+        return (sum(panels) + 4 * self.rows) * self.scores.shape.itemsize
 
     @property
     def math(self) -> Math:
@@ -152,14 +147,14 @@ class PassShape:
 
     def beside(self, sizes: Sizes, machine: Machine) -> float:
         """Instructions of a thread in a block of keys that are no products'."""
-        a, b = self.scores, self.results
+        a, b = self.scores.shape, self.results.shape
         of_a_score = OF_A_SCORE if a.itemsize == 4 else OF_A_DOUBLE[0] + rate_of(a, machine) * OF_A_DOUBLE[1]
         exchanges = a.rows * OF_AN_EXCHANGE * log2(a.threads_x)
         return a.rows * (a.columns * (of_a_score + sizes.written) + b.columns + OF_A_ROW) + exchanges
 
     def issued(self, sizes: Sizes, machine: Machine, at_once: int) -> float:
         """Cycles of an SM in which a block of keys is issued, with so many of its schedulers at work."""
-        a, b = self.scores, self.results
+        a, b = self.scores.shape, self.results.shape
         fma = rate_of(a, machine) * a.rows * (a.columns * sizes.steps + b.columns * self.keys)
         loads = (a.rows + a.columns) / a.vector * sizes.steps + (b.rows + b.columns) / b.vector * self.keys
         copies = ceil(self.copied(sizes) / a.vector / WARP) * (2 + a.vector)
@@ -167,10 +162,10 @@ class PassShape:
 
     def delivered(self, sizes: Sizes) -> float:
         """Cycles in which shared memory delivers a block of keys and takes its exponentials and copies."""
-        a, b = self.scores, self.results
+        a = self.scores.shape
         factors = sum(
-            self.warps * STEPS * tiles * (delivered(shape, shape.left) + delivered(shape, shape.right))
-            for shape, tiles in ((a, sizes.steps / STEPS), (b, self.keys / STEPS))
+            self.warps * STEPS * tiles * (_delivered(tile, tile.left) + _delivered(tile, tile.right))
+            for tile, tiles in ((self.scores, sizes.steps / STEPS), (self.results, self.keys / STEPS))
         )
         stored = a.itemsize // 2 * a.rows * a.columns * self.warps
         return factors + stored + self.copied(sizes) * a.itemsize / SHARED_BYTES
@@ -178,7 +173,7 @@ class PassShape:
     @property
     def warps(self) -> int:
         """Warps of a block."""
-        return self.scores.threads // WARP
+        return self.scores.shape.warps
 
     def copied(self, sizes: Sizes) -> int:
         """Elements of a block of keys, and of its values."""
@@ -186,12 +181,12 @@ class PassShape:
 
     def sentences(self, one: OneKernel) -> tuple[str, ...]:
         """What was chosen and why, for a report."""
-        a, b, steps = self.scores, self.results, one.extent(one.scores, one.scores.steps[0])
+        a, b, steps = self.scores.shape, self.results.shape, one.extent(one.scores, one.scores.steps[0])
         return (
             f"{one.scores.statement} and {one.results.statement} in one kernel: "
             f"blocks of {self.rows} rows, {self.keys} keys at a time, "
             f"{a.threads_z} × {a.threads_y} × {a.threads_x} threads of {a.rows} × {a.columns} scores and "
-            f"{b.rows} × {b.columns} results{a.how} in {self.shared_bytes(steps)} bytes of shared memory, "
+            f"{b.rows} × {b.columns} results{self.scores.how} in {self.shared_bytes(steps)} bytes of shared memory, "
             f"{self.registers} registers planned; {self.why}",
         )
 
@@ -213,8 +208,9 @@ def _every(itemsize: int, columns: int) -> Iterator[PassShape]:
     for z, x, rows, keys in pairs((1, 2, 4), (8, 16), (vector, 2 * vector), (vector, 2 * vector)):
         own = next((n for n in (vector, 2 * vector) if n * x >= columns), None)
         if own is not None:
-            tile = ExchangingShape(z, 4, x, rows, keys, STEPS, itemsize)
-            yield PassShape(tile, replace(tile, columns=own))
+            shape = TileShape(z, 4, x, rows, keys, STEPS, itemsize)
+            tile = ThreadblockTile(shape, EXCHANGING, ThreadCopy())
+            yield PassShape(tile, tile.sized(columns=own))
 
 
 def _fits(s: PassShape, sizes: Sizes, gpu: Gpu) -> bool:
@@ -222,18 +218,20 @@ def _fits(s: PassShape, sizes: Sizes, gpu: Gpu) -> bool:
 
     Guards within tiles cost registers: blocks of 32 rows by 32 and 64 keys of 300 each spill 200 to 500 bytes on sm_80.
     """
-    whole = sizes.rows % s.rows == 0 and sizes.keys % s.keys == 0 and sizes.columns % s.results.columns == 0
+    whole = (
+        sizes.rows % s.rows == 0 and sizes.keys % s.keys == 0 and sizes.columns % s.results.shape.columns == 0
+    )
     enough = whole and sizes.keys >= 2 * s.keys and s.registers <= MOST_REGISTERS
     return enough and s.shared_bytes(sizes.steps) <= gpu.shared_per_block and _resident(s, sizes, gpu) >= 1
 
 
 def _resident(s: PassShape, sizes: Sizes, gpu: Gpu) -> int:
-    return occupancy(gpu, s.scores.threads, s.registers, s.shared_bytes(sizes.steps)).blocks
+    return occupancy(gpu, s.scores.shape.threads, s.registers, s.shared_bytes(sizes.steps)).blocks
 
 
 def _costed(s: PassShape, sizes: Sizes, machine: Machine, gpu: Gpu) -> PassShape:
     """A shape with what the model expects of it."""
-    cycles, a = hertz(machine), s.scores
+    cycles, a = hertz(machine), s.scores.shape
     blocks = ceil(sizes.rows / s.rows) * sizes.count
     resident = min(_resident(s, sizes, gpu), ceil(blocks / machine.units))
     cache = machine.levels[0]
@@ -262,7 +260,12 @@ def _costed(s: PassShape, sizes: Sizes, machine: Machine, gpu: Gpu) -> PassShape
     return replace(s, seconds=seconds, issuing=issuing, moving=every * needs["L2"] + end, why=why)
 
 
-def rate_of(shape: Shape, machine: Machine) -> float:
+def _delivered(tile: ThreadblockTile, side: OperandTile) -> float:
+    """Cycles in which a warp's elements of one step are delivered."""
+    return EXCHANGING.delivered(tile.shape, side)
+
+
+def rate_of(shape: TileShape, machine: Machine) -> float:
     """How many times as long a multiply-add takes as one in float32."""
     return 1.0 if shape.itemsize == 4 else machine.flops32 / machine.flops64
 
@@ -270,11 +273,15 @@ def rate_of(shape: Shape, machine: Machine) -> float:
 @cache
 def exponentials_spread(s: PassShape) -> Spread:
     """Where exponentials lie, so that threads that store them and those that multiply them wait least for banks."""
-    shape = s.values()
-    side, (z, y, x) = shape.left, threads_of(shape)
+    tile = s.values()
+    side, shape = tile.left, tile.shape
+    z, y, x = threads_of(shape, in_pairs=False)
     rows = (z * shape.threads_y + y) * shape.rows
 
     panel = Panel(s.keys, side.width, shape.itemsize)
-    keys = range(s.scores.columns)
+    keys = range(s.scores.shape.columns)
     stored = [panel.access(x * len(keys) + key, rows, shape.itemsize) for key in keys]
-    return panel.least_waiting(shape.spreads(side), (panel.access(*shape.reads(side), ACCESS_BYTES), *stored))
+    return panel.least_waiting(
+        EXCHANGING.spreads(shape, side, uniform=False),
+        (panel.access(*EXCHANGING.reads(shape, side), ACCESS_BYTES), *stored),
+    )

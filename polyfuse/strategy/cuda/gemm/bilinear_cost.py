@@ -1,6 +1,6 @@
 """What a product takes as it stands, and by a bilinear algorithm, on a GPU.
 
-    classical   register tiles of (M, N, K), in one piece or in parts, as strategy.register_shapes prices them
+    classical   register tiles of (M, N, K), in one piece or in parts, as strategy.cuda.tiles prices them
     batched     r × (M/m, N/n, K/k) in one launch       +  sums of blocks before and behind, through memory
     apart       r launches of (M/m, N/n, K/k)           +  sums of blocks before; those behind in the products' kernels
     inline      the same, factors computed from blocks as they are copied: reads and additions in each block of threads

@@ -16,7 +16,7 @@ copy's. Filters that are constants are laid out once for all calls, side by side
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import islpy as isl
@@ -37,10 +37,14 @@ from polyfuse.sets import dimension, greatest
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.kernel_model import Kernel
 from polyfuse.strategy.cuda.gemm.schedule import AXES, Names, Tiles
-from polyfuse.strategy.cuda.tiles.fma import Shape, Side
-from polyfuse.strategy.cuda.tiles.implicit_gemm_fma import WindowShape, window_shapes
-from polyfuse.strategy.cuda.tiles.implicit_gemm_mma import tensor_windows
-from polyfuse.strategy.cuda.tiles.implicit_gemm_mma_f64 import double_windows
+from polyfuse.strategy.cuda.tiles.operands import ImplicitGemm
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_candidates import (
+    fma_convolutions,
+    mma_convolutions,
+    mma_f64_convolutions,
+)
+from polyfuse.strategy.cuda.tiles.tile_shape import OperandTile
 from polyfuse.strategy.cuda.transforms.staging import check_fits
 from polyfuse.strategy.cuda.transforms.thread_copies import by_threads
 from polyfuse.strategy.match.gemm import Factor, Product, moved_axes
@@ -138,15 +142,15 @@ def _size(domain: isl.Set, d: int) -> int | None:
     return int(size.to_python()) + 1 if size.is_int() else None
 
 
-def shapes_of(
+def convolution_tiles(
     schedule: Schedule,
     counts: Counts,
     kernel: Kernel,
     product: Convolution,
     band: Mapping[int, Loop],
     machine: Machine,
-) -> tuple[Shape, ...]:
-    """The shapes that fit a convolution's sizes and a machine, the cheapest first."""
+) -> tuple[ThreadblockTile, ...]:
+    """The tiles that fit a convolution's sizes and a machine, the cheapest first."""
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     nest, p = schedule.nest, product
     box = box_around(nest.domains[p.statement])
@@ -164,15 +168,16 @@ def shapes_of(
     itemsize = nest.tensor(s.write.tensor).itemsize
     padded = not s.domain.is_equal(padded_domain(nest, s))
     halves = {nest.tensor(access.tensor).dtype for access in s.reads} & set(HALVES)
-    asked = extents, p.pixels is p.left, padded, itemsize, machine, machine.gpu
-    plain = window_shapes(*asked, bool(halves))
+    asked = itemsize, machine, machine.gpu
+    operands = ImplicitGemm(p.pixels is p.left, padded, bool(halves))
+    plain = fma_convolutions(extents, operands, *asked)
     made = set(HALVES) if machine.math == "tf32" else {STORED.get(machine.math)}
     if not halves <= made:
         return plain  # no copy makes one half of the other
-    rounded = tensor_windows(
-        *asked, bool(halves), in_vectors=_in_vectors(nest, p), by_channels=_by_channels(nest, p)
-    )
-    return tuple(sorted((*rounded, *double_windows(*asked), *plain), key=lambda shape: shape.seconds))
+    copied = replace(operands, wide=_in_vectors(nest, p), by_channels=_by_channels(nest, p))
+    rounded = mma_convolutions(extents, copied, *asked)
+    f64 = mma_f64_convolutions(extents, replace(operands, halves=False), *asked)
+    return tuple(sorted((*rounded, *f64, *plain), key=lambda tile: tile.seconds))
 
 
 def _by_channels(nest: Nest, product: Convolution) -> bool:
@@ -200,12 +205,12 @@ def in_patches(
     counts: Counts,
     kernel: Kernel,
     product: Convolution,
-    shape: Shape,
+    tile: ThreadblockTile,
     machine: Machine,
 ) -> Planned | str:
-    """A kernel around one convolution in register tiles of a shape, or why not."""
+    """A kernel around one convolution in register tiles, or why not."""
     try:
-        return _Patches(schedule, counts, kernel, product, shape, machine).made()
+        return _Patches(schedule, counts, kernel, product, tile, machine).made()
     except (IllegalSchedule, InvalidSchedule) as refused:
         return str(refused)
 
@@ -214,9 +219,8 @@ class _Patches(Tiles):
     """One convolution's kernel on its way into register tiles."""
 
     product: Convolution
-    shape: WindowShape
 
-    def factors(self) -> tuple[tuple[Factor, int, Side], ...]:
+    def factors(self) -> tuple[tuple[Factor, int, OperandTile], ...]:
         """The pixels first: where they are padded the filters are read in more instances."""
         left, right = super().factors()
         return (left, right) if left[0] is self.product.pixels else (right, left)
@@ -225,7 +229,7 @@ class _Patches(Tiles):
         self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]
     ) -> tuple[Schedule, Names, tuple[str, ...]]:
         """for n: for p: for f: for q  ->  for n_p: for f: for q: for p_z: for f_y: for q_x: for i: for j."""
-        first, s, p = self.kernel.names[0], self.shape, self.product
+        first, s, p = self.kernel.names[0], self.tile.shape, self.product
         i, j, deep = (band[d].name for d in (p.rows, p.columns, p.deep))
         schedule = schedule.split(first, deep, s.threads_z)
         z = inside(schedule, first, deep).name
@@ -261,11 +265,11 @@ class _Patches(Tiles):
             if loop.name not in tile.all
         }
         *window, channels = (loops[d] for d in self.product.steps)
-        schedule = schedule.split(self.name, channels, self.shape.steps)
+        schedule = schedule.split(self.name, channels, self.tile.shape.steps)
         fine = inside(schedule, self.name, channels).name
         order = (*window, channels, *tile.threads, fine, tile.rows, tile.columns)
         schedule = schedule.reorder(self.name, *order)
-        if self.shape.stages == 1 or not window:
+        if self.tile.stages == 1 or not window:
             return schedule, channels
         for _ in window[1:]:
             outer, inner = (loop.name for loop in schedule.loops(self.name)[keep : keep + 2])
@@ -275,14 +279,16 @@ class _Patches(Tiles):
             return schedule, tiles.name
         return schedule.reorder(self.name, tiles.name, elements.name), elements.name
 
-    def staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
+    def staged(
+        self, schedule: Schedule, factor: Factor, along: int, steps: str, side: OperandTile
+    ) -> Schedule:
         """A factor's tile in shared memory: pixels one by one, zeros beyond the border; filters in vectors."""
-        p, s = self.product, schedule.nest.statement(self.name)
+        p, t, s = self.product, self.tile, schedule.nest.statement(self.name)
         pixels, tensor = factor is p.pixels, factor.access.tensor
-        wide = self.shape.in_vectors if pixels else self._side_by_side(schedule.nest, tensor, along)
+        wide = t.operands.wide if pixels else self._side_by_side(schedule.nest, tensor, along)
         if wide and not pixels:
             axis = factor.axes[along]
-            kept = self.shape.keeps_halves and schedule.nest.tensor(tensor).is_half
+            kept = t.mma.keeps_halves and schedule.nest.tensor(tensor).is_half
             packed = schedule.pack(tensor, self.name, panel=(axis, side.width), halves=kept)
             (copy,) = added(schedule, packed)
             tensor = packed.nest.statement(copy).write.tensor
@@ -290,7 +296,7 @@ class _Patches(Tiles):
         value = next(v for v in s.body.args if isinstance(v, Read) and s.reads[v.position].tensor == tensor)
         axes = (*((p.deep,) if pixels else ()), p.channels, along)
         by_steps = pixels and factor.axes[p.channels] == schedule.nest.tensor(tensor).rank - 1
-        of_steps, width = self.shape.panels(side, by_steps)
+        of_steps, width = t.panels(side, by_steps)
         done = schedule.promote(
             value_text(s, value),
             self.name,
@@ -299,35 +305,34 @@ class _Patches(Tiles):
             panel=(axes.index(p.channels if of_steps else along), width),
             axes=tuple(s.dims[d] for d in axes),
             padded=pixels and not s.domain.is_equal(padded_domain(schedule.nest, s)),
-            stages=self.shape.stages,
-            **self.shape.laid_out(side, by_steps, wide),
+            stages=t.stages,
+            **t.laid_out(side, by_steps, wide),
         )
         copies = added(schedule, done)
-        check_fits(done, copies[-1], steps, self.shape)
+        check_fits(done, copies[-1], steps, t)
         own = [loop.name for loop in done.loops(copies[-1]) if set(statements(loop)) <= set(copies)]
         *deep, step, element = own
-        vector, shared = self.shape.vector if wide else 1, self.shape.sharing(side, by_steps)
+        values = t.operands.on_all_threads(t.mma, t.thread_values(side, by_steps, wide), side)
         placed = dict.fromkeys(deep, "thread.z")
         done = by_threads(
             done,
             copies[-1],
             (step, element),
-            by_steps,
-            vector,
-            self.shape,
-            side,
-            shared,
+            values,
+            t.shape,
             placed=placed,
-            together=self.shape.halves or self.shape.math in PRECISIONS,
+            together=t.operands.halves or t.math in PRECISIONS,
         )
-        for copy in copies if self.shape.stages > 1 else ():
-            done = done.shift(copy, steps, 1 - self.shape.stages)
+        for copy in copies if t.stages > 1 else ():
+            done = done.shift(copy, steps, 1 - t.stages)
         return done
 
     def _side_by_side(self, nest: Nest, tensor: str, along: int) -> bool:
         """Whether filters may be laid out once for all calls, in whole vectors."""
         box = box_around(nest.domains[self.name])
-        return nest.tensor(tensor).role == "constant" and (_size(box, along) or 1) % self.shape.vector == 0
+        return (
+            nest.tensor(tensor).role == "constant" and (_size(box, along) or 1) % self.tile.shape.vector == 0
+        )
 
 
 def _spread_out(schedule: Schedule, copy: str) -> Schedule:

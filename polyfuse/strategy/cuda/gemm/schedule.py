@@ -31,14 +31,9 @@ from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cuda.tiles.cluster import ClusterShape
-from polyfuse.strategy.cuda.tiles.fma import Shape, Side
-from polyfuse.strategy.cuda.tiles.mma import TensorShape
-from polyfuse.strategy.cuda.tiles.persistent import StepShape
-from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
-from polyfuse.strategy.cuda.tiles.wgmma import has_warpgroups
-from polyfuse.strategy.cuda.tiles.wgmma_cp_async import KeptShape
-from polyfuse.strategy.cuda.tiles.wgmma_tma import dealt
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_candidates import has_warpgroups, tiles_for
+from polyfuse.strategy.cuda.tiles.tile_shape import OperandTile
 from polyfuse.strategy.cuda.transforms.resident_blocks import blocks_at_once
 from polyfuse.strategy.cuda.transforms.staging import staged_tile
 from polyfuse.strategy.cuda.transforms.vector_access import in_vectors_of
@@ -61,11 +56,16 @@ AXES = ("thread.z", "thread.y", "thread.x")
 
 
 def in_register_tiles(
-    schedule: Schedule, counts: Counts, kernel: Kernel, product: Product, shape: Shape, machine: Machine
+    schedule: Schedule,
+    counts: Counts,
+    kernel: Kernel,
+    product: Product,
+    tile: ThreadblockTile,
+    machine: Machine,
 ) -> Planned | str:
-    """A kernel around one product in register tiles of a shape, or why not."""
+    """A kernel around one product in register tiles, or why not."""
     try:
-        return Tiles(schedule, counts, kernel, product, shape, machine).made()
+        return Tiles(schedule, counts, kernel, product, tile, machine).made()
     except (IllegalSchedule, InvalidSchedule) as refused:
         return str(refused)
 
@@ -93,17 +93,17 @@ class Tiles:
         counts: Counts,
         kernel: Kernel,
         product: Product,
-        shape: Shape,
+        tile: ThreadblockTile,
         machine: Machine,
     ) -> None:
         self.schedule, self.counts, self.kernel = schedule, counts, kernel
-        self.product, self.shape, self.machine = product, shape, machine
+        self.product, self.tile, self.machine = product, tile, machine
         self.name = product.statement
 
-    def factors(self) -> tuple[tuple[Factor, int, Side], ...]:
+    def factors(self) -> tuple[tuple[Factor, int, OperandTile], ...]:
         """The factors in the order in which they are staged, each with its dimension and its side of a tile."""
-        p, s = self.product, self.shape
-        return (p.left, p.rows, s.left), (p.right, p.columns, s.right)
+        p, t = self.product, self.tile
+        return (p.left, p.rows, t.left), (p.right, p.columns, t.right)
 
     def made(self) -> Planned | str:
         """The kernel in register tiles, or why not; an IllegalSchedule or InvalidSchedule where a verb is refused."""
@@ -135,31 +135,31 @@ class Tiles:
                 schedule = schedule.unroll(unit[0], tile.rows)
                 wide = in_vectors_of(schedule, unit, tile.columns, internal(self.kernel), ACCESSES)
                 schedule = (wide or schedule).unroll(unit[0], tile.columns)
-        schedule = held_in_registers(schedule, self.kernel, self.shape.rows * self.shape.columns)
+        schedule = held_in_registers(schedule, self.kernel, self.tile.shape.rows * self.tile.shape.columns)
         for factor, along, side in self.factors():
             schedule = self.staged(schedule, factor, along, steps, side)
         loops = [loop.name for loop in schedule.loops(self.name)]
-        schedule = schedule.microkernel(self.name, loops[-3], self.shape.math)
-        return Planned(schedule, (*self.shape.sentences(self.name), *self.not_kept()))
+        schedule = schedule.microkernel(self.name, loops[-3], self.tile.math)
+        return Planned(schedule, (*self.tile.sentences(self.name), *self.not_kept()))
 
     def not_kept(self) -> tuple[str, ...]:
         """Why factors go through registers where a warpgroup would take them as they are, for a report."""
-        gpu, shape = self.machine.gpu, self.shape
-        if not isinstance(shape, TensorShape) or isinstance(shape, KeptShape):
+        gpu, math = self.machine.gpu, self.tile.math
+        if not self.tile.mma.rounds or self.tile.kept:
             return ()
-        if gpu is None or not has_warpgroups(gpu, shape.math):
+        if gpu is None or not has_warpgroups(gpu, math):
             return ()
-        reason = why_not_kept(self.schedule.nest, self.product, self.shape.math)
+        reason = why_not_kept(self.schedule.nest, self.product, math)
         return () if reason is None else (f"not all factors of {self.name} are copied as they are: {reason}",)
 
     def in_grid(self, schedule: Schedule, blocks: tuple[str, ...]) -> Schedule:
         """The loops outside a tile of results on the grid's axes."""
-        clusters, s = blocks, self.shape
-        if isinstance(s, ClusterShape):
-            place = len(blocks) - (1 if s.innermost else 2)
+        clusters, t = blocks, self.tile
+        if t.cluster is not None:
+            place = len(blocks) - (1 if t.innermost else 2)
             clusters = (*blocks[:place], *blocks[place + 1 :])
         places = dict(zip(clusters, ("block.z", "block.y", "block.x")[3 - len(clusters) :], strict=True))
-        if isinstance(s, ClusterShape):
+        if t.cluster is not None:
             places[blocks[place]] = places[blocks[place - 1]].replace("block", "cluster")
         return schedule.bind(self.kernel.names[0], **places)
 
@@ -170,16 +170,15 @@ class Tiles:
 
         The loops over blocks are named last. A grid has one axis for the batch: its dimensions are one loop.
         """
-        first, s = self.kernel.names[0], self.shape
+        first, t = self.kernel.names[0], self.tile
         i, j = band[self.product.rows].name, band[self.product.columns].name
         digits: dict[str, list[str]] = {axis: [] for axis in ("z", "y", "x", "rows", "columns")}
-        wide = s.block_columns
-        if isinstance(s, StepShape) and s.groups > 1:  # for j  ->  for j (groups): for j_in
-            schedule, wide = schedule.split(first, j, s.period), s.units
+        if t.operands.groups > 1:  # for j  ->  for j (groups): for j_in
+            schedule = schedule.split(first, j, t.operands.period)
             digits["x"].append(j)
             j = inside(schedule, first, j).name
         for what, outer, parts, block in zip(
-            ("rows", "columns"), (i, j), dealt(s), (s.block_rows, wide), strict=True
+            ("rows", "columns"), (i, j), t.digits(), (t.shape.block_rows, t.units), strict=True
         ):
             loop, size = outer, block
             for axis, following in parts:
@@ -188,14 +187,14 @@ class Tiles:
                 digits[axis or what].append(loop)
         schedule, tile = self.collapsed(schedule, (*others, i, j), digits)
         blocks: tuple[str, ...] = i, j
-        if s.group > 1:
+        if t.group > 1:
             # for i: for j  ->  for i (groups of rows): for j: for i_in, blocks that run at once share rows and columns
-            schedule, others = schedule.split(first, i, s.group), (*others, i)
+            schedule, others = schedule.split(first, i, t.group), (*others, i)
             blocks = j, inside(schedule, first, i).name
-        if isinstance(s, ClusterShape):
+        if t.cluster is not None:
             # for i: for j  ->  for i (clusters): for i_in (blocks of a cluster): for j
-            place = 1 if s.innermost else 0
-            schedule = schedule.split(first, blocks[place], s.cluster)
+            place = 1 if t.innermost else 0
+            schedule = schedule.split(first, blocks[place], t.cluster.blocks)
             own = inside(schedule, first, blocks[place]).name
             blocks = (*blocks[: place + 1], own, *blocks[place + 1 :])
         return self.in_one_batch(schedule, others, blocks, tile)
@@ -236,19 +235,21 @@ class Tiles:
     def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
         """for i_z …: for r: for c: for k  ->  for k (of 16): for i_z …: for k_in: for r: for c."""
         (steps,) = (loop.name for loop in schedule.loops(self.name)[keep:] if loop.name not in tile.all)
-        schedule = schedule.split(self.name, steps, self.shape.steps)
+        schedule = schedule.split(self.name, steps, self.tile.shape.steps)
         inner = inside(schedule, self.name, steps).name
         order = (steps, *tile.threads, inner, tile.rows, tile.columns)
         return schedule.reorder(self.name, *order), steps
 
-    def staged(self, schedule: Schedule, factor: Factor, along: int, steps: str, side: Side) -> Schedule:
+    def staged(
+        self, schedule: Schedule, factor: Factor, along: int, steps: str, side: OperandTile
+    ) -> Schedule:
         """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours.
 
         All of a block's part, outside all loops around the kernel, where it stays there.
         """
-        if isinstance(self.shape, StepShape) and side == self.shape.held:
+        if side == self.tile.held:
             steps = self.kernel.around[0].name
-        return staged_tile(schedule, self.product, self.shape, factor, along, steps, side)
+        return staged_tile(schedule, self.product, self.tile, factor, along, steps, side)
 
 
 def product_of(nest: Nest, name: str) -> Product | None:
@@ -274,15 +275,15 @@ def in_tiles(schedule: Schedule, name: str) -> bool:
     return any(loop.bind == "microkernel" for loop in schedule.loops(name))
 
 
-def shapes_for(
+def product_tiles(
     schedule: Schedule,
     counts: Counts,
     kernel: Kernel,
     product: Product,
     band: Mapping[int, Loop],
     machine: Machine,
-) -> tuple[Shape, ...]:
-    """The shapes that fit a product's sizes and a machine, the cheapest first."""
+) -> tuple[ThreadblockTile, ...]:
+    """The tiles that fit a product's sizes and a machine, the cheapest first."""
     assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     sums = schedule.nest.statement(product.statement).write.tensor
     extents = extents_for(schedule, counts, kernel, product, band, machine)

@@ -27,7 +27,7 @@ from polyfuse.strategy.cost.gpu_cycles import seconds_of_wait
 from polyfuse.strategy.cost.kernel_model import Kernel
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.gemm.schedule import Names, Tiles, of_one_step
-from polyfuse.strategy.cuda.tiles.fma import Shape
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.match.gemm import Product, contractions_of
 from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.transforms.band_verbs import reordered
@@ -45,21 +45,21 @@ IN_FLIGHT = 4
 
 @dataclass(frozen=True)
 class Priced:
-    """A shape for one product in so many equal shares, with what the model expects of all of it, in seconds.
+    """A tile for one product in so many equal shares, with what the model expects of all of it, in seconds.
 
-    The shape has what is expected of the kernel of the parts.
+    The tile has what is expected of the kernel of the parts.
     """
 
-    shape: Shape
+    tile: ThreadblockTile
     count: int
     seconds: float
 
 
 @dataclass(frozen=True)
 class InShares:
-    """A product that was dealt out: in tiles of which shape."""
+    """A product that was dealt out: in which tiles."""
 
-    shape: Shape
+    tile: ThreadblockTile
     dealt: Dealt
 
 
@@ -70,29 +70,29 @@ def seconds_to_add(parts: int, stored: int, machine: Machine) -> float:
 
 
 def cheapest_in_shares(
-    shapes: Iterable[Shape], extents: Extents, machine: Machine, gpu: Gpu
+    tiles: Iterable[ThreadblockTile], extents: Extents, machine: Machine, gpu: Gpu
 ) -> Priced | None:
-    """The shape that is expected to be fastest in shares, one for each block that is resident; None if none gains."""
-    priced = (_priced(s, extents, machine, gpu) for s in shapes if _may_be_shared(s, extents))
+    """The tile that is expected to be fastest in shares, one for each block that is resident; None if none gains."""
+    priced = (_priced(t, extents, machine, gpu) for t in tiles if _may_be_shared(t, extents))
     return min((p for p in priced if p is not None), key=lambda p: p.seconds, default=None)
 
 
-def _may_be_shared(s: Shape, extents: Extents) -> bool:
-    """Whether a block may have several tiles of a shape: tensor cores multiply the same steps for every result.
+def _may_be_shared(t: ThreadblockTile, extents: Extents) -> bool:
+    """Whether a block may have several such tiles: tensor cores multiply the same steps for every result.
 
     Tiles that are cut short keep their guards there, since no block runs all that others do (zero_fill.py),
     and spill: 132 bytes of 1500 × 1500 by 1500 for an H200, whose loop has 57 % multiply-adds.
     """
-    return s.math == "ieee" and s.stages <= MOST_STAGES and s.is_whole(extents)
+    return t.math == "ieee" and t.stages <= MOST_STAGES and t.shape.is_whole(extents)
 
 
-def _priced(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Priced | None:
-    """A shape in shares: chunks take what they take on full SMs; and each result is stored and loaded once more."""
-    blocks = s.blocks(extents)
-    resident = min(s.resident(gpu), ceil(blocks / machine.units))
+def _priced(t: ThreadblockTile, extents: Extents, machine: Machine, gpu: Gpu) -> Priced | None:
+    """A tile in shares: chunks take what they take on full SMs; and each result is stored and loaded once more."""
+    blocks, s = t.blocks(extents), t.shape
+    resident = min(t.resident(gpu), ceil(blocks / machine.units))
     slots = machine.units * resident
-    waves, share = ceil(blocks / slots), ceil(blocks * s.tiles / slots)
-    most = ceil(blocks / machine.units) * s.tiles
+    waves, share = ceil(blocks / slots), ceil(blocks * t.tiles / slots)
+    most = ceil(blocks / machine.units) * t.tiles
     if share * resident >= most or share < LEAST_CHUNKS:
         return None
     memory, cut = machine.levels[-1], s.block_rows * s.block_columns * s.itemsize
@@ -100,23 +100,23 @@ def _priced(s: Shape, extents: Extents, machine: Machine, gpu: Gpu) -> Priced | 
     # a boundary between shares cuts one tile in two
     stored = (blocks + slots) * cut
     storing = stored / machine.bandwidth(machine.level(stored), machine.units)
-    begun = 1 + ceil(share / s.tiles)
-    seconds = machine.launch_seconds + share * s.tile + begun * seconds_of_wait(machine) + storing
+    begun = 1 + ceil(share / t.tiles)
+    seconds = machine.launch_seconds + share * t.tile + begun * seconds_of_wait(machine) + storing
     part = share * resident / most
     why = (
         f"{microseconds(seconds)} expected: {slots} blocks, {resident} on an SM, one share of {share} tiles of steps "
-        f"each, where {blocks} blocks of {s.tiles} would take {waves} {'wave' if waves == 1 else 'waves'}"
+        f"each, where {blocks} blocks of {t.tiles} would take {waves} {'wave' if waves == 1 else 'waves'}"
     )
-    shape = replace(
-        s,
+    shared = replace(
+        t,
         group=1,
         seconds=seconds,
-        issuing=s.issuing * part,
-        moving=(s.moving - end) * part + storing,
+        issuing=t.issuing * part,
+        moving=(t.moving - end) * part + storing,
         tiles=share,
         why=why,
     )
-    return Priced(shape, slots, seconds + seconds_to_add(1 + ceil(s.tiles / share), stored, machine) + end)
+    return Priced(shared, slots, seconds + seconds_to_add(1 + ceil(t.tiles / share), stored, machine) + end)
 
 
 def in_shares(
@@ -145,7 +145,7 @@ class _Shares(Tiles):
         own: InShares,
         machine: Machine,
     ) -> None:
-        super().__init__(schedule, counts, kernel, product, own.shape, machine)
+        super().__init__(schedule, counts, kernel, product, own.tile, machine)
         self.dealt = own.dealt
 
     def in_grid(self, schedule: Schedule, blocks: tuple[str, ...]) -> Schedule:

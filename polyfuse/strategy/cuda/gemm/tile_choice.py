@@ -18,19 +18,23 @@ from polyfuse.strategy.cuda.attention.mma_tiles import beside_tensor_cores
 from polyfuse.strategy.cuda.attention.schedule import shaped
 from polyfuse.strategy.cuda.attention.tiles import PassShape
 from polyfuse.strategy.cuda.depthwise import in_window_rows
-from polyfuse.strategy.cuda.gemm.implicit_gemm import Convolution, convolution_of, in_patches, shapes_of
+from polyfuse.strategy.cuda.gemm.implicit_gemm import (
+    Convolution,
+    convolution_of,
+    convolution_tiles,
+    in_patches,
+)
 from polyfuse.strategy.cuda.gemm.schedule import (
     band_by_dimension,
     in_register_tiles,
     of_one_step,
-    shapes_for,
+    product_tiles,
     why_seen,
 )
 from polyfuse.strategy.cuda.gemm.stream_k import InShares, in_shares
-from polyfuse.strategy.cuda.tiles.cluster import ClusterShape
-from polyfuse.strategy.cuda.tiles.fma import EXPOSED, Shape
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_cost import waiting_seconds
-from polyfuse.strategy.cuda.tiles.wgmma_tma import BulkShape
+from polyfuse.strategy.cuda.tiles.tile_shape import EXPOSED
 from polyfuse.strategy.match.attention import OneKernel
 from polyfuse.strategy.match.gemm import Product, products_among
 from polyfuse.strategy.plan import Group
@@ -55,7 +59,7 @@ def in_registers(
     own = next((shared[name] for name in kernel.names if name in shared), None)
     if own is not None:
         made = in_shares(schedule, counts, kernel, own, machine)
-        return made if isinstance(made, str) else _grouped(schedule, model, part, own.shape, made)
+        return made if isinstance(made, str) else _grouped(schedule, model, part, own.tile, made)
     product = product_in(schedule.nest, kernel) if machine.gpu is not None and kernel.band else None
     if product is None:
         return in_window_rows(schedule, model, part, choose) if machine.gpu is not None else None
@@ -66,9 +70,9 @@ def in_registers(
     if seen is not None:
         return seen
     shapes = (
-        shapes_of(schedule, counts, kernel, product, band, machine)
+        convolution_tiles(schedule, counts, kernel, product, band, machine)
         if isinstance(product, Convolution)
-        else shapes_for(schedule, counts, kernel, product, band, machine)
+        else product_tiles(schedule, counts, kernel, product, band, machine)
     )
     if not shapes:
         return "no tile of results fits the product's sizes"
@@ -83,28 +87,28 @@ def in_registers(
         if isinstance(product, Convolution)
         else in_register_tiles(schedule, counts, kernel, product, best, machine)
     )
-    if isinstance(done, str) and isinstance(best, ClusterShape) and not isinstance(product, Convolution):
+    if isinstance(done, str) and best.cluster is not None and not isinstance(product, Convolution):
         why = f"blocks of {product.statement} are in no clusters: {done}"
-        best = next(shape for shape in shapes if not isinstance(shape, ClusterShape))
+        best = next(shape for shape in shapes if shape.cluster is None)
         done = in_register_tiles(schedule, counts, kernel, product, best, machine)
         done = done if isinstance(done, str) else replace(done, notes=(*done.notes, why))
-    if isinstance(done, str) and isinstance(best, BulkShape) and not isinstance(product, Convolution):
+    if isinstance(done, str) and best.copy.boxes and not isinstance(product, Convolution):
         why = f"no factor of {product.statement} is copied in boxes: {done}"
-        best = next(shape for shape in shapes if not isinstance(shape, BulkShape))
+        best = next(shape for shape in shapes if not shape.copy.boxes)
         done = in_register_tiles(schedule, counts, kernel, product, best, machine)
         done = done if isinstance(done, str) else replace(done, notes=(*done.notes, why))
     return done if isinstance(done, str) else _grouped(schedule, model, part, best, done)
 
 
 def _grouped(
-    before: Schedule, model: Model, part: Tree, shape: Shape, done: Planned
+    before: Schedule, model: Model, part: Tree, tile: ThreadblockTile, done: Planned
 ) -> tuple[Schedule, list[Group]]:
     """The schedule after a kernel was put into a shape, that kernel, and those that copy for it."""
     kernel, machine = model.kernel(part), model.machine
     copies = added(before, done.schedule)
     (own,) = (statements(p) for p in parts(done.schedule.tree) if kernel.names[0] in statements(p))
     packs = kernels_of(done.schedule, tuple(name for name in copies if name not in own), machine)
-    cost = _tiled_cost(model.cost(part), shape, kernel.itemsize, machine)
+    cost = _tiled_cost(model.cost(part), tile, kernel.itemsize, machine)
     return done.schedule, [*packs, Group(own, cost, details(PASS, own, done.notes))]
 
 
@@ -126,20 +130,23 @@ def under_maximum(
     """The schedule with sums under a maximum in their shape, and their kernel."""
     done = shaped(before, one, shape)
     (part,) = (p for p in parts(done.tree) if one.names[0] in statements(p))
-    cost = _tiled_cost(finished_cost(Counts(done.nest), part, machine), shape, shape.scores.itemsize, machine)
+    itemsize = shape.scores.shape.itemsize
+    cost = _tiled_cost(finished_cost(Counts(done.nest), part, machine), shape, itemsize, machine)
     notes = (*shape.sentences(one), *beside_tensor_cores(one, shape, machine))
     return done, Group(statements(part), cost, details(UNDER_MAXIMUM, statements(part), notes))
 
 
-def _tiled_cost(plain: KernelCost, shape: Shape | PassShape, itemsize: int, machine: Machine) -> KernelCost:
+def _tiled_cost(
+    plain: KernelCost, tile: ThreadblockTile | PassShape, itemsize: int, machine: Machine
+) -> KernelCost:
     """A kernel's cost in register tiles."""
     cost = replace(
         plain,
         tiling=Tiling((), ()),
-        compute=shape.issuing,
-        memory=shape.moving,
+        compute=tile.issuing,
+        memory=tile.moving,
         again=0,
-        utilisation=plain.flops / (machine.peak(itemsize, machine.units, shape.math) * shape.issuing),
+        utilisation=plain.flops / (machine.peak(itemsize, machine.units, tile.math) * tile.issuing),
         exposed=EXPOSED,
     )
-    return replace(cost, waiting=shape.seconds - cost.total)
+    return replace(cost, waiting=tile.seconds - cost.total)

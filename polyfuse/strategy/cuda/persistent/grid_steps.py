@@ -32,7 +32,6 @@ from polyfuse.strategy.cost.roofline import KernelCost, microseconds
 from polyfuse.strategy.cuda import time_loops as loops_cuda
 from polyfuse.strategy.cuda.persistent.step_choices import decided
 from polyfuse.strategy.cuda.persistent.step_parts import Part, mapped, part_of
-from polyfuse.strategy.cuda.tiles.persistent import StepShape
 from polyfuse.strategy.fusion.group_search import aligned, part_with, shared_loops
 from polyfuse.strategy.passes.cooperative_launch import needs_of
 from polyfuse.strategy.remarks import Reason, Refused
@@ -101,7 +100,7 @@ def _made(
     around, name = every[0].kernel.around, every[0].kernel.names[0]
     step = next((loop for loop in around if counts.extent(loop) > 1), around[0])
     try:
-        if any(isinstance(part.shape, StepShape) and part.shape.held is not None for part in every):
+        if any(part.tile is not None and part.tile.held is not None for part in every):
             whole = part_with(schedule, name)
             run = fresh("run", {loop.name for loop in loops(whole)})
             schedule = schedule.join(name, statements(whole)[-1], loop=run)
@@ -124,7 +123,7 @@ def _crowded(schedule: Schedule, name: str, every: tuple[Part, ...], machine: Ma
     """Why no SM holds a block of the launch, which has the most threads of any part along each axis."""
     assert machine.gpu is not None, "blocks are a GPU's"
     needs = needs_of(Counts(schedule.nest), part_with(schedule, name))
-    registers = max((part.shape.registers for part in every if part.shape is not None), default=None)
+    registers = max((part.tile.registers for part in every if part.tile is not None), default=None)
     threads = prod(needs.threads)
     if (
         threads <= machine.gpu.max_threads_per_block

@@ -21,8 +21,7 @@ from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cuda.tiles.fma import Shape
-from polyfuse.strategy.cuda.tiles.persistent import StepShape
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.transforms.band_verbs import constant_extent, inside, reordered
 
 MOST_THREADS = 128
@@ -78,15 +77,14 @@ def _of_one_block(
     return bool(reduce(isl.Map.intersect, step, pair.map).is_subset(same))
 
 
-def in_same_blocks(schedule: Schedule, part: Kernel, follows: Follower, shape: Shape) -> Schedule:
+def in_same_blocks(schedule: Schedule, part: Kernel, follows: Follower, tile: ThreadblockTile) -> Schedule:
     """for i: for k: S  ->  for i_k (block.x): for i_z: for i_y: for k_x (threads): for i: for k: S.
 
-    The blocks are those of a product in tiles of that shape; a thread has one value where there are so many threads.
+    The blocks are those of a product in such tiles; a thread has one value where there are so many threads.
     """
-    name, rows, units = part.names[0], follows.rows, follows.units
-    wide = shape.units if isinstance(shape, StepShape) else shape.block_columns
+    name, rows, units, shape = part.names[0], follows.rows, follows.units, tile.shape
     schedule, down = _cut(schedule, name, rows, shape.block_rows)
-    schedule, across = _cut(schedule, name, units, wide)
+    schedule, across = _cut(schedule, name, units, tile.units)
     schedule, x = _cut(schedule, name, across, shape.threads_x)
     y = min(shape.block_rows // shape.threads_z, MOST_THREADS // (shape.threads_z * shape.threads_x))
     y = max(y, shape.threads_y)

@@ -22,11 +22,11 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.roofline import microseconds
-from polyfuse.strategy.cuda.gemm.schedule import extents_for, shapes_for
+from polyfuse.strategy.cuda.gemm.schedule import extents_for, product_tiles
 from polyfuse.strategy.cuda.persistent.same_blocks import Follower, follower
 from polyfuse.strategy.cuda.persistent.step_parts import Part, seconds_of
-from polyfuse.strategy.cuda.tiles.fma import Shape
-from polyfuse.strategy.cuda.tiles.persistent import StepShape, step_shapes
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_candidates import stationary_tiles
 from polyfuse.strategy.cuda.tiles.tile_cost import waiting_seconds
 from polyfuse.strategy.match.gemm import Factor, Product
 from polyfuse.strategy.match.gemm_problem import Extents
@@ -43,10 +43,10 @@ def decided(
         behind = _followers(schedule, counts, part, every[place + 1 :])
         asked = Asked(schedule, counts, part, tuple(behind), machine, gpu, choose)
         found[place] = asked.answered()
-        shape = found[place].shape
-        if shape is not None and asked.has_followers(shape):
+        tile = found[place].tile
+        if tile is not None and asked.has_followers(tile):
             for position, (_, follows) in enumerate(behind, place + 1):
-                found[position] = replace(found[position], follows=(follows, shape))
+                found[position] = replace(found[position], follows=(follows, tile))
     return tuple(found)
 
 
@@ -59,7 +59,7 @@ def _followers(
         loops = len(part.kernel.around) + len(part.kernel.band)
         if any(len(schedule.loops(name)) != loops for name in part.kernel.names):
             break
-        one = follower(schedule.nest, counts, product.kernel, product.tile, part.kernel)
+        one = follower(schedule.nest, counts, product.kernel, product.loops, part.kernel)
         if one is None or (found and one.period != found[0][1].period):
             break
         found.append((part, one))
@@ -79,27 +79,27 @@ class Asked:
     choose: Choose
 
     def answered(self) -> Part:
-        """The product with its shape and why it has that, or as it was where a result a thread is cheaper."""
+        """The product with its tile and why it has that, or as it was where a result a thread is cheaper."""
         usual = self._usual()
         if usual is None:
             return self.part
         options, said = self._whose_blocks([usual, *self._staying(0)])
-        shape, why = self._held(options)
+        tile, why = self._held(options)
         one_each = self.part.plain.total + self.part.times * waiting_seconds(usual, self.machine)
-        forms = sorted([(self._seconds(shape), True), (one_each, False)])
+        forms = sorted([(self._seconds(tile), True), (one_each, False)])
         if not forms[self.choose(self.part.kernel.names, "form", [seconds for seconds, _ in forms])][1]:
             return self.part
-        return replace(self.part, shape=shape, usual=usual, said=(*why, *said))
+        return replace(self.part, tile=tile, usual=usual, said=(*why, *said))
 
-    def has_followers(self, shape: Shape) -> bool:
-        """Whether the parts behind run in the blocks of a shape: each has one tile, with all columns of its units."""
-        if not self.behind or shape.group > 1 or shape.blocks(self._extents) > self.machine.units:
+    def has_followers(self, tile: ThreadblockTile) -> bool:
+        """Whether the parts behind run in the blocks of a tile: each has one tile, with all columns of its units."""
+        if not self.behind or tile.group > 1 or tile.blocks(self._extents) > self.machine.units:
             return False
-        return self._groups == 1 or (isinstance(shape, StepShape) and shape.groups > 1)
+        return self._groups == 1 or tile.operands.groups > 1
 
     # -- whose blocks ------------------------------------------------------------------------------------------------
 
-    def _whose_blocks(self, apart: list[Shape]) -> tuple[list[Shape], tuple[str, ...]]:
+    def _whose_blocks(self, apart: list[ThreadblockTile]) -> tuple[list[ThreadblockTile], tuple[str, ...]]:
         """Shapes to choose from, once it is decided whether parts behind run in the product's blocks; and why."""
         if not self.behind:
             return apart, ()
@@ -108,9 +108,9 @@ class Asked:
         if self._groups == 1:
             best = self._best(apart)
             if self.has_followers(best):
-                return [shape for shape in apart if self.has_followers(shape)], (f"{names} run in {their}",)
+                return [tile for tile in apart if self.has_followers(tile)], (f"{names} run in {their}",)
             return apart, (f"{names} do not run in {their}: a block has several tiles of it",)
-        together = [*self._shapes(None, self._period), *self._staying(self._period)]
+        together = [*self._tiles(None, self._period), *self._staying(self._period)]
         if not together:
             why = (
                 f"no tiles for {self.machine.units} blocks have {self._groups} groups of columns that divide "
@@ -126,18 +126,18 @@ class Asked:
         said = f"{names} {how} in {their}: {one} expected for {self.part.times} steps so, {other} with a grid barrier "
         return [*together] if so else apart, (said + "more in each",)
 
-    def _best(self, options: Sequence[Shape]) -> Shape:
+    def _best(self, options: Sequence[ThreadblockTile]) -> ThreadblockTile:
         return min(options, key=self._seconds)
 
     # -- what stays --------------------------------------------------------------------------------------------------
 
-    def _held(self, options: Sequence[Shape]) -> tuple[Shape, tuple[str, ...]]:
-        """The best of some shapes, once it is decided whether a factor stays in shared memory; and why."""
+    def _held(self, options: Sequence[ThreadblockTile]) -> tuple[ThreadblockTile, tuple[str, ...]]:
+        """The best of some tiles, once it is decided whether a factor stays in shared memory; and why."""
         if self._same is None:
             return self._best(options), ()
         name, steps = self._same.name, self.part.times
-        stay = [shape for shape in options if isinstance(shape, StepShape) and shape.held is not None]
-        read = [shape for shape in options if shape not in stay]
+        stay = [tile for tile in options if tile.held is not None]
+        read = [tile for tile in options if tile not in stay]
         not_so = f"{name} does not stay in shared memory: "
         if self.schedule.nest.params:
             return self._best(options), (f"{not_so}its size is known when the kernel is called",)
@@ -156,7 +156,6 @@ class Asked:
         held, each = map(microseconds, seconds)
         if not forms[self.choose(self.part.kernel.names, "held", [one for one, _ in forms])][1]:
             return usual, (f"{not_so}{held} expected for {steps} steps so, {each} where each step reads it",)
-        assert isinstance(best, StepShape), "it holds a factor"
         return best, (
             f"{name} stays in shared memory, {best.held_bytes} bytes of it in each of {best.blocks(self._extents)} "
             f"blocks, which copy them once; {held} expected for {steps} steps, {each} where each step reads it",
@@ -174,33 +173,33 @@ class Asked:
             None,
         )
 
-    # -- shapes ------------------------------------------------------------------------------------------------------
+    # -- tiles -------------------------------------------------------------------------------------------------------
 
-    def _usual(self) -> Shape | None:
-        """The shape that is expected to be fastest where both factors are staged in each step.
+    def _usual(self) -> ThreadblockTile | None:
+        """The tile that is expected to be fastest where both factors are staged in each step.
 
-        Tensor cores take blocks of another shape than other parts do: only a product that is all of a step has them.
+        Tensor cores take blocks of another form than other parts do: only a product that is all of a step has them.
         """
         alone, machine = self.part.alone, self.machine
         machine = machine if alone else replace(machine, math="ieee")
-        found = shapes_for(
+        found = product_tiles(
             self.schedule, self.counts, self.part.kernel, self._product, dict(self.part.band), machine
         )
-        return next((shape for shape in found if alone or shape.math == "ieee"), None)
+        return next((tile for tile in found if alone or tile.math == "ieee"), None)
 
-    def _staying(self, period: int) -> list[StepShape]:
-        """The shapes with a factor that stays."""
+    def _staying(self, period: int) -> list[ThreadblockTile]:
+        """The tiles with a factor that stays."""
         if self._same is None or self.schedule.nest.params:
             return []
-        return self._shapes("right" if self._same is self._product.right else "left", period)
+        return self._tiles("right" if self._same is self._product.right else "left", period)
 
-    def _shapes(self, holds: Literal["left", "right"] | None, period: int) -> list[StepShape]:
+    def _tiles(self, holds: Literal["left", "right"] | None, period: int) -> list[ThreadblockTile]:
         nest = self.schedule.nest
         itemsize = nest.tensor(nest.statement(self._product.statement).write.tensor).itemsize
-        return step_shapes(self._extents, itemsize, self.machine, self.gpu, holds, period)
+        return stationary_tiles(self._extents, itemsize, self.machine, self.gpu, holds, period)
 
-    def _seconds(self, shape: Shape) -> float:
-        return seconds_of(shape, self.part.times, self.machine)
+    def _seconds(self, tile: ThreadblockTile) -> float:
+        return seconds_of(tile, self.part.times, self.machine)
 
     @property
     def _product(self) -> Product:

@@ -2,7 +2,7 @@
 
     for t: { for i: for j: for k: mac;  … }  ->  for t: { mac's blocks, in register tiles;  … }
 
-What was decided of a part (step_choices.py) is in it: the shape of its tiles, or whose blocks it runs in.
+What was decided of a part (step_choices.py) is in it: its tiles, or whose blocks it runs in.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from polyfuse.strategy.cuda.gemm.implicit_gemm import Convolution
 from polyfuse.strategy.cuda.gemm.schedule import band_by_dimension, in_register_tiles
 from polyfuse.strategy.cuda.gemm.tile_choice import product_in
 from polyfuse.strategy.cuda.persistent.same_blocks import Follower, in_same_blocks
-from polyfuse.strategy.cuda.tiles.fma import Shape
-from polyfuse.strategy.cuda.tiles.persistent import StepShape
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.match.gemm import Product
 from polyfuse.strategy.transforms.time_loops import Planned
 
@@ -34,9 +33,8 @@ from polyfuse.strategy.transforms.time_loops import Planned
 class Part:
     """A part of a step, what it costs with a result a thread, and where it is a product the loop of each dimension.
 
-    `alone` if it is all of a step. `shape` is that of a product's tiles; `follows` says whose rows and units a part's
-    are, and the shape of that product's tiles. `usual` is the product's shape
-    where nothing stays, `said` why it is so, for a report.
+    `alone` if it is all of a step. `tile` is a product's; `follows` says whose rows and units a part's are, and that
+    product's tile. `usual` is the product's tile where nothing stays, `said` why it is so, for a report.
     """
 
     kernel: Kernel
@@ -45,13 +43,13 @@ class Part:
     times: int
     product: Product | None = None
     band: tuple[tuple[int, Loop], ...] = ()
-    shape: Shape | None = None
-    usual: Shape | None = None
-    follows: tuple[Follower, Shape] | None = None
+    tile: ThreadblockTile | None = None
+    usual: ThreadblockTile | None = None
+    follows: tuple[Follower, ThreadblockTile] | None = None
     said: tuple[str, ...] = ()
 
     @property
-    def tile(self) -> tuple[Loop, Loop]:
+    def loops(self) -> tuple[Loop, Loop]:
         """A product's loops over rows and columns."""
         assert self.product is not None, "a product has rows and columns"
         band = dict(self.band)
@@ -63,7 +61,7 @@ class Part:
 
     def unshaped(self) -> Part:
         """The part with both factors read in each step, and in blocks of its own."""
-        return replace(self, shape=self.usual, follows=None, said=())
+        return replace(self, tile=self.usual, follows=None, said=())
 
 
 def part_of(
@@ -82,10 +80,9 @@ def part_of(
     return replace(part, product=product, band=tuple(band.items()))
 
 
-def seconds_of(shape: Shape, times: int, machine: Machine) -> float:
+def seconds_of(tile: ThreadblockTile, times: int, machine: Machine) -> float:
     """What a product in tiles takes in all steps, in one launch."""
-    once = shape.once if isinstance(shape, StepShape) else 0.0
-    return machine.launch_seconds + times * (shape.seconds - machine.launch_seconds) + once
+    return machine.launch_seconds + times * (tile.seconds - machine.launch_seconds) + tile.once
 
 
 def mapped(
@@ -95,23 +92,23 @@ def mapped(
     kernel = part.kernel
     if part.follows is not None:
         return in_same_blocks(schedule, kernel, *part.follows), part.plain, part.said
-    done = None if part.shape is None else _in_tiles(schedule, counts, part, part.shape, machine)
-    if part.shape is None or done is None:
+    done = None if part.tile is None else _in_tiles(schedule, counts, part, part.tile, machine)
+    if part.tile is None or done is None:
         return cuda.shaped(schedule, counts, kernel, part.plain.tiling, machine), part.plain, part.said
-    seconds = seconds_of(part.shape, part.times, machine)
-    compute, memory = part.times * part.shape.issuing, part.times * part.shape.moving
+    seconds = seconds_of(part.tile, part.times, machine)
+    compute, memory = part.times * part.tile.issuing, part.times * part.tile.moving
     cost = replace(part.plain, tiling=Tiling((), ()), compute=compute, memory=memory, waiting=0.0)
     return done.schedule, replace(cost, waiting=max(0.0, seconds - cost.total)), (*done.notes, *part.said)
 
 
 def _in_tiles(
-    schedule: Schedule, counts: Counts, part: Part, shape: Shape, machine: Machine
+    schedule: Schedule, counts: Counts, part: Part, tile: ThreadblockTile, machine: Machine
 ) -> Planned | None:
     """A product's part of a step in register tiles; None where a verb is refused, unless other parts count on it."""
-    assert part.product is not None, "it has a shape"
-    done = in_register_tiles(schedule, counts, part.kernel, part.product, shape, machine)
+    assert part.product is not None, "it has a tile"
+    done = in_register_tiles(schedule, counts, part.kernel, part.product, tile, machine)
     if isinstance(done, Planned):
         return done
-    if isinstance(shape, StepShape):
+    if tile.operands.across_steps:
         raise InvalidSchedule(done)
     return None

@@ -19,54 +19,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
-from typing import TypeVar
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz, seconds_of_wait
 from polyfuse.strategy.cost.roofline import microseconds
-from polyfuse.strategy.cuda.tiles.fma import EXPOSED, SCHEDULERS, Shape, candidates, fits
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_shape import EXPOSED, SCHEDULERS
 from polyfuse.strategy.cuda.transforms.rasterization import Order
 from polyfuse.strategy.match.gemm_problem import Extents
 
-AnyShape = TypeVar("AnyShape", bound=Shape)
+SINGLE = {True: 2.5, False: 5.0}
+"""Instructions that copy one number: while the thread does other things, or through a register. In machine code for
+sm_80 and sm_90 1.5 to 2.8 and 3.7 to 4.8, without 20 of each tile that `demands` counts (1023 × 1023 by 1023, tiles
+of 32 to 64 rows by 64 to 128 columns)."""
 
 
-def shapes(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[Shape]:
-    """The shapes that fit a product and a machine, the cheapest first."""
-    every = (s for s in candidates(itemsize) if s.stages == 1 or extents.wide or extents.singles)
-    found = [costed(s, extents, machine, gpu) for s in every if fits(s, extents, gpu) and _suits(s, extents)]
-    return sorted(found, key=lambda s: s.seconds)
-
-
-def _suits(s: Shape, extents: Extents) -> bool:
-    """Whether a shape is worth a price. Where tiles are cut short, the highest ones are for results that all take the
-    same steps: else blocks differ, and guards stay (zero_fill.py), by which products of 2047 and 5001 took
-    1.12 and 1.17 times as long in these as in others, for the same price (H200). Blocks of more rows of threads than
-    columns cost the same as others and have more conditions: 3000 × 3000 by 3000 spills 4 bytes in 4 × 4 × 8 threads.
-    """
-    alike = s.rows <= 2 * s.vector or bool(extents.whole_steps)
-    return s.is_whole(extents) or (alike and s.threads_z * s.threads_y <= s.threads_x)
-
-
-def waiting_seconds(shape: Shape, machine: Machine) -> float:
+def waiting_seconds(tile: ThreadblockTile, machine: Machine) -> float:
     """What threads with one result each wait for their tiles, of 64 bytes of steps and not loaded ahead."""
-    return shape.tiles * ceil(shape.steps / (4 * shape.vector)) * seconds_of_wait(machine)
+    return tile.tiles * ceil(tile.shape.steps / (4 * tile.shape.vector)) * seconds_of_wait(machine)
 
 
-def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShape:
-    """A shape with what the model expects of it."""
-    cycles, blocks = hertz(machine), s.blocks(extents)
-    resident = 1 if extents.lone else min(s.resident(gpu), ceil(blocks / machine.units))
-    issue, delivered = s.demands(machine)
-    issue += s.singly(extents) / SCHEDULERS
+def singly(t: ThreadblockTile, extents: Extents) -> float:
+    """Instructions of all warps beyond those of vectors where numbers are copied one by one."""
+    each = SINGLE[t.stages > 1] if extents.singles else 0
+    return max(0.0, ceil(t.staged / WARP) * each - t.copies.instructions)
+
+
+def costed(t: ThreadblockTile, extents: Extents, machine: Machine, gpu: Gpu) -> ThreadblockTile:
+    """A tile with what the model expects of it."""
+    cycles, blocks, s = hertz(machine), t.blocks(extents), t.shape
+    resident = 1 if extents.lone else min(t.resident(gpu), ceil(blocks / machine.units))
+    issue, delivered = t.demands(machine)
+    issue += singly(t, extents) / SCHEDULERS
     issue += extents.computing(s.block_rows, s.block_columns, s.vector) * s.steps / (WARP * SCHEDULERS)
     cache, memory = machine.levels[0], machine.levels[-1]
-    moved = s.read_bytes * extents.read_of(s.block_rows, s.block_columns)
-    near = extents.factors * s.staged_bytes <= cache.size * s.staged
-    order = Order() if near else s.order(extents, machine.units * resident, cache.size)
+    moved = t.read_bytes * extents.read_of(s.block_rows, s.block_columns)
+    near = extents.factors * t.staged_bytes <= cache.size * t.staged
+    order = Order() if near else t.order(extents, machine.units * resident, cache.size)
     others = {
-        "shared memory": delivered + s.storing,
+        "shared memory": delivered + t.copies.storing,
         "L2": moved * machine.units * cycles / machine.bandwidth(cache, machine.units),
         "DRAM": order.read / resident * cycles / machine.bandwidth(memory, machine.units),
     }
@@ -79,23 +71,23 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
 
     needs = needs_of(resident)
     what = max(needs, key=lambda name: needs[name])
-    busy = _busy(needs, s.exposed)
+    busy = _busy(needs, t.copy.exposed)
     multiplied = max(needs["instructions"], needs["shared memory"])
-    wait = busy + s.waits * LATENCY if s.stages == 1 else s.ahead(LATENCY, needs["L2"], multiplied)
-    pausing, pause = s.pause(gpu)
+    wait = busy + t.waits * LATENCY if t.stages == 1 else t.ahead(LATENCY, needs["L2"], multiplied)
+    pausing, pause = t.pause(gpu)
     bounds = {what: resident * busy, "latency": wait, pausing: max(busy, wait) + pause}
     decides = max(bounds, key=lambda name: bounds[name])
-    together = EXPOSED * s.waits * LATENCY if s.stages == 1 and decides != "latency" else 0.0
+    together = EXPOSED * t.waits * LATENCY if t.stages == 1 and decides != "latency" else 0.0
     tile, tiles = bounds[decides] + together, ceil(extents.steps / s.steps) * extents.windows
     full, rest = divmod(ceil(blocks / machine.units), resident)
     last = 0.0
     if rest:
-        alone = rest * _busy(needs_of(rest), s.exposed) + together
+        alone = rest * _busy(needs_of(rest), t.copy.exposed) + together
         last = max(alone, wait, max(busy, wait) + pause)
     waves = full + (rest > 0)
-    written = extents.results * s.result_bytes + extents.beside
+    written = extents.results * t.mma.result_bytes(s.itemsize) + extents.beside
     end = written / machine.bandwidth(memory, min(blocks, machine.units))
-    passes = tiles * (full * tile + last) + waves * s.fillings(extents) * LATENCY
+    passes = tiles * (full * tile + last) + waves * t.fillings(extents) * LATENCY
     seconds = machine.launch_seconds + passes / cycles + end
     every = tiles * (full * resident + rest) / cycles
     issuing = every * max(needs["instructions"], needs["shared memory"])
@@ -106,7 +98,7 @@ def costed(s: AnyShape, extents: Extents, machine: Machine, gpu: Gpu) -> AnyShap
         f"tiles of {tile:.0f} cycles{f', one with {rest} of {last:.0f}' if rest else ''} ({parts} a block; {decides} "
         "decides)"
     )
-    done = replace(s, seconds=seconds, issuing=issuing, moving=moving, tile=tile / cycles)
+    done = replace(t, seconds=seconds, issuing=issuing, moving=moving, tile=tile / cycles)
     return replace(done, group=order.group, tiles=tiles, why=why)
 
 

@@ -7,17 +7,17 @@ Every kernel in register tiles stages its factors so, attention's too (schedule.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
-from polyfuse.analysis.storage import geometry
+from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.tree import BULK, parts
+from polyfuse.layouts.swizzle import MOST_ALONG
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.cuda.tiles.cluster import ClusterShape
-from polyfuse.strategy.cuda.tiles.fma import Shape, Side
-from polyfuse.strategy.cuda.tiles.persistent import StepShape
-from polyfuse.strategy.cuda.tiles.warp_specialized import OwnWarpShape
-from polyfuse.strategy.cuda.tiles.wgmma_tma import BulkShape, in_boxes
+from polyfuse.schedule.promote.tma_boxes import BulkCopy, bulk_copy
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_copies import line_of
+from polyfuse.strategy.cuda.tiles.tile_shape import OperandTile
 from polyfuse.strategy.cuda.transforms.thread_copies import by_threads
 from polyfuse.strategy.match.gemm import Factor, Product
 from polyfuse.strategy.match.operand_rows import by_steps, in_vectors
@@ -26,19 +26,25 @@ from polyfuse.strategy.transforms.packing import added
 
 
 def staged_tile(
-    schedule: Schedule, product: Product, shape: Shape, factor: Factor, along: int, at: str, side: Side
+    schedule: Schedule,
+    product: Product,
+    tile: ThreadblockTile,
+    factor: Factor,
+    along: int,
+    at: str,
+    side: OperandTile,
 ) -> Schedule:
     """A factor's tile in shared memory, copied by all threads, 16 bytes a time where they are neighbours.
 
-    `at` is the loop of which each value needs a tile, with as many steps as the shape says; with all of them where the
+    `at` is the loop of which each value needs a tile, with as many steps as the tile says; with all of them where the
     factor stays.
     """
-    held = isinstance(shape, StepShape) and side == shape.held
-    stages = 1 if held else shape.stages
+    stages, held = tile.stages_of(side), side == tile.held
     nest, name = schedule.nest, product.statement
     along_steps = by_steps(nest, product, factor)
-    wide = in_vectors(nest, product, factor, shape.itemsize, shape.keeps_halves or shape.math == "ieee")
-    of_steps, width = shape.panels(side, along_steps)
+    halves = tile.mma.keeps_halves or tile.math == "ieee"
+    wide = in_vectors(nest, product, factor, tile.shape.itemsize, halves)
+    of_steps, width = tile.panels(side, along_steps)
     dimension = product.steps[0] if of_steps else along
     done = schedule.promote(
         factor.name,
@@ -47,26 +53,47 @@ def staged_tile(
         memory="shared",
         panel=(factor.axes[dimension], width),
         stages=stages,
-        **shape.laid_out(side, along_steps, wide),
+        **tile.laid_out(side, along_steps, wide),
     )
     (copy,) = added(schedule, done)
-    check_fits(done, copy, at, shape)
+    check_fits(done, copy, at, tile)
     own = [loop.name for loop in done.loops(copy) if len(loop.dates) == 1 and loop.bind is None]
     step, element = own[factor.axes[product.steps[0]]], own[factor.axes[along]]
-    if isinstance(shape, StepShape) and side.along_x and shape.groups > 1:
-        done, element = _in_groups(done, copy, (element, step), shape.period)
-    copied = replace(shape, stages=stages)
-    vector = copied.at_once(along_steps) if wide else 1
-    axes = copied.copying(along_steps)
-    if isinstance(shape, BulkShape):
-        done, box = in_boxes(done, copy, (step, element), along_steps, shape)
-        if isinstance(shape, ClusterShape) and side == shape.shared and box.blocks != shape.cluster:
+    if side.along_x and tile.operands.groups > 1:
+        done, element = _in_groups(done, copy, (element, step), tile.operands.period)
+    if tile.copy.boxes:
+        done, box = in_boxes(done, copy, (step, element), along_steps, tile)
+        if tile.cluster is not None and side == tile.shared and box.blocks != tile.cluster.blocks:
             raise InvalidSchedule(f"{factor.name} is not the same, or not copied, in all blocks of a cluster")
     else:
-        done = by_threads(done, copy, (step, element), along_steps, vector, copied, side, axes, together=held)
-    if stages == 1 or isinstance(shape, OwnWarpShape):  # whose warp runs ahead by itself
+        values = tile.thread_values(side, along_steps, wide)
+        done = by_threads(done, copy, (step, element), values, tile.shape, together=held)
+    if stages == 1 or tile.producer_warp:  # a warp that only copies runs ahead by itself
         return done
-    return done.shift(copy, at, 1 - shape.stages)
+    return done.shift(copy, at, 1 - tile.stages)
+
+
+def in_boxes(
+    schedule: Schedule, copy: str, loops: tuple[str, str], by_steps: bool, tile: ThreadblockTile
+) -> tuple[Schedule, BulkCopy]:
+    """A copy whose loops (steps, elements along the results) one instruction runs, a box at a time; and a box.
+
+    for e0: for e1: load   ->   for e1 (panels of 64): for e0 (bulk, or bulk.warp): for e1_in: load
+
+    Raises InvalidSchedule where they are no boxes.
+    """
+    step, element = loops
+    line, fine = (element, step) if by_steps else (step, element)
+    others = [x.name for x in schedule.loops(copy) if len(x.dates) == 1 and x.name not in loops]
+    schedule = schedule.split(copy, line, MOST_ALONG).split(copy, fine, line_of(tile.element))
+    box = [inside(schedule, copy, each).name for each in (line, fine)]
+    schedule = schedule.reorder(copy, *others, line, fine, *box)
+    schedule = schedule.unroll(copy, line).unroll(copy, fine).bind(copy, **{box[0]: tile.bound_to})
+    kernel = next(part for part in parts(schedule.tree) if copy in part.members)
+    held = {b.tensor: geometry(schedule.nest, kernel, loop, b) for loop, b in buffers_of(kernel)}
+    top = next(x for x in schedule.loops(copy) if x.bind in BULK)
+    _, made = bulk_copy(schedule.nest, kernel, top, held, None)
+    return schedule, made
 
 
 def _in_groups(schedule: Schedule, copy: str, loops: tuple[str, str], period: int) -> tuple[Schedule, str]:
@@ -81,13 +108,13 @@ def _in_groups(schedule: Schedule, copy: str, loops: tuple[str, str], period: in
     return schedule, made
 
 
-def check_fits(schedule: Schedule, copy: str, at: str, shape: Shape) -> None:
+def check_fits(schedule: Schedule, copy: str, at: str, tile: ThreadblockTile) -> None:
     """Raises InvalidSchedule where a tile takes more than the plan says: its elements lie apart, as in x[8 * k]."""
     tensor = schedule.nest.tensor(schedule.nest.statement(copy).write.tensor)
     (loop,) = (loop for loop in schedule.loops(copy) if loop.name == at)
     (buffer,) = (buffer for buffer in loop.buffers if buffer.tensor == tensor.name)
     size = prod(geometry(schedule.nest, schedule.tree, loop, buffer).shape) * tensor.itemsize
-    if size > shape.shared_bytes:
+    if size > tile.shared_bytes:
         raise InvalidSchedule(
-            f"a tile of {tensor.name} takes {size} bytes of shared memory, not {shape.shared_bytes}"
+            f"a tile of {tensor.name} takes {size} bytes of shared memory, not {tile.shared_bytes}"
         )

@@ -19,47 +19,39 @@ from types import MappingProxyType
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.cuda.tiles.fma import Shape, Side
+from polyfuse.strategy.cuda.tiles.tile_shape import WRITTEN_OUT, ThreadValues, TileShape
 from polyfuse.strategy.transforms.band_verbs import constant_extent, inside
-
-WRITTEN_OUT = 8
-"""Values of a copy's loop that are written out at most."""
 
 
 def by_threads(
     schedule: Schedule,
     copy: str,
     loops: tuple[str, str],
-    by_steps: bool,
-    vector: int,
-    shape: Shape,
-    side: Side,
-    axes: tuple[str, str],
+    values: ThreadValues,
+    shape: TileShape,
     *,
     placed: Mapping[str, str] = MappingProxyType({}),
     together: bool = False,
 ) -> Schedule:
-    """A copy with its loops (steps, elements along the results) over threads; `by_steps`: steps are neighbours.
+    """A copy with its loops (steps, elements along the results) over threads, as a thread-value layout has them.
 
-    `axes` are those on which it has its steps and its other elements, `placed` a loop that has a place already.
-    Where a thread copies more elements than are written out, it has so many on their way `together`.
+    `placed` is a loop that has a place already. Where a thread copies more elements than are written out, it has so
+    many on their way `together`.
     """
     step, element = loops
-    fine, other = (step, element) if by_steps else (element, step)
+    fine, other = (step, element) if values.by_steps else (element, step)
     places, lanes = dict(placed), tuple[str, ...]()
-    if vector > 1:
-        schedule = schedule.split(copy, fine, vector)
+    if values.vector > 1:
+        schedule = schedule.split(copy, fine, values.vector)
         lanes = (inside(schedule, copy, fine).name,)
-    steps, elements = axes
-    folds, folded = shape.folding(side, by_steps, vector)
-    for several, along in ((steps, step), (elements, element))[:: 1 if by_steps else -1]:
+    order = ((values.steps, step), (values.elements, element))[:: 1 if values.by_steps else -1]
+    for several, along in order:
         for axis in several:
-            if axis == folds and folded > 1:
-                schedule, on_axis = _folded(schedule, copy, (other, fine), shape.on(axis), folded)
+            if axis == values.folds and values.folded > 1:
+                schedule, on_axis = _folded(schedule, copy, (other, fine), shape.on(axis), values.folded)
             else:
-                apart = shape.apart(side, by_steps, axis)
-                if apart > 1:
-                    schedule = schedule.split(copy, along, apart)
+                if values.gap(axis) > 1:
+                    schedule = schedule.split(copy, along, values.gap(axis))
                 schedule = schedule.split(copy, along, shape.on(axis))
                 on_axis = inside(schedule, copy, along).name
             places[on_axis] = f"thread.{axis}"

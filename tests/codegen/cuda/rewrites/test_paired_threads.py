@@ -10,8 +10,10 @@ from polyfuse import nn
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.paired_lanes import can_pair, paired
 from polyfuse.checks import cuda_cases as cases
-from polyfuse.strategy.cuda.tiles.fma import Shape, candidates, delivered, threads_of
-from polyfuse.strategy.cuda.tiles.mma import WarpShape
+from polyfuse.strategy.cuda.tiles.mma import Fma, Mma
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_candidates import every_fma
+from polyfuse.strategy.cuda.tiles.tile_shape import threads_of
 
 IN_PAIRS = "tx = (cuda.threadIdx.x >> 1 & "
 
@@ -46,23 +48,20 @@ def test_lanes_are_in_pairs_where_threads_multiply_tiles() -> None:
 
 def test_both_factors_come_at_twice_the_rate_of_lanes_that_read_for_themselves() -> None:
     """4 bytes a lane in a cycle, or 8: of 8 numbers each 8 cycles, or 4."""
-
-    class Natural(Shape):
-        in_pairs = False
-
-    shape = next(s for s in candidates(4) if (s.rows, s.columns) == (8, 8))
-    natural = Natural(shape.threads_z, shape.threads_y, shape.threads_x, 8, 8, shape.steps, 4)
-    assert [delivered(shape, side) for side in (shape.left, shape.right)] == [4, 4]
-    assert [delivered(natural, side) for side in (shape.left, shape.right)] == [4, 8]
-    assert not WarpShape(1, 8, 4, 8, 8, 16, 4).in_pairs
+    tile = next(t for t in every_fma(4) if (t.shape.rows, t.shape.columns) == (8, 8))
+    sides = tile.left, tile.right
+    assert [Fma().delivered(tile.shape, side) for side in sides] == [4, 4]
+    assert [Fma(paired=False).delivered(tile.shape, side) for side in sides] == [4, 8]
+    assert not Mma("tf32").in_pairs(tile.shape)
 
 
-@pytest.mark.parametrize("shape", [s for s in candidates(4) if s.stages == 2], ids=str)
-def test_steps_that_are_copied_ahead_are_whole_sectors_of_memory(shape: Shape) -> None:
+@pytest.mark.parametrize("tile", [t for t in every_fma(4) if t.stages == 2], ids=lambda t: str(t.shape))
+def test_steps_that_are_copied_ahead_are_whole_sectors_of_memory(tile: ThreadblockTile) -> None:
     """One by one, but a warp's 32 are 8 neighbours of each of 4 rows: 4 sectors of 32 bytes, not 16 of them in part."""
-    steps, elements = shape.copied_by(shape.left, True, shape.at_once(True))
+    shape, threads = tile.shape, threads_of(tile.shape, tile.mma.in_pairs(tile.shape))
+    steps, elements = tile.thread_values(tile.left, by_steps=True, wide=True).starts(shape, threads)
     for warp in range(shape.threads // WARP):
         lanes = slice(warp * WARP, (warp + 1) * WARP)
         sectors = {(row, step // 8) for row, step in zip(elements[lanes], steps[lanes], strict=True)}
         assert len(sectors) == 4
-    assert len(set(zip(steps, elements, strict=True))) == shape.threads == len(threads_of(shape)[0])
+    assert len(set(zip(steps, elements, strict=True))) == shape.threads == len(threads[0])

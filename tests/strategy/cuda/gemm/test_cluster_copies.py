@@ -14,8 +14,7 @@ from polyfuse.machine import Machine
 from polyfuse.simulator import lockstep
 from polyfuse.simulator.races import BarrierError
 from polyfuse.strategy.cuda.gemm import tile_choice as in_registers
-from polyfuse.strategy.cuda.tiles.cluster import WAITING, ClusterShape, cluster_shapes
-from polyfuse.strategy.cuda.tiles.fma import Shape
+from polyfuse.strategy.cuda.tiles.tile import WAITING, Cluster, ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
 from polyfuse.strategy.match.gemm_problem import Extents
 from tests.support.boxes import arguments_of
@@ -27,6 +26,7 @@ from tests.support.on_tensor_cores import (
     in_planned_registers,
     matmul,
     schedule_with,
+    warpgroups,
 )
 
 Nests = dict[str, tuple[Callable[[], pf.Nest], Math, tuple[int, ...], int, bool]]
@@ -44,19 +44,16 @@ def schedule_of(
 ) -> pf.Schedule:
     """The schedule with one shape, its blocks in groups of so many rows."""
 
-    def wanted(s: Shape) -> bool:
-        return (
-            isinstance(s, ClusterShape)
-            and (*groups_of(s), s.rows, s.columns, s.stages) == tile
-            and (s.cluster, s.down) == (cluster, down)
-        )
+    def wanted(t: ThreadblockTile) -> bool:
+        sizes = (*groups_of(t), t.shape.rows, t.shape.columns, t.stages)
+        return t.cluster == Cluster(cluster, down) and sizes == tile
 
     with pytest.MonkeyPatch.context() as patched:
-        shapes_for = in_registers.shapes_for
+        product_tiles = in_registers.product_tiles
         patched.setattr(
             in_registers,
-            "shapes_for",
-            lambda *given: tuple(replace(s, group=group) for s in shapes_for(*given)),
+            "product_tiles",
+            lambda *given: tuple(replace(s, group=group) for s in product_tiles(*given)),
         )
         return schedule_with(nest, math, wanted)
 
@@ -189,19 +186,20 @@ def test_the_model_takes_clusters_where_l2_decides() -> None:
     assert machine.gpu is not None
     extents = Extents(1024, 1024, 1024, 1, whole_steps=1024, kept="columns", once=True)
     best = tiles_for(extents, 4, machine, machine.gpu)[0]
-    assert isinstance(best, ClusterShape)
+    assert best.cluster is not None
     assert best.read_bytes < best.staged_bytes
     lone = replace(machine.gpu, cluster=1)
     alone = tiles_for(extents, 4, machine, lone)[0]
-    assert not isinstance(alone, ClusterShape)
+    assert alone.cluster is None
     assert best.seconds < alone.seconds
     said = best.sentences("mac")[-1]
-    assert f"waits for the others, {WAITING * best.cluster} cycles of a tile" in said
-    odd = [(s.cluster, s.down) for s in cluster_shapes(replace(extents, rows=64 * 17, columns=128 * 17), "bf16",
-           machine, machine.gpu) if s.block_rows == 64 and s.block_columns == 128]  # fmt: skip
+    assert f"waits for the others, {WAITING * best.cluster.blocks} cycles of a tile" in said
+    many = replace(extents, rows=64 * 17, columns=128 * 17)
+    odd = [t.cluster for t in warpgroups("clustered", many, "bf16", machine)
+           if t.shape.block_rows == 64 and t.shape.block_columns == 128]  # fmt: skip
     assert not odd, "17 blocks are no clusters"
-    assert not cluster_shapes(replace(extents, once=False), "bf16", machine, machine.gpu)
-    assert not cluster_shapes(extents, "bf16", machine, lone)
+    assert not warpgroups("clustered", replace(extents, once=False), "bf16", machine)
+    assert not warpgroups("clustered", extents, "bf16", replace(machine, gpu=lone))
 
 
 def test_the_report_says_what_a_cluster_shares() -> None:

@@ -17,12 +17,20 @@ from polyfuse.analysis.validation import validate
 from polyfuse.codegen.cuda.compile.disassembly import main_loop, opcodes
 from polyfuse.ir.precision import PRECISIONS
 from polyfuse.ir.tensor import relative_step
+from polyfuse.ir.tree import Spread
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.strategy.cuda.gemm import implicit_gemm as windows_cuda
-from polyfuse.strategy.cuda.tiles.implicit_gemm_fma import window_shapes
-from polyfuse.strategy.cuda.tiles.implicit_gemm_mma import TensorWindow, _every, _is_laid_out, tensor_windows
-from polyfuse.strategy.cuda.tiles.ldmatrix_layouts import Stores, turns_of
+from polyfuse.strategy.cuda.tiles.mma import Mma
+from polyfuse.strategy.cuda.tiles.operands import ImplicitGemm
+from polyfuse.strategy.cuda.tiles.smem_layouts import Stores, turns_of
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_candidates import (
+    every_mma_convolution,
+    fma_convolutions,
+    is_laid_out,
+    mma_convolutions,
+)
 from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.pipeline import plan_for
 from tests.support.banks import assert_no_waits, waits_in
@@ -100,7 +108,7 @@ def by_tensor_cores(nest: pf.Nest, math: Any, monkeypatch: pytest.MonkeyPatch) -
     """The plan with tensor cores, which small sizes are too small for in the model's eyes."""
     machine = replace(H200, math=math)
     with monkeypatch.context() as patched:
-        patched.setattr(windows_cuda, "window_shapes", lambda *_: ())
+        patched.setattr(windows_cuda, "fma_convolutions", lambda *_: ())
         plans = (
             plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form")) for n in (0, 1)
         )
@@ -145,7 +153,8 @@ def test_halves_of_few_channels_too(math: Any, monkeypatch: pytest.MonkeyPatch) 
     check_bound(net, math, "first")
     extents = Extents(34, 35, 3, 1, wide=False, windows=9, deep=6)
     assert H200.gpu is not None
-    assert not tensor_windows(extents, False, True, 4, replace(H200, math="tf32"), H200.gpu)
+    operands = ImplicitGemm(padded=True)
+    assert not mma_convolutions(extents, operands, 4, replace(H200, math="tf32"), H200.gpu)
 
 
 @cache
@@ -210,25 +219,27 @@ def test_results_may_lie_in_planes_and_the_image_by_channels(
 @every_math
 def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice(math: Any) -> None:
     for left, wide, channels in pairs((False, True), (False, True), (False, True)):
-        every = (replace(s, threads_z=2, wide=wide, by_channels=channels) for s in _every(math, left, False))
-        shapes = {s for s in every if _is_laid_out(s)}
-        assert {s.columns for s in shapes} >= {8, 16}
-        check_layouts(math, shapes)
+        operands = ImplicitGemm(left, wide=wide, by_channels=channels)
+        every = (t for t in every_mma_convolution(math, operands) if t.shape.threads_z == 2)
+        tiles = {t for t in every if is_laid_out(t.shape, math, operands)}
+        assert {t.shape.columns for t in tiles} >= {8, 16}
+        check_layouts(Mma(math), operands, tiles)
 
 
-def check_layouts(math: Any, shapes: set[TensorWindow]) -> None:
-    for shape in shapes:
-        for side, wide in pairs((shape.left, shape.right), (False, True)):
-            if shape.is_deep(side) and wide is not shape.wide:
+def check_layouts(mma: Mma, operands: ImplicitGemm, tiles: set[ThreadblockTile]) -> None:
+    for tile in tiles:
+        for side, wide in pairs((tile.left, tile.right), (False, True)):
+            if operands.is_pixels(side) and wide is not operands.wide:
                 continue
-            by_steps = shape.is_deep(side) and shape.by_channels
-            spread = shape.spread(side, by_steps, wide)
-            if math == "tf32" and not by_steps:
-                assert waits_in(spread, shape, side, by_steps, wide) == 0, (shape, side)
+            by_steps = operands.is_pixels(side) and operands.by_channels
+            spread, values = tile.layout(side, by_steps, wide), tile.thread_values(side, by_steps, wide)
+            assert isinstance(spread, Spread)
+            if mma.math == "tf32" and not by_steps:
+                assert waits_in(spread, tile, side, by_steps, wide) == 0, (tile, side)
                 continue
-            vector = 4 if wide else 1
-            stores = Stores(by_steps, vector, shape.folding(side, by_steps, vector)[1])
-            assert turns_of(shape.staged_side(side), stores, spread) == 0, (shape, side)
+            assert values.vector == (4 if wide else 1)
+            stores = Stores(by_steps, values.vector, values.folded)
+            assert turns_of(mma.fragments(tile.shape, side), stores, spread) == 0, (tile, side)
 
 
 def test_factors_are_rounded_once_and_what_adds_zeros_is_validated() -> None:
@@ -301,10 +312,11 @@ def test_the_model_expects_large_ones_to_be_faster(preset: str, left: bool) -> N
     machine = Machine.preset(preset)
     assert machine.gpu is not None
     extents = Extents(*((56, 64) if left else (64, 56)), 64, 32, wide=False, windows=9, deep=56)
-    plain = window_shapes(extents, left, True, 4, machine, machine.gpu)
-    assert not tensor_windows(extents, left, True, 4, machine, machine.gpu), "nothing is rounded unasked"
+    operands = ImplicitGemm(pixels_left=left, padded=True)
+    plain = fma_convolutions(extents, operands, 4, machine, machine.gpu)
+    assert not mma_convolutions(extents, operands, 4, machine, machine.gpu), "nothing is rounded unasked"
     for math in MATHS:
-        found = tensor_windows(extents, left, True, 4, replace(machine, math=math), machine.gpu)
+        found = mma_convolutions(extents, operands, 4, replace(machine, math=math), machine.gpu)
         assert [s.seconds for s in found] == sorted(s.seconds for s in found)
         assert f"by tensor cores on {math} factors" in found[0].sentences("mac")[0]
         assert all(s.registers <= 255 for s in found)
@@ -318,10 +330,12 @@ def test_halves_are_half_of_the_bytes(preset: str, left: bool) -> None:
     machine = replace(Machine.preset(preset), math="bf16")
     assert machine.gpu is not None
     extents = Extents(*((56, 64) if left else (64, 56)), 64, 32, wide=False, windows=9, deep=56)
-    asked = extents, left, True, 4, machine, machine.gpu
-    wide, narrow = (tensor_windows(*asked, halves, left, left)[0] for halves in (False, True))
+    wide, narrow = (
+        mma_convolutions(extents, ImplicitGemm(left, True, halves, left, left), 4, machine, machine.gpu)[0]
+        for halves in (False, True)
+    )
     assert narrow.seconds < 0.7 * wide.seconds
-    kept = replace(wide, halves=True)
+    kept = replace(wide, operands=replace(wide.operands, halves=True))
     assert 2 * kept.staged_bytes == wide.staged_bytes
     assert kept.copies == wide.copies
 

@@ -11,11 +11,11 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.codegen.cuda.compile.disassembly import main_loop, opcodes
+from polyfuse.ir.tree import Spread
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels
-from polyfuse.strategy.cuda.tiles.fma import spread_for
-from polyfuse.strategy.cuda.tiles.implicit_gemm_fma import window_shapes
-from polyfuse.strategy.cuda.tiles.implicit_gemm_mma_f64 import double_windows
+from polyfuse.strategy.cuda.tiles.operands import ImplicitGemm
+from polyfuse.strategy.cuda.tiles.tile_candidates import fma_convolutions, mma_f64_convolutions
 from polyfuse.strategy.match.gemm_problem import Extents
 from tests.strategy.cuda.gemm.test_implicit_gemm_mma import by_tensor_cores, convolution, drawn
 from tests.support.banks import assert_no_waits, waits_in
@@ -67,16 +67,16 @@ def test_the_model_expects_them_to_be_faster_and_none_of_them_waits_for_a_bank(l
     machine = Machine.preset("h200")
     assert machine.gpu is not None
     extents = Extents(*((56, 64) if left else (64, 56)), 64, 32, wide=False, windows=9, deep=56)
-    found = double_windows(extents, left, True, 8, machine, machine.gpu)
-    assert found[0].seconds < window_shapes(extents, left, True, 8, machine, machine.gpu)[0].seconds
-    for shape in found:
-        assert shape.registers <= 255
-        for side in (shape.left, shape.right):
-            by_steps, wide = shape.is_deep(side) and left, not shape.is_deep(side)
-            assert waits_in(spread_for(shape, side, by_steps, wide), shape, side, by_steps, wide) == 0, (
-                shape,
-                side,
-            )
+    operands = ImplicitGemm(pixels_left=left, padded=True)
+    found = mma_f64_convolutions(extents, operands, 8, machine, machine.gpu)
+    assert found[0].seconds < fma_convolutions(extents, operands, 8, machine, machine.gpu)[0].seconds
+    for tile in found:
+        assert tile.registers <= 255
+        for side in (tile.left, tile.right):
+            by_steps, wide = operands.is_pixels(side) and left, not operands.is_pixels(side)
+            spread = tile.layout(side, by_steps, wide)
+            assert isinstance(spread, Spread)
+            assert waits_in(spread, tile, side, by_steps, wide) == 0, (tile, side)
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])

@@ -19,12 +19,16 @@ from polyfuse.codegen.cuda.mma_calls import MATRICES, TRANSPOSED
 from polyfuse.codegen.looptree.half_types import CONVERSIONS, rounded_bits
 from polyfuse.errors import InvalidMath, InvalidSchedule
 from polyfuse.ir.precision import PRECISIONS, STEPS, rounded
+from polyfuse.ir.tree import Spread
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.simulator.mma_fragments import Fragments, multiplied
-from polyfuse.strategy.cuda.tiles.fma import WAYS
-from polyfuse.strategy.cuda.tiles.ldmatrix_layouts import Stores, turns_of
-from polyfuse.strategy.cuda.tiles.mma import TensorShape, tensor_shapes
+from polyfuse.strategy.cuda.tiles.mma import Mma
+from polyfuse.strategy.cuda.tiles.smem_layouts import WAYS, Stores, turns_of
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_candidates import mma_tiles
+from polyfuse.strategy.cuda.tiles.tile_copies import ThreadCopy
+from polyfuse.strategy.cuda.tiles.tile_shape import TileShape
 from polyfuse.strategy.match.gemm_problem import Extents
 from tests.support.banks import assert_no_waits, waits_in
 from tests.support.on_tensor_cores import by_tensor_cores, in_planned_registers, matmul, transposed
@@ -154,7 +158,7 @@ def test_a_shape_fits_its_machine_and_is_faster_than_without(preset: str) -> Non
     machine = Machine.preset(preset)
     assert machine.gpu is not None
     found = {
-        math: tensor_shapes(Extents(4096, 4096, 4096, 1), 4, replace(machine, math=math), machine.gpu)
+        math: mma_tiles(Extents(4096, 4096, 4096, 1), 4, replace(machine, math=math), machine.gpu)
         for math in MATHS
     }
     for math, shapes in found.items():
@@ -167,15 +171,17 @@ def test_a_shape_fits_its_machine_and_is_faster_than_without(preset: str) -> Non
 @every_math
 def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice(math: Any) -> None:
     for (z, y), (rows, columns), steps in pairs(((1, 8), (4, 16)), ((4, 8), (8, 16)), (16, 64)):
-        shape = TensorShape(z, y, 4, rows, columns, steps, 4, format=math)
-        for side, way in pairs((shape.left, shape.right), WAYS):
-            (by_steps, wide), spread = way, shape.spread(side, *way)
+        shape, mma = TileShape(z, y, 4, rows, columns, steps, 4, Mma.axes), Mma(math)
+        tile = ThreadblockTile(shape, mma, ThreadCopy())
+        for side, way in pairs((tile.left, tile.right), WAYS):
+            (by_steps, wide), spread, values = way, tile.layout(side, *way), tile.thread_values(side, *way)
+            assert isinstance(spread, Spread)
             if math == "tf32" and not by_steps:
-                assert waits_in(spread, shape, side, *way) == 0, (shape, side, way)
+                assert waits_in(spread, tile, side, *way) == 0, (tile, side, way)
                 continue
-            vector = 4 if wide else 1
-            stores = Stores(by_steps, vector, shape.folding(side, by_steps, vector)[1])
-            assert turns_of(shape.staged_side(side), stores, spread) == 0, (shape, side, way)
+            assert values.vector == (4 if wide else 1)
+            stores = Stores(by_steps, values.vector, values.folded)
+            assert turns_of(mma.fragments(shape, side), stores, spread) == 0, (tile, side, way)
 
 
 def test_what_math_cannot_be_is_said() -> None:

@@ -14,12 +14,16 @@ import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.compile.disassembly import main_loop
 from polyfuse.errors import InvalidMath, InvalidSchedule
+from polyfuse.ir.tree import Spread
 from polyfuse.machine import Machine
 from polyfuse.simulator.mma_fragments import multiplied
 from polyfuse.strategy.cuda.gemm.schedule import whole_steps
-from polyfuse.strategy.cuda.tiles.fma import WAYS, spread_for
-from polyfuse.strategy.cuda.tiles.mma_f64 import DoubleShape, double_shapes
-from polyfuse.strategy.cuda.tiles.tile_cost import shapes
+from polyfuse.strategy.cuda.tiles.mma import MmaF64
+from polyfuse.strategy.cuda.tiles.smem_layouts import WAYS
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_candidates import fma_tiles, mma_f64_tiles
+from polyfuse.strategy.cuda.tiles.tile_copies import ThreadCopy
+from polyfuse.strategy.cuda.tiles.tile_shape import TileShape
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.match.gemm_problem import Extents
 from tests.support import on_tensor_cores as products
@@ -64,9 +68,13 @@ def test_no_access_to_shared_memory_waits_for_a_bank(name: str) -> None:
 
 def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice() -> None:
     for (rows, columns), steps in pairs(((4, 4), (4, 8), (8, 4), (8, 8)), (8, 16)):
-        shape = DoubleShape(2, 16, 4, rows, columns, steps, 8, format="f64")
-        for side, way in pairs((shape.left, shape.right), WAYS):
-            assert waits_in(spread_for(shape, side, *way), shape, side, *way) == 0, (shape, side, way)
+        tile = ThreadblockTile(
+            TileShape(2, 16, 4, rows, columns, steps, 8, MmaF64.axes), MmaF64(), ThreadCopy()
+        )
+        for side, way in pairs((tile.left, tile.right), WAYS):
+            spread = tile.layout(side, *way)
+            assert isinstance(spread, Spread)
+            assert waits_in(spread, tile, side, *way) == 0, (tile, side, way)
 
 
 def test_an_instruction_is_a_product_of_matrices() -> None:
@@ -98,9 +106,9 @@ def test_the_model_expects_them_to_be_faster(preset: str) -> None:
     machine = Machine.preset(preset)
     assert machine.gpu is not None
     extents = Extents(4096, 4096, 4096, 1, whole_steps=4096)
-    first, *_ = found = double_shapes(extents, 8, machine, machine.gpu)
+    first, *_ = found = mma_f64_tiles(extents, 8, machine, machine.gpu)
     assert [s.seconds for s in found] == sorted(s.seconds for s in found)
-    assert first.seconds < shapes(extents, 8, machine, machine.gpu)[0].seconds
+    assert first.seconds < fma_tiles(extents, 8, machine, machine.gpu)[0].seconds
     assert "by tensor cores on float64 numbers as they are" in first.sentences("mac")[0]
 
 
@@ -134,8 +142,8 @@ def test_shapes_are_for_results_that_all_take_the_same_steps() -> None:
     machine = Machine.preset("h200")
     assert machine.gpu is not None
     sizes = Extents(1024, 1024, 1024, 1)
-    assert double_shapes(replace(sizes, whole_steps=1024), 8, machine, machine.gpu)
-    assert not double_shapes(sizes, 8, machine, machine.gpu)
+    assert mma_f64_tiles(replace(sizes, whole_steps=1024), 8, machine, machine.gpu)
+    assert not mma_f64_tiles(sizes, 8, machine, machine.gpu)
 
 
 def test_the_verb_says_what_it_needs() -> None:

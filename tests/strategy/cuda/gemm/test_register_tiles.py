@@ -17,13 +17,18 @@ from polyfuse.codegen.cuda.compile.disassembly import main_loop, opcodes, regist
 from polyfuse.codegen.looptree.half_types import WIDENED
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tensor import HALVES
+from polyfuse.ir.tree import Spread
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.runtime.samples import roundings
 from polyfuse.simulator import lockstep
-from polyfuse.strategy.cuda.tiles.fma import Shape, spread_for
-from polyfuse.strategy.cuda.tiles.tile_cost import costed, shapes
+from polyfuse.strategy.cuda.tiles.mma import Fma
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile_candidates import fma_tiles
+from polyfuse.strategy.cuda.tiles.tile_copies import CpAsync
+from polyfuse.strategy.cuda.tiles.tile_cost import costed
+from polyfuse.strategy.cuda.tiles.tile_shape import TileShape
 from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.pipeline import plan_for
 from polyfuse.strategy.plan import Plan
@@ -141,14 +146,16 @@ def k(x):
 def test_a_shape_fits_its_machine_and_says_why(preset: str) -> None:
     machine = Machine.preset(preset)
     assert machine.gpu is not None
-    found = shapes(Extents(2048, 2048, 1024, 1), 4, machine, machine.gpu)
+    found = fma_tiles(Extents(2048, 2048, 1024, 1), 4, machine, machine.gpu)
     best = found[0]
     assert [s.seconds for s in found] == sorted(s.seconds for s in found)
-    assert best.rows * best.columns >= 32
+    assert best.shape.rows * best.shape.columns >= 32
     assert best.shared_bytes <= machine.gpu.shared_per_block
     assert "registers planned" in best.sentences("mac")[0]
     for side in (best.left, best.right):
-        assert spread_for(best, side, True, True).tile == side.tile
+        spread = best.layout(side, by_steps=True, wide=True)
+        assert isinstance(spread, Spread)
+        assert spread.tile == side.tile
 
 
 def test_a_warp_has_one_of_four_schedulers() -> None:
@@ -159,7 +166,8 @@ def test_a_warp_has_one_of_four_schedulers() -> None:
 
     def issuing(blocks: int) -> float:
         extents = Extents(32, 32, 4096, blocks * machine.units)
-        return costed(Shape(1, 4, 8, 8, 4, 16, 4, stages=4), extents, machine, gpu).issuing
+        tile = ThreadblockTile(TileShape(1, 4, 8, 8, 4, 16, 4), Fma(), CpAsync(), stages=4)
+        return costed(tile, extents, machine, gpu).issuing
 
     assert [issuing(blocks) / issuing(4) for blocks in (1, 2, 3, 5, 8)] == pytest.approx([1, 1, 1, 2, 2])
 
@@ -167,16 +175,16 @@ def test_a_warp_has_one_of_four_schedulers() -> None:
 def test_only_the_largest_tiles_of_float64_numbers_have_stages() -> None:
     machine = Machine.preset("h200")
     assert machine.gpu is not None
-    found = [s for s in shapes(Extents(512, 512, 512, 1), 8, machine, machine.gpu) if s.stages > 1]
-    assert {(s.rows, s.columns, s.registers) for s in found} == {(4, 4, 128)}
+    found = [s for s in fma_tiles(Extents(512, 512, 512, 1), 8, machine, machine.gpu) if s.stages > 1]
+    assert {(t.shape.rows, t.shape.columns, t.registers) for t in found} == {(4, 4, 128)}
     assert "await_copies(" in program("linear + ReLU, float64, in stages").program.source
 
 
 def test_a_grid_has_so_many_blocks_along_the_batch() -> None:
     machine = Machine.preset("h200")
     assert machine.gpu is not None
-    assert shapes(Extents(64, 64, 64, 65535), 4, machine, machine.gpu)
-    assert not shapes(Extents(64, 64, 64, 65536), 4, machine, machine.gpu)
+    assert fma_tiles(Extents(64, 64, 64, 65535), 4, machine, machine.gpu)
+    assert not fma_tiles(Extents(64, 64, 64, 65536), 4, machine, machine.gpu)
 
 
 def test_a_spread_needs_panels_in_shared_memory() -> None:
@@ -234,11 +242,15 @@ def test_copies_ahead_are_cheaper_than_blocks_that_wait_for_each_other() -> None
     machine = Machine.preset("h200")
     assert machine.gpu is not None
     extents = Extents(2048, 2048, 2048, 1)
-    best, *others = shapes(extents, 4, machine, machine.gpu)
+    best, *others = fma_tiles(extents, 4, machine, machine.gpu)
     best = next(
-        s for s in (best, *others) if s.rows == 8 and s.stages > 1
+        s for s in (best, *others) if s.shape.rows == 8 and s.stages > 1
     )  # tiles of 16 rows have no other form
-    alike = next(s for s in others if s.stages == 1 and (s.threads, s.rows) == (best.threads, best.rows))
+    alike = next(
+        t
+        for t in others
+        if t.stages == 1 and (t.shape.threads, t.shape.rows) == (best.shape.threads, best.shape.rows)
+    )
     assert best.stages == 2
     assert best.seconds < alike.seconds < 1.1 * best.seconds
 

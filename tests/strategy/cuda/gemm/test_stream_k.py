@@ -13,7 +13,7 @@ from polyfuse.checks import cuda_cases as cases
 from polyfuse.machine import Gpu, Machine
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.strategy.cuda.gemm.stream_k import Priced, cheapest_in_shares
-from polyfuse.strategy.cuda.tiles.fma import Shape
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
 from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.rewrites import split_k as split_products
@@ -31,8 +31,8 @@ def test_shares_pay_where_the_last_wave_is_nearly_empty() -> None:
         found = cheapest_in_shares(shapes, extents, H200, H200.gpu)
         assert found is not None
         assert (found.seconds < 0.9 * shapes[0].seconds) is pays
-        chunks = found.shape.blocks(extents) * -(-steps // found.shape.steps)
-        assert found.shape.tiles == -(-chunks // found.count)
+        chunks = found.tile.blocks(extents) * -(-steps // found.tile.shape.steps)
+        assert found.tile.tiles == -(-chunks // found.count)
 
 
 def test_few_products_of_a_nest_are_shared_out_and_what_is_refused_is_not() -> None:
@@ -50,10 +50,10 @@ def test_few_products_of_a_nest_are_shared_out_and_what_is_refused_is_not() -> N
 def dealt_out(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Products are in so many shares from now on, of tiles of 32 × 32 in two stages, whatever they are to take."""
 
-    def found(shapes: tuple[Shape, ...], extents: Extents, machine: Machine, gpu: Gpu) -> Priced:
+    def found(tiles: tuple[ThreadblockTile, ...], extents: Extents, machine: Machine, gpu: Gpu) -> Priced:
         size = (32, 32, 2)
-        shape = next(s for s in shapes if (s.block_rows, s.block_columns, s.stages) == size)
-        return Priced(shape, count, 0.0)
+        tile = next(t for t in tiles if (t.shape.block_rows, t.shape.block_columns, t.stages) == size)
+        return Priced(tile, count, 0.0)
 
     monkeypatch.setattr(split_products, "cheapest_in_shares", found)
 

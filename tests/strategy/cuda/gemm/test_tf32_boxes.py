@@ -19,14 +19,10 @@ from polyfuse.codegen.cuda.compile.disassembly import main_loop
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.strategy import plan_for
-from polyfuse.strategy.cuda.tiles.cluster import ClusterShape
-from polyfuse.strategy.cuda.tiles.fma import Shape
-from polyfuse.strategy.cuda.tiles.warp_specialized import OwnWarpShape
-from polyfuse.strategy.cuda.tiles.wgmma_cp_async import KeptShape
-from polyfuse.strategy.cuda.tiles.wgmma_tma import BulkShape
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.remarks import Reason
 from polyfuse.strategy.rewrites.preround_operands import rounded_first
-from tests.support.on_tensor_cores import groups_of, in_planned_registers, schedule_with
+from tests.support.on_tensor_cores import groups_of, in_planned_registers, kind_of, schedule_with
 
 H200 = replace(Machine.preset("h200"), math="tf32")
 
@@ -57,25 +53,24 @@ def rounded(rows: int, steps: int, columns: int) -> pf.Nest:
 
 
 @cache
-def net_of(
-    kind: type[KeptShape], tile: tuple[int, ...], sides: tuple[int, int, int], device: Any
-) -> pf.Executable:
+def net_of(kind: str, tile: tuple[int, ...], sides: tuple[int, int, int], device: Any) -> pf.Executable:
     """Warpgroups down and across, a thread's rows and columns, steps, stages."""
 
-    def wanted(s: Shape) -> bool:
-        return type(s) is kind and (*groups_of(s), s.rows, s.columns, s.steps, s.stages) == tile
+    def wanted(t: ThreadblockTile) -> bool:
+        sizes = (t.shape.rows, t.shape.columns, t.shape.steps, t.stages)
+        return kind_of(t) == kind and (*groups_of(t), *sizes) == tile
 
     schedule = schedule_with(rounded(*sides), "tf32", wanted)
     return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device=device)
 
 
 KINDS = {
-    "boxes": (BulkShape, (1, 1, 2, 16, 32, 2)),
-    "a warp that only copies": (OwnWarpShape, (1, 1, 2, 16, 32, 4)),
-    "two warpgroups": (OwnWarpShape, (2, 1, 2, 16, 32, 2)),
-    "clusters": (ClusterShape, (1, 1, 2, 16, 32, 2)),
-    "threads": (KeptShape, (1, 1, 2, 16, 32, 2)),
-    "threads, 64 steps": (KeptShape, (1, 1, 4, 16, 64, 2)),
+    "boxes": ("boxed", (1, 1, 2, 16, 32, 2)),
+    "a warp that only copies": ("produced", (1, 1, 2, 16, 32, 4)),
+    "two warpgroups": ("produced", (2, 1, 2, 16, 32, 2)),
+    "clusters": ("clustered", (1, 1, 2, 16, 32, 2)),
+    "threads": ("kept", (1, 1, 2, 16, 32, 2)),
+    "threads, 64 steps": ("kept", (1, 1, 4, 16, 64, 2)),
 }
 
 
@@ -97,7 +92,7 @@ def test_in_lock_step_it_is_the_product_of_rounded_factors(name: str) -> None:
 @pytest.mark.parametrize("tile", [(2, 1, 2, 64, 32, 4), (1, 2, 2, 32, 32, 2)])
 def test_machine_code_multiplies_what_others_copy(tile: tuple[int, ...]) -> None:
     pytest.importorskip("cuda.core")
-    net = net_of(OwnWarpShape, tile, (2048, 1024, 2048), "none")
+    net = net_of("produced", tile, (2048, 1024, 2048), "none")
     cubin = in_planned_registers(net, (9, 0))
     assert cubin.registers <= 168, "nine warps"
     loop = main_loop(cubin)

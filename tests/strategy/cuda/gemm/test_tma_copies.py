@@ -17,10 +17,17 @@ from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda.runner import CudaProgram
 from polyfuse.runtime.emulated.host_gpu import HostGpu
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
-from polyfuse.strategy.cuda.tiles.wgmma_tma import BulkShape, bulk_shapes
 from polyfuse.strategy.match.gemm_problem import Extents, Kept
 from tests.support.boxes import NESTS, arguments_of, schedule_of
-from tests.support.on_tensor_cores import assert_exact, assert_found, in_planned_registers, large, matmul
+from tests.support.on_tensor_cores import (
+    assert_exact,
+    assert_found,
+    in_planned_registers,
+    kind_of,
+    large,
+    matmul,
+    warpgroups,
+)
 
 every_nest = pytest.mark.parametrize("name", NESTS)
 
@@ -138,12 +145,12 @@ def test_the_model_takes_them_for_large_products(kept: Kept) -> None:
     machine = replace(Machine.preset("h200"), math="bf16")
     assert machine.gpu is not None
     extents = Extents(1024, 1024, 1024, 1, whole_steps=1024, kept=kept)
-    assert isinstance(tiles_for(extents, 4, machine, machine.gpu)[0], BulkShape)
-    assert not bulk_shapes(replace(extents, whole_steps=0), "bf16", machine, machine.gpu)
-    assert not bulk_shapes(replace(extents, whole_steps=4096 + 32), "bf16", machine, machine.gpu)
+    assert kind_of(tiles_for(extents, 4, machine, machine.gpu)[0]) == "boxed"
+    assert not warpgroups("boxed", replace(extents, whole_steps=0), "bf16", machine)
+    assert not warpgroups("boxed", replace(extents, whole_steps=4096 + 32), "bf16", machine)
     ampere = Machine.preset("a100")
     assert ampere.gpu is not None
-    assert not bulk_shapes(extents, "bf16", ampere, ampere.gpu)
+    assert not warpgroups("boxed", extents, "bf16", ampere)
 
 
 def test_the_report_names_them() -> None:

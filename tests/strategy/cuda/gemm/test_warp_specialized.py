@@ -18,17 +18,23 @@ from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda.runner import CudaProgram
 from polyfuse.runtime.emulated.host_gpu import HostGpu
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
-from polyfuse.strategy.cuda.tiles.warp_specialized import OwnWarpShape, own_warp_shapes
-from polyfuse.strategy.cuda.tiles.wgmma_tma import bulk_shapes
 from polyfuse.strategy.match.gemm_problem import Extents, Kept
 from tests.support.boxes import NESTS, arguments_of, schedule_of
-from tests.support.on_tensor_cores import assert_exact, assert_found, in_planned_registers, large, matmul
+from tests.support.on_tensor_cores import (
+    assert_exact,
+    assert_found,
+    in_planned_registers,
+    kind_of,
+    large,
+    matmul,
+    warpgroups,
+)
 
 
 @cache
 def net_of(name: str) -> pf.Executable:
     make, math, tile = NESTS[name]
-    schedule = schedule_of(make(), math, tile, OwnWarpShape)
+    schedule = schedule_of(make(), math, tile, "produced")
     return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
 
 
@@ -106,7 +112,7 @@ def test_what_is_left_out_is_found(what: str) -> None:
 def test_each_warpgroup_waits_for_itself() -> None:
     """Whichever runs first: what one has seen another has not, and one's slot is not another's."""
     nest = matmul(130, 384, 72, dtype="bfloat16")
-    schedule = schedule_of(nest, "bf16", (2, 1, 2, 16, 4), OwnWarpShape)
+    schedule = schedule_of(nest, "bf16", (2, 1, 2, 16, 4), "produced")
     net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
     assert_exact(net, nest)
     (launch,) = net.program.launches
@@ -126,7 +132,7 @@ def test_each_warpgroup_waits_for_itself() -> None:
 @pytest.mark.parametrize("tile", [(2, 1, 2, 32, 4), (1, 2, 2, 32, 2), (1, 1, 2, 16, 4), (2, 1, 2, 64, 4)])
 def test_machine_code_multiplies_without_a_pause(tile: tuple[int, ...]) -> None:
     pytest.importorskip("cuda.core")
-    schedule = schedule_of(matmul(2000, 8192, 2040, dtype="bfloat16"), "bf16", tile, OwnWarpShape)
+    schedule = schedule_of(matmul(2000, 8192, 2040, dtype="bfloat16"), "bf16", tile, "produced")
     net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="none")
     cubin = in_planned_registers(net, (9, 0))
     assert (cubin.arch, cubin.shared_bytes) == ("sm_90a", net.program.codes[0].shared_bytes)
@@ -149,7 +155,7 @@ def test_nothing_reads_sums_before_the_wait_for_them(rows: int) -> None:
     """Tiles that are cut short, and whole ones, whose stores have no guard that ptxas would stay behind."""
     pytest.importorskip("cuda.core")
     nest = large() if rows == 2048 else matmul(rows, 1024, 2040, dtype="bfloat16")
-    schedule = schedule_of(nest, "bf16", (2, 1, 2, 32, 4), OwnWarpShape)
+    schedule = schedule_of(nest, "bf16", (2, 1, 2, 32, 4), "produced")
     net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="none")
     code = sass(in_planned_registers(net, (9, 0)))
     last = code.rindex("HGMMA.")
@@ -162,7 +168,7 @@ def test_results_that_are_neighbours_are_stored_together(dtype: str, store: str)
     """Two of each eight columns are a thread's, in tiles that are cut short too."""
     pytest.importorskip("cuda.core")
     nest = matmul(2000, 1024, 2040, dtype="bfloat16") if dtype == "bfloat16" else sums_of_halves()
-    schedule = schedule_of(nest, "bf16", (2, 1, 2, 32, 4), OwnWarpShape)
+    schedule = schedule_of(nest, "bf16", (2, 1, 2, 32, 4), "produced")
     net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="none")
     every = opcodes(in_planned_registers(net, (9, 0)))
     assert [op for op in every if op.startswith("STG")] == [store] * 32
@@ -191,23 +197,22 @@ def test_the_model_takes_them_where_warps_would_wait(kept: Kept) -> None:
     assert machine.gpu is not None
     extents = Extents(1024, 1024, 1024, 1, whole_steps=1024, kept=kept, once=True)
     best = tiles_for(extents, 4, machine, machine.gpu)[0]
-    assert isinstance(best, OwnWarpShape)
-    (same,) = (s for s in bulk_shapes(extents, "bf16", machine, machine.gpu)
-               if (s.threads, s.rows, s.columns, s.stages) == (best.threads, best.rows, best.columns, best.stages)
-               and s.threads_z == best.threads_z)  # fmt: skip
+    assert kind_of(best) == "produced"
+    boxed = warpgroups("boxed", extents, "bf16", machine)
+    (same,) = (t for t in boxed if (t.shape, t.stages) == (best.shape, best.stages))
     assert same.seconds - best.seconds == pytest.approx(
         16 * machine.gpu.meeting_cycles / (machine.flops32 / 256)
     )
     assert "that its warps meet decides" in same.why
     assert "has a warp that only copies" in best.sentences("mac")[1]
     many = replace(extents, rows=8192, columns=8192)
-    crowded = [s for s in own_warp_shapes(many, "bf16", machine, machine.gpu) if s.resident(machine.gpu) > 2]
+    crowded = [s for s in warpgroups("produced", many, "bf16", machine) if s.resident(machine.gpu) > 2]
     assert crowded
-    assert not own_warp_shapes(replace(extents, whole_steps=4096 + 32), "bf16", machine, machine.gpu)
-    assert not own_warp_shapes(replace(extents, once=False), "bf16", machine, machine.gpu)
+    assert not warpgroups("produced", replace(extents, whole_steps=4096 + 32), "bf16", machine)
+    assert not warpgroups("produced", replace(extents, once=False), "bf16", machine)
     ampere = Machine.preset("a100")
     assert ampere.gpu is not None
-    assert not own_warp_shapes(extents, "bf16", ampere, ampere.gpu)
+    assert not warpgroups("produced", extents, "bf16", ampere)
 
 
 def test_the_report_says_what_it_gains() -> None:
@@ -273,7 +278,7 @@ def test_validation_proves_the_slots() -> None:
 def test_copies_that_are_shifted_ahead_have_fewer_slots() -> None:
     """The warp runs ahead without being told: iterations between leave it less room, and are right all the same."""
     make, math, tile = NESTS["four stages"]
-    text = schedule_of(make(), math, tile, OwnWarpShape).trace()
+    text = schedule_of(make(), math, tile, "produced").trace()
     for name in ("load_x", "load_y"):
         text = text.replace(
             f"s = s.bind('{name}', {name}_0_in='bulk.warp')",

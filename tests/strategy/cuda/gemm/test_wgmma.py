@@ -15,17 +15,20 @@ from polyfuse.codegen.cuda.compile.disassembly import main_loop
 from polyfuse.codegen.cuda.kernel_grammar import UnsupportedKernel
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.precision import PRECISIONS, STEPS, Math
+from polyfuse.layouts.core_matrix import Cores
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.simulator import lockstep
 from polyfuse.simulator import races as lockstep_memory
-from polyfuse.strategy.cuda.tiles.fma import WAYS, Shape
-from polyfuse.strategy.cuda.tiles.mma import TensorShape
+from polyfuse.strategy.cuda.tiles.mma import Wgmma
+from polyfuse.strategy.cuda.tiles.smem_layouts import WAYS, copy_waits
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
-from polyfuse.strategy.cuda.tiles.wgmma import WarpgroupShape, copy_waits, layout_for
+from polyfuse.strategy.cuda.tiles.tile_copies import ThreadCopy
+from polyfuse.strategy.cuda.tiles.tile_shape import TileShape
 from polyfuse.strategy.match.gemm_problem import Extents
 from tests.support.banks import assert_no_waits
-from tests.support.on_tensor_cores import by_warpgroups, groups_of, in_planned_registers, matmul
+from tests.support.on_tensor_cores import by_warpgroups, groups_of, in_planned_registers, kind_of, matmul
 
 H200 = Machine.preset("h200")
 
@@ -60,8 +63,8 @@ def schedule_of(
 ) -> pf.Schedule:
     """The strategy's schedule with one shape: warpgroups down and across, a thread's rows and columns, stages."""
 
-    def wanted(s: Shape) -> bool:
-        return type(s) is WarpgroupShape and (*groups_of(s), s.rows, s.columns, s.stages) == tile
+    def wanted(t: ThreadblockTile) -> bool:
+        return kind_of(t) == "rounded" and (*groups_of(t), t.shape.rows, t.shape.columns, t.stages) == tile
 
     return by_warpgroups(nest, math, wanted, monkeypatch).schedule
 
@@ -203,17 +206,17 @@ def test_factors_that_come_through_registers_are_multiplied_by_warps(preset: str
     machine = replace(Machine.preset(preset), math=math)
     assert machine.gpu is not None
     found = tiles_for(Extents(4096, 4096, 4096, 1, whole_steps=4096), 4, machine, machine.gpu)
-    assert type(found[0]) is TensorShape, found[0].why
-    assert next(s for s in found if isinstance(s, WarpgroupShape)).seconds > 1.5 * found[0].seconds
+    assert kind_of(found[0]) == "Mma", found[0].why
+    assert next(s for s in found if isinstance(s.mma, Wgmma)).seconds > 1.5 * found[0].seconds
 
 
 def test_shapes_are_hoppers_alone_and_of_whole_steps() -> None:
-    def found(preset: str, math: Math, steps: int) -> list[Shape]:
+    def found(preset: str, math: Math, steps: int) -> list[ThreadblockTile]:
         machine = replace(Machine.preset(preset), math=math)
         assert machine.gpu is not None
         every = tiles_for(Extents(4096, 4096, 4096, 1, whole_steps=steps), 4, machine, machine.gpu)
         assert [s.seconds for s in every] == sorted(s.seconds for s in every)
-        return [s for s in every if isinstance(s, WarpgroupShape)]
+        return [s for s in every if isinstance(s.mma, Wgmma)]
 
     assert found("h100", "bf16", 4096)
     assert found("h200", "f16", 4096)
@@ -221,7 +224,7 @@ def test_shapes_are_hoppers_alone_and_of_whole_steps() -> None:
     assert not found("rtx4090", "bf16", 4096)
     assert found("h200", "tf32", 4096)
     assert not found("h200", "bf16", 0)
-    assert {s.steps for s in found("h200", "bf16", 4096 + 32)} == {32}
+    assert {t.shape.steps for t in found("h200", "bf16", 4096 + 32)} == {32}
     shape = found("h200", "bf16", 4096)[0]
     assert "by tensor cores on bf16 factors, a warpgroup together" in shape.sentences("mac")[0]
     assert shape.registers <= 255
@@ -230,11 +233,13 @@ def test_shapes_are_hoppers_alone_and_of_whole_steps() -> None:
 @pytest.mark.parametrize("math", ["bf16", "tf32"])
 def test_copies_meet_no_bank_twice_where_they_are_wide(math: Math) -> None:
     for (down, across), (rows, columns) in pairs(((1, 1), (2, 1), (1, 2)), ((2, 16), (4, 32))):
-        s = WarpgroupShape(across, 32 * down, 4, rows, columns, 32 * down, 4, format=math)
+        shape = TileShape(across, 32 * down, 4, rows, columns, 32 * down, 4, Wgmma.axes)
+        s = ThreadblockTile(shape, Wgmma(math), ThreadCopy())
         for by_steps, wide in WAYS:
             for side in (s.left, s.right):
-                cores = layout_for(s, side, by_steps, wide)
-                waiting = copy_waits(s, side, by_steps, wide, cores)
+                cores, values = s.layout(side, by_steps, wide), s.thread_values(side, by_steps, wide)
+                assert isinstance(cores, Cores)
+                waiting = copy_waits(shape, side, values, s.element, cores)
                 expected = wide and (by_steps or side is not s.left)
                 assert waiting == 0 or not expected, (s, side, by_steps, cores)
 

@@ -11,12 +11,12 @@ import pytest
 import polyfuse as pf
 from polyfuse.codegen.cuda.compile.disassembly import main_loop
 from polyfuse.ir.precision import Math
+from polyfuse.layouts.core_matrix import Cores
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
-from polyfuse.strategy.cuda.tiles.fma import Shape
+from polyfuse.strategy.cuda.tiles.smem_layouts import copy_waits
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
-from polyfuse.strategy.cuda.tiles.wgmma import copy_waits, layout_for
-from polyfuse.strategy.cuda.tiles.wgmma_cp_async import KeptShape, kept_shapes
 from polyfuse.strategy.match.gemm_problem import Extents, Kept
 from tests.support.banks import assert_no_waits
 from tests.support.on_tensor_cores import (
@@ -26,9 +26,11 @@ from tests.support.on_tensor_cores import (
     by_steps,
     groups_of,
     in_planned_registers,
+    kind_of,
     large,
     matmul,
     schedule_with,
+    warpgroups,
 )
 
 NESTS = {
@@ -53,8 +55,9 @@ every_nest = pytest.mark.parametrize("name", NESTS)
 def schedule_of(nest: pf.Nest, math: Math, tile: tuple[int, ...]) -> pf.Schedule:
     """The schedule with one shape: warpgroups down and across, a thread's rows and columns, steps, stages."""
 
-    def wanted(s: Shape) -> bool:
-        return type(s) is KeptShape and (*groups_of(s), s.rows, s.columns, s.steps, s.stages) == tile
+    def wanted(t: ThreadblockTile) -> bool:
+        sizes = (t.shape.rows, t.shape.columns, t.shape.steps, t.stages)
+        return kind_of(t) == "kept" and (*groups_of(t), *sizes) == tile
 
     return schedule_with(nest, math, wanted)
 
@@ -164,13 +167,14 @@ def test_machine_code_copies_while_it_multiplies(turned: bool, tile: tuple[int, 
 def test_no_shape_has_copies_that_wait_for_banks(kept: Kept) -> None:
     machine = replace(Machine.preset("h200"), math="bf16")
     assert machine.gpu is not None
-    found = kept_shapes(
-        Extents(4096, 4096, 4096, 1, whole_steps=4096, kept=kept), "bf16", machine, machine.gpu
-    )
-    assert len({(s.threads, s.rows, s.columns) for s in found}) >= 10
+    found = warpgroups("kept", Extents(4096, 4096, 4096, 1, whole_steps=4096, kept=kept), "bf16", machine)
+    assert len({(t.shape.threads, t.shape.rows, t.shape.columns) for t in found}) >= 10
     for s in found:
         for side, steps in s.sides:
-            assert copy_waits(s, side, steps, True, layout_for(s, side, steps, True)) == 0, s
+            cores = s.layout(side, steps, wide=True)
+            assert isinstance(cores, Cores)
+            values = s.thread_values(side, steps, wide=True)
+            assert copy_waits(s.shape, side, values, s.element, cores) == 0, s
 
 
 @pytest.mark.parametrize("kept", ["steps", "columns"])
@@ -182,13 +186,13 @@ def test_the_model_takes_them_for_large_products(kept: Kept) -> None:
         through_registers, as_they_are = (
             tiles_for(each, 4, machine, machine.gpu)[0] for each in (extents, replace(extents, kept=kept))
         )
-        assert isinstance(as_they_are, KeptShape)
+        assert as_they_are.kept
         assert as_they_are.seconds < through_registers.seconds
         assert "which are copied as they are" in as_they_are.sentences("mac")[0]
-    assert not kept_shapes(replace(extents, whole_steps=0), "bf16", machine, machine.gpu)
+    assert not warpgroups("kept", replace(extents, whole_steps=0), "bf16", machine)
     ampere = Machine.preset("a100")
     assert ampere.gpu is not None
-    assert not kept_shapes(replace(extents, kept=kept), "bf16", ampere, ampere.gpu)
+    assert not warpgroups("kept", replace(extents, kept=kept), "bf16", ampere)
 
 
 @pytest.mark.parametrize(
