@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 _HOME = {
     "Access": "polyfuse.ir",
     "BadArgument": "polyfuse.errors",
+    "CoreMatrixLayout": "polyfuse.layouts",
     "DeviceFailure": "polyfuse.errors",
     "Executable": "polyfuse.compiler",
     "IllegalRewrite": "polyfuse.errors",
@@ -35,7 +36,9 @@ _HOME = {
     "OutOfDeviceMemory": "polyfuse.errors",
     "PolyfuseError": "polyfuse.errors",
     "Schedule": "polyfuse.schedule",
+    "SmemLayout": "polyfuse.layouts",
     "Statement": "polyfuse.ir",
+    "SwizzledLayout": "polyfuse.layouts",
     "TargetUnavailable": "polyfuse.errors",
     "Tensor": "polyfuse.ir",
     "Trials": "polyfuse.tune",
@@ -86,6 +89,9 @@ if TYPE_CHECKING:
     from polyfuse.ir import Tensor as Tensor
     from polyfuse.ir import Violation as Violation
     from polyfuse.ir import statement as statement
+    from polyfuse.layouts import CoreMatrixLayout as CoreMatrixLayout
+    from polyfuse.layouts import SmemLayout as SmemLayout
+    from polyfuse.layouts import SwizzledLayout as SwizzledLayout
     from polyfuse.machine import Machine as Machine
     from polyfuse.nn import lower as lower
     from polyfuse.schedule import Schedule as Schedule

@@ -30,7 +30,6 @@ from polyfuse.ir.tree import (
     Buffer,
     Loop,
     Panel,
-    Spread,
     Tree,
     children,
     date_map,
@@ -40,8 +39,8 @@ from polyfuse.ir.tree import (
     path_to,
     statements,
 )
-from polyfuse.layouts.core_matrix import Cores, Digit
-from polyfuse.layouts.swizzle import Swizzled
+from polyfuse.layouts import CoreMatrixLayout, Layout, SmemLayout, SwizzledLayout
+from polyfuse.layouts.core_matrix import Digit
 from polyfuse.sets import IN, OUT, SET, constant, dimension, greatest, least
 
 THREADS = ("thread.x", "thread.y", "thread.z")
@@ -80,7 +79,7 @@ class Geometry:
     def shape(self) -> tuple[int, ...]:
         """The buffer's extents: the stages, then the box's extents or those of its panels; one if these are spread."""
         stages = (self.buffer.stages,) if self.home is not None else ()
-        if self.buffer.spread is not None:
+        if self.buffer.layout is not None:
             return (prod(stages) * self._stage_size,)
         return (*stages, *self._one_stage)
 
@@ -95,7 +94,7 @@ class Geometry:
     @property
     def _stage_size(self) -> int:
         """The elements of one stage of spread panels."""
-        panel, spread = self.buffer.panel, self.buffer.spread
+        panel, spread = self.buffer.panel, self.buffer.layout
         assert panel is not None
         assert spread is not None
         panels, *others, _ = self._one_stage
@@ -112,7 +111,7 @@ class Geometry:
         value = self.home.pullback_pw_multi_aff(element)
         cell = self._laid_out(self._inside(element, where.set_pw_aff(self.depth, value)))
         stage = value.mod_val(isl.Val(self.buffer.stages))
-        if self.buffer.spread is not None:
+        if self.buffer.layout is not None:
             return (cell[0].add(stage.scale_val(isl.Val(self._stage_size))),)
         return (stage, *cell)
 
@@ -132,7 +131,7 @@ class Geometry:
 
     def plain(self) -> Geometry:
         """The same box with its elements in the order of the tensor's axes."""
-        return replace(self, buffer=replace(self.buffer, panel=None, spread=None))
+        return replace(self, buffer=replace(self.buffer, panel=None, layout=None))
 
     def _laid_out(self, inside: list[isl.PwAff]) -> tuple[isl.PwAff, ...]:
         """The cell of an element, counted from the box's corner."""
@@ -142,22 +141,20 @@ class Geometry:
         along, width = inside.pop(panel.axis), isl.Val(panel.width)
         number = along.scale_down_val(width).floor()
         cell = (number, *inside, along.sub(number.scale_val(width)))
-        return cell if self.buffer.spread is None else (self._spread(cell, panel, self.buffer.spread),)
+        return cell if self.buffer.layout is None else (self._spread(cell, panel, self.buffer.layout),)
 
-    def _spread(
-        self, cell: tuple[isl.PwAff, ...], panel: Panel, spread: Spread | Cores | Swizzled
-    ) -> isl.PwAff:
+    def _spread(self, cell: tuple[isl.PwAff, ...], panel: Panel, spread: Layout) -> isl.PwAff:
         """The position of (panel, row…, element), the rows counted through."""
         number, *rows, along = cell
         extents = [extent for axis, extent in enumerate(self.box) if axis != panel.axis]
         row = rows[0]
         for extent, inner in zip(extents[1:], rows[1:], strict=True):
             row = row.scale_val(isl.Val(extent)).add(inner)
-        if isinstance(spread, Cores):
+        if isinstance(spread, CoreMatrixLayout):
             first = number.scale_val(isl.Val(spread.size(prod(extents), panel.width)))
             place = first.add(digits_of(row, spread.along_steps(panel.width)))
             return place.add(digits_of(along, spread.along_results(panel.width)))
-        if isinstance(spread, Swizzled):
+        if isinstance(spread, SwizzledLayout):
             line = number.scale_val(isl.Val(prod(extents))).add(row)
             return line.scale_val(isl.Val(panel.width)).add(along)
         tile = floored(along, spread.tile)
@@ -350,7 +347,7 @@ def _held(touched: isl.Map, buffer: Buffer, d: int, corner: isl.PwAff, span: int
     All in panels and stages, but in groups of neighbours that are along the axis of panels whose rows are spread.
     """
     ordered = buffer.panel is not None or buffer.stages > 1
-    grouped = buffer.panel is not None and d == buffer.panel.axis and isinstance(buffer.spread, Spread)
+    grouped = buffer.panel is not None and d == buffer.panel.axis and isinstance(buffer.layout, SmemLayout)
     if ordered and not grouped:
         return EVERY
     found = held_along(touched, d, corner, span)

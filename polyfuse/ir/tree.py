@@ -18,8 +18,7 @@ from functools import cached_property
 import islpy as isl
 
 from polyfuse.ir.precision import Math
-from polyfuse.layouts.core_matrix import Cores
-from polyfuse.layouts.swizzle import Swizzled
+from polyfuse.layouts import CoreMatrixLayout, Layout, SwizzledLayout
 from polyfuse.sets import IN, OUT, SET, union_map, union_set
 
 SHARED = ("cores", "dynamic")
@@ -50,48 +49,19 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """How a row of a panel lies in a GPU's shared memory, so that threads at work together meet no bank twice.
-
-    A thread reads `tile` neighbours, `vector` of them at a time. The first vectors of all tiles are neighbours, then
-    the second ones; `gap` elements lie between the two, and `skip` after every `every` rows.
-
-    tile 8, vector 4, width 32:   0-3 8-11 16-19 24-27 gap 4-7 12-15 20-23 28-31 gap
-    """
-
-    tile: int
-    vector: int
-    gap: int
-    every: int
-    skip: int
-
-    def row(self, width: int) -> int:
-        """The elements from one row of a panel to the next, without what is skipped."""
-        return self.tile // self.vector * self.part(width)
-
-    def part(self, width: int) -> int:
-        """The elements from the first vectors of all tiles to the second ones."""
-        return width // self.tile * self.vector + self.gap
-
-    def size(self, rows: int, width: int) -> int:
-        """The elements of a panel of so many rows."""
-        return rows * self.row(width) + -(-rows // self.every) * self.skip
-
-
-@dataclass(frozen=True)
 class Buffer:
     """A copy of the part of a tensor that the loop it hangs on touches, in a memory of its own.
 
     It lives for one iteration of that loop (the body below). `memory`: "local" (private to a core or a thread),
     "register" (private to a thread, one element each), "shared" (one per block). Without a `panel` the elements lie
-    in the order of the tensor's axes; a `spread` says how the rows of panels in shared memory lie: apart, in core
+    in the order of the tensor's axes; a `layout` says how the rows of panels in shared memory lie: apart, in core
     matrices or swizzled. With `stages` it holds what so many iterations in a row need.
     """
 
     tensor: str
     memory: str
     panel: Panel | None = None
-    spread: Spread | Cores | Swizzled | None = None
+    layout: Layout | None = None
     stages: int = 1
 
     def __str__(self) -> str:
@@ -102,8 +72,8 @@ class Buffer:
         if self.panel is None:
             return place
         place = f"{place}, panels of {self.panel.width} along axis {self.panel.axis}"
-        s = self.spread
-        if s is None or isinstance(s, Cores | Swizzled):
+        s = self.layout
+        if s is None or isinstance(s, CoreMatrixLayout | SwizzledLayout):
             return place if s is None else f"{place}, {s}"
         gaps = f" {s.gap} apart" if s.gap else ""
         skips = f", {s.skip} skipped every {s.every} rows" if s.skip else ""

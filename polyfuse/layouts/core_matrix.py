@@ -40,7 +40,7 @@ class Digit:
 
 
 @dataclass(frozen=True)
-class Cores:
+class CoreMatrixLayout:
     """A panel's elements in core matrices; all numbers are elements.
 
     A thread has `tile` neighbours along the results. A core has rows of so many `lanes`, one or two of each, and of a
@@ -93,7 +93,7 @@ class Cores:
     def along_results(self, width: int) -> tuple[Digit, ...]:
         """What a row or column of results adds to an element's position.
 
-        >>> rows = Cores(tile=4, lanes=8, side=2, depth=8).along_results(128)
+        >>> rows = CoreMatrixLayout(tile=4, lanes=8, side=2, depth=8).along_results(128)
         >>> [sum(r // d.divisor % (d.modulus or 1000) * d.weight for d in rows) for r in (0, 1, 2, 4, 32)]
         [0, 64, 512, 8, 128]
         """

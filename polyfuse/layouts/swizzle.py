@@ -38,7 +38,7 @@ BARRIER_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Swizzled:
+class SwizzledLayout:
     """A panel's rows are lines of 128 bytes, whose parts of 16 bytes are swizzled."""
 
     def size(self, rows: int, width: int) -> int:

@@ -15,6 +15,7 @@ from typing import Literal
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Loop, loops_around
+from polyfuse.layouts import Layout
 from polyfuse.proving import each_proving
 from polyfuse.refusals import Violation
 from polyfuse.schedule import affine_verb as affine
@@ -300,11 +301,13 @@ class Schedule(Proven):
         at: str,
         memory: str = "local",
         panel: tuple[int, int] | None = None,
-        spread: tuple[int, int, int, int, int] | None = None,
+        layout: Layout | None = None,
         stages: int = 1,
         axes: tuple[str, ...] | None = None,
         padded: bool = False,
         rounded: Math = "ieee",
+        *,
+        spread: tuple[int, int, int, int, int] | None = None,
         cores: tuple[int, int, int, int, int, int, int, int] | Literal["swizzled"] | None = None,
     ) -> Schedule:
         """Keep what one iteration of a loop touches of a tensor in a memory of its own.
@@ -317,21 +320,21 @@ class Schedule(Proven):
         `memory` is "local" (of a core or a thread), "register" (of a thread) or "shared" (of a block). A `panel` of
         (axis, width) lays the buffer out in panels of `width` elements along one of the tensor's axes, which are then
         neighbours: t[k, j], panels of 32 along axis 1  ->  buffer[j // 32, k, j % 32] (Goto & van de Geijn 2008).
-        The rows of a shared buffer's panels may be `spread` for a GPU's banks: (tile, vector, gap, every, skip), see
-        polyfuse.ir.tree.Spread. A buffer of several `stages` holds what so many iterations in a row need, so that its
-        copies can be shifted: for k: { copy x[k + 1]; … = x[k] }, tile k in stage k mod 2.
+        A `layout` says how the rows of a shared buffer's panels lie: pf.SmemLayout(tile, vector, gap, every, skip)
+        spreads them for a GPU's banks, pf.CoreMatrixLayout(tile, lanes, side, depth, …) and pf.SwizzledLayout() lay
+        them out for a warpgroup's instructions. A buffer of several `stages` holds what so many iterations in a row
+        need, so that its copies can be shifted: for k: { copy x[k + 1]; … = x[k] }, tile k in stage k mod 2.
         A value's buffer has the dimensions of the statement for `axes` that it depends on, or those named, if the loops
         around tell the others. One that is a factor of a sum may be `padded`: where the statement lacks instances, in
         the box around them, its buffer has zeros, which the statement adds: sums stay as they are where the other
         factor is finite (polyfuse.schedule.promote.promoted_values).
         A copy may be `rounded`, once, to what microkernel(…, math=…) says of its factors: "tf32", "bf16" or "f16".
-        In place of `spread`, `cores` of (tile, lanes, side, depth, gap, apart, skip, turned), or "swizzled", lay panels
-        out for a warpgroup's instructions, see polyfuse.layouts.core_matrix and polyfuse.layouts.swizzle.
+        `spread` and `cores` are deprecated: a layout as a tuple of its numbers, or "swizzled".
         """
-        further: dict[str, object] = {"panel": panel, "spread": spread, "stages": stages, "axes": axes}
-        further |= {"padded": padded, "rounded": rounded, "cores": cores}
+        layout = promotion.layout_of(layout, spread, cores)
+        further: dict[str, object] = {"panel": panel, "layout": layout, "stages": stages, "axes": axes}
+        further |= {"padded": padded, "rounded": rounded}
         options = {"at": at, "memory": memory} | beside_defaults(Schedule.promote, further)
-        layout = promotion.layout_of(spread, cores)
         done = promotion.promote(
             self.nest, self.tree, tensor, statement, at, memory, panel, layout, stages, axes, padded, rounded
         )

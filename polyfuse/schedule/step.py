@@ -13,6 +13,7 @@ from polyfuse.analysis.legality import Broken
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree
+from polyfuse.layouts import Layout
 from polyfuse.refusals import Instance, Violation
 from polyfuse.schedule.microkernel_verb import check_kept
 from polyfuse.sets import first_pair, tuple_names
@@ -55,8 +56,13 @@ class Step:
     options: tuple[tuple[str, object], ...]
 
     def __str__(self) -> str:
-        parts = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.options)]
+        parts = [*map(repr, self.args), *(f"{name}={_written(value)}" for name, value in self.options)]
         return f"{self.verb}({', '.join(parts)})"
+
+
+def _written(value: object) -> str:
+    """An option as Python that makes it again, where polyfuse is imported as pf."""
+    return f"pf.{value!r}" if isinstance(value, Layout) else repr(value)
 
 
 def beside_defaults(verb: Callable[..., object], options: Mapping[str, object]) -> dict[str, object]:

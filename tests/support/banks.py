@@ -6,14 +6,14 @@ import numpy as np
 
 import polyfuse as pf
 from polyfuse.codegen.program import Launch
-from polyfuse.ir.tree import Spread
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.simulator import lockstep
 from polyfuse.strategy.cuda.tiles.mma import Wgmma, accesses_of
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_shape import OperandTile
 
 
-def waits_in(spread: Spread, tile: ThreadblockTile, side: OperandTile, by_steps: bool, wide: bool) -> int:
+def waits_in(spread: SmemLayout, tile: ThreadblockTile, side: OperandTile, by_steps: bool, wide: bool) -> int:
     """The turns that a read of a step and the copy's store of it wait for banks, in a layout."""
     assert not isinstance(tile.mma, Wgmma), "no thread reads its operands"
     values = tile.thread_values(side, by_steps, wide)

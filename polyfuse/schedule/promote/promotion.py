@@ -12,8 +12,9 @@ Three cases, told apart by who writes the tensor:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Literal
+from dataclasses import fields, replace
+from typing import Literal, TypeVar
+from warnings import warn
 
 import islpy as isl
 
@@ -30,7 +31,6 @@ from polyfuse.ir.tree import (
     Buffer,
     Loop,
     Panel,
-    Spread,
     Tree,
     date_map,
     loops,
@@ -38,8 +38,7 @@ from polyfuse.ir.tree import (
     replace_node,
     statements,
 )
-from polyfuse.layouts.core_matrix import Cores
-from polyfuse.layouts.swizzle import Swizzled
+from polyfuse.layouts import CoreMatrixLayout, Layout, SmemLayout, SwizzledLayout
 from polyfuse.schedule.chains import loop_named
 from polyfuse.schedule.microkernel_verb import check_math
 from polyfuse.schedule.promote.copy_statements import Copied, Promoted, copied_in, rounding_of, sized
@@ -58,7 +57,7 @@ def promote(
     at: str,
     memory: str,
     panel: tuple[int, int] | None = None,
-    spread: Spread | Cores | Swizzled | None = None,
+    layout: Layout | None = None,
     stages: int = 1,
     axes: tuple[str, ...] | None = None,
     padded: bool = False,
@@ -68,19 +67,19 @@ def promote(
     if memory not in MEMORIES:
         raise InvalidSchedule(f"promote: no memory {memory!r}; there are {', '.join(MEMORIES)}")
     check_math("promote: rounded", rounded)
-    _check_spread(memory, panel, spread)
+    _check_layout(memory, panel, layout)
     _check_stages(memory, stages)
     loop = loop_named(tree, statement, at)
     if axes is not None or padded or all(known.name != tensor for known in nest.tensors):
         s = nest.statement(statement)
         value = value_named(s, tensor)
         dims = value_dims(s, value) if axes is None else dims_named(s, axes)
-        layout = None if panel is None else panel_of(tensor, len(dims), panel)
-        place = Buffer(tensor, memory, layout, spread, stages)
+        panels = None if panel is None else panel_of(tensor, len(dims), panel)
+        place = Buffer(tensor, memory, panels, layout, stages)
         return value_in(nest, tree, Value(s, value, dims, axes is not None, padded, rounded), loop, place)
     known = nest.tensor(tensor)
-    layout = None if panel is None else panel_of(tensor, known.rank, panel)
-    buffer = Buffer(tensor, memory, layout, spread, stages)
+    panels = None if panel is None else panel_of(tensor, known.rank, panel)
+    buffer = Buffer(tensor, memory, panels, layout, stages)
     inside = [nest.statement(name) for name in statements(loop)]
     touching = [s for s in inside if tensor in s.tensors]
     if not touching:
@@ -104,45 +103,64 @@ def promote(
 
 
 def layout_of(
-    spread: tuple[int, int, int, int, int] | None, cores: tuple[int, ...] | Literal["swizzled"] | None
-) -> Spread | Cores | Swizzled | None:
-    """How the rows of a shared buffer's panels lie; None for one after the other."""
-    if spread is not None and cores is not None:
-        raise InvalidSchedule("promote: spread and cores are two ways to lay a panel out; give one of them")
-    if cores is None:
-        return None if spread is None else Spread(*spread)
-    if isinstance(cores, str):
-        if cores != "swizzled":
-            raise InvalidSchedule(f'promote: cores are "swizzled" or eight numbers, not {cores!r}')
-        return Swizzled()
-    if len(cores) != 8:
+    layout: Layout | None,
+    spread: tuple[int, ...] | None,
+    cores: tuple[int, ...] | Literal["swizzled"] | None,
+) -> Layout | None:
+    """The layout that `promote` is given, perhaps as numbers, as it was until 0.1.0; None for one row after the other.
+
+    Raises InvalidSchedule for more than one, and for numbers that are no layout.
+    """
+    if layout is not None and not isinstance(layout, Layout):
         raise InvalidSchedule(
-            "promote: cores are seven numbers, tile, lanes, side, depth, gap, apart and skip, and whether they are "
-            f"turned, not {cores!r}"
+            "promote: a layout is pf.SmemLayout(…), pf.CoreMatrixLayout(…) or pf.SwizzledLayout(), "
+            f"not {layout!r}"
         )
-    return Cores(*cores[:7], turned=bool(cores[7]))
+    if spread is None and cores is None:
+        return layout
+    warn("promote: spread= and cores= are deprecated; give layout=", DeprecationWarning, stacklevel=3)
+    if [layout, spread, cores].count(None) != 2:
+        raise InvalidSchedule(
+            "promote: layout, spread and cores are ways to lay a panel out; give one of them"
+        )
+    if spread is not None:
+        return _of_numbers(SmemLayout, spread)
+    if cores == "swizzled":
+        return SwizzledLayout()
+    assert cores is not None, "one of them is given"
+    found = _of_numbers(CoreMatrixLayout, cores)
+    return replace(found, turned=bool(found.turned))
 
 
-def _check_spread(
-    memory: str, panel: tuple[int, int] | None, spread: Spread | Cores | Swizzled | None
-) -> None:
-    if spread is None:
+AnyLayout = TypeVar("AnyLayout", SmemLayout, CoreMatrixLayout)
+
+
+def _of_numbers(kind: type[AnyLayout], numbers: object) -> AnyLayout:
+    """A layout from the numbers in a tuple."""
+    names = [field.name for field in fields(kind)]
+    if not isinstance(numbers, tuple | list) or len(numbers) != len(names):
+        raise InvalidSchedule(f"promote: a {kind.__name__} has {', '.join(names)}, not {numbers!r}")
+    return kind(*numbers)
+
+
+def _check_layout(memory: str, panel: tuple[int, int] | None, layout: Layout | None) -> None:
+    if layout is None:
         return
     if memory != "shared" or panel is None:
         raise InvalidSchedule("promote: only panels in shared memory can be spread")
-    if isinstance(spread, Swizzled):
+    if isinstance(layout, SwizzledLayout):
         return
-    if isinstance(spread, Cores):
-        if not spread.fits(panel[1]):
+    if isinstance(layout, CoreMatrixLayout):
+        if not layout.fits(panel[1]):
             raise InvalidSchedule(
-                f"promote: {spread!r} does not fit panels of {panel[1]}; a panel is a whole number of `lanes` tiles, a "
+                f"promote: {layout!r} does not fit panels of {panel[1]}; a panel is a whole number of `lanes` tiles, a "
                 "tile whole cores `side` by side, and gaps a whole number of 16 bytes"
             )
         return
-    whole = spread.tile % spread.vector == 0 and panel[1] % spread.tile == 0
-    if not whole or min(spread.tile, spread.vector, spread.every) < 1 or min(spread.gap, spread.skip) < 0:
+    whole = min(layout.tile, layout.vector, layout.every) >= 1 and min(layout.gap, layout.skip) >= 0
+    if not whole or layout.tile % layout.vector or panel[1] % layout.tile:
         raise InvalidSchedule(
-            f"promote: {spread} does not fit panels of {panel[1]}; a panel is a whole number of tiles, "
+            f"promote: {layout} does not fit panels of {panel[1]}; a panel is a whole number of tiles, "
             "a tile a whole number of vectors, and gaps are not negative"
         )
 

@@ -38,7 +38,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import OWN_WARP, Loop, Tree, loops_around, statements
-from polyfuse.layouts.swizzle import LINE_BYTES, MOST_ALONG, MOST_AXES, WHOLE, Swizzled
+from polyfuse.layouts.swizzle import LINE_BYTES, MOST_ALONG, MOST_AXES, WHOLE, SwizzledLayout
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.chains import chain_from
 from polyfuse.schedule.promote.multicast_boxes import shared_among
@@ -100,8 +100,8 @@ def bulk_copy(
     if len([n for n in statements(part) if nest.statement(n).write.tensor == buffer.name]) > 1:
         raise refuse(f"{buffer.name} is written by others too")
     panel = held.buffer.panel
-    if not isinstance(held.buffer.spread, Swizzled) or panel is None:
-        raise refuse(f'{buffer.name} has no swizzled lines: promote(…, cores="swizzled")')
+    if not isinstance(held.buffer.layout, SwizzledLayout) or panel is None:
+        raise refuse(f"{buffer.name} has no swizzled lines: promote(…, layout=pf.SwizzledLayout())")
     if panel.width * buffer.itemsize != LINE_BYTES:
         raise refuse(f"panels of {panel.width} are no lines of {LINE_BYTES} bytes")
     if top.bind == OWN_WARP and held.buffer.stages == 1:
@@ -164,7 +164,7 @@ def check_swizzled(nest: Nest, part: Tree, geometries: Mapping[str, Geometry], k
     for s in map(nest.statement, statements(part)):
         for access in s.accesses:
             held = geometries.get(access.tensor)
-            if held is not None and isinstance(held.buffer.spread, Swizzled) and s.name not in known:
+            if held is not None and isinstance(held.buffer.layout, SwizzledLayout) and s.name not in known:
                 raise InvalidSchedule(
                     f"{access.tensor} lies in swizzled lines, which bulk copies write and warpgroups' products read, "
                     f'and {s.name} is neither: bind its loop to "bulk", or lay {access.tensor} out without'

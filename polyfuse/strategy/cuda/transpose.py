@@ -20,6 +20,7 @@ from math import prod
 from polyfuse.analysis.banks import WARP
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop, Tree
+from polyfuse.layouts import SmemLayout
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import Kernel
@@ -153,8 +154,8 @@ def _copied(schedule: Schedule, kernel: Kernel, found: _Crossing) -> Schedule:
         held = buffer_bytes(schedule, at, tensor, "shared")
         if held is None or held > SIDE * SIDE * schedule.nest.tensor(tensor).itemsize:
             raise InvalidSchedule(f"a block reads more of {tensor} than a square: x[i, j] + x[j, i]")
-        panel, longer = (last, SIDE), (SIDE, SIDE, 1, 1, 0)
-        schedule = schedule.promote(tensor, user, at.name, "shared", panel=panel, spread=longer)
+        panel, longer = (last, SIDE), SmemLayout(SIDE, SIDE, 1, 1, 0)
+        schedule = schedule.promote(tensor, user, at.name, "shared", panel=panel, layout=longer)
         for copy in added(before, schedule):
             schedule = _by_warps(schedule, copy)
     return schedule

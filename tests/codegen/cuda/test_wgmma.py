@@ -11,13 +11,13 @@ import pytest
 from polyfuse.analysis.banks import waits
 from polyfuse.codegen.cuda.compile.cubin import for_warpgroups
 from polyfuse.errors import TargetUnavailable
-from polyfuse.layouts.core_matrix import Cores
+from polyfuse.layouts.core_matrix import CoreMatrixLayout
 from polyfuse.layouts.wgmma_descriptors import Described, Form, descriptor
 from polyfuse.simulator.device_ops import perform
 from polyfuse.simulator.wgmma_matrices import matrices, warpgroups_multiplied
 
 
-def place(cores: Cores, width: int, step: int, along: int) -> int:
+def place(cores: CoreMatrixLayout, width: int, step: int, along: int) -> int:
     """Where a layout has an element."""
     digits = ((step, cores.along_steps(width)), (along, cores.along_results(width)))
     return sum(
@@ -54,7 +54,7 @@ def test_a_descriptor_without_swizzle_tells_of_core_matrices() -> None:
 def test_rows_of_a_thread_are_neighbours(rows: int, groups: int) -> None:
     """Instruction m's row 16 * warp + g + 8h, as the descriptor finds it, is the thread's row 2m + h."""
     width = 32 * groups * rows
-    cores = Cores(rows, 8, 2, 8, 8, 24, 16)
+    cores = CoreMatrixLayout(rows, 8, 2, 8, 8, 24, 16)
     for tile in range(32 * groups):
         group, warp, g = tile // 32, tile % 32 // 8, tile % 8
         start = place(cores, width, 0, group * 32 * rows)
@@ -70,7 +70,7 @@ def test_rows_of_a_thread_are_neighbours(rows: int, groups: int) -> None:
 def test_columns_of_a_thread_are_neighbours(columns: int, groups: int) -> None:
     """Column 8j + 2t + e of an instruction is the thread's column 2j + e."""
     width = 4 * groups * columns
-    cores = Cores(columns, 4, columns // 2, 8, 8, 0, 16)
+    cores = CoreMatrixLayout(columns, 4, columns // 2, 8, 8, 0, 16)
     for group in range(groups):
         first = 2 * place(cores, width, 0, group * 4 * columns)
         known = Described.by(descriptor(first, 2 * cores.line(width), 2 * cores.core))
@@ -81,7 +81,7 @@ def test_columns_of_a_thread_are_neighbours(columns: int, groups: int) -> None:
 
 
 def test_places_of_a_panel_are_its_own() -> None:
-    cores = Cores(4, 8, 2, 8, 16, 32, 8)
+    cores = CoreMatrixLayout(4, 8, 2, 8, 16, 32, 8)
     found = {place(cores, 128, step, along) for step in range(32) for along in range(128)}
     assert len(found) == 32 * 128
     assert max(found) < cores.size(32, 128)
@@ -148,9 +148,9 @@ def test_a_descriptor_of_turned_core_matrices() -> None:
 def test_turned_columns_of_a_thread_are_neighbours_in_pairs(columns: int, groups: int) -> None:
     """Column 8j + 2t + e of an instruction is the thread's column 2j + e, which follows 2j in memory."""
     width = 4 * groups * columns
-    cores = Cores(columns, 4, columns // 2, 8, 8, 0, 16, True)
+    cores = CoreMatrixLayout(columns, 4, columns // 2, 8, 8, 0, 16, True)
     assert cores.fits(width)
-    assert not Cores(columns, 4, columns // 2, 4, turned=True).fits(width)
+    assert not CoreMatrixLayout(columns, 4, columns // 2, 4, turned=True).fits(width)
     for group in range(groups):
         first = 2 * place(cores, width, 0, group * 4 * columns)
         known = Described.by(descriptor(first, 2 * cores.line(width), 2 * cores.core))

@@ -112,7 +112,7 @@ def test_rows_are_staged_in_shared_memory() -> None:
     schedule = Schedule(pf.rewrite.compose_views(nest).nest).tile("mul0", i=8, j=8)
     schedule = schedule.bind("mul0", i="block.x").bind("mul0", i_in="thread.x")
     schedule = schedule.promote(
-        "w0_at_x", "mul0", at="j", memory="shared", panel=(0, 8), spread=(8, 4, 0, 1, 0)
+        "w0_at_x", "mul0", at="j", memory="shared", panel=(0, 8), layout=pf.SmemLayout(8, 4, 0, 1, 0)
     )
     net = pf.compile(schedule.source, target="cuda", machine="h200", device="lockstep", schedule=schedule)
     x = DRAW.integers(0, 11, 32)

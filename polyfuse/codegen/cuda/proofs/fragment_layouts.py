@@ -33,7 +33,8 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import ITEMSIZE
-from polyfuse.ir.tree import Spread, Tree, date_map, loops_around
+from polyfuse.ir.tree import Tree, date_map, loops_around
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.microkernel_verb import Roles
 from polyfuse.sets import IN, SET, least_and_most
@@ -133,7 +134,7 @@ def _matrices(
 ) -> Matrices | None:
     access, domain = s.reads[side.position], nest.domains[s.name]
     held, tensor = geometries.get(access.tensor), nest.tensor(access.tensor)
-    if math == "f64" or held is None or not isinstance(held.buffer.spread, Spread):
+    if math == "f64" or held is None or not isinstance(held.buffer.layout, SmemLayout):
         return None  # a matrix has words of 32 bits
     if not holds_rounded(nest, tensor.name, math):
         return None
@@ -153,8 +154,8 @@ def _matrices(
 
 def _by_steps(held: Geometry, side: _Side, step: isl.PwAff, depth: int) -> tuple[Matrices, isl.PwAff] | None:
     """Panels of steps, those of one row neighbours, the rows of a lane's part behind each other; and the distance."""
-    spread, panel = held.buffer.spread, held.buffer.panel
-    assert isinstance(spread, Spread)
+    spread, panel = held.buffer.layout, held.buffer.panel
+    assert isinstance(spread, SmemLayout)
     assert panel is not None
     width, others = panel.width, [n for axis, n in enumerate(held.box) if axis != panel.axis and n > 1]
     # Rows that follow each other: lanes without results read what is there, too.
@@ -173,8 +174,8 @@ def _by_steps(held: Geometry, side: _Side, step: isl.PwAff, depth: int) -> tuple
 
 def _by_elements(held: Geometry, side: _Side, step: isl.PwAff) -> tuple[Matrices, isl.PwAff] | None:
     """Panels of rows or columns, of which eight of different lanes are neighbours, or four pairs; and the distance."""
-    spread, panel = held.buffer.spread, held.buffer.panel
-    assert isinstance(spread, Spread)
+    spread, panel = held.buffer.layout, held.buffer.panel
+    assert isinstance(spread, SmemLayout)
     assert panel is not None
     width, vector = panel.width, spread.vector
     fits = spread.tile == side.own and vector * side.lanes == EIGHT and width % (side.lanes * side.own) == 0

@@ -17,7 +17,7 @@ from polyfuse.analysis.storage import Geometry
 from polyfuse.analysis.vector_access import agrees, is_multiple
 from polyfuse.codegen.looptree.operations import Lines
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import Spread
+from polyfuse.layouts.smem import SmemLayout
 
 
 def lines_of(
@@ -32,9 +32,9 @@ def lines_of(
     """Where a factor's elements lie, in tiles of `most`, if the first one's place is a function of `outside`."""
     access = s.reads[position]
     held = geometries.get(access.tensor)
-    if held is None or not isinstance(held.buffer.spread, Spread) or held.buffer.panel is None:
+    if held is None or not isinstance(held.buffer.layout, SmemLayout) or held.buffer.panel is None:
         return None
-    spread, width = held.buffer.spread, held.buffer.panel.width
+    spread, width = held.buffer.layout, held.buffer.panel.width
     if spread.tile != most:
         return None
     lines = Lines(position, spread.row(width), spread.every, spread.skip, spread.part(width), spread.vector)

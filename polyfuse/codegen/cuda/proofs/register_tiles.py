@@ -33,7 +33,8 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.scalar import Tf32, read
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import BULK, Loop, Spread, Tree, date_map, loops, loops_around, replace_node, statements
+from polyfuse.ir.tree import BULK, Loop, Tree, date_map, loops, loops_around, replace_node, statements
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.microkernel_verb import roles_of
 from polyfuse.schedule.promote.tma_boxes import BulkCopy, bulk_copy, check_swizzled
@@ -185,7 +186,7 @@ def _in_neighbours(
         def wide(access: Access, name: str = s.name, filled: bool = False) -> bool:
             held = geometries.get(access.tensor)
             near = held is None or (
-                held.buffer.memory == "shared" and (filled or not isinstance(held.buffer.spread, Spread))
+                held.buffer.memory == "shared" and (filled or not isinstance(held.buffer.layout, SmemLayout))
             )
             return near and is_one_access(nest, part, loop, name, access, count, held)
 
@@ -217,12 +218,12 @@ def _conversion(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) ->
     Halves that stay halves of their type are "rounded" to it: the operation for runs of these.
     """
     held = geometries.get(s.write.tensor)
-    if held is None or held.buffer.spread is None or s.op != "=" or s.body not in (read(0), Tf32(read(0))):
+    if held is None or held.buffer.layout is None or s.op != "=" or s.body not in (read(0), Tf32(read(0))):
         return None
     source, target = nest.tensor(s.reads[0].tensor), nest.tensor(s.write.tensor)
     if source.name in geometries:
         return None
-    math, in_lines = rounds(nest, s), isinstance(held.buffer.spread, Spread)
+    math, in_lines = rounds(nest, s), isinstance(held.buffer.layout, SmemLayout)
     if source.is_half and in_lines and target.dtype == "float32":
         return WIDENED[source.dtype]
     if math is None:
@@ -294,8 +295,8 @@ def _is_async(nest: Nest, s: Statement, neighbours: int) -> bool:
 def _runs(held: Geometry, count: int) -> Iterator[tuple[int, int]]:
     """How neighbours may lie in the buffer, in runs so far apart: side by side, in vectors, or in lines of a panel."""
     yield count, count
-    spread, panel = held.buffer.spread, held.buffer.panel
-    if not isinstance(spread, Spread) or panel is None:
+    spread, panel = held.buffer.layout, held.buffer.panel
+    if not isinstance(spread, SmemLayout) or panel is None:
         return
     if spread.vector < min(count, spread.tile):
         yield spread.vector, spread.part(panel.width)

@@ -26,8 +26,8 @@ from polyfuse.codegen.looptree.operations import CoreLines
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Tree, date_map, loops_around
-from polyfuse.layouts.core_matrix import CORE_ROWS, INSTRUCTION_ROWS, Cores, Digit
-from polyfuse.layouts.swizzle import LINE_BYTES, WHOLE, Swizzled
+from polyfuse.layouts.core_matrix import CORE_ROWS, INSTRUCTION_ROWS, CoreMatrixLayout, Digit
+from polyfuse.layouts.swizzle import LINE_BYTES, WHOLE, SwizzledLayout
 from polyfuse.layouts.wgmma_descriptors import Form
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import SET
@@ -51,7 +51,7 @@ class Indices:
 def in_cores(geometries: Mapping[str, Geometry], s: Statement) -> bool:
     """Whether both factors of a product lie in core matrices, or in swizzled lines of them."""
     held = (geometries.get(access.tensor) for access in s.reads)
-    return all(g is not None and isinstance(g.buffer.spread, Cores | Swizzled) for g in held)
+    return all(g is not None and isinstance(g.buffer.layout, CoreMatrixLayout | SwizzledLayout) for g in held)
 
 
 def core_lines(
@@ -117,12 +117,15 @@ def _lines(
 ) -> CoreLines | None:
     access = s.reads[position]
     held = geometries[access.tensor]
-    cores, panel = held.buffer.spread, held.buffer.panel
+    cores, panel = held.buffer.layout, held.buffer.panel
     if panel is None:
         return None
-    if isinstance(cores, Swizzled):
+    if isinstance(cores, SwizzledLayout):
         return _swizzled_lines(domain, s, position, step, along, outside, held)
-    if not isinstance(cores, Cores) or (cores.tile, cores.lanes, cores.side, cores.depth) != along.shape:
+    if (
+        not isinstance(cores, CoreMatrixLayout)
+        or (cores.tile, cores.lanes, cores.side, cores.depth) != along.shape
+    ):
         return None
     steps, results = cores.along_steps(panel.width), cores.along_results(panel.width)
     (place,) = held.cell(s.name, access)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from polyfuse.schedule import Schedule
 from polyfuse.sets import dim_names
 from polyfuse.strategy.cuda.attention.tiles import STEPS, PassShape
-from polyfuse.strategy.cuda.tiles.tile import layout_options
 from polyfuse.strategy.cuda.transforms.staging import staged_tile
 from polyfuse.strategy.match.attention import BLOCK, COLUMN, KEY, ROW, STEP, OneKernel
 
@@ -145,7 +144,7 @@ class _Pass:
                     at=keys,
                     memory="shared",
                     panel=(roles.index(panels.along), panels.width),
-                    **layout_options(panels.layout),
+                    layout=panels.layout,
                 )
             else:
                 memory = "shared" if own == {ROW} else "register"

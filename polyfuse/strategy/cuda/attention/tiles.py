@@ -19,7 +19,7 @@ from math import ceil, log2
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.vector_access import ACCESS_BYTES
 from polyfuse.ir.precision import Math
-from polyfuse.ir.tree import Spread
+from polyfuse.layouts import Layout, SmemLayout
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel_verb import MOST_REGISTERS, registers_for
 from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz
@@ -27,7 +27,7 @@ from polyfuse.strategy.cost.occupancy import occupancy
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.tiles.mma import Fma
 from polyfuse.strategy.cuda.tiles.smem_layouts import Panel
-from polyfuse.strategy.cuda.tiles.tile import Layout, ThreadblockTile
+from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_copies import ThreadCopy
 from polyfuse.strategy.cuda.tiles.tile_shape import (
     EXPOSED,
@@ -271,7 +271,7 @@ def rate_of(shape: TileShape, machine: Machine) -> float:
 
 
 @cache
-def exponentials_spread(s: PassShape) -> Spread:
+def exponentials_spread(s: PassShape) -> SmemLayout:
     """Where exponentials lie, so that threads that store them and those that multiply them wait least for banks."""
     tile = s.values()
     side, shape = tile.left, tile.shape

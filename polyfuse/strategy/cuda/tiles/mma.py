@@ -28,8 +28,8 @@ from polyfuse.analysis.paired_lanes import can_pair
 from polyfuse.analysis.vector_access import ACCESS_BYTES
 from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
-from polyfuse.ir.tree import Spread
-from polyfuse.layouts.core_matrix import INSTRUCTION_ROWS, Cores
+from polyfuse.layouts.core_matrix import INSTRUCTION_ROWS, CoreMatrixLayout
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.machine import Gpu, Machine
 from polyfuse.schedule.microkernel_verb import BEGUN_IN, registers_for, warpgroup_registers
 from polyfuse.strategy.cuda.tiles.smem_layouts import (
@@ -154,7 +154,7 @@ class Fma:
 
     def layout(
         self, shape: TileShape, side: OperandTile, values: ThreadValues, ahead: bool, uniform: bool
-    ) -> Spread:
+    ) -> SmemLayout:
         """Where an operand's elements lie."""
         return spread_lines(self, shape, side, values, uniform)
 
@@ -304,7 +304,7 @@ class MmaF64(_WarpMma):
 
     def layout(
         self, shape: TileShape, side: OperandTile, values: ThreadValues, ahead: bool, uniform: bool
-    ) -> Spread:
+    ) -> SmemLayout:
         """Where an operand's elements lie."""
         return spread_lines(self, shape, side, values, uniform)
 
@@ -362,7 +362,7 @@ class Mma(_WarpMma):
 
     def layout(
         self, shape: TileShape, side: OperandTile, values: ThreadValues, ahead: bool, uniform: bool
-    ) -> Spread:
+    ) -> SmemLayout:
         """As ldmatrix reads it, or where it cannot, in lines of tf32 numbers."""
         if self.in_lines(values.by_steps):
             return spread_lines(self, replace(shape, steps=LDMATRIX_STEPS), side, values, uniform)
@@ -444,7 +444,7 @@ class Wgmma:
 
     def layout(
         self, shape: TileShape, side: OperandTile, values: ThreadValues, ahead: bool, uniform: bool
-    ) -> Cores:
+    ) -> CoreMatrixLayout:
         """In core matrices, turned where columns that are neighbours in memory are copied as they are."""
         return core_matrices(shape, side, values, self.held(shape.itemsize), ahead and not values.by_steps)
 
@@ -556,7 +556,7 @@ def _tensor_rate(machine: Machine, math: Math) -> float:
 @cache
 def spread_lines(
     mma: Fma | MmaF64 | Mma, shape: TileShape, side: OperandTile, values: ThreadValues, uniform: bool
-) -> Spread:
+) -> SmemLayout:
     """The layout of lines in which reads and copies wait least, by enumeration; of equals the smallest.
 
     A copy along the steps turns 4 steps of one row into elements of 4 lines.

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP, Integers, least_waiting, least_waiting_of_many, waits, waits_of_each
 from polyfuse.analysis.vector_access import ACCESS_BYTES
-from polyfuse.ir.tree import Spread
-from polyfuse.layouts.core_matrix import Cores, Digit
+from polyfuse.layouts.core_matrix import CoreMatrixLayout, Digit
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.strategy.cuda.tiles.tile_shape import OperandTile, ThreadValues, TileShape, threads_of
 
 WAYS = ((True, True), (True, False), (False, True), (False, False))
@@ -42,9 +42,11 @@ class Spreads:
     gaps: tuple[int, ...]
     skips: tuple[tuple[int, int], ...]
 
-    def each(self) -> tuple[Spread, ...]:
+    def each(self) -> tuple[SmemLayout, ...]:
         """All of them."""
-        return tuple(Spread(self.tile, self.vector, gap, *skip) for gap in self.gaps for skip in self.skips)
+        return tuple(
+            SmemLayout(self.tile, self.vector, gap, *skip) for gap in self.gaps for skip in self.skips
+        )
 
 
 @dataclass(frozen=True)
@@ -72,32 +74,32 @@ class Panel:
         inside = np.where((along >= self.width) | (rows >= self.rows), -1, along)
         return Access(rows.astype(np.int32).tobytes(), inside.astype(np.int32).tobytes(), nbytes)
 
-    def waits(self, spreads: Sequence[Spread], access: Access) -> Integers:
+    def waits(self, spreads: Sequence[SmemLayout], access: Access) -> Integers:
         """The turns that an access waits for banks, in each of several layouts with the same tiles and vectors."""
         rows, along = (np.frombuffer(each, np.int32).astype(int) for each in (access.rows, access.along))
         found = _positions(spreads, rows, along, self.width) * self.itemsize
         found[:, along < 0] = -1
         return waits_of_each(found.reshape(len(spreads), -1, WARP), access.nbytes)
 
-    def least_waiting(self, spreads: Spreads, accesses: tuple[Access, ...]) -> Spread:
+    def least_waiting(self, spreads: Spreads, accesses: tuple[Access, ...]) -> SmemLayout:
         """The first of the layouts in which accesses wait least for banks, by enumeration; of equals the smallest."""
         return _least_waiting(self, spreads, accesses)
 
 
 @cache
-def _least_waiting(panel: Panel, spreads: Spreads, accesses: tuple[Access, ...]) -> Spread:
-    def waits(some: Sequence[Spread]) -> Integers:
+def _least_waiting(panel: Panel, spreads: Spreads, accesses: tuple[Access, ...]) -> SmemLayout:
+    def waits(some: Sequence[SmemLayout]) -> Integers:
         return sum((panel.waits(some, access) for access in accesses), np.zeros(len(some), int))
 
     return least_waiting_of_many(_smallest_first(panel, spreads), waits)
 
 
 @cache
-def _smallest_first(panel: Panel, spreads: Spreads) -> tuple[Spread, ...]:
+def _smallest_first(panel: Panel, spreads: Spreads) -> tuple[SmemLayout, ...]:
     return tuple(sorted(spreads.each(), key=lambda spread: spread.size(panel.rows, panel.width)))
 
 
-def _positions(spreads: Sequence[Spread], rows: Integers, along: Integers, width: int) -> Integers:
+def _positions(spreads: Sequence[SmemLayout], rows: Integers, along: Integers, width: int) -> Integers:
     """Where elements of a panel lie in each of several layouts, whose tiles and vectors are the same."""
     ((tile, vector),) = {(spread.tile, spread.vector) for spread in spreads}
     each = np.array([(o.row(width), o.every, o.skip, o.part(width)) for o in spreads])
@@ -135,7 +137,7 @@ class FragmentTile:
 
 
 @cache
-def ldmatrix_layout(s: FragmentTile, by_steps: bool, vector: int) -> tuple[int, Spread]:
+def ldmatrix_layout(s: FragmentTile, by_steps: bool, vector: int) -> tuple[int, SmemLayout]:
     """How many neighbours on thread.y copy neighbours in memory, `vector` each, as four on thread.x do; and a layout.
 
     Of those in which reads and stores wait least, the one with the longest rows of neighbours, then the smallest.
@@ -166,23 +168,23 @@ class Stores:
         return (fine, other) if self.by_steps else (other, fine)
 
 
-def _fragment_spread(s: FragmentTile, stores: Stores) -> Spread:
+def _fragment_spread(s: FragmentTile, stores: Stores) -> SmemLayout:
     """The layout in which reads and stores wait least; of equals the smallest."""
     gaps = range(0, SKIPS * s.neighbours, s.neighbours)
     if stores.by_steps:
-        options = [Spread(s.steps, s.steps, 0, s.part, skip) for skip in gaps]
+        options = [SmemLayout(s.steps, s.steps, 0, s.part, skip) for skip in gaps]
     else:
-        options = [Spread(s.own, EIGHT // s.lanes, gap, 1, skip) for gap in gaps for skip in gaps]
+        options = [SmemLayout(s.own, EIGHT // s.lanes, gap, 1, skip) for gap in gaps for skip in gaps]
     options.sort(key=lambda o: _fragment_size(s, o, stores.by_steps))
     return least_waiting(options, lambda o: turns_of(s, stores, o))
 
 
-def _fragment_size(s: FragmentTile, spread: Spread, by_steps: bool) -> int:
+def _fragment_size(s: FragmentTile, spread: SmemLayout, by_steps: bool) -> int:
     """The elements of a tile in a layout."""
     return spread.size(s.width, s.steps) if by_steps else spread.size(s.steps, s.width)
 
 
-def turns_of(s: FragmentTile, stores: Stores, spread: Spread) -> int:
+def turns_of(s: FragmentTile, stores: Stores, spread: SmemLayout) -> int:
     """The turns that a warp's read of four matrices, and a copy's store, wait for banks."""
     by_steps = stores.by_steps
     row, q = np.arange(WARP) % EIGHT, np.arange(WARP) // EIGHT
@@ -197,7 +199,7 @@ def turns_of(s: FragmentTile, stores: Stores, spread: Spread) -> int:
 
 def _fragment_waits(
     s: FragmentTile,
-    spread: Spread,
+    spread: SmemLayout,
     by_steps: bool,
     step: Integers,
     along: Integers,
@@ -219,7 +221,7 @@ def _fragment_waits(
 @cache
 def core_matrices(
     shape: TileShape, side: OperandTile, values: ThreadValues, held: int, turned: bool
-) -> Cores:
+) -> CoreMatrixLayout:
     """The core matrices into which a copy's stores wait least for banks, by enumeration; of equals the smallest.
 
     Elements are of `held` bytes; `turned` says that the rows of a core are steps. Reads need no choice: a core matrix
@@ -231,16 +233,20 @@ def core_matrices(
     return least_waiting(options, lambda o: copy_waits(shape, side, values, held, o))
 
 
-def every_core_matrix(shape: TileShape, side: OperandTile, held: int, turned: bool) -> Iterator[Cores]:
+def every_core_matrix(
+    shape: TileShape, side: OperandTile, held: int, turned: bool
+) -> Iterator[CoreMatrixLayout]:
     """The core matrices to choose from: how far they lie apart."""
     lanes, beside = (4, shape.columns // 2) if side.along_x else (8, 2)
     depth = ACCESS_BYTES // held
     gaps = [depth * n for n in (0, 1, 2, 4)]
     for gap, apart, skip in pairs(gaps[:3], gaps if side.tile > 2 and not side.along_x else (0,), gaps):
-        yield Cores(side.tile, lanes, beside, depth, gap, apart, skip, turned)
+        yield CoreMatrixLayout(side.tile, lanes, beside, depth, gap, apart, skip, turned)
 
 
-def copy_waits(shape: TileShape, side: OperandTile, values: ThreadValues, held: int, cores: Cores) -> int:
+def copy_waits(
+    shape: TileShape, side: OperandTile, values: ThreadValues, held: int, cores: CoreMatrixLayout
+) -> int:
     """The turns that a copy's stores wait for banks, the first tile of each loop."""
     lanes = values.vector
     steps, elements = values.starts(shape, threads_of(shape, in_pairs=False))
@@ -256,7 +262,7 @@ def copy_waits(shape: TileShape, side: OperandTile, values: ThreadValues, held: 
 def _core_waits(
     shape: TileShape,
     side: OperandTile,
-    cores: Cores,
+    cores: CoreMatrixLayout,
     steps: Integers,
     along: Integers,
     held: int,

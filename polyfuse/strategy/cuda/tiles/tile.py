@@ -29,16 +29,15 @@ slowest. Which blocks share what isl proves (multicast_boxes.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, replace
-from functools import cached_property, singledispatch
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil
 from typing import Any
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.ir.precision import Math
-from polyfuse.ir.tree import BULK, OWN_WARP, Spread
-from polyfuse.layouts.core_matrix import Cores
-from polyfuse.layouts.swizzle import Swizzled
+from polyfuse.ir.tree import BULK, OWN_WARP
+from polyfuse.layouts import Layout
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.cost.occupancy import occupancy
 from polyfuse.strategy.cuda.tiles.mma import CopyCost, Instruction, meeting, operand_tiles
@@ -59,9 +58,6 @@ in two blocks' clusters, tiles of 128 × 128 and four stages, and took 282 (H200
 
 
 MATRICES = Gemm()
-
-Layout = Spread | Cores | Swizzled
-"""How an operand's panels lie in shared memory."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +169,7 @@ class ThreadblockTile:
     def laid_out(self, side: OperandTile, by_steps: bool, wide: bool) -> Mapping[str, Any]:
         """What `promote` is told of an operand's tile: where it lies, and what it is rounded to."""
         rounded = {"rounded": self.math} if self.mma.rounds else {}
-        return layout_options(self.layout(side, by_steps, wide)) | rounded
+        return {"layout": self.layout(side, by_steps, wide)} | rounded
 
     @cached_property
     def shared_bytes(self) -> int:
@@ -351,24 +347,3 @@ class ThreadblockTile:
                 f"{self.staged_bytes}, and waits for the others, {WAITING * blocks} cycles of a tile"
             )
         return tuple(found)
-
-
-@singledispatch
-def layout_options(layout: Layout) -> dict[str, Any]:
-    """How `promote` is told of a layout."""
-    raise TypeError(layout)
-
-
-@layout_options.register
-def _(layout: Spread) -> dict[str, Any]:
-    return {"spread": astuple(layout)}
-
-
-@layout_options.register
-def _(layout: Cores) -> dict[str, Any]:
-    return {"cores": astuple(layout)}
-
-
-@layout_options.register
-def _(layout: Swizzled) -> dict[str, Any]:
-    return {"cores": "swizzled"}

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
-from polyfuse.ir.tree import Spread
-from polyfuse.layouts.core_matrix import CORE_ROWS, INSTRUCTION_ROWS, Cores
-from polyfuse.layouts.swizzle import BARRIER_BYTES, LINE_BYTES, MOST_ALONG, Swizzled
+from polyfuse.layouts.core_matrix import CORE_ROWS, INSTRUCTION_ROWS, CoreMatrixLayout
+from polyfuse.layouts.smem import SmemLayout
+from polyfuse.layouts.swizzle import BARRIER_BYTES, LINE_BYTES, MOST_ALONG, SwizzledLayout
 from polyfuse.schedule.microkernel_verb import DEALT_OTHERS
 from polyfuse.strategy.cuda.tiles.mma import CopyCost, Instruction
 from polyfuse.strategy.cuda.tiles.tile_shape import (
@@ -67,7 +67,7 @@ class _ByThreads:
 
     def layout(
         self, mma: Instruction, shape: TileShape, side: OperandTile, values: ThreadValues, uniform: bool
-    ) -> Spread | Cores:
+    ) -> SmemLayout | CoreMatrixLayout:
         """Where an operand's elements lie."""
         return mma.layout(shape, side, values, self.asynchronous, uniform)
 
@@ -127,9 +127,9 @@ class Tma:
 
     def layout(
         self, mma: Instruction, shape: TileShape, side: OperandTile, values: ThreadValues, uniform: bool
-    ) -> Swizzled:
+    ) -> SwizzledLayout:
         """In lines, as they are."""
-        return Swizzled()
+        return SwizzledLayout()
 
     def digits(self, shape: TileShape) -> tuple[Digits, Digits]:
         """As instructions have them (PTX ISA, "Matrix Fragments for wgmma"): 16 rows a warp, two of them a thread."""

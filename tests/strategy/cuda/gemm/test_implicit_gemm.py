@@ -218,7 +218,7 @@ def filled_up(stages: int) -> pf.Schedule:
         at="s",
         memory="shared",
         panel=(0, 4),
-        spread=(4, 4, 0, 1, 0),
+        layout=pf.SmemLayout(4, 4, 0, 1, 0),
         axes=("q",),
         padded=True,
         stages=stages,

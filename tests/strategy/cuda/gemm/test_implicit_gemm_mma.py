@@ -17,7 +17,7 @@ from polyfuse.analysis.validation import validate
 from polyfuse.codegen.cuda.compile.disassembly import main_loop, opcodes
 from polyfuse.ir.precision import PRECISIONS
 from polyfuse.ir.tensor import relative_step
-from polyfuse.ir.tree import Spread
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.strategy.cuda.gemm import implicit_gemm as windows_cuda
@@ -233,7 +233,7 @@ def check_layouts(mma: Mma, operands: ImplicitGemm, tiles: set[ThreadblockTile])
                 continue
             by_steps = operands.is_pixels(side) and operands.by_channels
             spread, values = tile.layout(side, by_steps, wide), tile.thread_values(side, by_steps, wide)
-            assert isinstance(spread, Spread)
+            assert isinstance(spread, SmemLayout)
             if mma.math == "tf32" and not by_steps:
                 assert waits_in(spread, tile, side, by_steps, wide) == 0, (tile, side)
                 continue

@@ -11,7 +11,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.codegen.cuda.compile.disassembly import main_loop, opcodes
-from polyfuse.ir.tree import Spread
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.strategy.cuda.tiles.operands import ImplicitGemm
@@ -75,7 +75,7 @@ def test_the_model_expects_them_to_be_faster_and_none_of_them_waits_for_a_bank(l
         for side in (tile.left, tile.right):
             by_steps, wide = operands.is_pixels(side) and left, not operands.is_pixels(side)
             spread = tile.layout(side, by_steps, wide)
-            assert isinstance(spread, Spread)
+            assert isinstance(spread, SmemLayout)
             assert waits_in(spread, tile, side, by_steps, wide) == 0, (tile, side)
 
 

@@ -19,7 +19,7 @@ from polyfuse.codegen.cuda.mma_calls import MATRICES, TRANSPOSED
 from polyfuse.codegen.looptree.half_types import CONVERSIONS, rounded_bits
 from polyfuse.errors import InvalidMath, InvalidSchedule
 from polyfuse.ir.precision import PRECISIONS, STEPS, rounded
-from polyfuse.ir.tree import Spread
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.simulator.mma_fragments import Fragments, multiplied
@@ -175,7 +175,7 @@ def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice(math: An
         tile = ThreadblockTile(shape, mma, ThreadCopy())
         for side, way in pairs((tile.left, tile.right), WAYS):
             (by_steps, wide), spread, values = way, tile.layout(side, *way), tile.thread_values(side, *way)
-            assert isinstance(spread, Spread)
+            assert isinstance(spread, SmemLayout)
             if math == "tf32" and not by_steps:
                 assert waits_in(spread, tile, side, *way) == 0, (tile, side, way)
                 continue

@@ -14,7 +14,7 @@ import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.compile.disassembly import main_loop
 from polyfuse.errors import InvalidMath, InvalidSchedule
-from polyfuse.ir.tree import Spread
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.machine import Machine
 from polyfuse.simulator.mma_fragments import multiplied
 from polyfuse.strategy.cuda.gemm.schedule import whole_steps
@@ -73,7 +73,7 @@ def test_every_shape_has_a_layout_in_which_no_access_meets_a_bank_twice() -> Non
         )
         for side, way in pairs((tile.left, tile.right), WAYS):
             spread = tile.layout(side, *way)
-            assert isinstance(spread, Spread)
+            assert isinstance(spread, SmemLayout)
             assert waits_in(spread, tile, side, *way) == 0, (tile, side, way)
 
 

@@ -17,7 +17,7 @@ from polyfuse.codegen.cuda.compile.disassembly import main_loop, opcodes, regist
 from polyfuse.codegen.looptree.half_types import WIDENED
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tensor import HALVES
-from polyfuse.ir.tree import Spread
+from polyfuse.layouts.smem import SmemLayout
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda.runner import build_kernels
@@ -154,7 +154,7 @@ def test_a_shape_fits_its_machine_and_says_why(preset: str) -> None:
     assert "registers planned" in best.sentences("mac")[0]
     for side in (best.left, best.right):
         spread = best.layout(side, by_steps=True, wide=True)
-        assert isinstance(spread, Spread)
+        assert isinstance(spread, SmemLayout)
         assert spread.tile == side.tile
 
 
@@ -191,9 +191,11 @@ def test_a_spread_needs_panels_in_shared_memory() -> None:
     nest = NESTS["linear + ReLU, odd"]()
     start = pf.Schedule(nest).split("mac0", "k", 16)
     with pytest.raises(InvalidSchedule, match="only panels in shared memory can be spread"):
-        start.promote("x", "mac0", at="k", memory="local", spread=(8, 4, 0, 1, 0))
+        start.promote("x", "mac0", at="k", memory="local", layout=pf.SmemLayout(8, 4, 0, 1, 0))
     with pytest.raises(InvalidSchedule, match="does not fit panels of 12"):
-        start.promote("x", "mac0", at="k", memory="shared", panel=(0, 12), spread=(8, 4, 0, 1, 0))
+        start.promote(
+            "x", "mac0", at="k", memory="shared", panel=(0, 12), layout=pf.SmemLayout(8, 4, 0, 1, 0)
+        )
 
 
 @pytest.mark.parametrize("sides", [(1024, 1024, 1024), (1000, 1023, 514)], ids=["1024", "odd"])

@@ -208,7 +208,7 @@ def test_a_row_that_begins_anywhere_is_refused() -> None:
     s = pf.Schedule(expand(sums).nest)
     name = s.nest.statements[0].name
     s = s.split(name, "k", 32).reorder(name, "k", "i", "k_in").bind(name, i="thread.x")
-    s = s.promote("x", name, at="k", memory="shared", panel=(1, 32), stages=2, cores="swizzled")
+    s = s.promote("x", name, at="k", memory="shared", panel=(1, 32), stages=2, layout=pf.SwizzledLayout())
     s = s.bind("load_x", load_x_0="bulk").shift("load_x", "k", -1)
     with pytest.raises(InvalidSchedule, match="rows of x begin at no multiples of 16 bytes"):
         pf.compile(s.source, schedule=s, target="cuda", machine="h200", device="lockstep")

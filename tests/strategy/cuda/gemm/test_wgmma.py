@@ -3,8 +3,9 @@
 # ruff: noqa: F821
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import product as pairs
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from polyfuse.codegen.cuda.compile.disassembly import main_loop
 from polyfuse.codegen.cuda.kernel_grammar import UnsupportedKernel
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.precision import PRECISIONS, STEPS, Math
-from polyfuse.layouts.core_matrix import Cores
+from polyfuse.layouts.core_matrix import CoreMatrixLayout
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.simulator import lockstep
@@ -238,7 +239,7 @@ def test_copies_meet_no_bank_twice_where_they_are_wide(math: Math) -> None:
         for by_steps, wide in WAYS:
             for side in (s.left, s.right):
                 cores, values = s.layout(side, by_steps, wide), s.thread_values(side, by_steps, wide)
-                assert isinstance(cores, Cores)
+                assert isinstance(cores, CoreMatrixLayout)
                 waiting = copy_waits(shape, side, values, s.element, cores)
                 expected = wide and (by_steps or side is not s.left)
                 assert waiting == 0 or not expected, (s, side, by_steps, cores)
@@ -252,17 +253,38 @@ def test_what_does_not_fit_is_said() -> None:
         .split("mac0", "k", 16)
         .reorder("mac0", "i", "k", "j", "i_in", "k_in")
     )
-    with pytest.raises(InvalidSchedule, match=r"Cores\(tile=3, .*does not fit panels of 32"):
-        s.promote("x", "mac0", at="k", memory="shared", panel=(0, 32), cores=(3, 8, 2, 8, 0, 0, 0, 0))
-    with pytest.raises(InvalidSchedule, match="cores are seven numbers"):
-        s.promote("x", "mac0", at="k", memory="shared", panel=(0, 32), cores=(4, 8))
-    with pytest.raises(InvalidSchedule, match="spread and cores are two ways to lay a panel out"):
-        s.promote(
-            "x",
-            "mac0",
-            at="k",
-            memory="shared",
-            panel=(0, 32),
-            spread=(4, 4, 0, 1, 0),
-            cores=(4, 8, 2, 8, 0, 0, 0, 0),
-        )
+    promote = partial(s.promote, "x", "mac0", at="k", memory="shared", panel=(0, 32))
+    with pytest.raises(InvalidSchedule, match=r"CoreMatrixLayout\(tile=3, .*does not fit panels of 32"):
+        promote(layout=pf.CoreMatrixLayout(3, 8, 2, 8))
+    with pytest.raises(InvalidSchedule, match=r"a layout is pf.SmemLayout\(…\), .*, not \(4, 4, 0, 1, 0\)"):
+        promote(layout=(4, 4, 0, 1, 0))  # type: ignore[arg-type]  # a tuple is what is refused
+
+
+def test_a_layout_may_still_be_numbers_and_the_trace_names_it() -> None:
+    """As printed schedules had it until 0.1.0; a user is told what to write."""
+    s = pf.Schedule(matmul(64, 64, 64)).split("mac0", "i", 32).split("mac0", "k", 16)
+    s = s.reorder("mac0", "i", "k", "j", "i_in", "k_in")
+    promote = partial(s.promote, "x", "mac0", at="k", memory="shared", panel=(0, 32))
+    old: dict[str, Any]
+    for old, layout in (
+        ({"spread": (4, 4, 0, 1, 4)}, pf.SmemLayout(4, 4, 0, 1, 4)),
+        ({"cores": (4, 8, 2, 8, 0, 0, 0, 0)}, pf.CoreMatrixLayout(4, 8, 2, 8)),
+        ({"cores": "swizzled"}, pf.SwizzledLayout()),
+    ):
+        with pytest.warns(DeprecationWarning, match="give layout="):
+            done = promote(**old)
+        assert done.trace() == promote(layout=layout).trace()
+        space: dict[str, Any] = {"pf": pf, "nest": s.source}
+        exec(done.trace(), space)
+        assert str(space["s"]) == str(done)
+
+
+@pytest.mark.filterwarnings("ignore:promote. spread= and cores= are deprecated")
+def test_numbers_that_are_no_layout_are_refused() -> None:
+    s = pf.Schedule(matmul(64, 64, 64)).split("mac0", "i", 32).split("mac0", "k", 16)
+    s = s.reorder("mac0", "i", "k", "j", "i_in", "k_in")
+    promote = partial(s.promote, "x", "mac0", at="k", memory="shared", panel=(0, 32))
+    with pytest.raises(InvalidSchedule, match="a CoreMatrixLayout has tile, lanes, side, depth, gap"):
+        promote(cores=(4, 8))  # type: ignore[arg-type]  # too few numbers are what is refused
+    with pytest.raises(InvalidSchedule, match="layout, spread and cores are ways to lay a panel out"):
+        promote(spread=(4, 4, 0, 1, 0), cores=(4, 8, 2, 8, 0, 0, 0, 0))

@@ -11,7 +11,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.codegen.cuda.compile.disassembly import main_loop
 from polyfuse.ir.precision import Math
-from polyfuse.layouts.core_matrix import Cores
+from polyfuse.layouts.core_matrix import CoreMatrixLayout
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.strategy.cuda.tiles.smem_layouts import copy_waits
@@ -172,7 +172,7 @@ def test_no_shape_has_copies_that_wait_for_banks(kept: Kept) -> None:
     for s in found:
         for side, steps in s.sides:
             cores = s.layout(side, steps, wide=True)
-            assert isinstance(cores, Cores)
+            assert isinstance(cores, CoreMatrixLayout)
             values = s.thread_values(side, steps, wide=True)
             assert copy_waits(s.shape, side, values, s.element, cores) == 0, s
 

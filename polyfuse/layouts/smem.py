@@ -1,0 +1,34 @@
+"""How panels lie in a GPU's shared memory where threads read them: spread apart, so that no access waits for a bank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SmemLayout:
+    """How a row of a panel lies in a GPU's shared memory, so that threads at work together meet no bank twice.
+
+    A thread reads `tile` neighbours, `vector` of them at a time. The first vectors of all tiles are neighbours, then
+    the second ones; `gap` elements lie between the two, and `skip` after every `every` rows.
+
+    tile 8, vector 4, width 32:   0-3 8-11 16-19 24-27 gap 4-7 12-15 20-23 28-31 gap
+    """
+
+    tile: int
+    vector: int
+    gap: int
+    every: int
+    skip: int
+
+    def row(self, width: int) -> int:
+        """The elements from one row of a panel to the next, without what is skipped."""
+        return self.tile // self.vector * self.part(width)
+
+    def part(self, width: int) -> int:
+        """The elements from the first vectors of all tiles to the second ones."""
+        return width // self.tile * self.vector + self.gap
+
+    def size(self, rows: int, width: int) -> int:
+        """The elements of a panel of so many rows."""
+        return rows * self.row(width) + -(-rows // self.every) * self.skip
