@@ -30,7 +30,7 @@ from polyfuse.ir.empty import drop_empty
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
-from polyfuse.ir.tree import BULK, ON_CORES, loops
+from polyfuse.ir.tree import ON_CORES, loops
 from polyfuse.machine import Machine
 from polyfuse.proving import proving
 from polyfuse.rewrite.storage.expansion import Expansion, expand
@@ -402,14 +402,14 @@ def _automatic(model: Machine | None, device: str | None, schedule: Schedule | N
         places = {loop.bind for loop in loops(schedule.tree)}
         if places & {*ON_CORES}:
             return "cpu"
-        if any(place and "." in place for place in places):
+        if any(place is not None and place.on_gpu for place in places):
             return "cuda"
     return "cuda" if available() else "cpu"
 
 
 def _check_places(schedule: Schedule, target: Target) -> None:
     for loop in loops(schedule.tree):
-        on_gpu = loop.bind is not None and ("." in loop.bind or loop.bind in BULK)
+        on_gpu = loop.bind is not None and loop.bind.on_gpu
         if (on_gpu and target == "cpu") or (loop.bind in ON_CORES and target == "cuda"):
             raise InvalidSchedule(
                 f"loop {loop.name} is bound to {loop.bind}, which target {target} does not have"

@@ -79,7 +79,7 @@ def _loop_faults(loop: Loop, around: tuple[Loop, ...]) -> Iterator[str]:
             yield f"loops {other.name} and {loop.name} lie one inside the other and are both bound to {loop.bind}"
         elif (
             other.bind is not None
-            and any("." in bind or bind == LANE for bind in (other.bind, loop.bind))
+            and (other.bind.on_gpu or loop.bind.on_gpu)
             and {*ON_CORES} & {other.bind, loop.bind}
         ):
             yield f"loop {other.name} is bound to {other.bind} and {loop.name} to {loop.bind}; they do not mix"

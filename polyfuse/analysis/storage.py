@@ -22,6 +22,7 @@ from polyfuse.analysis.legality import Broken
 from polyfuse.analysis.stages import crowded, home, near, touching
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
@@ -43,12 +44,12 @@ from polyfuse.layouts import CoreMatrixLayout, Layout, SmemLayout, SwizzledLayou
 from polyfuse.layouts.core_matrix import Digit
 from polyfuse.sets import IN, OUT, SET, constant, dimension, greatest, least
 
-THREADS = ("thread.x", "thread.y", "thread.z")
-CLUSTERS = ("block.x", "block.y", "block.z")
+THREADS = (Binding.THREAD_X, Binding.THREAD_Y, Binding.THREAD_Z)
+CLUSTERS = (Binding.BLOCK_X, Binding.BLOCK_Y, Binding.BLOCK_Z)
 """What numbers the clusters of a grid, or its blocks where there are no clusters."""
 BLOCKS = (*CLUSTERS, *CLUSTER)
 """What a loop is bound to whose values are blocks: those of a cluster are in no order either."""
-LANE = "lane"
+LANE = Binding.LANE
 """Along thread.x, 32 of them: a reduction's values, which the warp combines; what they add up to is lane 0's."""
 ON_THREADS = (*THREADS, LANE)
 PRIVATE = ("local", "register")

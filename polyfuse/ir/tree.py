@@ -17,24 +17,15 @@ from functools import cached_property
 
 import islpy as isl
 
+from polyfuse.ir.bindings import BULK as BULK
+from polyfuse.ir.bindings import CLUSTER as CLUSTER
+from polyfuse.ir.bindings import ON_CORES as ON_CORES
+from polyfuse.ir.bindings import OWN_WARP as OWN_WARP
+from polyfuse.ir.bindings import SHARED as SHARED
+from polyfuse.ir.bindings import Binding as Binding
 from polyfuse.ir.precision import Math
 from polyfuse.layouts import CoreMatrixLayout, Layout, SwizzledLayout
 from polyfuse.sets import IN, OUT, SET, union_map, union_set
-
-SHARED = ("cores", "dynamic")
-"""What a loop is bound to whose values a CPU's cores share out, in no order: equally many each, or whoever is free."""
-
-ON_CORES = (*SHARED, "pipeline")
-"""What a loop is bound to whose values run on a CPU's cores at once."""
-
-BULK = ("bulk", "bulk.warp")
-"""What a loop is bound to that one instruction runs, with those inside: by the block's first thread, or by a warp that
-only copies."""
-
-OWN_WARP = BULK[1]
-
-CLUSTER = ("cluster.x", "cluster.y", "cluster.z")
-"""What a loop is bound to whose values are blocks of one cluster, at once on neighbouring multiprocessors."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +110,7 @@ class Leaf:
 class Loop:
     """One schedule dimension over the statements below it.
 
-    `bind` says what runs its values: None (in order), "cores", "dynamic" (cores, where whichever is free takes the next
-    value), "block.x", "cluster.x" (blocks of one cluster), "thread.y", "lane", "vector", "unroll", "bulk" or
-    "bulk.warp" (with the loops inside, one instruction, in the second by a warp that only copies), or
-    "pipeline": cores, where each value waits for the one before it at every value of the loop directly inside.
+    `bind` says what runs its values (bindings.py), None in order.
     `barrier` asks for a barrier of the block's threads at the end of each iteration, with `grid` one of all blocks'.
     `apart` asks for code of its own for the full tiles of the loops around it, `fetches` for lines of memory ahead of
     time; both change no order. Of copies by a warp of their own, which the block's threads use in the same iteration or
@@ -134,7 +122,7 @@ class Loop:
     name: str
     dates: tuple[tuple[str, isl.PwAff], ...]
     body: Tree
-    bind: str | None = None
+    bind: Binding | None = None
     buffers: tuple[Buffer, ...] = ()
     barrier: bool = False
     grid: bool = False

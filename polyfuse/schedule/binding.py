@@ -9,23 +9,13 @@ import islpy as isl
 
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.errors import InvalidSchedule
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import BULK, CLUSTER, ON_CORES, Loop, Tree, loops, path_to, replace_node, statements
+from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, path_to, replace_node, statements
 from polyfuse.schedule.chains import loop_named, only_loop
 
-PLACES = (
-    "cores",
-    "dynamic",
-    "pipeline",
-    "block.x",
-    "block.y",
-    "block.z",
-    *CLUSTER,
-    "thread.x",
-    "thread.y",
-    "thread.z",
-    "lane",
-    *BULK,
+PLACES = tuple(
+    place for place in Binding if place not in (Binding.VECTOR, Binding.UNROLL, Binding.MICROKERNEL)
 )
 """Where `bind` may put a loop's values."""
 
@@ -40,7 +30,7 @@ def bind(nest: Nest, tree: Tree, statement: str | None, places: Mapping[str, str
             raise InvalidSchedule(f"bind: {place!r} is no place; there are {', '.join(PLACES)}")
         loop = only_loop(tree, name) if statement is None else loop_named(tree, statement, name)
         _check_place(tree, loop, place)
-        tree = replace_node(tree, loop, replace(loop, bind=place))
+        tree = replace_node(tree, loop, replace(loop, bind=Binding(place)))
     return tree
 
 
@@ -56,7 +46,7 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
             raise InvalidSchedule(
                 f"bind: loop {other.name} is bound to {other.bind}; {_mixed(other.bind, place)}"
             )
-    if place == "pipeline" and (not isinstance(loop.body, Loop) or loop.body.bind is not None):
+    if place == Binding.PIPELINE and (not isinstance(loop.body, Loop) or loop.body.bind is not None):
         raise InvalidSchedule(
             f"bind: {loop.name} has not one loop in order directly inside it, at which its values could wait for each "
             "other; distribute or interchange first"
@@ -72,7 +62,7 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
 
 def _mixed(one: str, other: str) -> str:
     if {one, other} <= {*ON_CORES}:
-        rows = "a pipeline's rows run" if one == "pipeline" else "its values run"
+        rows = "a pipeline's rows run" if one == Binding.PIPELINE else "its values run"
         return f"{rows} on the cores already"
     return "cores and a GPU's places do not mix"
 
@@ -90,7 +80,7 @@ def unroll(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
         raise InvalidSchedule(
             f"unroll: loop {loop} has {size} values, at most {MOST_UNROLLED} are unrolled; split it first"
         )
-    return replace_node(tree, found, replace(found, bind="unroll"))
+    return replace_node(tree, found, replace(found, bind=Binding.UNROLL))
 
 
 def vectorize(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
@@ -101,7 +91,7 @@ def vectorize(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
         raise InvalidSchedule(
             f"vectorize: {', '.join(inner)} lies inside {loop}; make {loop} innermost first"
         )
-    return replace_node(tree, found, replace(found, bind="vector"))
+    return replace_node(tree, found, replace(found, bind=Binding.VECTOR))
 
 
 def _unbound(tree: Tree, statement: str, name: str) -> Loop:

@@ -22,6 +22,7 @@ import sympy
 from polyfuse.analysis.storage import buffers_of
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, ROWS_OF_ONE, STEPS, STORED, Math
 from polyfuse.ir.scalar import Read
@@ -98,7 +99,7 @@ def microkernel(nest: Nest, tree: Tree, statement: str, loop: str, math: Math = 
     if math != "ieee":
         _check_fragments(nest, statement, roles, math)
     _check_reads(nest, tree, statement, found)
-    return replace_node(tree, found, replace(found, bind="microkernel", apart=True, math=math))
+    return replace_node(tree, found, replace(found, bind=Binding.MICROKERNEL, apart=True, math=math))
 
 
 def _check_reads(nest: Nest, tree: Tree, statement: str, top: Loop) -> None:

@@ -25,7 +25,7 @@ def stream(nest: Nest, tree: Tree, statement: str) -> Tree:
             f"the innermost loop around {statement}, {inner.name}," if inner else f"{statement}, in no loop,"
         )
         raise InvalidSchedule(f"stream: {what} is not on vector lanes; vectorize it first")
-    if any("." in (x.bind or "") for x in around):
+    if any(x.bind is not None and x.bind.on_gpu for x in around):
         raise InvalidSchedule(
             f"stream: {statement} runs in a GPU's threads, whose stores go past L1 as they are; it is for CPUs"
         )

@@ -30,7 +30,7 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str, by:
             f"prefetch: the innermost loop around {statement}, {inner.name}, is not on vector lanes inside {loop}; "
             "vectorize it first"
         )
-    if any("." in (x.bind or "") for x in loops_around(tree, statement)):
+    if any(x.bind is not None and x.bind.on_gpu for x in loops_around(tree, statement)):
         raise InvalidSchedule(
             f"prefetch: {statement} runs in a GPU's threads, which hide what they wait for themselves"
         )

@@ -12,6 +12,7 @@ from polyfuse.analysis.validation import validate
 from polyfuse.errors import BudgetExceeded, ValidationFailure
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.access import Access
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.tree import Buffer, Loop, Sequence, Tree, loops, loops_around, path_to, statements, walk
 from polyfuse.runtime.memory.memory_plan import plan_memory
 from polyfuse.schedule import Schedule
@@ -137,7 +138,7 @@ def test_loops_bound_to_run_at_once(place: str, loop: str) -> None:
     """i and j of a product may run at once, its reduction k only on vector lanes."""
     s = Schedule(product()).reorder("mac", loop, *[n for n in "ijk" if n != loop])
     found = loop_of(s, "mac", loop)
-    broken = with_node(s.tree, found, replace(found, bind=place))
+    broken = with_node(s.tree, found, replace(found, bind=Binding(place)))
     if loop == "k" and place != "vector":
         assert "reduction" in fails(s, broken, "order")
     else:
@@ -147,7 +148,7 @@ def test_loops_bound_to_run_at_once(place: str, loop: str) -> None:
 def test_the_reduction_of_a_finished_kernel_bound_to_threads() -> None:
     s = on_cuda()
     loop = loop_of(s, "mac", "k_in")
-    fails(s, with_node(s.tree, loop, replace(loop, bind="thread.z")), "order")
+    fails(s, with_node(s.tree, loop, replace(loop, bind=Binding.THREAD_Z)), "order")
 
 
 def test_each_barrier_removed() -> None:
@@ -216,7 +217,7 @@ def test_hardware_axes_out_of_place() -> None:
         (thread, "cores", "do not mix"),
         (block, None, ""),
     ):
-        tree = with_node(s.tree, node, replace(node, bind=bind))
+        tree = with_node(s.tree, node, replace(node, bind=bind and Binding(bind)))
         if message:
             fails(s, tree, "places", witness=message)
         else:

@@ -14,6 +14,7 @@ import polyfuse as pf
 from polyfuse.analysis.validation import validate
 from polyfuse.codegen.cuda.compile.cubin import OtherInstructions
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, ValidationFailure
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.tree import loops, replace_node
 from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda.runner import build_kernels
@@ -154,7 +155,10 @@ def test_validation_finds_a_cluster_that_is_not_whole() -> None:
     (loop,) = (x for x in loops(s.tree) if x.bind == "cluster.x")
     validate(s.source, s.nest, s.tree)
     (outer,) = (x for x in loops(s.tree) if x.bind == "block.x")
-    for changed in (replace_node(s.tree, outer, replace(outer, bind=None)),
-                    replace_node(s.tree, loop, replace(loop, body=replace(loop.body, bind="cluster.y")))):  # fmt: skip
+    deeper = replace(loop, body=replace(loop.body, bind=Binding.CLUSTER_Y))
+    for changed in (
+        replace_node(s.tree, outer, replace(outer, bind=None)),
+        replace_node(s.tree, loop, deeper),
+    ):
         with pytest.raises(ValidationFailure, match="validation of places failed"):
             validate(s.source, s.nest, changed)

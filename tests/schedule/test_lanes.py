@@ -16,6 +16,7 @@ from polyfuse.analysis.validation import validate
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.compile.disassembly import sass
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, ValidationFailure
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.tree import loops, replace_node
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.simulator.lockstep import BarrierError, run
@@ -217,7 +218,9 @@ def test_validation_trusts_no_lane() -> None:
     (loop,) = (x for x in loops(tree) if x.bind == "lane")
     assert unfit_lanes(nest, tree) is None
     row = next(x for x in loops(tree) if x.bind == "thread.y")
-    wrong = replace_node(tree, row, replace(row, bind="lane", body=replace(loop, bind="thread.y")))
+    wrong = replace_node(
+        tree, row, replace(row, bind=Binding.LANE, body=replace(loop, bind=Binding.THREAD_Y))
+    )
     assert "several elements" in (unfit_lanes(nest, wrong) or "")
     with pytest.raises(ValidationFailure, match="validation of places failed: take accumulates on several"):
         validate(nest, nest, wrong)

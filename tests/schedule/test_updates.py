@@ -12,6 +12,7 @@ from polyfuse.analysis.validation import validate
 from polyfuse.errors import IllegalSchedule, ValidationFailure
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.tree import Leaf, Loop, sequence
 from polyfuse.schedule import Schedule
 from polyfuse.sets import dimension
@@ -121,6 +122,6 @@ def test_validation_finds_a_lost_update_and_two_at_once() -> None:
     with pytest.raises(ValidationFailure, match="the tree runs"):
         validate(nest, nest, Loop("i", (("U", date),), Leaf("U")))
     later = dimension(nest.statement("V").domain, 0).add_constant_val(1)
-    both = Loop("i", (("U", date), ("V", later)), sequence((Leaf("U"), Leaf("V"))), bind="cores")
+    both = Loop("i", (("U", date), ("V", later)), sequence((Leaf("U"), Leaf("V"))), bind=Binding.CORES)
     with pytest.raises(ValidationFailure, match=r"reduction dependence U\[0\] -> V\[0\]"):
         validate(nest, nest, both)

@@ -299,7 +299,7 @@ def _operands(schedule: Schedule, kernel: Kernel, name: str, step: str, room: in
 def _copied_by_threads(schedule: Schedule, bound: list[Loop]) -> Schedule:
     """The newest copy's loops over the threads that compute: the last along x, the one before along y."""
     copy = next(s.name for s in reversed(_newest(schedule)))
-    limits = {loop.bind: constant_extent(schedule, loop) or 1 for loop in bound}
+    limits: dict[str | None, int] = {loop.bind: constant_extent(schedule, loop) or 1 for loop in bound}
     own = [loop for loop in schedule.loops(copy) if [n for n, _ in loop.dates] == [copy]]
     places: dict[str, str] = {}
     for place, loop in zip(THREADS[:2], reversed(own), strict=False):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import prod
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.analysis.storage import CLUSTERS
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop, Tree
 from polyfuse.layouts import SmemLayout
@@ -150,7 +151,7 @@ def _copied(schedule: Schedule, kernel: Kernel, found: _Crossing) -> Schedule:
     for tensor in found.read:
         before, last = schedule, schedule.nest.tensor(tensor).rank - 1
         (user, *_) = (n for n in kernel.names if tensor in schedule.nest.statement(n).tensors)
-        at = [loop for loop in schedule.loops(name) if (loop.bind or "").startswith("block")][-1]
+        at = [loop for loop in schedule.loops(name) if loop.bind in CLUSTERS][-1]
         held = buffer_bytes(schedule, at, tensor, "shared")
         if held is None or held > SIDE * SIDE * schedule.nest.tensor(tensor).itemsize:
             raise InvalidSchedule(f"a block reads more of {tensor} than a square: x[i, j] + x[j, i]")

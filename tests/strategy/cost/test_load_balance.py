@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 import polyfuse as pf
+from polyfuse.ir.tree import SHARED
 from polyfuse.machine import Machine
 from polyfuse.strategy.cost.composite import schedule_costs
 from polyfuse.strategy.cost.counts import Counts
@@ -73,7 +74,7 @@ def test_the_busiest_core_has_what_counting_says(name: str, dim: int, units: int
 
 def test_cores_that_wait_are_not_counted() -> None:
     counts, (rows, _) = Counts(uneven), pf.Schedule(uneven).loops("S0")
-    halves, free = (cores_at_work(counts, replace(rows, bind=place), 2) for place in ("cores", "dynamic"))
+    halves, free = (cores_at_work(counts, replace(rows, bind=place), 2) for place in SHARED)
     assert halves == pytest.approx(4 / 3, rel=0.03)
     assert free > 1.9
 

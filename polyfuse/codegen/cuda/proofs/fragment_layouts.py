@@ -72,7 +72,7 @@ def fragments_of(
     """Where the factors of a warp's lanes lie; None if one does not lie as they read it, or is not rounded."""
     assert roles.rows is not None, "the verb has asked for rows"
     around = [x for x in loops_around(part, s.name) if x not in (*roles.steps, roles.rows, roles.columns)]
-    places = {x.bind: x.date(s.name) for x in around}
+    places: dict[str | None, isl.PwAff] = {x.bind: x.date(s.name) for x in around}
     domain, (step,) = nest.domains[s.name], roles.steps
     if not {"thread.x", "thread.y"} <= places.keys() or _known_ends(domain, places["thread.x"]) != (0, 3):
         return None

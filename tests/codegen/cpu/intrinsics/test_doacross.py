@@ -9,6 +9,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.analysis.validation import validate
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, ValidationFailure
+from polyfuse.ir.bindings import Binding
 
 
 @pf.nest
@@ -83,7 +84,7 @@ def test_parts_of_a_sum_do_not_run_at_once() -> None:
 def test_validation_finds_a_pipeline_that_runs_back() -> None:
     s = pf.Schedule(swept)
     with pytest.raises(ValidationFailure, match="order"):
-        validate(s.source, s.nest, replace(s.tree, bind="pipeline"))
+        validate(s.source, s.nest, replace(s.tree, bind=Binding.PIPELINE))
 
 
 def test_a_pipeline_is_for_a_cpu() -> None:

@@ -1,0 +1,64 @@
+"""What runs the values of a loop: a CPU's cores and vector lanes, a GPU's blocks, threads and lanes, one instruction.
+
+A loop without a binding runs its values in order. Members are strings, so that a user may write bind(i="block.x").
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Binding(StrEnum):
+    """What a loop is bound to."""
+
+    CORES = "cores"
+    """Cores, equally many values each, in no order."""
+    DYNAMIC = "dynamic"
+    """Cores: whichever is free takes the next value."""
+    PIPELINE = "pipeline"
+    """Cores: each value waits for the one before it at every value of the loop directly inside."""
+    BLOCK_X = "block.x"
+    BLOCK_Y = "block.y"
+    BLOCK_Z = "block.z"
+    CLUSTER_X = "cluster.x"
+    """Blocks of one cluster, at once on neighbouring multiprocessors."""
+    CLUSTER_Y = "cluster.y"
+    CLUSTER_Z = "cluster.z"
+    THREAD_X = "thread.x"
+    THREAD_Y = "thread.y"
+    THREAD_Z = "thread.z"
+    LANE = "lane"
+    """The 32 threads of a warp, along thread.x, which combine a reduction's values."""
+    VECTOR = "vector"
+    UNROLL = "unroll"
+    MICROKERNEL = "microkernel"
+    """A tile of a product in registers, with the loops inside."""
+    BULK = "bulk"
+    """One instruction of the block's first thread, with the loops inside."""
+    BULK_WARP = "bulk.warp"
+    """The same of a warp that only copies."""
+
+    def __repr__(self) -> str:
+        """As a user writes it: printed schedules have strings."""
+        return repr(self.value)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a CPU has no such place."""
+        return self not in (*ON_CORES, Binding.VECTOR, Binding.UNROLL, Binding.MICROKERNEL)
+
+
+SHARED = (Binding.CORES, Binding.DYNAMIC)
+"""What a loop is bound to whose values a CPU's cores share out, in no order: equally many each, or whoever is free."""
+
+ON_CORES = (*SHARED, Binding.PIPELINE)
+"""What a loop is bound to whose values run on a CPU's cores at once."""
+
+BULK = (Binding.BULK, Binding.BULK_WARP)
+"""What a loop is bound to that one instruction runs, with those inside: by the block's first thread, or by a warp that
+only copies."""
+
+OWN_WARP = Binding.BULK_WARP
+
+CLUSTER = (Binding.CLUSTER_X, Binding.CLUSTER_Y, Binding.CLUSTER_Z)
+"""What a loop is bound to whose values are blocks of one cluster, at once on neighbouring multiprocessors."""
