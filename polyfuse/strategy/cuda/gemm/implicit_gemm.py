@@ -36,7 +36,7 @@ from polyfuse.schedule.promote.promoted_values import box_around, padded_domain
 from polyfuse.sets import dimension, greatest
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cuda.gemm.schedule import AXES, Names, Tiles
+from polyfuse.strategy.cuda.gemm.schedule import AXES, ResultLoops, Tiles
 from polyfuse.strategy.cuda.tiles.operands import ImplicitGemm
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_candidates import (
@@ -227,7 +227,7 @@ class _Patches(Tiles):
 
     def cut(
         self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]
-    ) -> tuple[Schedule, Names, tuple[str, ...]]:
+    ) -> tuple[Schedule, ResultLoops, tuple[str, ...]]:
         """for n: for p: for f: for q  ->  for n_p: for f: for q: for p_z: for f_y: for q_x: for i: for j."""
         first, s, p = self.kernel.names[0], self.tile.shape, self.product
         i, j, deep = (band[d].name for d in (p.rows, p.columns, p.deep))
@@ -240,20 +240,20 @@ class _Patches(Tiles):
             schedule = schedule.split(first, thread, own)
             names.append((thread, inside(schedule, first, thread).name))
         (y, rows), (x, columns) = names
-        tile = Names((z, y, x), rows, columns)
+        over = ResultLoops((z, y, x), rows, columns)
         groups = tuple(band[d].name for d in p.groups if d in band)
         if len(groups) != 1:
-            return self.in_one_batch(schedule, others, (i, j), tile)
+            return self.in_one_batch(schedule, others, (i, j), over)
         # for g: for f: for q  ->  for g_f: for q, so that an image's place has nothing to do with a group
         filters, (g,) = (j if p.pixels is p.left else i), groups
         rest = tuple(name for name in others if name != g)
         blocks = (g, i, j) if filters == i else (i, g, j)
-        schedule = reordered(schedule, first, (*rest, *blocks, *tile.all))
+        schedule = reordered(schedule, first, (*rest, *blocks, *over.all))
         schedule = schedule.collapse(first, g, filters)
         one, two = schedule.loops(first)[len(self.kernel.around) + len(rest) :][:2]
-        return self.in_one_batch(schedule, rest, (one.name, two.name), tile)
+        return self.in_one_batch(schedule, rest, (one.name, two.name), over)
 
-    def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
+    def stepped(self, schedule: Schedule, over: ResultLoops, keep: int) -> tuple[Schedule, str]:
         """for p_z …: for i: for j: for c: for r: for s  ->  for r: for s: for c (of 16): for p_z …: for c_in …
 
         With stages the longer one of the window, which is one loop then, and the channels is the inner one: the tiles
@@ -262,12 +262,12 @@ class _Patches(Tiles):
         loops = {
             next(iter(dims_of(loop.date(self.name)))): loop.name
             for loop in schedule.loops(self.name)[keep:]
-            if loop.name not in tile.all
+            if loop.name not in over.all
         }
         *window, channels = (loops[d] for d in self.product.steps)
         schedule = schedule.split(self.name, channels, self.tile.shape.steps)
         fine = inside(schedule, self.name, channels).name
-        order = (*window, channels, *tile.threads, fine, tile.rows, tile.columns)
+        order = (*window, channels, *over.threads, fine, over.rows, over.columns)
         schedule = schedule.reorder(self.name, *order)
         if self.tile.stages == 1 or not window:
             return schedule, channels

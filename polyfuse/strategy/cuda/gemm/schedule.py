@@ -71,7 +71,7 @@ def in_register_tiles(
 
 
 @dataclass(frozen=True)
-class Names:
+class ResultLoops:
     """The loops of a tile of results: (threads z, y, x), then the rows and columns of one thread."""
 
     threads: tuple[str, str, str]
@@ -116,7 +116,7 @@ class Tiles:
         if seen is not None:
             return seen
         others = tuple(band[d].name for d in p.others if d in band)
-        schedule, tile, blocks = self.cut(self.schedule, band, others)
+        schedule, over, blocks = self.cut(self.schedule, band, others)
         schedule, blocks, more = blocks_at_once(schedule, self.kernel, blocks, self.machine)
         keep = len(self.kernel.around) + more + len(blocks)
         schedule = rejoined(separated(schedule, names, keep), names, keep)
@@ -126,15 +126,15 @@ class Tiles:
             if not is_perfect(schedule, unit):
                 return f"{unit[0]} and others share loops inside a tile"
             if self.name in unit:
-                schedule, steps = self.stepped(schedule, tile, keep)
-            missing = set(tile.all) - {loop.name for loop in schedule.loops(unit[0])}
+                schedule, steps = self.stepped(schedule, over, keep)
+            missing = set(over.all) - {loop.name for loop in schedule.loops(unit[0])}
             if missing:
                 return f"{unit[0]} is no function of single results"
-            schedule = schedule.bind(unit[0], **dict(zip(tile.threads, AXES, strict=True)))
+            schedule = schedule.bind(unit[0], **dict(zip(over.threads, AXES, strict=True)))
             if self.name not in unit:
-                schedule = schedule.unroll(unit[0], tile.rows)
-                wide = in_vectors_of(schedule, unit, tile.columns, internal(self.kernel), ACCESSES)
-                schedule = (wide or schedule).unroll(unit[0], tile.columns)
+                schedule = schedule.unroll(unit[0], over.rows)
+                wide = in_vectors_of(schedule, unit, over.columns, internal(self.kernel), ACCESSES)
+                schedule = (wide or schedule).unroll(unit[0], over.columns)
         schedule = held_in_registers(schedule, self.kernel, self.tile.shape.rows * self.tile.shape.columns)
         for factor, along, side in self.factors():
             schedule = self.staged(schedule, factor, along, steps, side)
@@ -165,7 +165,7 @@ class Tiles:
 
     def cut(
         self, schedule: Schedule, band: dict[int, Loop], others: tuple[str, ...]
-    ) -> tuple[Schedule, Names, tuple[str, ...]]:
+    ) -> tuple[Schedule, ResultLoops, tuple[str, ...]]:
         """for n: for h: for i: for j  ->  for n_h: for i: for j: for i_z: for i_y: for j_x: for r: for c.
 
         The loops over blocks are named last. A grid has one axis for the batch: its dimensions are one loop.
@@ -185,7 +185,7 @@ class Tiles:
                 schedule = schedule.split(first, loop, size)
                 loop, size = inside(schedule, first, loop).name, following
                 digits[axis or what].append(loop)
-        schedule, tile = self.collapsed(schedule, (*others, i, j), digits)
+        schedule, over = self.collapsed(schedule, (*others, i, j), digits)
         blocks: tuple[str, ...] = i, j
         if t.group > 1:
             # for i: for j  ->  for i (groups of rows): for j: for i_in, blocks that run at once share rows and columns
@@ -197,11 +197,11 @@ class Tiles:
             schedule = schedule.split(first, blocks[place], t.cluster.blocks)
             own = inside(schedule, first, blocks[place]).name
             blocks = (*blocks[: place + 1], own, *blocks[place + 1 :])
-        return self.in_one_batch(schedule, others, blocks, tile)
+        return self.in_one_batch(schedule, others, blocks, over)
 
     def collapsed(
         self, schedule: Schedule, outside: tuple[str, ...], digits: dict[str, list[str]]
-    ) -> tuple[Schedule, Names]:
+    ) -> tuple[Schedule, ResultLoops]:
         """One loop for an axis' values, and for a thread's own rows and columns, of all digits that each has.
 
         for y: for r: for y': for r'  ->  for y_y': for r_r'
@@ -217,27 +217,27 @@ class Tiles:
                 name = schedule.loops(first)[place].name  # that of both
             found.append(name)
         z, y, x, rows, columns = found
-        return schedule, Names((z, y, x), rows, columns)
+        return schedule, ResultLoops((z, y, x), rows, columns)
 
     def in_one_batch(
-        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, ...], tile: Names
-    ) -> tuple[Schedule, Names, tuple[str, ...]]:
+        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, ...], over: ResultLoops
+    ) -> tuple[Schedule, ResultLoops, tuple[str, ...]]:
         """The other dimensions outermost, as one loop, if there are any; the loops over blocks are named last."""
         first = self.kernel.names[0]
-        schedule = reordered(schedule, first, (*others, *blocks, *tile.all))
+        schedule = reordered(schedule, first, (*others, *blocks, *over.all))
         out = len(self.kernel.around)
         for _ in others[1:]:
             two = schedule.loops(first)[out : out + 2]
             schedule = schedule.collapse(first, two[0].name, two[1].name)
         count = len(blocks) + min(1, len(others))
-        return schedule, tile, tuple(loop.name for loop in schedule.loops(first)[out : out + count])
+        return schedule, over, tuple(loop.name for loop in schedule.loops(first)[out : out + count])
 
-    def stepped(self, schedule: Schedule, tile: Names, keep: int) -> tuple[Schedule, str]:
+    def stepped(self, schedule: Schedule, over: ResultLoops, keep: int) -> tuple[Schedule, str]:
         """for i_z …: for r: for c: for k  ->  for k (of 16): for i_z …: for k_in: for r: for c."""
-        (steps,) = (loop.name for loop in schedule.loops(self.name)[keep:] if loop.name not in tile.all)
+        (steps,) = (loop.name for loop in schedule.loops(self.name)[keep:] if loop.name not in over.all)
         schedule = schedule.split(self.name, steps, self.tile.shape.steps)
         inner = inside(schedule, self.name, steps).name
-        order = (steps, *tile.threads, inner, tile.rows, tile.columns)
+        order = (steps, *over.threads, inner, over.rows, over.columns)
         return schedule.reorder(self.name, *order), steps
 
     def staged(

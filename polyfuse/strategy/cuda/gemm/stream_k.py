@@ -26,7 +26,7 @@ from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.gpu_cycles import seconds_of_wait
 from polyfuse.strategy.cost.kernel_model import Kernel
 from polyfuse.strategy.cost.roofline import microseconds
-from polyfuse.strategy.cuda.gemm.schedule import Names, Tiles, of_one_step
+from polyfuse.strategy.cuda.gemm.schedule import ResultLoops, Tiles, of_one_step
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.match.gemm import Product, contractions_of
 from polyfuse.strategy.match.gemm_problem import Extents
@@ -153,16 +153,16 @@ class _Shares(Tiles):
         return schedule.bind(self.kernel.names[0], **{blocks[0]: "block.x"})
 
     def in_one_batch(
-        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, ...], tile: Names
-    ) -> tuple[Schedule, Names, tuple[str, ...]]:
+        self, schedule: Schedule, others: tuple[str, ...], blocks: tuple[str, ...], over: ResultLoops
+    ) -> tuple[Schedule, ResultLoops, tuple[str, ...]]:
         """for p: for b: for i: for j  ->  for p (shares): for b_i_j (tiles of results, in the dimensions' order)."""
         first, p = self.kernel.names[0], self.product
         by_dim = dict(zip((*p.others, p.rows, p.columns), (*others, *blocks), strict=True))
         part, *results = (by_dim[d] for d in sorted(by_dim))
-        schedule = reordered(schedule, first, (*results, part, *tile.all))
+        schedule = reordered(schedule, first, (*results, part, *over.all))
         for _ in results[1:]:
             two = schedule.loops(first)[:2]
             schedule = schedule.collapse(first, two[0].name, two[1].name)
         tiles = schedule.loops(first)[0].name
         schedule = schedule.skew(first, part, by=tiles, factor=self.dealt.chunks, per=self.dealt.share)
-        return schedule.interchange(first, tiles, part), tile, (part, tiles)
+        return schedule.interchange(first, tiles, part), over, (part, tiles)

@@ -15,6 +15,7 @@ to lie in shared memory and which thread copies what of them, the cycles of its 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -223,7 +224,7 @@ class Fma:
 
 
 @dataclass(frozen=True)
-class _WarpMma:
+class _WarpMma(ABC):
     """A warp's mma.sync instructions on numbers of a format: where its results are, and which lane reads what."""
 
     math: Math
@@ -262,9 +263,9 @@ class _WarpMma:
         """Threads on thread.x copy neighbours."""
         return 1
 
+    @abstractmethod
     def stores(self, vector: int) -> int:
         """Instructions that store a copied vector."""
-        raise NotImplementedError
 
     def copying(
         self, shape: TileShape, sides: Sequence[tuple[OperandTile, bool]], staged: int, ahead: bool
