@@ -1,1 +1,1 @@
-"""Tiles of a product on a GPU: candidates by instruction and by copy, their layouts and their price."""
+"""Tiles of a product on a GPU: values of parts (sizes, instruction, copies, operands), candidates and prices."""
