@@ -125,7 +125,7 @@ def synchronised(tally: Counter[str], schedule: Schedule) -> Schedule:
         done.__dict__.update(schedule.__dict__)
         done.tree = without_gpu(schedule.tree)
         return done
-    bound = {loop.bind for loop in loops(done.tree) if loop.bind and "." in loop.bind}
+    bound = {loop.bind for loop in loops(done.tree) if loop.bind and loop.bind.on_gpu}
     tally["schedules with barriers"] += done is not schedule and done.tree != schedule.tree
     tally["schedules on a GPU's axes"] += bool(bound)
     return done

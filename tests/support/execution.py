@@ -101,6 +101,6 @@ def without_gpu(tree: Tree) -> Tree:
     tree = with_children(tree, tuple(without_gpu(child) for child in children(tree)))
     if isinstance(tree, Loop):
         return replace(
-            tree, bind=None if tree.bind and "." in tree.bind else tree.bind, barrier=False, grid=False
+            tree, bind=None if tree.bind and tree.bind.on_gpu else tree.bind, barrier=False, grid=False
         )
     return replace(tree, barriers=(), grid=()) if isinstance(tree, Sequence) else tree

@@ -172,7 +172,7 @@ def _by_hand(**changed: object) -> pf.Schedule:
     s = pf.Schedule(expand(sums).nest)
     name = s.nest.statements[0].name
     s = s.split(name, "k", 32).reorder(name, "k", "i", "k_in").bind(name, i="thread.x")
-    options = {"panel": (1, 32), "stages": 2, "cores": "swizzled"} | changed
+    options = {"panel": (1, 32), "stages": 2, "layout": pf.SwizzledLayout()} | changed
     return s.promote("x", name, at="k", memory="shared", **options)  # type: ignore[arg-type]
 
 
@@ -186,7 +186,7 @@ def test_only_products_by_warpgroups_read_swizzled_lines() -> None:
 @pytest.mark.parametrize(
     ("changed", "ahead", "why"),
     [
-        ({"cores": None}, 1, "x_shared has no swizzled lines: promote"),
+        ({"layout": None}, 1, "x_shared has no swizzled lines: promote"),
         ({"panel": (1, 16)}, 1, "panels of 16 are no lines of 128 bytes"),
         ({}, 0, "x_shared has no stages, and it would be waited for at once"),
     ],

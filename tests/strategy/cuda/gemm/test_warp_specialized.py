@@ -304,7 +304,7 @@ def _by_hand(threads: bool, **changed: object) -> pf.Schedule:
     name = s.nest.statements[0].name
     s = s.split(name, "k", 32).reorder(name, "k", "i", "k_in")
     s = s.bind(name, i="thread.x") if threads else s
-    options = {"panel": (1, 32), "stages": 2, "cores": "swizzled"} | changed
+    options = {"panel": (1, 32), "stages": 2, "layout": pf.SwizzledLayout()} | changed
     s = s.promote("x", name, at="k", memory="shared", **options)  # type: ignore[arg-type]
     return s.bind("load_x", load_x_0="bulk.warp")
 
@@ -312,7 +312,7 @@ def _by_hand(threads: bool, **changed: object) -> pf.Schedule:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"cores": None}, "x_shared has no swizzled lines: promote"),
+        ({"layout": None}, "x_shared has no swizzled lines: promote"),
         (
             {"stages": 1},
             "no loop hands copies over. What would make it legal: promote what is copied with stages",
