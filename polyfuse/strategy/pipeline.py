@@ -143,7 +143,8 @@ KERNELS = (
     KernelPass(loop_partition.PASS, kernels.with_loop_partition),
 )
 """Once statements are in kernels and each kernel has its shape (`shape_each.FORMS`). Before that `overlapped tiling`
-may claim some, and `private accumulator` and `index set splitting` change the nest for groups that were found.
+may claim some, and `private accumulator after grouping` and `index set splitting` change the nest for groups that were
+found.
 
 Backtrack and wavefront both search again: wavefront takes the first groups, not those of backtrack. Loop partition is
 last: it wants loops that stay."""
@@ -161,6 +162,7 @@ OPTIONAL = (
     *RESULT_TILES,
     overlapped_tiling.PASS,
     grouping.SPLIT,
+    private_accumulator.AFTER_GROUPING,
     shape_each.EQUAL_KERNELS,
     *(form.name for form in shape_each.FORMS),
 )

@@ -33,8 +33,12 @@ from polyfuse.strategy.fusion.scc_order import in_waiting_order
 from polyfuse.strategy.fusion.serial import with_joined
 from polyfuse.strategy.plan import Decision
 from polyfuse.strategy.remarks import details, weighed
-from polyfuse.strategy.rewrites.private_accumulator import PASS as PRIVATE_ACCUMULATOR
-from polyfuse.strategy.rewrites.private_accumulator import Summed, read_elsewhere, stored_after
+from polyfuse.strategy.rewrites.private_accumulator import (
+    AFTER_GROUPING,
+    Summed,
+    read_elsewhere,
+    stored_after,
+)
 from polyfuse.strategy.transforms.band_verbs import separated
 
 SPLIT = "index set splitting"
@@ -46,7 +50,7 @@ def in_kernels(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims
     """Statements in kernels, on a GPU with products summed up apart whose sums another kernel reads."""
     machine, fuse = given.model_machine, given.fuse
     found = _found(given, claims, refused)
-    if machine.kind != "cuda" or not given.asks(PRIVATE_ACCUMULATOR):
+    if machine.kind != "cuda" or not given.asks(AFTER_GROUPING):
         return found
     claims, model, (schedule, decisions, joined) = found
     left = read_elsewhere(schedule, model, claims.statements | joined, seen=not fuse)

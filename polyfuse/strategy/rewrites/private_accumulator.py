@@ -26,6 +26,9 @@ from polyfuse.strategy.transforms.band_verbs import internal
 
 PASS = "private accumulator"
 
+AFTER_GROUPING = "private accumulator after grouping"
+"""The pass for sums of which it is known once statements are in kernels that another one reads them."""
+
 
 @dataclass(frozen=True)
 class Summed:
@@ -104,5 +107,5 @@ def stored_after(nest: Nest, products: Iterable[str]) -> Summed | None:
         nest, done = made, [*done, name]
         sums = nest.statement(name).write.tensor
         line = f"{name} sums in {sums}, which is then stored in {tensor}: others read that."
-        said.append(applied(PASS, (name,), line))
+        said.append(applied(AFTER_GROUPING, (name,), line))
     return Summed(nest, tuple(done), tuple(said), tuple(stores)) if done else None

@@ -221,7 +221,7 @@ def test_a_microkernel_without_a_tile_is_reported() -> None:
 
 
 def test_sums_that_memory_has_to_hold_get_no_tile_and_the_plan_says_why() -> None:
-    net = compiled(chain(512, 512, 512, 512), force={"private accumulator": False})
+    net = compiled(chain(512, 512, 512, 512), force={"private accumulator after grouping": False})
     assert "not in register tiles: y0 is summed up in memory, where another kernel or the caller sees it" in (
         net.explain()
     )
