@@ -52,3 +52,15 @@ def test_emitted_source_need_not_lie_in_a_file(monkeypatch: pytest.MonkeyPatch) 
     assert "@VectorRow" in net.source
     x = np.random.default_rng(0).standard_normal((8, 32)).astype(np.float32)
     np.testing.assert_allclose(net(x), pf.interpret(nest, [x])["out"], rtol=1e-5, atol=1e-5)
+
+
+def test_rows_of_kernels_with_one_name_are_named_as_these() -> None:
+    """Two layers that differ in width: the second kernel and its row get a number, and each name stands for one."""
+    layers = (nn.Linear(512, 512, seed=0), nn.ReLU(), nn.Linear(512, 1024, seed=1), nn.ReLU())
+    net = pf.compile(pf.lower(nn.Sequential(*layers), batch=64), target="cpu", machine="zen5")
+    named = [node.name for node in ast.parse(net.source).body if isinstance(node, ast.FunctionDef)]
+    assert len(named) == len(set(named))
+    assert {name for name in named if name.endswith("_row")} == {
+        "zero_mac_bias_relu_row",
+        "zero_mac_bias_relu_2_row",
+    }
