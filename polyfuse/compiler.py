@@ -81,39 +81,54 @@ def compile(
     Nest -> expansion -> wide factors -> folded scales -> fast products -> Dependences -> Schedule -> barriers ->
     validation -> LoopTree -> source -> Executable
 
-    The last value is kept in a cache, and the same compile in another process loads it from there.
+    The result is kept in a cache on disk; the same compile in another process loads it from there.
 
-    `target` "auto" is "cuda" where a GPU can be used, else "cpu". `schedule` is one made by hand; without one variables
-    are expanded (polyfuse.rewrite) and the strategy for the machine chooses; with `fuse=False` it keeps every operation
-    a kernel of its own. `sizes` fixes symbolic sizes, all or some; a schedule by hand is then one of
-    `nest.with_sizes(sizes)`. `machine` (a Machine, or a preset's name such as "h200") is what the cost model plans for;
-    without it the preset that is most like the GPU here, which the report names. `device` says where CUDA kernels run:
-    "gpu", one of the stand-ins "lockstep" and "simulator", or "none" to compile for reading only. `tune` measures other
-    choices than the cost model's and keeps the fastest, on the CPU; the executable's `tuning` says what was measured.
-    `fast_matmul` computes contractions by bilinear algorithms, which round differently: one by name ("strassen") or as
-    it is, or "auto" for one where the cost model expects it to pay clearly and its error bound is at most `accuracy`
-    times the classical product's; NaN and infinity in a factor reach more results then. `fold` lets constant scales of
-    a sum (a batch norm's) join its weights once for all calls, which rounds otherwise too. `math` lets a GPU's tensor
-    cores multiply: "tf32", "bf16" or "f16" round the factors of float32 products to that format and sum up in float32
-    (polyfuse.ir.precision says how far results then lie off); a product of too few rows or columns for a warp keeps
-    "ieee". "ieee" rounds no factor, as None does, and also promises NaN and infinity where the nest's own sums have
-    them: "auto" chooses no fast product then. `force` overrules the cost model by the names of the strategy's passes
-    (`polyfuse.strategy.pipeline` lists them): {"wavefront": False} leaves a pass out, {"attention": True} takes the
-    cheapest candidate of one that compares plans, and {"blocked factorization": "64 steps"} the candidate of that name,
-    whatever the model expects.
+    Args:
+        nest: The program: from `pf.lower`, `@pf.nest`, `pf.einsum` or `NestBuilder`.
+        target: "cpu", "cuda", or "auto": "cuda" if a GPU can be used, else "cpu".
+        schedule: A schedule made by hand. Without one, temporaries are expanded (polyfuse.rewrite) and the strategy
+            chooses by the machine's cost model.
+        sizes: Values of symbolic sizes, all or some. A schedule by hand is then one of `nest.with_sizes(sizes)`.
+        fuse: False makes every operation a kernel of its own.
+        machine: The machine that the cost model plans for: a Machine, or the name of a preset such as "h200". By
+            default this computer's CPU, or the preset most like the GPU present, which the report names.
+        device: Where CUDA kernels run: "gpu", the emulators "lockstep" or "simulator", or "none" to compile only.
+        tune: Measure other candidates than the cost model's choice, on the CPU, and keep the fastest. The
+            executable's `tuning` holds the measurements.
+        fast_matmul: Compute contractions by a bilinear algorithm, which rounds differently: a name ("strassen"), an
+            Algorithm, or "auto" for one that the cost model expects to be clearly faster. NaN and infinity in a
+            factor then reach more results.
+        accuracy: The largest error bound that "auto" accepts, as a multiple of the classical product's.
+        fold: Multiply constant scales of a sum (a batch norm's) into its weights once for all calls, which rounds
+            differently.
+        math: "tf32", "bf16" or "f16": round float32 factors to this format and multiply on a GPU's tensor cores,
+            accumulating in float32. polyfuse.ir.precision gives the error bounds. A product with fewer rows or
+            columns than a warp's tile keeps "ieee". "ieee" rounds no factor, as None does, and also promises NaN
+            and infinity exactly where the nest's own sums have them, so that "auto" chooses no fast product.
+        force: Overrule the cost model by the names of the strategy's passes (`polyfuse.strategy.pipeline` lists them):
+            {"wavefront": False} leaves a pass out, {"attention": True} takes the cheapest candidate of one that
+            compares plans, and {"blocked factorization": "64 steps"} the candidate of that name.
 
-    Raises BadArgument for what is no nest, or is no value that an option takes, such as a pass in `force` that there is
-    not, or that can do nothing of the kind for this nest, TargetUnavailable if the target is not there, InvalidSchedule
-    if the schedule is another nest's or binds loops the target does not have, InvalidTuning for a search that cannot be
-    made, InvalidAlgorithm for a name that no algorithm has, InvalidMath for a `math` that the target or the nest cannot
-    have, ValidationFailure if the compiler made a mistake, BudgetExceeded if a schedule by hand is too much to prove.
+    Returns:
+        The compiled nest, to be called with arrays.
+
+    Raises:
+        BadArgument: if `nest` is not a nest, an option has a value of the wrong type, or `force` names a pass that does
+            not exist or cannot do this for the nest.
+        TargetUnavailable: if the target is not available here.
+        InvalidSchedule: if the schedule is of another nest, or binds loops to places that the target lacks.
+        InvalidTuning: if the search cannot be made.
+        InvalidAlgorithm: if no algorithm has the name `fast_matmul`.
+        InvalidMath: if the target or the nest cannot use `math`.
+        ValidationFailure: if the compiled schedule is wrong: a compiler bug.
+        BudgetExceeded: if a schedule by hand is too expensive to prove.
     """
     nest = nest_given("compile", nest)
     _check_type("schedule", schedule, Schedule, "a pf.Schedule")
     _check_type("sizes", sizes, Mapping, "numbers by name, such as {'N': 64}")
-    _check_type("machine", machine, Machine | str, "a pf.Machine, or the name of one such as 'h200'")
+    _check_type("machine", machine, Machine | str, "a pf.Machine, or the name of a preset such as 'h200'")
     _check_type("tune", tune, Trials, "pf.Trials(…)")
-    _check_type("fast_matmul", fast_matmul, Algorithm | str, "an algorithm, or the name of one, or 'auto'")
+    _check_type("fast_matmul", fast_matmul, Algorithm | str, "an algorithm, the name of one, or 'auto'")
     _check_type("accuracy", accuracy, Real, "a number")
     _check_type("force", force, Mapping, "choices by the names of passes, such as {'wavefront': False}")
     goal, place, model = _placement(target, machine, device, schedule)
@@ -122,7 +137,7 @@ def compile(
     wanted = Wanted.of(fast_matmul, accuracy, fold, ieee=math == "ieee")
     if wanted.candidates and schedule is not None:
         raise InvalidSchedule(
-            "fast_matmul= changes the nest, and schedule= is one of the nest as it is: rewrite the nest first, with "
+            "fast_matmul= rewrites the nest, but schedule= is of the nest as given: rewrite the nest first, with "
             "pf.rewrite.bilinear, and schedule the result"
         )
     if force and schedule is not None:
@@ -171,7 +186,7 @@ def decided(
     if schedule is not None:
         if schedule.source is not nest and schedule.source != nest:
             raise InvalidSchedule(
-                f"the schedule was made for nest {schedule.source.name!r}, not for this {nest.name!r}"
+                f"the schedule is of nest {schedule.source.name!r}, not of the given nest {nest.name!r}"
             )
         return _finished(schedule, None, goal, place, model, start, OPERATIONS)
     with proving("the expansion of temporaries"):
@@ -228,7 +243,7 @@ def _finished(
 
 
 def _arenas(schedule: Schedule, early: tuple[bool, ...] | None) -> tuple[Spans, ...]:
-    """Where temporaries lie in the arena of a call, and in that of what runs once; nothing if sizes are not known."""
+    """Return the offsets of temporaries in the arenas of calls and of what runs once; () if sizes are unknown."""
     if schedule.nest.params:
         return ()
     memory = Memory.of(schedule.source, schedule.nest, schedule.tree, early)
@@ -264,12 +279,14 @@ def _tuned(
 ) -> Tuning:
     """A search for the nest, or what an earlier one found."""
     if goal != "cpu":
-        raise InvalidTuning(f"tune= measures schedules for the CPU; the target is {goal}: name target='cpu'")
+        raise InvalidTuning(
+            f"tune= measures schedules on the CPU, but the target is {goal}: pass target='cpu'"
+        )
     if schedule is not None:
-        raise InvalidTuning("tune= searches for a schedule, and schedule= gives one: leave one of them out")
+        raise InvalidTuning("tune= searches for a schedule, but schedule= gives one: leave one of them out")
     if nest.params:
         raise InvalidTuning(
-            f"tune= measures, so every size must be known: give sizes= for {', '.join(nest.params)}"
+            f"tune= measures, so all sizes must be known: give sizes= for {', '.join(nest.params)}"
         )
     options: dict[str, object] = {
         "fuse": fuse,
@@ -304,24 +321,28 @@ def _placement(
 ) -> tuple[Target, Device, Machine]:
     """(target, device, machine) from what was asked for and what is here."""
     if target not in ("auto", "cpu", "cuda"):
-        raise TargetUnavailable(f"no target {target!r}; there are auto, cpu, cuda")
+        raise TargetUnavailable(f"unknown target {target!r}; expected 'auto', 'cpu' or 'cuda'")
     model = Machine.preset(machine) if isinstance(machine, str) else machine
     if target == "auto":
         target = _automatic(model, device, schedule)
     if model is not None and model.kind != target:
-        raise TargetUnavailable(f"machine {model.name} is a {model.kind} machine, the target is {target}")
+        raise TargetUnavailable(f"machine {model.name} is a {model.kind} machine, but the target is {target}")
     if target == "cpu":
         if device is not None:
-            raise TargetUnavailable(f"device {device!r} runs CUDA kernels; the target is cpu")
+            raise TargetUnavailable(
+                f"device={device!r} is for CUDA kernels, but the target is cpu: leave device= out"
+            )
         return "cpu", "cpu", model or Machine.detect()
     if device is None and model is None and not available():
         raise TargetUnavailable(
             f"{missing()}. To compile CUDA kernels without a GPU, name a machine (machine='h200'), "
-            "and device='lockstep' to run them on a stand-in"
+            "and device='lockstep' to run them in the CPU emulator"
         )
     place = device or ("gpu" if available() else "none")
     if place not in ("gpu", "lockstep", "simulator", "none"):
-        raise TargetUnavailable(f"no device {place!r}; there are gpu, lockstep, simulator, none")
+        raise TargetUnavailable(
+            f"unknown device {place!r}; expected 'gpu', 'lockstep', 'simulator' or 'none'"
+        )
     if place == "gpu" and not available():
         raise TargetUnavailable(str(missing()))
     if model is None:
@@ -338,22 +359,22 @@ def _with_math(nest: Nest, model: Machine, schedule: Schedule | None, math: Math
     if math == "ieee":
         return model
     if math not in MATHS:
-        raise InvalidMath(f"no math {math!r}; there are {', '.join(MATHS)}")
+        raise InvalidMath(f"unknown math {math!r}; expected one of {', '.join(MATHS)}")
     if schedule is not None:
         raise InvalidMath(
-            f"math={math!r} is for the strategy, and schedule= is one made by hand: it says so itself, with "
-            f"microkernel(…, math={math!r})"
+            f"math={math!r} is an option of the strategy, but schedule= gives a schedule by hand: use "
+            f"microkernel(…, math={math!r}) there"
         )
     if model.kind != "cuda":
         raise InvalidMath(
-            f"math={math!r} is for a GPU's tensor cores, and the target is cpu, whose products are float32's: leave it "
+            f"math={math!r} is for a GPU's tensor cores, but the target is cpu: leave it "
             "out, or compile with target='cuda'"
         )
     if math not in dict(model.tensor):
         raise InvalidMath(f"machine {model.name} has no tensor cores for {math}: leave math= out")
     if all(tensor.dtype != "float32" for tensor in nest.tensors):
         raise InvalidMath(
-            f"math={math!r} rounds float32 factors, and nest {nest.name!r} has none: leave it out"
+            f"math={math!r} rounds float32 factors, but nest {nest.name!r} has none: leave it out"
         )
     return replace(model, math=math)
 
@@ -416,7 +437,8 @@ def _check_places(schedule: Schedule, target: Target) -> None:
             )
         if loop.math != "ieee" and target == "cpu":
             raise InvalidSchedule(
-                f"loop {loop.name} is a microkernel of {loop.math} factors, which are a GPU's: leave math= out for "
+                f"loop {loop.name} is a microkernel with {loop.math} factors, which only GPUs support: leave math= "
+                "out for "
                 "target cpu"
             )
         for buffer in loop.buffers:

@@ -1,4 +1,4 @@
-"""The errors a user can meet. Every message says what was given, what was expected, and what would work."""
+"""The errors that a user can meet. Each message says what was given, what was expected, and what would work."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from polyfuse.tracebacks import Shown
 
 
 class PolyfuseError(Shown):
-    """The root of the family: catch this to catch everything polyfuse raises on purpose."""
+    """The base class of all errors that polyfuse raises on purpose."""
 
 
 class InvalidNest(PolyfuseError):
-    """A nest breaks one of its invariants: a subscript out of bounds, a value read before it is written, …"""
+    """A nest breaks an invariant: a subscript is out of bounds, a value is read before it is written, …"""
 
 
 class InvalidSchedule(PolyfuseError):
-    """A verb was called with arguments that name nothing: an unknown statement, loop, binding or memory."""
+    """A verb got an argument that does not exist or cannot be used: an unknown statement, loop, binding or memory."""
 
 
 class IllegalSchedule(PolyfuseError):
-    """A verb, or a finished schedule, would change what the nest computes.
+    """A verb, or a finished schedule, would break a dependence.
 
-    `violation` is the refusal as a value: verb, dependence kind, both statements, two concrete instances.
+    Attributes:
+        violation: The refusal as a value: the verb, the dependence's kind, both statements, two concrete instances.
     """
 
     def __init__(self, violation: Violation) -> None:
@@ -33,7 +34,11 @@ class IllegalSchedule(PolyfuseError):
 
 
 class IllegalRewrite(PolyfuseError):
-    """A rewrite would change a value, or is not defined for what it was given. `refusal` is that as a value."""
+    """A rewrite would change a value, or does not apply to this nest.
+
+    Attributes:
+        refusal: The reason as a value, with instances that show it where two can.
+    """
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(str(refusal))
@@ -44,36 +49,37 @@ class IllegalRewrite(PolyfuseError):
 
 
 class ValidationFailure(PolyfuseError):
-    """Translation validation found a finished schedule wrong: a bug of the compiler, reported with its witness."""
+    """Translation validation found that a finished schedule is wrong: a compiler bug, reported with a witness."""
 
     is_fault_of_ours = True
 
 
 class InvalidTuning(PolyfuseError):
-    """A search for a schedule was asked for that cannot be made: of no trials, for a target or sizes it has not."""
+    """A search for a schedule cannot be made: no trials, or a target or sizes that cannot be measured."""
 
 
 class InvalidMath(PolyfuseError):
-    """Factors were to be rounded to a format that is none, or that the target or the nest cannot have."""
+    """The format for rounded factors is unknown, or the target or the nest cannot use it."""
 
 
 class InvalidAlgorithm(PolyfuseError):
-    """A bilinear algorithm that is none: other shapes, a file that cannot be read, an identity that is false."""
+    """A bilinear algorithm is invalid: wrong shapes, an unreadable file, or an identity that is false."""
 
 
 class BadArgument(PolyfuseError):
-    """A call's arrays do not match the nest: wrong shape, dtype, rank, device, or one is missing."""
+    """An argument cannot be used: an array of the wrong shape, dtype, rank or device, a missing one, a bad option."""
 
 
 class TargetUnavailable(PolyfuseError):
-    """A target was asked for that this machine or this installation does not have."""
+    """The requested target is not available on this machine or in this installation."""
 
 
 class DeviceFailure(PolyfuseError):
-    """A GPU did not do what it was asked to: the driver's own words, and the kernels and statements that it concerns.
+    """A GPU operation failed; the message has the driver's words and the kernels and statements concerned.
 
-    `kernels` are the names of the kernels that may have failed: one where its launch was refused, those of a call where
-    the failure was found later, none where it was no kernel's.
+    Attributes:
+        kernels: The names of the kernels that may have failed: one if its launch was refused, all of a call if the
+            failure was found later, none if no kernel failed.
     """
 
     def __init__(self, message: str, kernels: tuple[str, ...] = ()) -> None:
@@ -85,11 +91,14 @@ class DeviceFailure(PolyfuseError):
 
 
 class OutOfDeviceMemory(DeviceFailure, MemoryError):
-    """A GPU has no memory left for a buffer: how much was asked for, what for, and what is free."""
+    """A GPU buffer could not be allocated; the message says how much was requested, for what, and what is free."""
 
 
 class NotAffine(PolyfuseError):
-    """A Python function is no affine program: where (file, line and column, counted from 1), and what is allowed."""
+    """A Python function is not an affine program.
+
+    The message has the file, line and column (from 1), and the forms that are allowed there.
+    """
 
     def __init__(self, why: str, file: str, line: int, column: int, text: str, allowed: str) -> None:
         number = f"{line:6d}"
@@ -105,16 +114,16 @@ class NotAffine(PolyfuseError):
 
 
 class NoSource(PolyfuseError):
-    """A Python function has no source text that could be read."""
+    """The source text of a Python function cannot be read."""
 
 
 class BudgetExceeded(PolyfuseError):
-    """isl needed more operations for a proof than it was given: what is not proven is not run."""
+    """isl needed more operations for a proof than its budget; what is not proven is not run."""
 
 
 class IslFailure(PolyfuseError):
-    """isl, which proves what polyfuse does, failed at a question: what was being proven, and isl's own words."""
+    """An isl operation failed; the message has what was being proven and isl's own words."""
 
 
 class CacheDamaged(PolyfuseError):
-    """A cache entry's checksum does not match; the entry is ignored and rebuilt."""
+    """The checksum of a cache entry does not match; the entry is ignored and rebuilt."""

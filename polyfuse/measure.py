@@ -1,4 +1,4 @@
-"""Measuring: callables timed in turns, and the facts about a machine that a figure is worth nothing without.
+"""Measurement: time callables in turns, and record the facts about a machine that a figure needs.
 
     A B C  A B C  A B C …      each letter: a pause, one call that is not counted, then enough calls, timed together
 
@@ -35,9 +35,17 @@ SETTLED = 2.0
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call: the median turn, the quartiles around it, the best turn.
+    """The distribution of a candidate's seconds per call over all turns.
 
-    `calls` were timed together in each turn. A best far below the low quartile says that others used the machine.
+    A best far below the low quartile indicates that other processes used the machine.
+
+    Attributes:
+        median: Seconds per call of the median turn.
+        low: The lower quartile.
+        high: The upper quartile.
+        best: The fastest turn.
+        turns: The number of turns.
+        calls: Calls timed together in each turn.
     """
 
     median: float
@@ -59,11 +67,20 @@ def in_turns(
     after_turn: Callable[[int], None] | None = None,
     clock: Clock = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Time callables in turns; each turn of each takes about `seconds`, or one call where a call takes longer.
+    """Time candidates in turns, so that all of them see the same disturbances.
 
-    Before each there is a `pause`, in seconds, or more where threads are still busy. Every callable runs before the
-    clock starts. `after_turn` gets the number of turns done, to show progress. For one thread on a machine that others
-    use, `time.process_time` is a `clock` that stands still while they run.
+    Every callable runs once before the clock starts.
+
+    Args:
+        candidates: Callables by name.
+        turns: The number of turns of each candidate.
+        seconds: The time of one turn, or of one call where a call takes longer.
+        pause: Seconds to wait before each candidate, or longer while threads are still busy.
+        after_turn: Called with the number of turns done, to show progress.
+        clock: The clock. `time.process_time` leaves out other processes, for one thread on a shared machine.
+
+    Returns:
+        A Timing by name.
     """
     calls = {name: _calls(candidate, seconds, clock) for name, candidate in candidates.items()}
     taken: dict[str, list[float]] = {name: [] for name in candidates}
@@ -85,12 +102,21 @@ def in_turns_prepared(
     pause: float = 0.05,
     clock: Clock = time.perf_counter,
 ) -> dict[str, tuple[float, ...]]:
-    """The seconds of each turn of callables that change what they are given: one call a turn, `prepare` before it.
+    """Time candidates that modify their arguments: one call a turn, each after `prepare`.
 
-    Every callable should have run before. Turns go on until all calls together took `seconds` for each candidate, but
-    there are at least and at most so many `turns`. One turn's calls stand at the same place in each tuple. In the
-    `pause` the threads of the candidate before go to sleep, and so does the processor: a call that is not longer than
-    the pause is made twice, and the second one counts (a call of 0.25 ms took 0.58 ms right after the pause).
+    Every callable should have run before. A call shorter than the pause is made twice and the second one counts,
+    because threads and processor wake up in the first (a call of 0.25 ms took 0.58 ms right after the pause).
+
+    Args:
+        candidates: Callables by name.
+        prepare: Called before each timed call.
+        seconds: The total time of calls per candidate after which no further turn starts.
+        turns: The least and the greatest number of turns.
+        pause: Seconds to wait before each candidate.
+        clock: The clock.
+
+    Returns:
+        The seconds of each turn by name; entries at one position belong to the same turn.
     """
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     least, most = turns
@@ -109,7 +135,12 @@ def in_turns_prepared(
 
 
 def settle(pause: float, cpu_seconds: Clock = time.process_time) -> None:
-    """Wait for `pause` seconds, again and again until no thread was busy meanwhile, by the CPU time of a process."""
+    """Wait in steps of `pause` seconds until the process's threads are idle.
+
+    Args:
+        pause: Seconds of a step.
+        cpu_seconds: The clock that measures the process's CPU time.
+    """
     end = time.perf_counter() + SETTLED * (pause > 0)
     busy = True
     while busy and time.perf_counter() < end:
@@ -137,7 +168,13 @@ def _timing(values: list[float], calls: int) -> Timing:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for a person, three digits.
+    """Format seconds for a reader, with three digits.
+
+    Args:
+        seconds: The time.
+
+    Returns:
+        The number with a unit.
 
     >>> duration(0.00123)
     '1.23 ms'
@@ -151,7 +188,7 @@ def duration(seconds: float) -> str:
 
 
 def environment() -> dict[str, object]:
-    """What a results file says of where it was made: date, CPU, usable CPUs, load, versions, commit."""
+    """Return what identifies a measurement's environment: date, CPU, usable CPUs, load, versions, commit."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu_name(),
@@ -165,7 +202,7 @@ def environment() -> dict[str, object]:
 
 
 def cpu_name() -> str:
-    """The CPU's model as Linux gives it, else what Python knows."""
+    """Return the CPU's model name from Linux, else from Python's platform module."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -175,19 +212,19 @@ def cpu_name() -> str:
 
 
 def usable_cpus() -> int:
-    """The CPUs this process may run on."""
+    """Return the number of CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def load() -> float | None:
-    """How many processes wanted a CPU over the last minute; None where the system does not say."""
+    """Return the load average of the last minute; None if the system does not provide it."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def versions() -> dict[str, str]:
-    """The installed versions of the packages that figures depend on; absent ones are left out."""
+    """Return the installed versions of the packages that affect performance; absent ones are left out."""
     found = {}
     for name in PACKAGES:
         try:
@@ -198,7 +235,11 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the checkout this package runs from, "+changes" if files differ; None outside a checkout."""
+    """Return the commit of the checkout that this package runs from; None outside of one.
+
+    Returns:
+        The hash, with "+changes" if files differ.
+    """
     root = Path(__file__).parent.parent
     if not (root / ".git").exists():
         return None

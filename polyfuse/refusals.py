@@ -1,4 +1,4 @@
-"""Refusals as values: what was asked, why it is refused, and two instances that show it.
+"""Refusals as values: the step that was refused, the reason, and two instances that show it.
 
 A `Violation` refuses a schedule's step, a `Refusal` a rewrite. Errors carry them (polyfuse.errors).
 """
@@ -22,10 +22,16 @@ class Instance:
 
 @dataclass(frozen=True)
 class Violation:
-    """A refused step: what was asked, which dependence forbids it, and two instances that show it.
+    """A refused step of a schedule: the dependence that forbids it, and two instances that show it.
 
-    `source` must run before `sink` (or, for kind "reduction", not at the same time as it); under the refused
-    schedule it does not. `why` says in which way, `remedy` what would make the step legal.
+    Attributes:
+        verb: The step that was asked for.
+        kind: The dependence's kind: "flow", "anti", "output" or "reduction".
+        source: The instance that must run before `sink` (for kind "reduction": not at the same time as it).
+        sink: The instance that depends on `source`.
+        why: How the refused schedule breaks this.
+        remedy: How to make the step legal.
+        sizes: Values of symbolic sizes for which the two instances exist.
     """
 
     verb: str
@@ -45,14 +51,22 @@ class Violation:
         known = ", ".join(f"{n} = {v}" for n, v in self.sizes.items())
         sizes = f" with {known}" if known else ""
         return (
-            f"{self.verb} is refused: the {self.kind} dependence {self.source} -> {self.sink}{sizes} "
-            f"would be broken: {self.why}. What would make it legal: {self.remedy}."
+            f"{self.verb} is refused: it would break the {self.kind} dependence {self.source} -> {self.sink}{sizes}: "
+            f"{self.why}. To make it legal: {self.remedy}."
         )
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A rewrite that would change values, or that is not defined here. `instances` show it where two of them can."""
+    """A rewrite that would change values, or that does not apply.
+
+    Attributes:
+        rewrite: The rewrite that was asked for.
+        why: The reason.
+        remedy: What to do instead.
+        instances: Two instances that show the reason, if two can.
+        sizes: Values of symbolic sizes for which the instances exist.
+    """
 
     rewrite: str
     why: str
@@ -62,4 +76,4 @@ class Refusal:
 
     def __str__(self) -> str:
         shown = f" ({', '.join(map(str, self.instances))})" if self.instances else ""
-        return f"{self.rewrite} is refused: {self.why}{shown}. What would do: {self.remedy}."
+        return f"{self.rewrite} is refused: {self.why}{shown}. Needed: {self.remedy}."

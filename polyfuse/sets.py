@@ -1,4 +1,4 @@
-"""The few isl helpers the rest needs. Directions are said in words, each with a literal example."""
+"""isl helpers, with the direction of each relation in words and a literal example."""
 
 from __future__ import annotations
 

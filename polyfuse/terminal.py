@@ -1,4 +1,4 @@
-"""What the commands print with: colours, rules and tables in a terminal, the same words as plain text elsewhere."""
+"""Print for the commands: colours, rules and tables in a terminal, the same text without them elsewhere."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _print_error(error: Exception, message: str) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system refuses while a file is written is a BadArgument that names the file."""
+    """Turn an operating-system error while a file is written into a BadArgument that names the file."""
     try:
         yield
     except OSError as error:

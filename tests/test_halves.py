@@ -143,7 +143,7 @@ def test_what_halves_cannot_do_is_named() -> None:
         Nest.of(tensors, nest)
     x, y = nn.input("x", (4, 4), dtype="float16"), nn.input("y", (4, 4), dtype="bfloat16")
     with pytest.raises(
-        BadArgument, match=r"float16 and bfloat16 do not go together.*nn.cast\(value, 'float16'\)"
+        BadArgument, match=r"float16 and bfloat16 cannot be mixed.*nn.cast\(value, 'float16'\)"
     ):
         x + y
     assert (nn.cast(x, "float32") + nn.cast(y, "float32")).dtype == "float32"

@@ -1,1 +1,1 @@
-"""What isl proves about a tree of statements: order, storage, synchronisation, footprints, live ranges."""
+"""Exact analyses of a schedule tree by isl: order, storage, synchronisation, footprints, live ranges."""

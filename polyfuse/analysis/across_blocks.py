@@ -1,4 +1,4 @@
-"""Which instances of one kernel depend on each other in different blocks? The theorem behind grid barriers.
+"""Dependences between different blocks of one kernel: the theorem behind grid barriers.
 
     for t: { for u (block.x): h[t, u] = f(h[t - 1, …]) }      one kernel, in which all blocks wait for each other
 
@@ -25,7 +25,7 @@ from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, children, loops, statem
 
 
 def is_resident(kernel: Tree) -> bool:
-    """Whether some loop over blocks lies inside something else: { loop over blocks }* around everything is not."""
+    """True if some loop over blocks lies inside something other than { loop over blocks }* around everything."""
     inside = kernel
     while isinstance(inside, Loop) and inside.bind in BLOCKS:
         inside = inside.body
@@ -93,5 +93,5 @@ def barriers_are_grid(tree: Tree) -> Tree:
 
 
 def has_grid_barriers(tree: Tree) -> bool:
-    """Whether all blocks meet somewhere in a tree."""
+    """True if a tree has a grid barrier."""
     return any(bool(node.grid) for node in walk(tree) if not isinstance(node, Leaf))

@@ -1,4 +1,4 @@
-"""What dependences say about loops: which are parallel, which may change places, what makes them so. Exact, by isl.
+"""Exact facts about loops from dependences: parallel, permutable, and what prevents it.
 
     parallel     no dependence lies between two values of the loop (coincident)
     permutable   perfectly nested loops, each with no dependence that runs backwards: they may swap and be tiled
@@ -48,7 +48,7 @@ class LoopFacts:
 
     @property
     def parallel(self) -> bool:
-        """Whether no dependence lies between two values."""
+        """True if no dependence connects two different values."""
         return self.carried is None
 
 
@@ -92,7 +92,7 @@ def carried_by(loop: Loop, pairs: tuple[Pairs, ...]) -> Carried | None:
 
 
 def is_parallel(loop: Loop, pairs: tuple[Pairs, ...]) -> bool:
-    """Whether no pair has its ends at different values of a loop."""
+    """True if no pair has its ends at different values of a loop."""
     return all(differing(p.map, loop.date(p.source), loop.date(p.sink)).is_empty() for p in pairs)
 
 
@@ -111,7 +111,7 @@ def _facts(tree: Tree, pairs: tuple[Pairs, ...], depth: int) -> Iterator[LoopFac
 
 
 def runs_forward(loop: Loop, pairs: tuple[Pairs, ...]) -> bool:
-    """Whether no ordered pair runs backwards along a loop: { S[i] -> S[i'] } implies date(i) <= date(i')."""
+    """True if no ordered pair runs backwards along a loop: { S[i] -> S[i'] } implies date(i) <= date(i')."""
     return all(_forward(pair, loop.date(pair.source), loop.date(pair.sink)) for pair in pairs)
 
 

@@ -1,4 +1,4 @@
-"""Bank conflicts by enumeration: how often a warp's access to shared memory has to wait for a bank.
+"""Bank conflicts of shared-memory accesses, by enumeration.
 
 Shared memory has 32 banks of 4 bytes, neighbouring words in neighbouring banks. A warp's access is served 128 bytes of
 demand at a time: 32 lanes of 4 bytes, 16 of 8, 8 of 16. Of these, each bank gives one word in a turn, to as many lanes

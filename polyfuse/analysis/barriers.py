@@ -1,4 +1,4 @@
-"""Do the threads of a block meet often enough? The theorem, then its check.
+"""Check that barriers keep a block's threads in order: the theorem, then its check.
 
 Two instances of one block, run by different threads, are in order only if a barrier lies between them. So for
 every pair source -> sink with different threads: at the node where the two part (a sequence, or a loop in order),
@@ -54,7 +54,7 @@ Who = Literal["threads", "blocks"]
 
 
 def has_threads(tree: Tree) -> bool:
-    """Whether any loop is bound to threads, or to a warp of its own."""
+    """True if any loop is bound to threads, or to a producer warp."""
     return any(loop.bind in (*ON_THREADS, OWN_WARP) for loop in loops(tree))
 
 
@@ -134,7 +134,7 @@ def _later_iteration(
 
 
 def _given_away(nest: Nest, loop: Loop, buffer: Buffer, source: Statement, sink: Statement) -> isl.Map:
-    """{ source -> sink : sink writes an element with its home a round or more after that of one source touches }."""
+    """{ source -> sink : sink writes an element with its home a round or more after that of one source accesses }."""
     last, full = home(nest, loop, buffer.tensor), isl.Val(buffer.stages)
     second = last.pullback_pw_multi_aff(sink.write.subscripts())
     used = (a for a in source.accesses if a.tensor == buffer.tensor)
@@ -162,7 +162,7 @@ def _in_threads(nest: Nest, kernel: Tree) -> tuple[Pairs, ...]:
 def _not_in_order(
     nest: Nest, kernel: Tree, across: tuple[Pairs, ...], within: tuple[Pairs, ...]
 ) -> Iterator[Broken]:
-    """What no barrier keeps in order of the pairs in different blocks, and of those in different threads."""
+    """Yield the pairs that no barrier keeps in order, in different blocks and in different threads."""
     if in_own_warps(kernel):
         between, others = handed(kernel, within)
         yield from not_handed_over(nest, kernel, between, (*across, *others))
@@ -214,7 +214,7 @@ def spanned(node: Sequence, pair: Pairs) -> tuple[int, int] | None:
 
 
 def crossed(node: Sequence, pair: Pairs, barriers: tuple[int, ...]) -> bool:
-    """Whether a barrier of this sequence, or one inside the two children, lies between source and sink."""
+    """True if a barrier of this sequence, or one inside the two children, lies between source and sink."""
     span = spanned(node, pair)
     if span is None:
         return True
@@ -224,12 +224,12 @@ def crossed(node: Sequence, pair: Pairs, barriers: tuple[int, ...]) -> bool:
 
 
 def meets_between(body: Tree, pair: Pairs) -> bool:
-    """Whether every run of `body` has a barrier after source or before sink (they lie in different iterations)."""
+    """True if every run of `body` has a barrier after source or before sink (they lie in different iterations)."""
     return meets_after(body, pair.source) or meets_before(body, pair.sink)
 
 
 def meets_after(tree: Tree, statement: str) -> bool:
-    """Whether a barrier follows the statement in every run of the tree that contains it."""
+    """True if a barrier follows the statement in every run of the tree that contains it."""
     for node, below in _steps(tree, statement):
         if isinstance(node, Loop) and node.barrier:
             return True
@@ -239,7 +239,7 @@ def meets_after(tree: Tree, statement: str) -> bool:
 
 
 def meets_before(tree: Tree, statement: str) -> bool:
-    """Whether a barrier precedes the statement in every run of the tree that contains it."""
+    """True if a barrier precedes the statement in every run of the tree that contains it."""
     for node, below in _steps(tree, statement):
         if isinstance(node, Sequence) and any(p < _position(node, below) for p in node.barriers):
             return True
@@ -258,8 +258,8 @@ def _steps(tree: Tree, statement: str) -> Iterator[tuple[Tree, Tree]]:
 def _missing(pair: Pairs, node: Loop | Sequence, who: Who) -> Broken:
     where = f"the iterations of {node.name}" if isinstance(node, Loop) else "the parts of a sequence"
     barrier = "barrier" if who == "threads" else "grid barrier"
-    why = f"different {who} run them and no {barrier} lies between {where}"
-    remedy = f"put a {barrier} there (outside every loop over {who}), or give both to one of the {who}"
+    why = f"different {who} run the two instances, and no {barrier} lies between {where}"
+    remedy = f"put a {barrier} there, outside every loop over {who}, or run both on the same {who}"
     return Broken(pair.kind, pair.map, why, remedy)
 
 

@@ -1,4 +1,4 @@
-"""A limit on isl's work: what needs more is given up, with isl.Error, instead of running for minutes."""
+"""Limit isl's work: an operation beyond the limit raises isl.Error instead of running for minutes."""
 
 from __future__ import annotations
 

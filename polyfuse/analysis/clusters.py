@@ -1,4 +1,4 @@
-"""Can a kernel's blocks be in clusters? The rules, and the theorem behind "every cluster is whole".
+"""Check that a kernel's blocks can form clusters: the rules, and the theorem behind "every cluster is whole".
 
     for i (block.x): for c of 2 (cluster.x): S[2 * i + c]     blocks 2 * i and 2 * i + 1 are one cluster
 
@@ -32,7 +32,7 @@ MOST_BLOCKS = 8
 
 
 def in_clusters(tree: Tree) -> bool:
-    """Whether blocks are in clusters anywhere in a tree."""
+    """True if any blocks of a tree are in clusters."""
     return any(loop.bind in CLUSTER for loop in loops(tree))
 
 
@@ -46,7 +46,7 @@ def around_everything(kernel: Tree) -> tuple[Loop, ...]:
 
 
 def unfit_clusters(nest: Nest, tree: Tree) -> str | None:
-    """What is wrong with the loops over blocks of a cluster, as a sentence; None if nothing is."""
+    """Return the fault of the loops over blocks of a cluster, as a sentence; None if there is none."""
     kernels = (kernel for kernel in parts(tree) if in_clusters(kernel))
     return next((fault for kernel in kernels for fault in _faults(nest, kernel)), None)
 
@@ -56,23 +56,23 @@ def _faults(nest: Nest, kernel: Tree) -> Iterator[str]:
     for loop in (x for x in loops(kernel) if x.bind in CLUSTER):
         if not any(loop is x for x in blocks):
             yield (
-                f"loop {loop.name} is bound to {loop.bind}, and around the blocks of a cluster are loops over blocks "
-                f"alone, around everything in kernel {', '.join(kernel.names)}: bind the loops around it, or "
-                "interchange them"
+                f"loop {loop.name} is bound to {loop.bind}, but only loops over blocks may enclose a cluster's "
+                f"blocks, and they must enclose all of kernel {', '.join(kernel.names)}: bind the loops around it "
+                "to blocks, or interchange them"
             )
             return
     if not any(loop.bind not in CLUSTER for loop in blocks):
         names = ", ".join(loop.name for loop in blocks)
         yield (
-            f"{names}: the blocks of a cluster, and no loop numbers the clusters: split it, and bind the outer loop "
-            "to blocks"
+            f"{names} runs over the blocks of a cluster, but no loop runs over clusters: split it, and bind the "
+            "outer loop to blocks"
         )
         return
     yield from _unfit_sizes(nest, blocks)
 
 
 def _unfit_sizes(nest: Nest, blocks: tuple[Loop, ...]) -> Iterator[str]:
-    """What is wrong with how many blocks a cluster has."""
+    """Yield the faults of the numbers of blocks in a cluster."""
     runs = running(nest, blocks[0].names, blocks)
     sizes = dict[str, int]()
     for depth, loop in enumerate(blocks):
@@ -80,23 +80,23 @@ def _unfit_sizes(nest: Nest, blocks: tuple[Loop, ...]) -> Iterator[str]:
             continue
         least, most = runs.dim_min_val(depth), runs.dim_max_val(depth)
         if not (least.is_int() and most.is_int()):
-            yield f"loop {loop.name} is bound to {loop.bind}, and has no constant number of values: split it"
+            yield f"loop {loop.name} is bound to {loop.bind}, but its extent is not constant: split it"
             return
         count = int(most.sub(least).to_python()) + 1
         sizes[loop.name] = count
         if not is_whole(runs, depth):
             yield (
-                f"loop {loop.name} is bound to {loop.bind}, and some clusters would have fewer than its {count} "
-                "blocks, all of which a launch begins at once: split by a number that divides the blocks, for all sizes"
+                f"loop {loop.name} is bound to {loop.bind}, but some clusters would have fewer than {count} "
+                "blocks: split by a number that divides the blocks for all sizes"
             )
             return
     if prod(sizes.values()) > MOST_BLOCKS:
         found = " × ".join(f"{count} ({name})" for name, count in sizes.items())
-        yield f"a cluster has at most {MOST_BLOCKS} blocks, and this one has {found}: split by a smaller number"
+        yield f"a cluster has at most {MOST_BLOCKS} blocks, but this one has {found}: split by a smaller number"
 
 
 def is_whole(runs: isl.Set, depth: int) -> bool:
-    """Whether a set of values of loops has, beside the others of each, all values of the one at `depth`.
+    """True if the set contains, with any value of the loop at `depth`, all values of this loop.
 
     >>> is_whole(isl.Set("{ [i, c] : 0 <= i < 4 and 0 <= c < 2 }"), 1)
     True

@@ -1,4 +1,4 @@
-"""Are the statements that `promote` and `pack` added parts of the source's bodies, computed once and kept?
+"""Check that statements added by `promote` and `pack` are parts of the source's bodies, computed once and kept.
 
     load[k]: t[k] = alpha * A[k];  mac[k, j]: y[j] += t[k] * b[j]   against   mac[k, j]: y[j] += (alpha * A[k]) * b[j]
 
@@ -85,7 +85,7 @@ def rounds(nest: Nest, copy: Statement) -> Math | None:
 
 
 def holds_rounded(nest: Nest, tensor: str, math: Math, asking: frozenset[str] = frozenset()) -> bool:
-    """Whether all that is ever in a tensor are zeros and numbers of a format: its type says so, or who writes it does.
+    """True if a tensor holds only zeros and numbers of a format, by its type or by its writers.
 
     r[k] = tf32(x[k]);  t[k] = r[k]: both, of tf32 numbers. Not what is copied in a circle of tensors, those asked for.
     """
@@ -102,7 +102,7 @@ def holds_rounded(nest: Nest, tensor: str, math: Math, asking: frozenset[str] = 
 
 
 def _is_rounded(nest: Nest, s: Statement, math: Math, asking: frozenset[str]) -> bool:
-    """Whether a body is zero, a number cut to tf32, or one of a tensor that holds such numbers alone."""
+    """True if a body is zero, a number rounded to tf32, or an element of a tensor of such numbers."""
     if isinstance(s.body, Read):
         return holds_rounded(nest, s.reads[s.body.position].tensor, math, asking)
     return s.body.is_zero is True or isinstance(s.body, Tf32)

@@ -1,4 +1,4 @@
-"""Indices by their digits: which elements along an axis a buffer has cells for, and in which order.
+"""Mixed-radix digits of indices: the elements along an axis that have cells in a buffer, and their order.
 
     t[i], t[i + 64], t[i + 128]                       i // 64                            one digit, of 64
     t[i], t[i + 1], t[i + 8], t[i + 9], t[i + 16]     i % 2 + 2 * (i // 8)               two digits, of 1 and of 8
@@ -41,13 +41,13 @@ def digits_of(value: isl.PwAff, digits: tuple[Digit, ...]) -> isl.PwAff:
 
 
 def left_out(value: isl.PwAff, digits: tuple[Digit, ...]) -> isl.Set:
-    """The instances whose index is no sum of such digits times what they stand for."""
+    """The instances whose index is not a sum of such digits times what they stand for."""
     held = digits_of(value, tuple(Digit(d.divisor, d.modulus, d.divisor) for d in digits))
     return held.ne_set(value)
 
 
 def held_along(touched: isl.Map, d: int, corner: isl.PwAff, span: int) -> tuple[Digit, ...]:
-    """The digits of the indices along an axis that are touched, counted from a corner, of `span` with those between.
+    """The digits of the indices along an axis that are accessed, counted from a corner, of `span` with those between.
 
     { [i] -> t[i]; [i] -> t[i + 64]; [i] -> t[i + 192] }  ->  one digit, of 64
     { [i] -> t[i + 8 * j + e] : 0 <= j < 4, 0 <= e < 2 }  ->  two, of 1 and of 8
@@ -82,7 +82,7 @@ def _in_groups(inside: isl.Set, whole: isl.Set, step: int) -> tuple[Digit, ...] 
 
 
 def cells_of(digits: tuple[Digit, ...], span: int) -> int:
-    """How many cells indices below `span` have."""
+    """Return the number of cells for indices below `span`."""
     last = digits[-1]
     return last.weight * ((span - 1) // last.divisor + 1)
 

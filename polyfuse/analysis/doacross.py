@@ -1,11 +1,11 @@
-"""What in a pipeline has to wait for the value before: the sinks of dependences between its values.
+"""Find the sinks of dependences between iterations of a pipeline, which have to wait (doacross).
 
     for l (pipeline): for t: { l = 0: h0[t + 1] = f(h0[t])   l = 1: z = h1[t] @ u;  z += h0[t + 1] @ w;  h1[t + 1] = z }
 
     h0[t + 1] = f(…)  ->  z += h0[t + 1] @ w    from l = 0 to l = 1: only this product waits for layer 0's step t
     z = h1[t] @ u     ->  z += …                both at l = 1, on the same core
 
-The theorem: a statement that is no sink of a pair whose source has another value of the pipeline may run before its
+The theorem: a statement that is not a sink of a pair whose source has another value of the pipeline may run before its
 value has waited, at whatever date the value before has come to. Two updates of a reduction are a pair without a
 direction, so both are sinks of it.
 """

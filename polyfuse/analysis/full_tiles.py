@@ -1,4 +1,4 @@
-"""Which tiles are full: no loop inside them is cut short by the border of a domain.
+"""Find full tiles: those in which no loop is cut short by the border of a domain.
 
     for i = 0 … ceil(N/32) - 1: for i_in = 0 … min(32, N - 32i) - 1: S      full:  { [i] : 0 <= i and 32i + 31 < N }
 
@@ -31,7 +31,7 @@ class Tiles:
 
     @property
     def differ(self) -> bool:
-        """Whether some tiles are full and others are cut short."""
+        """True if some tiles are full and others are partial."""
         return not self.full.is_empty() and not self.every.is_subset(self.full)
 
 
@@ -43,7 +43,7 @@ def tiles(domains: Mapping[str, isl.Set], around: tuple[Loop, ...], top: Loop) -
 
 
 def is_point_loop(loop: Loop) -> bool:
-    """Whether a loop has bounds whatever the domains are: { S[i] -> [i mod 32] } has, { S[i] -> [i] } has none."""
+    """True if a loop's bounds do not depend on the domains: { S[i] -> [i mod 32] } yes, { S[i] -> [i] } no."""
     ranges = (date.as_map().range() for _, date in loop.dates)
     return all(values.project_out(PARAM, 0, values.dim(PARAM)).is_bounded() for values in ranges)
 
@@ -72,7 +72,7 @@ def _cut(domain: isl.Set, around: tuple[Loop, ...], top: Loop, name: str) -> lis
 
 
 def _beyond(domain: isl.Set) -> list[isl.Set] | None:
-    """All integer vectors outside of a domain, one part for each of its borders; None where it is no polyhedron.
+    """All integer vectors outside of a domain, one part for each of its borders; None where it is not a polyhedron.
 
     { S[i, j] : 0 <= i and j <= i }   ->   { S[i, j] : i < 0 }, { S[i, j] : j > i }
     """

@@ -1,4 +1,4 @@
-"""Can a tree's bindings be mapped to hardware at all? Rules on the shape of a tree, whatever its dependences.
+"""Check that a tree's bindings can be mapped to hardware: rules on the tree's shape, independent of dependences.
 
 kernel ::= block*  rest                          loops over blocks around everything: no block waits for another one
          | (in order | sequence)*  block*  rest    all blocks are there at once, and meet at grid barriers
@@ -21,12 +21,12 @@ from polyfuse.ir.tree import ON_CORES, Leaf, Loop, Sequence, Tree, children, par
 
 
 def misplaced(tree: Tree) -> str | None:
-    """What is wrong with where a tree's loops and buffers are, as a sentence; None if nothing is."""
+    """Return the fault in the places of a tree's loops and buffers, as a sentence; None if there is none."""
     return next((fault for kernel in parts(tree) for fault in _faults(kernel, ())), None)
 
 
 def left_outside(nest: Nest, tree: Tree) -> str | None:
-    """What touches a buffer's tensor outside of the buffer's loop, as a sentence; None if nothing does.
+    """Return an access to a buffer's tensor outside of the buffer's loop, as a sentence; None if there is none.
 
     Even what stores what nobody reads needs memory to store to, and of such a tensor there is the buffer alone.
     """
@@ -34,8 +34,8 @@ def left_outside(nest: Nest, tree: Tree) -> str | None:
         for s in (*nest.writers(buffer.tensor), *nest.readers(buffer.tensor)):
             if s.name not in loop.members:
                 return (
-                    f"{s.name} touches {buffer.tensor}, which is in a {buffer.memory} buffer inside {loop.name} only, "
-                    f"and runs outside of that loop; promote {buffer.tensor} at a loop around both, or not at all"
+                    f"{s.name} accesses {buffer.tensor} outside of loop {loop.name}, inside which it is promoted to a "
+                    f"{buffer.memory} buffer; promote {buffer.tensor} at a loop around both, or do not promote it"
                 )
     return None
 
@@ -49,14 +49,15 @@ def _faults(tree: Tree, around: tuple[Loop, ...]) -> Iterator[str]:
         shared = [buffer.tensor for buffer in tree.buffers if buffer.memory == "shared"]
         if shared and inside_threads:
             yield (
-                f"{shared[0]} is in memory that a block shares, refilled in each iteration of {tree.name}, but threads "
-                f"of {inside_threads[0]} run them at once; promote around {inside_threads[0]}, or to local memory"
+                f"{shared[0]} is promoted to shared memory for each iteration of {tree.name}, but threads of "
+                f"{inside_threads[0]} run these at the same time; promote around {inside_threads[0]}, or to local "
+                "memory"
             )
         staged = [buffer.tensor for buffer in tree.buffers if buffer.stages > 1]
         if staged and tree.bind is not None:
             yield (
-                f"{staged[0]} has a stage for each of several iterations of {tree.name} in a row, which is bound to "
-                f"{tree.bind}; promote it without stages, or at a loop that runs in order"
+                f"{staged[0]} has a stage for each of several consecutive iterations of {tree.name}, which is bound to "
+                f"{tree.bind}; promote it without stages, or at a sequential loop"
             )
         if tree.barrier and inside_threads:
             yield f"a barrier at the end of {tree.name} lies inside {inside_threads[0]}, which is bound to threads"
@@ -82,15 +83,19 @@ def _loop_faults(loop: Loop, around: tuple[Loop, ...]) -> Iterator[str]:
             and (other.bind.on_gpu or loop.bind.on_gpu)
             and {*ON_CORES} & {other.bind, loop.bind}
         ):
-            yield f"loop {other.name} is bound to {other.bind} and {loop.name} to {loop.bind}; they do not mix"
+            yield f"loop {other.name} is bound to {other.bind} and {loop.name} to {loop.bind}, which cannot be nested"
         elif {other.bind, loop.bind} <= {*ON_CORES}:
-            yield f"loops {other.name} and {loop.name} lie one inside the other, and both run on cores"
+            yield f"loops {other.name} and {loop.name} are nested, but both are bound to cores"
     if loop.bind == "pipeline" and not (isinstance(loop.body, Loop) and loop.body.bind is None):
-        yield f"loop {loop.name} is bound to pipeline, and has not one loop in order directly inside it to wait at"
+        yield (
+            f"loop {loop.name} is bound to pipeline, but does not directly contain exactly one sequential loop, in "
+            "which its iterations could wait"
+        )
     if loop.bind in BLOCKS:
         yield from (
-            f"loop {loop.name} is bound to {loop.bind}, and {other.name} around it to {other.bind}: around a loop over "
-            "blocks are loops in order and others over blocks alone; interchange first"
+            f"loop {loop.name} is bound to {loop.bind}, but {other.name} around it to {other.bind}: only sequential "
+            "loops and "
+            "loops over blocks may enclose a loop over blocks; interchange first"
             for other in around
             if other.bind not in (None, *BLOCKS)
         )

@@ -1,10 +1,10 @@
-"""Can the lanes of a warp, or all threads of a block, combine a reduction's values? The theorem, then its check.
+"""Check that a warp's lanes, or a block's threads, can combine a reduction's values: the theorem, then its check.
 
     for l (lane): for j: s[i] += x[i, 32 j + l]   ->   each lane adds up its own values; the warp adds up its 32 sums
 
 A loop over lanes is right iff below it stands one statement, a reduction that does not read its own target, whose
 instances in one iteration of the loops around all accumulate on one element: { loops around -> element } is a function.
-Then its values may be combined in any order, as the nest declares them, and lane 0 alone touches the element. A loop
+Then its values may be combined in any order, as the nest declares them, and lane 0 alone accesses the element. A loop
 with more values than a warp has lanes is a block's: its warps combine what each of them has, and meet for that, so that
 no loop of the kernel may give the block other threads beside them.
 """
@@ -25,7 +25,7 @@ BESIDE = ("thread.y", "thread.z")
 
 
 def unfit_lanes(nest: Nest, tree: Tree) -> str | None:
-    """What is wrong with the loops that are bound to lanes, as a sentence; None if nothing is."""
+    """Return the fault of the loops bound to lanes, as a sentence; None if there is none."""
     return next(
         (fault for loop in loops(tree) if loop.bind == LANE for fault in _faults(nest, tree, loop)), None
     )
@@ -52,7 +52,7 @@ def _faults(nest: Nest, tree: Tree, loop: Loop) -> Iterator[str]:
         if not element.is_single_valued():
             yield (
                 f"{s.name} accumulates on several elements of {s.write.tensor} in one iteration of the loops around "
-                f"{loop.name}; put {loop.name} inside the loops that tell them apart"
+                f"{loop.name}; put {loop.name} inside the loops over these elements"
             )
         values = domain.apply(loop.date(s.name).as_map())
         low, high = values.dim_min_val(0), values.dim_max_val(0)
@@ -66,11 +66,11 @@ def _faults(nest: Nest, tree: Tree, loop: Loop) -> Iterator[str]:
 
 
 def _beside(tree: Tree, loop: Loop) -> Iterator[str]:
-    """What gives a block threads that would not come where the warps of a row meet."""
+    """Yield the loops that give a block threads which would miss the barrier of a row's warps."""
     (kernel,) = (part for part in parts(tree) if any(x is loop for x in loops(part)))
     others = [x for x in loops(kernel) if x.bind in BESIDE]
     if others:
         yield (
-            f"{loop.name} has more values than a warp has lanes, so that all threads of a block are one row's, but "
-            f"{others[0].name} is bound to {others[0].bind}; split {loop.name} by {WARP}, or give rows to blocks alone"
+            f"{loop.name} has more values than a warp has lanes, so a whole block works on one row, but "
+            f"{others[0].name} is bound to {others[0].bind}; split {loop.name} by {WARP}, or bind rows to blocks only"
         )

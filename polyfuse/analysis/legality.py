@@ -1,4 +1,4 @@
-"""Does a tree keep every dependence? The theorem, then its check.
+"""Check that a tree keeps every dependence: the theorem, then its check.
 
     A tree is legal iff for every dependence source -> sink, at the first node (from the root) where the two differ,
       - a sequence runs source's child before sink's,
@@ -69,8 +69,8 @@ def _at_leaf(leaf: Leaf, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
             yield Broken(
                 pair.kind,
                 pair.map,
-                "both run at the same date, in no order",
-                "keep a loop that tells them apart",
+                "both instances have the same date, so their order is undefined",
+                "keep a loop that gives them different dates",
             )
 
 
@@ -109,13 +109,16 @@ def _wrong_at(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Br
         return _wrong_in_pipeline(loop, pair, source, sink)
     if loop.bind in PARALLEL or (loop.bind in ("vector", "lane") and pair.kind != "reduction"):
         wrong = differing(pair.map, source, sink)
-        why = f"loop {loop.name} is bound to {loop.bind}, which runs its values at once, and it tells the two apart"
-        remedy = f"bind {loop.name} to nothing, or a loop that does not carry this dependence"
+        why = (
+            f"loop {loop.name} is bound to {loop.bind}, so its iterations run in parallel, "
+            "but it carries this dependence"
+        )
+        remedy = f"leave {loop.name} unbound, or bind a loop that does not carry this dependence"
     elif pair.kind == "reduction":
         return None
     else:
         wrong = pair.map.intersect(source.gt_map(sink))
-        why = f"loop {loop.name} would run the second before the first"
+        why = f"loop {loop.name} would run the second instance before the first"
         remedy = f"shift, skew or reverse {loop.name}, or keep the two in separate loops"
     return None if wrong.is_empty() else Broken(pair.kind, wrong, why, remedy)
 
@@ -134,9 +137,10 @@ def _wrong_in_pipeline(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwA
         back = back.intersect(first.lt_map(second)) if pair.kind == "reduction" else back
         wrong = pair.map.intersect(back.union(source.lt_map(sink).intersect(first.gt_map(second))))
     name = inner.name if isinstance(inner, Loop) else "the loop inside"
-    why = f"loop {loop.name} is bound to pipeline, in which the second does not wait for the first"
+    why = f"loop {loop.name} is bound to pipeline, in which the second instance does not wait for the first"
     remedy = (
-        f"skew {name} by {loop.name}, so that neither of the two runs back, or bind {loop.name} to nothing"
+        f"skew {name} by {loop.name}, so that the dependence goes backwards along neither, "
+        f"or leave {loop.name} unbound"
     )
     return None if wrong.is_empty() else Broken(pair.kind, wrong, why, remedy)
 
@@ -173,7 +177,7 @@ def _at_sequence(node: Sequence, proven: Tree | None, pairs: tuple[Pairs, ...]) 
 
 
 def _kept(before: dict[int, int], first: Tree, second: Tree) -> bool:
-    """Whether both children stood in this relative order in the proven tree."""
+    """True if both children had this relative order in the proven tree."""
     return before.get(id(first), -1) > before.get(id(second), len(before)) >= 0
 
 

@@ -1,4 +1,4 @@
-"""When a temporary's memory is needed: from the first kernel that touches it to the last."""
+"""Live ranges of temporaries: from the first kernel that accesses one to the last."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LiveRange:
     last: int
 
     def overlaps(self, other: LiveRange) -> bool:
-        """Whether both are needed at once."""
+        """True if both are live in some kernel."""
         return self.first <= other.last and other.first <= self.last
 
 

@@ -1,4 +1,4 @@
-"""Which kernels may run once for all calls: what they compute depends on constants alone. The theorem, then its check.
+"""Find the kernels that may run once for all calls, because they depend on constants only: theorem and check.
 
     K0: for i, j: p[j, i] = w[i, j]         w a constant, p a temporary: p is the same in every call
     K1: for i, k: y[i] += p[k, i] * x[k]    x an input
@@ -11,7 +11,7 @@ Kernels R may run once, before all calls, iff
 { K0 } fulfils both. { K0 } with a K2 after K1 that writes p again does not: the second call would read K2's p. The
 largest such set exists, since fewer kernels in R only take more away: a kernel that may not run once with R may not run
 once with any part of R. So it is what is left of all kernels without those that read or write something of a call's
-own, and without those that a kernel left out takes along, by writing what they touch or by a dependence: each is left
+own, and without those that a kernel left out takes along, by writing what they access or by a dependence: each is left
 out once, and each dependence is followed once.
 """
 
@@ -25,7 +25,7 @@ from polyfuse.ir.tree import Tree, parts, statements
 
 
 def once(nest: Nest, tree: Tree) -> tuple[bool, ...]:
-    """For each kernel of a tree, in order, whether it runs once: the most kernels for which the theorem holds."""
+    """For each kernel in order, return True if it runs once; the largest set for which the theorem holds."""
     names = [statements(part) for part in parts(tree)]
     kernel = {name: own for own in names for name in own}
     left = [s.name for s in nest.statements if s.name not in kernel or _of_a_call(nest, s)]
@@ -45,7 +45,7 @@ def once(nest: Nest, tree: Tree) -> tuple[bool, ...]:
 
 
 def _of_a_call(nest: Nest, s: Statement) -> bool:
-    """Whether a statement reads more than constants and temporaries, or writes more than temporaries."""
+    """True if a statement reads more than constants and temporaries, or writes more than temporaries."""
     return nest.tensor(s.write.tensor).role != "temporary" or any(
         nest.tensor(t).role not in ("constant", "temporary") for t in s.tensors
     )

@@ -1,4 +1,4 @@
-"""Which thread of a block each lane of a warp is where threads multiply tiles: neighbours in pairs, one behind another.
+"""The mapping of lanes to threads in tensor-core tiles: neighbours in pairs, one behind another.
 
     lane                    0      1      2      3      4   …    31      of 16 × 4 threads
     by itself (x, y)      0, 0   1, 0   2, 0   3, 0   4, 0     15, 1
@@ -23,12 +23,12 @@ Number = TypeVar("Number", int, npt.NDArray[np.int64])
 
 
 def can_pair(x: int, y: int) -> bool:
-    """Whether a block with so many threads on thread.x and on thread.y has warps of whole pairs of rows."""
+    """True if a block with so many threads on thread.x and thread.y has warps of whole pairs of rows."""
     return x >= 4 and y % 2 == 0 and WARP % (2 * x) == 0
 
 
 def paired(x: Number, y: Number, extent: int) -> tuple[Number, Number]:
-    """What the thread at x, y of the hardware is taken for, in a block with `extent` threads on thread.x.
+    """Return the thread that the hardware's thread (x, y) acts as, in a block with `extent` threads on thread.x.
 
     >>> [paired(x, 0, 16) for x in range(4)]
     [(0, 0), (0, 1), (1, 0), (1, 1)]

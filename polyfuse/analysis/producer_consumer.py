@@ -1,4 +1,4 @@
-"""Do a warp that only copies and the threads that use its copies wait for each other often enough? Theorem, then check.
+"""Check that a producer warp and its consumers synchronise: the theorem, then its check.
 
     for k: { copy t[k] (bulk.warp);  use t[k] }      t in S stages, copies and uses in different threads
     ->  the warp      for k: { wait: slot k mod S is free;  copy;  slot is full }
@@ -79,8 +79,8 @@ def handing_over(kernel: Tree) -> Loop | None:
 def not_handed_over(
     nest: Nest, kernel: Tree, pairs: tuple[Pairs, ...], others: tuple[Pairs, ...]
 ) -> Iterator[Broken]:
-    """What slots do not keep in order in a kernel with a warp that only copies: of the pairs with one end there, and of
-    `others`, all: threads that meet at no barrier run them.
+    """Yield the dependences that slots do not keep in order in a kernel with a producer warp. `pairs` have one end in
+    that warp; `others` are between other threads, which meet at no barrier.
     """
     yield from (Broken(pair.kind, pair.map, *_NO_BARRIER) for pair in others)
     loop, own = next((x for x in loops(kernel) if x.slots), None), in_own_warps(kernel)
@@ -100,7 +100,7 @@ def not_handed_over(
 
 
 def _distances(kernel: Tree, loop: Loop, pairs: tuple[Pairs, ...]) -> Iterator[int]:
-    """How many iterations lie between a use and a copy over it, at least."""
+    """Yield the least number of iterations between a use and a copy that overwrites it."""
     own = in_own_warps(kernel)
     for pair in pairs:
         if pair.sink not in own or not {pair.source, pair.sink} <= loop.members:
@@ -121,7 +121,7 @@ _SEVERAL = (
     'bind the loops around it to blocks, or the copies to "bulk"',
 )
 _NO_BARRIER = (
-    "different threads run them, and threads meet at no barrier of a block with a warp that only copies",
+    "different threads run the two instances, and a block with a producer warp has no barrier for all threads",
     'bind the copies to "bulk"',
 )
 _TOO_CLOSE = (

@@ -1,4 +1,4 @@
-"""One array given for two tensors of a call, one of which is written: allowed where no two instances meet in it.
+"""Check a call that passes one array for two tensors, one of them written: legal if no two instances conflict.
 
     y[i] = x[i] + 1     y and x one array: S[i] reads element i, then writes it, and no other instance does: allowed
     y[i] = x[i - 1]     S[i - 1] writes what S[i] reads: refused

@@ -1,14 +1,14 @@
-"""Buffers that hold what several iterations of their loop need: one stage for each.
+"""Multi-stage buffers: they hold the elements of several iterations of their loop, one stage for each.
 
     for k: { copy x[k]; use x[k] }                x in one stage
     for k: { copy x[k + 1]; use x[k] }            x in two: tile k + 1 arrives in one while tile k is used in the other
 
-An element's *home* is the last iteration that touches it, and its stage is home mod S. What nobody reads has the home
-of what is read, where that is no further off: panels are filled up with zeros, and are one stage. The theorem:
+An element's *home* is the last iteration that accesses it, and its stage is home mod S. What nobody reads has the home
+of what is read, where that is no further away: panels are filled up with zeros, and are one stage. The theorem:
 
   If the loop runs in order and every access to an element happens in the S iterations that end at its home, two
-  elements in one cell are never needed at once: their homes are S apart or more, so the iterations that touch the one
-  are over before the first that touches the other.
+  elements in one cell are never needed at once: their homes are S apart or more, so the iterations that access the one
+  are over before the first that accesses the other.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from polyfuse.sets import greatest, least
 
 
 def touching(nest: Nest, loop: Loop, tensor: str) -> tuple[Statement, ...]:
-    """The statements inside a loop that touch a tensor."""
+    """The statements inside a loop that access a tensor."""
     inside = (nest.statement(name) for name in statements(loop))
     return tuple(s for s in inside if tensor in s.tensors)
 
 
 def home(nest: Nest, loop: Loop, tensor: str) -> isl.PwAff:
-    """{ element -> the last value of the loop at which it is touched }.
+    """{ element -> the last value of the loop at which it is accessed }.
 
     for k: { copy[k + 1]: t[k + 1] = …;  use[k]: … t[k] }   ->   { t[k] -> k }
     """
@@ -63,7 +63,7 @@ def _dated(nest: Nest, loop: Loop, tensor: str) -> Iterator[tuple[str, Access, i
 
 
 def crowded(nest: Nest, loop: Loop, buffer: Buffer) -> Broken | None:
-    """Instances that touch an element so far apart that its stage is given away in between; None if there are none."""
+    """Instances that access an element so far apart that its stage is given away in between; None if there are none."""
     if buffer.stages == 1:
         return None
     accesses = [(name, here) for name, _, here, _ in _dated(nest, loop, buffer.tensor)]
@@ -73,7 +73,10 @@ def crowded(nest: Nest, loop: Loop, buffer: Buffer) -> Broken | None:
             later = pairs.intersect(loop.date(source).lt_map(loop.date(sink)))
             far = later.subtract(near(loop.date(source), loop.date(sink), buffer.stages))
             if not far.is_empty():
-                why = f"{buffer.tensor} has {buffer.stages} stages, and more iterations of {loop.name} lie between"
+                why = (
+                    f"{buffer.tensor} has {buffer.stages} stages, and the two instances are more iterations of "
+                    f"{loop.name} apart"
+                )
                 return Broken("reuse", far, why, "promote it with more stages, or shift its statements less")
     return None
 

@@ -1,4 +1,4 @@
-"""Is a contracted buffer big enough? The theorem, then its check, then the buffer's geometry.
+"""Check that a contracted buffer is large enough: the theorem, its check, and the buffer's geometry.
 
 A temporary T kept in a buffer of one iteration of loop L is safe iff every flow pair through T has both its ends
 in the same iteration of L (all dates from the root down to L agree), and, where each thread has a buffer of its
@@ -58,9 +58,9 @@ PRIVATE = ("local", "register")
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where a buffer lies: element e of the tensor is at e - corner(where), without what is left out, inside `box`.
+    """The layout of a buffer: element e is at e - corner(where), without the digits left out, inside `box`.
 
-    `held` says along each axis which elements have cells (analysis/digits.py), where those that one iteration touches
+    `held` says along each axis which elements have cells (analysis/digits.py), where those that one iteration accesses
     lie apart: four blocks' t[i, j], t[i + 64, j], t[i, j + 128], t[i + 64, j + 128] are 2 x 2 cells, of 65 x 129.
     `where` are the values of the loops down to the buffer's, then the block where blocks lie inside it, and for a
     private memory the thread; `prefix` gives them for each statement's instances. With stages, an element's `home`
@@ -102,7 +102,7 @@ class Geometry:
         return panels * spread.size(prod(others), panel.width)
 
     def cell(self, statement: str, access: Access) -> tuple[isl.PwAff, ...]:
-        """The buffer's cell that an access of a statement's instance touches, one function an axis of `shape`.
+        """The buffer's cell that an access of a statement's instance accesses, one function an axis of `shape`.
 
         { mac[i, j, k] -> w[k, j] }, panels of 32 along axis 1, corner (0, 0)  ->  floor(j/32), k, j mod 32
         """
@@ -124,7 +124,7 @@ class Geometry:
         ]
 
     def layout(self) -> isl.Map:
-        """{ element of the box -> cell }: an element's place in the buffer, whoever touches it."""
+        """{ element of the box -> cell }: an element's place in the buffer, whoever accesses it."""
         box = isl.Set("{ [" + ", ".join(f"e{d}" for d in range(len(self.box))) + "] }")
         for d, extent in enumerate(self.box):
             box = box.lower_bound_val(SET, d, isl.Val(0)).upper_bound_val(SET, d, isl.Val(extent - 1))
@@ -226,7 +226,7 @@ def _lost(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Br
     inside = statements(loop)
     span = "one iteration" if buffer.stages == 1 else f"{buffer.stages} iterations"
     why = f"{buffer.tensor} is kept in a {buffer.memory} buffer for {span} of {loop.name} only"
-    remedy = f"promote {buffer.tensor} at a loop further out that holds both, or not at all"
+    remedy = f"promote {buffer.tensor} at an outer loop that contains both, or do not promote it"
     if pair.source not in inside or pair.sink not in inside:
         return Broken(pair.kind, pair.map, why, remedy)
     kept = pair.map
@@ -241,7 +241,7 @@ def _lost(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Br
         places.append([thread_ids(tree, s, buffer.tensor) for s in ends])
     if _has_blocks(loop):
         places.append([block_ids(tree, s) for s in ends])
-        why += ", of which each block has its own"
+        why += ", and each block has its own"
         remedy = f"bind the loops of both to the same blocks, or leave {buffer.tensor} in global memory"
     for mine, other in (both for ids in places for both in zip(*ids, strict=True)):
         kept = kept.intersect(same_value(mine, other, pair.map))
@@ -250,7 +250,7 @@ def _lost(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer, pair: Pairs) -> Br
 
 
 def _has_blocks(loop: Loop) -> bool:
-    """Whether several blocks run one iteration of a loop, each with memories of its own."""
+    """True if several blocks run one iteration of a loop, each with its own memory."""
     return any(inner.bind in BLOCKS for inner in loops(loop.body))
 
 
@@ -259,7 +259,7 @@ def _position(path: tuple[Tree, ...], node: Tree) -> int:
 
 
 def thread_ids(tree: Tree, s: Statement, tensor: str) -> tuple[isl.PwAff | None, ...]:
-    """The thread (x, y, z) by which each instance of a statement touches a tensor; None stands for thread 0.
+    """The thread (x, y, z) by which each instance of a statement accesses a tensor; None stands for thread 0.
 
     for l (lane): s[0] += x[l]      x[l] is read by thread l, s[0] changed by thread 0, which gets what the lanes have
     """
@@ -293,7 +293,7 @@ def prefix_of(tree: Tree, loop: Loop, statement: str) -> tuple[Loop, ...]:
 
 
 def runs_through(nest: Nest, part: Tree, loop: Loop) -> bool:
-    """Whether something runs in every iteration between a loop's first and its last, whatever the loops around it are.
+    """True if something runs in every iteration from a loop's first to its last, for all values of the loops around.
 
     for k: { copy[k + 3] if k + 3 <= 1;  use[k] if 0 <= k <= 1 }        k = -3, -2, 0, 1: nothing runs at -1
     """
@@ -308,9 +308,9 @@ def runs_through(nest: Nest, part: Tree, loop: Loop) -> bool:
 
 
 def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
-    """The bounding box of what one iteration of the loop touches of the tensor, as isl computes it.
+    """The bounding box of what one iteration of the loop accesses of the tensor, as isl computes it.
 
-    Elements between those touched may have no cells (analysis/digits.py); panels and stages have cells for all. With
+    Elements between those accessed may have no cells (analysis/digits.py); panels and stages have cells for all. With
     stages it is the box of the elements with one home. The corner is a function of the loops' values; the shape holds
     for every iteration.
     Raises InvalidSchedule if the box has no constant size.
@@ -331,8 +331,8 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
         low, extent = corner_of(touched, d)
         if not extent.is_int():
             raise InvalidSchedule(
-                f"the part of {buffer.tensor} that one iteration of {loop.name} touches has no fixed size; "
-                f"tile first, or promote {buffer.tensor} at a loop further in"
+                f"the footprint of one iteration of {loop.name} in {buffer.tensor} has no constant size; "
+                f"tile first, or promote {buffer.tensor} at an inner loop"
             )
         span = int(extent.to_python()) + 1
         along = EVERY if span == 1 else _held(touched, buffer, d, low, span)
@@ -343,7 +343,7 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
 
 
 def _held(touched: isl.Map, buffer: Buffer, d: int, corner: isl.PwAff, span: int) -> tuple[Digit, ...]:
-    """Which elements along an axis have cells.
+    """Return the digits of an axis's index that have cells.
 
     All in panels and stages, but in groups of neighbours that are along the axis of panels whose rows are spread.
     """
@@ -356,10 +356,10 @@ def _held(touched: isl.Map, buffer: Buffer, d: int, corner: isl.PwAff, span: int
 
 
 def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
-    """The least index along an axis of what each value of the loops touches, and the most by which others are larger.
+    """The least index along an axis of what each value of the loops accesses, and the most by which others are larger.
 
     The least index is one function, if a piece of it will do for all values of the loops in a box of the same size:
-    max(6 * i, 512 * j) for rows 6 * i … 6 * i + 5, where those before 512 * j are not touched, is 6 * i.
+    max(6 * i, 512 * j) for rows 6 * i … 6 * i + 5, where those before 512 * j are not accessed, is 6 * i.
     """
     low, high = touched.dim_min(d), touched.dim_max(d)
     extent = isl.Val(0) if touched.is_empty() else greatest(high.sub(low))
@@ -373,7 +373,7 @@ def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
 
 
 def _is_whole(function: isl.PwAff) -> bool:
-    """Whether a function is one of whole numbers anywhere: x / 2 is such only where x is even."""
+    """True if a function has integer values everywhere: x / 2 only for even x."""
     return all(piece.get_denominator_val().is_one() for _, piece in function.get_pieces())
 
 

@@ -1,4 +1,4 @@
-"""Translation validation: is a finished schedule still the program it came from?
+"""Translation validation: check that a finished schedule computes the program that it came from.
 
 It trusts nothing of how the schedule was made. From the finished tree alone it asks isl:
 
@@ -206,7 +206,7 @@ def _storage(nest: Nest, tree: Tree) -> None:
 
 
 def _all_apart(nest: Nest, g: Geometry, touching: tuple[Statement, ...]) -> None:
-    """Elements that a buffer leaves out, between those that it holds, are touched by nobody."""
+    """Elements that a buffer leaves out, between those that it holds, are accessed by nobody."""
     held = [(d, digits) for d, digits in enumerate(g.held) if digits != EVERY]
     for s in touching if held else ():
         for access in s.accesses:
@@ -229,7 +229,7 @@ def _functions(prefix: isl.PwMultiAff) -> tuple[isl.PwAff, ...]:
 
 
 def _owners(tree: Tree, g: Geometry, s: Statement) -> tuple[isl.PwAff | None, ...]:
-    """Which block, thread or core runs an instance, as far as each has a memory of its own; None stands for 0."""
+    """Return the block, thread or core that runs an instance, if each has its own memory; None stands for 0."""
     memory = g.buffer.memory
     blocks = block_ids(tree, s) if memory in ("shared", *PRIVATE) else ()
     return (*blocks, *thread_ids(tree, s, g.buffer.tensor)) if memory in PRIVATE else blocks
@@ -253,7 +253,7 @@ def _all_written(nest: Nest, buffer: Buffer, touching: tuple[Statement, ...], fl
 
 
 def _all_inside(nest: Nest, loop: Loop, buffer: Buffer, touching: tuple[Statement, ...]) -> None:
-    """What touches a tensor kept in a buffer lies inside the buffer's loop."""
+    """Check that all accesses to a promoted tensor lie inside the buffer's loop."""
     inside = set(statements(loop))
     for pair in nest.flow_through(buffer.tensor):
         if not {pair.source, pair.sink} <= inside:

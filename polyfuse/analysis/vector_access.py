@@ -1,4 +1,4 @@
-"""Which accesses of a short loop are one access of 16 bytes, 8 or 4: neighbours in memory, from a multiple of them on.
+"""Find accesses of a short loop that are one access of 16, 8 or 4 bytes: contiguous and aligned.
 
     for l (of 4): z[i, 4*j + l] = x[i, 4*j + l] * s[i]          z and x of float32: yes; s: one number for all
 
@@ -35,7 +35,7 @@ def is_one_access(
     count: int,
     held: Geometry | None,
 ) -> bool:
-    """Whether what a statement touches by an access in a loop of `count` values is one access of 16 bytes, 8 or 4.
+    """True if an access in a loop of `count` values is one access of 16, 8 or 4 bytes.
 
     `held` says where the tensor's elements lie in a buffer, None that they are in memory.
     """
@@ -80,7 +80,7 @@ def _row_major(indices: Sequence[isl.PwAff], shape: Sequence[int | str]) -> isl.
 
 
 def agrees(domain: isl.Set, outside: list[isl.PwAff], value: isl.PwAff) -> bool:
-    """Whether a value is the same for all instances with the same dates."""
+    """True if a value is the same for all instances with the same dates."""
     both = date_map(domain, [*outside, value]).range()
     last = both.dim(SET) - 1
     as_map = isl.Map.from_range(both).move_dims(IN, 0, OUT, 0, last)
@@ -88,6 +88,6 @@ def agrees(domain: isl.Set, outside: list[isl.PwAff], value: isl.PwAff) -> bool:
 
 
 def is_multiple(domain: isl.Set, value: isl.PwAff, of: int) -> bool:
-    """Whether a value is a multiple of a number for all instances."""
+    """True if a value is a multiple of a number for all instances."""
     rest = value.intersect_domain(domain).mod_val(isl.Val(of))
     return bool(rest.non_zero_set().is_empty())

@@ -1,4 +1,4 @@
-"""Bilinear algorithms for matrix products: tables of whole numbers, each proven to multiply when it is made."""
+"""Bilinear algorithms for matrix products: tables of integers, each proven to multiply when it is made."""
 
 from polyfuse.bilinear.algorithm import Algorithm, algorithm, classical, kronecker
 from polyfuse.bilinear.error import error_bound, error_growth

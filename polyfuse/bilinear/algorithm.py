@@ -11,8 +11,8 @@ blocks a = (i, q), b = (q', j), c = (i', j'):
 
     sum over t of U[t, a] V[t, b] W[c, t] = 1 where i = i', q = q', j = j', else 0
 
-(Brent, "Algorithms for matrix multiplication", 1970). It is one equation of whole numbers for every triple of blocks,
-and is checked in whole numbers when an algorithm is made: there is no algorithm whose identity is not proven.
+(Brent, "Algorithms for matrix multiplication", 1970). It is one equation of integers for every triple of blocks,
+and is checked in integers when an algorithm is made: there is no algorithm whose identity is not proven.
 """
 
 from __future__ import annotations
@@ -33,10 +33,19 @@ Table = Sequence[Sequence[int]] | npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A proven algorithm <m, k, n; r>: A in m x k blocks times B in k x n blocks with r products of blocks.
+    """A proven bilinear algorithm <m, k, n; r>: A in m x k blocks times B in k x n blocks, with r products of blocks.
 
-    `left` has r rows of m k coefficients (U), `right` r rows of k n (V), `result` m n rows of r (W). `modulus` is 0
-    where the identity holds in the integers, 2 where it holds for their last bits only. Made by `algorithm`.
+    Made by `algorithm`, which proves the identity (Brent's equations).
+
+    Attributes:
+        name: The name shown in reports.
+        m: Blocks along the rows of A.
+        k: Blocks along the columns of A.
+        n: Blocks along the columns of B.
+        left: U, r rows of m k integer coefficients: the sums of A's blocks.
+        right: V, r rows of k n integer coefficients: the sums of B's blocks.
+        result: W, m n rows of r integer coefficients: the result's blocks from the products.
+        modulus: 0 if the identity holds over the integers, 2 if it holds modulo 2 only.
     """
 
     name: str
@@ -54,17 +63,17 @@ class Algorithm:
 
     @property
     def rank(self) -> int:
-        """Products of blocks, r."""
+        """The number of products of blocks, r."""
         return len(self.left)
 
     @property
     def saving(self) -> float:
-        """The part of the classical product's multiplications that is left: 7/8 for Strassen."""
+        """The algorithm's multiplications as a part of the classical product's: 7/8 for Strassen."""
         return self.rank / (self.m * self.k * self.n)
 
     @property
     def exponent(self) -> float:
-        """What the algorithm makes of the 3 in n^3 when its products use it again: log2 7 for Strassen."""
+        """The exponent of n in the operation count when the algorithm is applied recursively: log2 7 for Strassen."""
         return 3.0 * log(self.rank) / log(self.m * self.k * self.n)
 
     def __str__(self) -> str:
@@ -75,10 +84,22 @@ class Algorithm:
 def algorithm(
     name: str, shape: tuple[int, int, int], left: Table, right: Table, result: Table, modulus: int = 0
 ) -> Algorithm:
-    """An algorithm from its tables: (m, k, n); U as r x mk, V as r x kn, W as mn x r; whole numbers.
+    """Make an algorithm from its tables, and prove that it multiplies.
 
-    InvalidAlgorithm, naming what does not fit: a shape, a coefficient that is no whole number, or the first equation of
-    the identity that does not hold.
+    Args:
+        name: The name shown in reports.
+        shape: (m, k, n), the numbers of blocks.
+        left: U, an r x mk table of integers.
+        right: V, an r x kn table of integers.
+        result: W, an mn x r table of integers.
+        modulus: 0 for an identity over the integers, 2 for one modulo 2.
+
+    Returns:
+        The proven algorithm.
+
+    Raises:
+        InvalidAlgorithm: if a table has the wrong shape, a coefficient is not an integer, or an equation of the
+            identity is false; the message names the first.
     """
     m, k, n = shape
     u, v, w = (_whole(name, table, which) for table, which in ((left, "U"), (right, "V"), (result, "W")))
@@ -86,7 +107,15 @@ def algorithm(
 
 
 def classical(m: int, k: int, n: int) -> Algorithm:
-    """<m, k, n; mkn>: every product of two blocks by itself.
+    """Return the classical algorithm <m, k, n; mkn>, which computes each product of two blocks separately.
+
+    Args:
+        m: Blocks along the rows of A.
+        k: Blocks along the columns of A.
+        n: Blocks along the columns of B.
+
+    Returns:
+        The algorithm.
 
     >>> print(classical(1, 2, 1))
     classical <1, 2, 1; 2>
@@ -99,9 +128,17 @@ def classical(m: int, k: int, n: int) -> Algorithm:
 
 
 def kronecker(outer: Algorithm, inner: Algorithm, name: str | None = None) -> Algorithm:
-    """The algorithm that multiplies blocks of `outer` by `inner`: two levels as one.
+    """Return the algorithm that multiplies the blocks of `outer` by `inner`: two levels of recursion as one.
 
     <m, k, n; r> and <m', k', n'; r'>  ->  <m m', k k', n n'; r r'>
+
+    Args:
+        outer: The algorithm of the outer level.
+        inner: The algorithm that multiplies the blocks of `outer`.
+        name: The name shown in reports; made from both names if None.
+
+    Returns:
+        The proven algorithm.
     """
     shape = (outer.m * inner.m, outer.k * inner.k, outer.n * inner.n)
     left = _product(outer.left, inner.left, (outer.m, outer.k), (inner.m, inner.k))
@@ -135,9 +172,7 @@ def _whole(name: str, table: Table, which: str) -> Forms:
         raise InvalidAlgorithm(f"{name}: {which} has {array.ndim} dimensions, expected a table of rows")
     if any(value != int(value) for value in array.flat):
         value = next(value for value in array.flat if value != int(value))
-        raise InvalidAlgorithm(
-            f"{name}: {which} has the coefficient {value}; expected whole numbers, of which the identity is proven"
-        )
+        raise InvalidAlgorithm(f"{name}: {which} has the coefficient {value}; expected integers")
     return tuple(tuple(int(value) for value in row) for row in array)
 
 
@@ -146,7 +181,10 @@ def _whole(name: str, table: Table, which: str) -> Forms:
 
 def _check_shapes(x: Algorithm) -> None:
     if min(x.m, x.k, x.n) < 1 or x.modulus not in (0, 2):
-        raise InvalidAlgorithm(f"{x.name}: <{x.m}, {x.k}, {x.n}> mod {x.modulus} is no shape of a product")
+        raise InvalidAlgorithm(
+            f"{x.name}: <{x.m}, {x.k}, {x.n}> mod {x.modulus} is not a valid shape; expected m, k, n >= 1 and "
+            "modulus 0 or 2"
+        )
     rank = len(x.left)
     wanted = {"U": (rank, x.m * x.k), "V": (rank, x.k * x.n), "W": (x.m * x.n, rank)}
     for (which, shape), table in zip(wanted.items(), (x.left, x.right, x.result), strict=True):

@@ -1,4 +1,4 @@
-"""How far a bilinear algorithm's floating-point result may be from the exact one.
+"""Bounds on a bilinear algorithm's floating-point error.
 
 With unit roundoff u (2^-24 for float32), |A| and |B| the largest elements, and K steps, to first order in u:
 
@@ -24,7 +24,14 @@ from polyfuse.bilinear.algorithm import Algorithm
 
 
 def error_bound(x: Algorithm | None, steps: int) -> float:
-    """The factor of u |A| |B| in the bound, for so many steps in all; None is the classical product.
+    """Return the factor of u |A| |B| in the forward error bound of a product.
+
+    Args:
+        x: The algorithm; None for the classical product.
+        steps: The length of the contraction.
+
+    Returns:
+        The factor; u is the unit roundoff, |A| and |B| the maximum norms.
 
     >>> from polyfuse.bilinear.known import strassen
     >>> error_bound(None, 1024), error_bound(strassen, 1024) / error_bound(None, 1024)
@@ -46,7 +53,15 @@ def error_bound(x: Algorithm | None, steps: int) -> float:
 
 
 def error_growth(x: Algorithm, steps: int) -> float:
-    """How many times the classical product's bound the algorithm's is."""
+    """Return the algorithm's error bound divided by the classical product's.
+
+    Args:
+        x: The algorithm.
+        steps: The length of the contraction.
+
+    Returns:
+        The ratio of the two bounds.
+    """
     return error_bound(x, steps) / error_bound(None, steps)
 
 

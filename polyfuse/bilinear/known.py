@@ -1,4 +1,4 @@
-"""The algorithms that are built in."""
+"""The built-in algorithms."""
 
 from __future__ import annotations
 
@@ -77,7 +77,17 @@ KNOWN: Mapping[str, Algorithm] = {x.name: x for x in (strassen, winograd, laderm
 
 
 def named(name: str) -> Algorithm:
-    """The built-in algorithm of that name; InvalidAlgorithm lists them."""
+    """Return the built-in algorithm of a name.
+
+    Args:
+        name: A key of `KNOWN`, such as "strassen".
+
+    Returns:
+        The proven algorithm.
+
+    Raises:
+        InvalidAlgorithm: if there is no such algorithm; the message lists the names.
+    """
     if name not in KNOWN:
-        raise InvalidAlgorithm(f"no algorithm {name!r} is built in; there are {', '.join(KNOWN)}")
+        raise InvalidAlgorithm(f"unknown algorithm {name!r}; expected one of {', '.join(KNOWN)}")
     return KNOWN[name]

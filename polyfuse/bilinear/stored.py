@@ -1,4 +1,4 @@
-"""Arrays out of an .npz file, of which some are lists of arrays that NumPy stores as a pickle. Nothing is executed.
+"""Read arrays from an .npz file, including lists of arrays that NumPy stores as a pickle, without executing anything.
 
 A pickle is a program for a small stack machine; loading one runs it, and it may call whatever it names. Here its
 instructions are read (pickletools) and a call is kept as what it is: the name of a function and its arguments. A file
@@ -35,7 +35,7 @@ def arrays_in(path: Path) -> dict[str, list[Array]]:
                 for entry in file.namelist()
             }
     except zipfile.BadZipFile as error:
-        raise InvalidAlgorithm(f"{path} is no .npz file: {error}") from error
+        raise InvalidAlgorithm(f"{path} is not an .npz file: {error}") from error
 
 
 def _parts(where: str, data: bytes) -> list[Array]:
@@ -50,7 +50,7 @@ def _parts(where: str, data: bytes) -> list[Array]:
         (outer,) = [found for found in _Reader(data[stream.tell() :]).run() if isinstance(found, _Made)]
         return [_array(element) for element in outer.state[-1]]
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
-        raise InvalidAlgorithm(f"{where} holds no arrays that can be read: {error}") from error
+        raise InvalidAlgorithm(f"{where} has no readable arrays: {error}") from error
 
 
 def _array(made: _Made) -> Array:
@@ -65,7 +65,7 @@ def _array(made: _Made) -> Array:
 
 @dataclass
 class _Made:
-    """What a call in a pickle would make: the function's name, its arguments, and the state given to the result."""
+    """An object that a pickle would construct: the function's name, its arguments, and the state to set."""
 
     name: str
     args: tuple[Any, ...]
@@ -73,7 +73,7 @@ class _Made:
 
 
 class _Mark:
-    """Where a list of operands begins on the stack."""
+    """The start of a list of operands on the stack."""
 
 
 class _Reader:

@@ -1,4 +1,4 @@
-"""Algorithms from files: AlphaTensor's .npz, JSON, and text."""
+"""Load algorithms from files: AlphaTensor's .npz, JSON, and text."""
 
 from __future__ import annotations
 
@@ -15,15 +15,24 @@ from polyfuse.errors import InvalidAlgorithm
 
 
 def load(path: str | os.PathLike[str], entry: str | None = None, modulus: int = 0) -> Algorithm:
-    """The algorithm in a file, proven; `modulus=2` for a table that multiplies mod 2 only.
+    """Load an algorithm from a file, and prove it.
 
     - `.npz`: AlphaTensor's `factorizations_r.npz` and `factorizations_f2.npz`. An entry "m,k,n" holds u (mk x r),
-      v (kn x r) and w (nm x r), of which w numbers the blocks of the transposed result. Lists of arrays inside such a
-      file are pickles: their bytes are read, nothing in them is executed. `entry` names one of several.
+      v (kn x r) and w (nm x r), where w numbers the blocks of the transposed result. Lists of arrays inside such a
+      file are pickles: their bytes are parsed, and nothing in them is executed.
     - `.json`: {"shape": [m, k, n], "U": r rows of mk, "V": r rows of kn, "W": mn rows of r, "modulus": 0 or 2}
-    - anything else is text: `from_text`.
+    - any other file is text in the format of `from_text`.
 
-    InvalidAlgorithm names the file, and what cannot be read or is not true.
+    Args:
+        path: The file.
+        entry: The entry of an `.npz` file that holds several, such as "4,4,4".
+        modulus: 2 for a table that multiplies modulo 2 only, else 0.
+
+    Returns:
+        The proven algorithm.
+
+    Raises:
+        InvalidAlgorithm: if the file cannot be read, or its identity is false; the message names the file.
     """
     file = Path(path)
     if not file.is_file():
@@ -45,7 +54,7 @@ def _from_npz(file: Path, entry: str | None, modulus: int) -> Algorithm:
         (entry,) = found
     if entry not in found:
         given = f"no entry {entry!r}" if entry is not None else f"{len(found)} entries, and entry= names none"
-        raise InvalidAlgorithm(f"{file} has {given}; there are {', '.join(found)}")
+        raise InvalidAlgorithm(f"{file} has {given}; expected one of {', '.join(found)}")
     name = f"{file.name}[{entry}]"
     sizes = entry.split(",")
     if len(sizes) != 3 or not all(size.strip().isdigit() for size in sizes) or len(found[entry]) != 3:

@@ -1,4 +1,4 @@
-"""Algorithms as text: one product a line, with the blocks of C that it is added to.
+"""Algorithms as text: one product per line, with the blocks of C to which it is added.
 
     # Strassen, "Gaussian elimination is not optimal", 1969
     2 2 2
@@ -24,7 +24,19 @@ _TERM = re.compile(r"\s*([+-])?\s*(\d+)?\s*([abc])(?:(\d)(\d)|(\d+),(\d+))(?=[\s
 
 
 def from_text(name: str, text: str, modulus: int = 0) -> Algorithm:
-    """The algorithm that a text describes; InvalidAlgorithm names the line that cannot be read, or what is not true."""
+    """Parse an algorithm from text, and prove it.
+
+    Args:
+        name: The name shown in reports.
+        text: The tables, as `to_text` prints them.
+        modulus: 2 for a table that multiplies modulo 2 only, else 0.
+
+    Returns:
+        The proven algorithm.
+
+    Raises:
+        InvalidAlgorithm: if a line cannot be parsed, or the identity is false; the message names the line.
+    """
     lines = [(at, line.partition("#")[0].strip()) for at, line in enumerate(text.splitlines(), 1)]
     lines = [(at, line) for at, line in lines if line]
     if not lines or not re.fullmatch(r"\d+\s+\d+\s+\d+", lines[0][1]):
@@ -45,7 +57,14 @@ def from_text(name: str, text: str, modulus: int = 0) -> Algorithm:
 
 
 def to_text(x: Algorithm) -> str:
-    """The text that `from_text` reads."""
+    """Return the text of an algorithm, which `from_text` reads back.
+
+    Args:
+        x: The algorithm.
+
+    Returns:
+        A line with m, k and n, then one line per product: "(a11 + a22) (b11 + b22) -> c11 + c22".
+    """
     lines = [f"{x.m} {x.k} {x.n}"]
     for t in range(x.rank):
         column = [row[t] for row in x.result]

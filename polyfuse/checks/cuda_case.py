@@ -1,4 +1,4 @@
-"""One CUDA case on a GPU, or on the stand-in for one, against the oracle: compiled, called twice, compared."""
+"""Compile one CUDA case, call it twice on a GPU or in an emulator, and compare it with the oracle."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class Result:
         spills = sum(k.spill_bytes for k in self.kernels)
         shared = max((k.shared_bytes for k in self.kernels), default=0)
         return (
-            f"ok      {name:<46} {self.launches:>2} launches of {len(self.kernels)}, error {self.error:6.2f}, "
+            f"ok      {name:<46} {self.launches:>2} launch{'' if self.launches == 1 else 'es'} of "
+            f"{len(self.kernels)}, error {self.error:6.2f}, "
             f"{registers:>3} registers, {spills} bytes spilled, {shared} shared"
         )
 
@@ -88,7 +89,7 @@ def check(case: Case, fused: bool, device: Place, capability: tuple[int, int], s
         problem = None if error <= TOLERANCE else f"error {error:.3g} of {TOLERANCE} allowed"
     except Exception as raised:  # whatever a case raises is its result; the others still run
         if device != "gpu" and isinstance(raised, TargetUnavailable):
-            raise  # no compiler for CUDA: that is no case's fault
+            raise  # no compiler for CUDA: that is not a case's fault
         error, problem = None, f"{type(raised).__name__}: {raised}"
     seconds = time.perf_counter() - start
     return Result(case.name, fused, problem is None, launches, error, seconds, kernels, problem)

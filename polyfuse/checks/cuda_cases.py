@@ -1,7 +1,7 @@
-"""The nests whose CUDA kernels are checked everywhere: on stand-ins by the tests, on a GPU by `polyfuse gpu-check`.
+"""The nests whose CUDA kernels are checked: in emulators by the tests, on a GPU by `polyfuse gpu-check`.
 
 One list, so that what CI compiles and runs without a GPU is what a machine with one runs. A case is drawn anew from a
-seed each time; small cases suit a stand-in, the others only a GPU (all of them compile anywhere).
+seed each time; small cases suit an emulator, the others only a GPU (all of them compile anywhere).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROUNDED = 2
 @dataclass(frozen=True)
 class Case:
     """A nest to compile for CUDA, by its `schedule` if it has one, and to check. `kernels`: how many the strategy is
-    to make of it, if that is promised; `small`: a stand-in runs it in a second or so. `math` is what it is compiled
+    to make of it, if that is promised; `small`: an emulator runs it in a second or so. `math` is what it is compiled
     with; other than "ieee" it is of nests of one product or convolution, whose constants are its factors and a bias.
     """
 

@@ -1,4 +1,4 @@
-"""`polyfuse gpu-check`: every CUDA case on a GPU, or on the stand-in for one, against the oracle.
+"""`polyfuse gpu-check`: check every CUDA case against the oracle, on a GPU or in the emulator.
 
     cases, fused and unfused  --(some processes)-->  a line each  -->  gpu-check-GPU-DATE.json, written anew with each
 
@@ -28,7 +28,7 @@ from polyfuse.terminal import Terminal
 
 RESULTS = Path("benchmarks/results")
 SM_90 = (9, 0)
-STAND_IN = {"name": "lockstep, a stand-in on the CPU"}
+STAND_IN = {"name": "lockstep, a CPU emulator"}
 
 Piece = tuple[int, bool]
 """A case by its place in CASES, and whether it is fused: what another process can be told."""
@@ -36,7 +36,7 @@ Piece = tuple[int, bool]
 
 @dataclass(frozen=True)
 class Run:
-    """How the cases run: so many `processes` at a time, none begun after so many `seconds`.
+    """How cases run: `processes` at a time, none started after `seconds`.
 
     `resume` keeps what the file of today has, of this commit and GPU, and runs what it has not as passed.
     """
@@ -61,7 +61,9 @@ def run_check(
     run = run or Run()
     reason = missing() if device == "gpu" else None
     if reason is not None:
-        raise TargetUnavailable(f"{reason}. A dry run on the stand-in: polyfuse gpu-check --device lockstep")
+        raise TargetUnavailable(
+            f"{reason}. For a dry run in the emulator: polyfuse gpu-check --device lockstep"
+        )
     chosen = _chosen(device, only)
     about: dict[str, Any] = gpu_facts() if device == "gpu" else STAND_IN
     seed = secrets.randbits(32) if seed is None else seed
@@ -73,7 +75,7 @@ def run_check(
     pieces = [(n, fused) for n in chosen for fused in (True, False)]
     found = dict(file.passed(pieces)) if file is not None and run.resume else {}
     if found:
-        terminal.text(f"{len(found)} have passed before")
+        terminal.text(f"{len(found)} passed before")
     capability: tuple[int, int] = about.get("compute_capability", SM_90)
     work = partial(_checked, device=device, capability=capability, seed=seed)
     to_run = [piece for piece in pieces if piece not in found]
@@ -86,12 +88,14 @@ def run_check(
 
 
 def _chosen(device: Place, only: str | None) -> list[int]:
-    """The cases to run, by their places in CASES: a stand-in runs small ones."""
+    """The cases to run, by their places in CASES: an emulator runs small ones."""
     chosen = [
         n for n, c in enumerate(CASES) if (device == "gpu" or c.small) and (only is None or only in c.name)
     ]
     if not chosen:
-        raise BadArgument(f"no case has {only!r} in its name; there are {', '.join(c.name for c in CASES)}")
+        raise BadArgument(
+            f"no case's name contains {only!r}; the cases are {', '.join(c.name for c in CASES)}"
+        )
     return chosen
 
 
@@ -99,7 +103,7 @@ def _summed_up(terminal: Terminal, results: Sequence[Result], left: int, file: R
     failed = sum(not result.passed for result in results)
     terminal.text(f"{len(results) - failed} passed, {failed} failed")
     if left:
-        terminal.text(f"{left} not run, the time was up: --resume goes on with them")
+        terminal.text(f"{left} not run because the time was up; continue with --resume")
     if file is not None:
         terminal.text(f"wrote {file.path}")
     return not failed and not left
@@ -156,7 +160,7 @@ class Results:
         new.replace(self.path)  # a run that is interrupted here has lost nothing
 
     def passed(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Result]]:
-        """Those of the pieces that the file there has as passed, if it is of this commit and device."""
+        """Return the pieces that passed according to the file, if it is of this commit and device."""
         there = json.loads(self.path.read_text(encoding="utf-8")) if self.path.is_file() else {}
         now = json.loads(json.dumps(self._about))
         if any(there.get(key) != now[key] for key in ("commit", "device", "tolerance")):

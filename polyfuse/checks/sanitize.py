@@ -1,4 +1,4 @@
-"""`polyfuse gpu-check --sanitize`: the cases once more under each tool of NVIDIA's compute-sanitizer.
+"""`polyfuse gpu-check --sanitize`: run the cases under each tool of NVIDIA's compute-sanitizer.
 
     memcheck   accesses out of bounds or misaligned, on the device
     racecheck  threads of a block that meet in shared memory without a barrier between them
@@ -39,7 +39,7 @@ PLACES = ("/usr/local/cuda/bin", "/opt/cuda/bin")
 
 @dataclass(frozen=True)
 class Finding:
-    """What one tool said: its summary line, the exit code, and where the whole of it is."""
+    """The result of one tool: its summary line, the exit code, and the path of its log."""
 
     tool: str
     exit_code: int
@@ -48,11 +48,11 @@ class Finding:
 
     @property
     def clean(self) -> bool:
-        """Whether every case passed and the tool found nothing, in whichever process."""
+        """True if every case passed and the tool found nothing in any process."""
         return self.exit_code == 0 and SOMETHING.search(self.summary) is None
 
     def __str__(self) -> str:
-        said = f"FAILED, gpu-check ended with {self.exit_code}"
+        said = f"FAILED, gpu-check exited with {self.exit_code}"
         if self.exit_code in (0, FOUND):
             said = "ok" if self.clean else "FAILED, the sanitizer found errors"
         return f"{self.tool:<10} {said}: {self.summary} ({self.log})"
@@ -68,7 +68,7 @@ def run_sanitized(
 ) -> bool:
     """Run the cases under every tool; whether all were clean. Logs and a results file go into `out`.
 
-    Raises BadArgument for a stand-in, TargetUnavailable where there is no GPU or no compute-sanitizer.
+    Raises BadArgument for an emulator, TargetUnavailable where there is no GPU or no compute-sanitizer.
     """
     if device != "gpu":
         raise BadArgument(
@@ -104,8 +104,8 @@ def sanitizer() -> str:
     )
     if found is None:
         raise TargetUnavailable(
-            f"--sanitize needs compute-sanitizer, which is neither on the PATH nor in {', '.join(PLACES)}: it comes "
-            "with the CUDA toolkit (the package cuda-sanitizer-13-0 of NVIDIA's repositories has it alone)"
+            f"--sanitize needs compute-sanitizer, which is neither on the PATH nor in {', '.join(PLACES)}: it is "
+            "part of the CUDA toolkit (NVIDIA's package cuda-sanitizer-13-0 contains only it)"
         )
     return found
 

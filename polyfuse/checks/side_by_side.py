@@ -1,4 +1,4 @@
-"""Independent pieces of work in processes of their own, as many at a time as are asked for, until time is up.
+"""Run independent pieces of work in parallel processes, until a time limit.
 
 a b c d e …   --two processes-->   a c e …
                                    b d …      in the order in which they are done

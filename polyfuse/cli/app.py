@@ -1,4 +1,4 @@
-"""The commands: arguments and help here, what they do in the modules beside this one."""
+"""The commands: arguments and help; the neighbouring modules implement them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from polyfuse.terminal import Terminal
 
 app = typer.Typer(
-    help="Affine loop nests in, checked and fused kernels out.",
+    help="Compile affine loop nests into checked, fused kernels.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -21,12 +21,12 @@ app = typer.Typer(
 
 cache = typer.Typer(help="The cache of compiled programs.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
-papers = typer.Typer(help="Published experiments, repeated here.", no_args_is_help=True)
+papers = typer.Typer(help="Reproduce published experiments.", no_args_is_help=True)
 app.add_typer(papers, name="papers")
 
 
 class Target(enum.StrEnum):
-    """What is compiled for."""
+    """The target of a compile."""
 
     auto = "auto"
     cpu = "cpu"
@@ -34,14 +34,14 @@ class Target(enum.StrEnum):
 
 
 class PaperTarget(enum.StrEnum):
-    """What an experiment compiles for."""
+    """The target of an experiment."""
 
     cpu = "cpu"
     cuda = "cuda"
 
 
 class DeviceName(enum.StrEnum):
-    """Where CUDA kernels run."""
+    """The device that runs CUDA kernels."""
 
     gpu = "gpu"
     lockstep = "lockstep"
@@ -50,7 +50,7 @@ class DeviceName(enum.StrEnum):
 
 
 class Picture(enum.StrEnum):
-    """What `draw` draws."""
+    """The kinds of picture that `draw` makes."""
 
     domain = "domain"
     dependences = "dependences"
@@ -58,7 +58,7 @@ class Picture(enum.StrEnum):
 
 
 class CheckDevice(enum.StrEnum):
-    """Where gpu-check runs its cases."""
+    """The device on which gpu-check runs its cases."""
 
     gpu = "gpu"
     lockstep = "lockstep"
@@ -70,23 +70,19 @@ FILE_HELP = (
     "batch: --batch, or a variable `batch` in the file."
 )
 File = Annotated[str, typer.Argument(metavar="FILE", help=FILE_HELP)]
-TargetOption = Annotated[Target, typer.Option(help="auto is cuda where a GPU can be used, else cpu.")]
+TargetOption = Annotated[Target, typer.Option(help="auto: cuda if a GPU can be used, else cpu.")]
 MachineOption = Annotated[
-    str | None, typer.Option(help="A preset the cost model plans for: h200, a100, zen5, …")
+    str | None, typer.Option(help="The machine for the cost model: h200, a100, zen5, …")
 ]
-DeviceOption = Annotated[
-    DeviceName | None, typer.Option(help="Where CUDA kernels run; none: only to be read.")
-]
+DeviceOption = Annotated[DeviceName | None, typer.Option(help="Where CUDA kernels run; none: compile only.")]
 BatchOption = Annotated[int | None, typer.Option(help="The batch of a model; overrides the file's.")]
 FeaturesOption = Annotated[list[int] | None, typer.Option(help="The shape of one input; once per dimension.")]
-FuseOption = Annotated[
-    bool, typer.Option("--fuse/--no-fuse", help="Without: every operation a kernel of its own.")
-]
+FuseOption = Annotated[bool, typer.Option("--fuse/--no-fuse", help="--no-fuse: one kernel per operation.")]
 
 
 @app.command()
 def demo(
-    turns: Annotated[int, typer.Option(min=1, help="How often each candidate is timed, in turns.")] = 25,
+    turns: Annotated[int, typer.Option(min=1, help="Timed turns per candidate.")] = 25,
 ) -> None:
     """Two dense networks: lowered, scheduled, compiled, run, checked against NumPy, and timed in turns.
 
@@ -143,21 +139,22 @@ def draw(
     file: File,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="Where to; .svg, .png, .pdf, …, or .tex, .html, .dot for text."),
+        typer.Option("--out", "-o", help="Output file: .svg, .png, .pdf, …; or .tex, .html, .dot for text."),
     ],
-    picture: Annotated[Picture, typer.Option(help="What a picture shows.")] = Picture.tree,
+    picture: Annotated[Picture, typer.Option(help="The kind of picture.")] = Picture.tree,
     schedule: Annotated[
-        Path | None, typer.Option(help="Python that makes a schedule s of nest, as compile --emit writes.")
+        Path | None,
+        typer.Option(help="A Python file that makes a schedule s of nest, as written by compile --emit."),
     ] = None,
     statement: Annotated[
-        list[str] | None, typer.Option(help="For domain: whose instances; once per statement.")
+        list[str] | None, typer.Option(help="For domain: the statement to plot; repeatable.")
     ] = None,
     dim: Annotated[
         list[str] | None, typer.Option(help="For domain: a dimension to plot, horizontal first.")
     ] = None,
     size: Annotated[list[str] | None, typer.Option(help="For domain: a symbolic size, as N=8.")] = None,
     at: Annotated[
-        list[str] | None, typer.Option(help="For domain: where a dimension that is not plotted is held.")
+        list[str] | None, typer.Option(help="For domain: the value of a dimension that is not plotted.")
     ] = None,
     batch: BatchOption = None,
     features: FeaturesOption = None,
@@ -173,31 +170,33 @@ def draw(
     Terminal().text(f"wrote {out}")
 
 
-Seed = Annotated[int | None, typer.Option(help="For the inputs; without it they are fresh.")]
+Seed = Annotated[int | None, typer.Option(help="The seed of the inputs; random by default.")]
 
 
 @app.command("gpu-check")
 def gpu_check(
     device: Annotated[
-        CheckDevice, typer.Option(help="lockstep: a dry run on the stand-in.")
+        CheckDevice, typer.Option(help="lockstep: a dry run in the CPU emulator.")
     ] = CheckDevice.gpu,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the results file. On a GPU benchmarks/results; a dry run has none."),
+        typer.Option(
+            help="Folder for the results file. Default: benchmarks/results on a GPU, none for a dry run."
+        ),
     ] = None,
     only: Annotated[str | None, typer.Option(help="Only cases whose name contains this.")] = None,
     seed: Seed = None,
     sanitize: Annotated[
-        bool, typer.Option("--sanitize", help="Under compute-sanitizer: memcheck, then racecheck.")
+        bool, typer.Option("--sanitize", help="Run under compute-sanitizer: memcheck, then racecheck.")
     ] = False,
     jobs: Annotated[
-        int, typer.Option(min=1, help="So many cases at a time, each in a process; they share the GPU.")
+        int, typer.Option(min=1, help="Cases to run at a time, each in a process; they share the GPU.")
     ] = 1,
     minutes: Annotated[
-        float, typer.Option(min=0, help="No case begins later than this; the file names those left.")
+        float, typer.Option(min=0, help="Start no case after this time; the file lists those left.")
     ] = inf,
     resume: Annotated[
-        bool, typer.Option(help="Keep what passed in today's file of this commit and GPU.")
+        bool, typer.Option(help="Keep the cases that passed in today's file of this commit and GPU.")
     ] = False,
 ) -> None:
     """Run every CUDA kernel of the test suite on this machine's GPU and compare with the oracle.
@@ -219,30 +218,32 @@ def gpu_bench(
         list[str] | None,
         typer.Argument(
             metavar="[PART]…",
-            help="calls, gemm, memory, conv, lstm, ensembles, strassen, grid; all without.",
+            help="calls, gemm, memory, conv, lstm, ensembles, strassen, grid; default: all.",
         ),
     ] = None,
     device: Annotated[
-        CheckDevice, typer.Option(help="lockstep: a dry run on the stand-in, without times.")
+        CheckDevice, typer.Option(help="lockstep: a dry run in the CPU emulator, without times.")
     ] = CheckDevice.gpu,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the results; on a GPU benchmarks/results, else a new one."),
+        typer.Option(help="Folder for the results. Default: benchmarks/results on a GPU, else a new one."),
     ] = None,
-    minutes: Annotated[float, typer.Option(min=0, help="For each part; another run goes on.")] = 8,
-    turns: Annotated[int, typer.Option(min=2, help="How often each side is timed, in turns.")] = 15,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Time limit of each part; the next run continues.")
+    ] = 8,
+    turns: Annotated[int, typer.Option(min=2, help="Timed turns per side.")] = 15,
     seed: Seed = None,
     resume: Annotated[
-        bool, typer.Option(help="Keep what this commit's latest run on this GPU measured.")
+        bool, typer.Option(help="Keep the measurements of this commit's latest run on this GPU.")
     ] = True,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Compile ours in so many processes before anything is measured.")
+        int, typer.Option(min=1, help="Processes that compile polyfuse's kernels before measuring.")
     ] = 1,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only what has this in its name, such as gemm-2048.")
+        list[str] | None, typer.Option(help="Only cases whose name contains this, such as gemm-2048.")
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option(help="No peer that has this in its name, such as max-autotune.")
+        list[str] | None, typer.Option(help="Skip peers whose name contains this, such as max-autotune.")
     ] = None,
 ) -> None:
     """Measure polyfuse on this machine's GPU beside torch (eager, compiled, in graphs) and cuBLAS, part by part.
@@ -301,14 +302,18 @@ def papers_list() -> None:
 
 @papers.command("run")
 def papers_run(
-    name: Annotated[str, typer.Argument(help="As `papers list` prints it.")],
+    name: Annotated[str, typer.Argument(help="The paper's name, as printed by `papers list`.")],
     target: Annotated[
-        PaperTarget, typer.Option(help="cuda without a GPU runs on a stand-in: counts, no times.")
+        PaperTarget, typer.Option(help="cuda without a GPU runs in the CPU emulator: counts, no times.")
     ] = PaperTarget.cpu,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, seconds: does it still run?")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes: a check that it runs, in seconds.")
+    ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for rows and figure; else the paper's results, a new one for --quick."),
+        typer.Option(
+            help="Folder for rows and figure. Default: the paper's results, a new folder for --quick."
+        ),
     ] = None,
 ) -> None:
     """Run an experiment; it checks what it computes, and writes rows and a figure."""

@@ -1,4 +1,4 @@
-"""`polyfuse cache info | clear`: what the cache of compiled programs holds."""
+"""`polyfuse cache info | clear`: the contents of the cache of compiled programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def show_cache(terminal: Terminal) -> None:
     """Print where the cache is, how much it holds and how much it may."""
     store = store_here()
     if store is None:
-        terminal.text("the cache is off, as POLYFUSE_CACHE says")
+        terminal.text("the cache is disabled by POLYFUSE_CACHE")
         return
     sizes: dict[str, list[int]] = {"compiled": [], "source": []}
     with _refused(store):
@@ -38,16 +38,18 @@ def clear_cache(terminal: Terminal) -> None:
     """Remove every file of the cache."""
     store = store_here()
     if store is None:
-        terminal.text("the cache is off, as POLYFUSE_CACHE says")
+        terminal.text("the cache is disabled by POLYFUSE_CACHE")
         return
     with _refused(store):
         count, size = store.clear()
-    terminal.text(f"removed {count} files, {size / MIB:.1f} MiB, from {store.directory}")
+    terminal.text(
+        f"removed {count} file{'' if count == 1 else 's'}, {size / MIB:.1f} MiB, from {store.directory}"
+    )
 
 
 @contextmanager
 def _refused(store: Store) -> Iterator[None]:
-    """What the system refuses is a BadArgument that names the cache."""
+    """Turn an operating-system error into a BadArgument that names the cache."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What lies beside the package, in the checkout it runs from: benchmarks/, papers/. An installed package has none."""
+"""Folders beside the package in its checkout: benchmarks/, papers/. An installed package has none."""
 
 from __future__ import annotations
 

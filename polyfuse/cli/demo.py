@@ -47,7 +47,7 @@ class Network:
         return cases.dense(*[self.width] * (self.layers + 1), batch=self.batch)
 
     def numpy(self, weights: dict[str, Array], x: Array) -> Array:
-        """What the network computes, as a person would write it with NumPy."""
+        """Compute the network with plain NumPy."""
         for layer in range(self.layers):
             x = np.maximum(x @ weights[f"w{layer}"] + weights[f"b{layer}"], 0)
         return x
@@ -81,14 +81,15 @@ def run_demo(terminal: Terminal, turns: int) -> None:
     terminal.table(columns, summary)
     if isinstance(load := about["load"], float) and load > BUSY:
         terminal.text(
-            f"the load was {load} before the demo began: others used this machine, and medians of kernels"
+            f"the load was {load} before the demo began: other processes used this machine; medians of kernels"
         )
         terminal.text(
-            "that wait for all their threads suffer most from that; the best turns are closer to a quiet machine"
+            "that wait for all their threads suffer most. The best turns are closer to those of an idle machine"
         )
     if "cuda" not in targets:
         terminal.text(
-            "no GPU can be used here: `polyfuse info` says why, `polyfuse gpu-check --device lockstep` needs none"
+            "no GPU can be used here; `polyfuse info` says why. `polyfuse gpu-check --device lockstep` runs in a CPU "
+            "emulator"
         )
     else:
         terminal.text("on the GPU a call includes copying its input there and its result back")
@@ -142,7 +143,7 @@ def show(
 
 
 def counted(net: Executable) -> str:
-    """What stands behind a candidate's name."""
+    """Return the text after a candidate's name: its number of kernels."""
     return f", {len(net.kernels)} kernel{'s' if len(net.kernels) != 1 else ''}"
 
 
@@ -177,7 +178,7 @@ def race(
 
 
 def compared(seconds: float, ours: float) -> str:
-    """How much longer than polyfuse something takes; a row that polyfuse loses says so."""
+    """Format a time relative to polyfuse's; a row in which polyfuse is slower says so."""
     if seconds == ours:
         return "1.00 ×"
     return f"{seconds / ours:.2f} ×{'' if seconds >= ours else ' (faster)'}"

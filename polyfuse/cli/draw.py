@@ -1,4 +1,4 @@
-"""`polyfuse draw`: what polyfuse.show makes of a nest, as a file."""
+"""`polyfuse draw`: write a picture of polyfuse.show to a file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _is_format(out: Path) -> None:
     known = need("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
     if out.suffix.removeprefix(".") not in known:
         every = sorted([*TEXTS, *(f".{name}" for name in known)])
-        raise BadArgument(f"cannot write {out.name}: its suffix is none of {', '.join(every)}")
+        raise BadArgument(f"cannot write {out.name}: expected a suffix out of {', '.join(every)}")
 
 
 def run_trace(path: Path, nest: Nest) -> Schedule:
@@ -89,7 +89,7 @@ def run_trace(path: Path, nest: Nest) -> Schedule:
     found = runpy.run_path(str(path), init_globals={"pf": pf, "nest": nest}).get("s")
     if not isinstance(found, Schedule):
         raise BadArgument(
-            f"{path} makes no Schedule called s; `polyfuse compile --emit` writes one that does"
+            f"{path} does not define a Schedule named s; `polyfuse compile --emit` writes such a file"
         )
     return found
 

@@ -41,18 +41,16 @@ def run_bench(
     parts, chosen = of.PARTS, of.Chosen(tuple(only), tuple(without))
     unknown = [name for name in names if name not in parts]
     if unknown:
-        raise BadArgument(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
+        raise BadArgument(f"unknown part {', '.join(unknown)}; expected some of {', '.join(parts)}")
     if jobs > 1 and store_here() is None:
-        raise BadArgument(
-            f"--jobs {jobs} compiles into the cache first, which is off, as POLYFUSE_CACHE says"
-        )
+        raise BadArgument(f"--jobs {jobs} compiles into the cache first, but POLYFUSE_CACHE disables it")
     facts = None
     if device == "gpu":
         _available()
         facts = gpu_facts()
     seed = secrets.randbits(32) if seed is None else seed
     folder = out or (RESULTS if device == "gpu" else Path(tempfile.mkdtemp(prefix="polyfuse-gpu-bench-")))
-    terminal.text(f"{facts['name'] if facts else 'a dry run on the stand-in, nothing is timed'}; seed {seed}")
+    terminal.text(f"{facts['name'] if facts else 'a dry run in the emulator, without times'}; seed {seed}")
     done = module("benchmarks.gpu.run").run(
         names or list(parts), facts, folder, minutes, turns, seed, resume, terminal.text, jobs, chosen
     )
@@ -62,7 +60,7 @@ def run_bench(
         for line in table.summary(part, rows):
             terminal.text(line)
         if left:
-            terminal.text(f"  {len(left)} left: polyfuse gpu-bench {part.name} goes on with {left[0]}")
+            terminal.text(f"  {len(left)} left: polyfuse gpu-bench {part.name} continues with {left[0]}")
     terminal.text(f"results are in {folder}")
     return not any(left or any("missing" in row for row in rows) for _, rows, left in done)
 
@@ -70,8 +68,10 @@ def run_bench(
 def _available() -> None:
     reason = missing()
     if reason is not None:
-        raise TargetUnavailable(f"{reason}. A dry run on the stand-in: polyfuse gpu-bench --device lockstep")
+        raise TargetUnavailable(
+            f"{reason}. For a dry run in the emulator: polyfuse gpu-bench --device lockstep"
+        )
     try:
         module("torch")
     except ImportError as absent:
-        raise TargetUnavailable(f"gpu-bench compares with torch and takes its clock: {absent}") from absent
+        raise TargetUnavailable(f"gpu-bench needs torch for comparison and timing: {absent}") from absent

@@ -1,4 +1,4 @@
-"""What a FILE on the command line means: Python that defines a nest, a model, layers, or values.
+"""Load a FILE of the command line: Python that defines a nest, a model, layers, or values.
 
 FILE ::= path[.py] [":" name]
 """
@@ -86,7 +86,7 @@ def _reported(path: Path) -> Iterator[None]:
 
 
 def _line(error: BaseException, path: Path) -> str:
-    """Where in the file an error came from, as ", line 3"."""
+    """Return the line of the file that caused an error, as ", line 3"."""
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f", line {error.lineno}"
     number, trace = None, error.__traceback__

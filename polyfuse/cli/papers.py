@@ -1,4 +1,4 @@
-"""`polyfuse papers list | run NAME`: published experiments, repeated here.
+"""`polyfuse papers list | run NAME`: reproduce published experiments.
 
     papers/NAME/README.md       "# title"; what was claimed, what was run, on what, what differs
     papers/NAME/experiment.py   run(target, quick, out): rows and a figure, into the folder out
@@ -30,12 +30,12 @@ class Paper:
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """The name on the command line."""
         return self.folder.name
 
     @property
     def results(self) -> Path:
-        """Where its results are kept."""
+        """The folder of its results."""
         return self.folder / "results"
 
 
@@ -81,4 +81,4 @@ def _named(papers: Sequence[Paper], name: str) -> Paper:
     for paper in papers:
         if paper.name == name:
             return paper
-    raise BadArgument(f"no paper {name!r}; there are {', '.join(paper.name for paper in papers)}")
+    raise BadArgument(f"unknown paper {name!r}; expected one of {', '.join(paper.name for paper in papers)}")

@@ -1,4 +1,4 @@
-"""Frontends: what users write, as nests. Layers have a place of their own, polyfuse.nn."""
+"""Frontends: turn what users write into nests. Layers are in polyfuse.nn."""
 
 from polyfuse.frontend.einsum import einsum
 from polyfuse.frontend.nest_builder import NestBuilder

@@ -1,4 +1,4 @@
-"""Contractions from Einstein's notation: "ik,kj->ij"."""
+"""Contractions in einsum notation: "ik,kj->ij"."""
 
 from __future__ import annotations
 
@@ -22,13 +22,23 @@ def einsum(
     out: str = "out",
     dtype: DType = "float64",
 ) -> Nest:
-    """The nest of numpy.einsum: one letter an index, summed where the result does not have it.
+    """Return the nest of numpy.einsum's notation: one letter an index, summed if the result does not have it.
 
     einsum("ik,kj->ij")  =  zero: out[i, j] = 0.0;  mac: out[i, j] += A[i, k] * B[k, j]
 
-    `sizes` gives extents by index; the others are symbolic, Ni for i. Inputs are called A, B, … or `names`. Without
-    "->" the result has the indices that occur once, in alphabetical order. A repeated index in one operand is a
-    diagonal. InvalidNest for what is no such notation.
+    Args:
+        subscripts: The notation. Without "->" the result has the indices that occur once, in alphabetical order. An
+            index repeated in one operand takes its diagonal.
+        sizes: Extents by index, as integers or affine text; the others are symbolic, Ni for i.
+        names: The inputs' names; A, B, … by default.
+        out: The result's name.
+        dtype: The element type of all tensors.
+
+    Returns:
+        The nest, with statements zero and mac.
+
+    Raises:
+        InvalidNest: if the notation cannot be read.
 
     >>> [s.name for s in einsum("ik,kj->ij").statements]
     ['zero', 'mac']
@@ -41,7 +51,8 @@ def einsum(
     called = tuple(names or NAMES[: len(operands)])
     if len(called) != len(operands):
         raise InvalidNest(
-            f"einsum {subscripts!r} has {len(operands)} operands, names are given for {len(called)}"
+            f"einsum {subscripts!r} has {len(operands)} operand{'' if len(operands) == 1 else 's'}, but "
+            f"{len(called)} in names="
         )
     indices = list(dict.fromkeys([*result, *"".join(operands)]))
     for index, extent in (sizes or {}).items():

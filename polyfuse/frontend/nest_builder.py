@@ -1,4 +1,4 @@
-"""Nests statement by statement, from text: for notebooks, without Python loops.
+"""Build nests statement by statement from text, for notebooks.
 
     nest = (
         pf.NestBuilder("rows", context="[N] -> { : N >= 1 }")
@@ -29,7 +29,7 @@ from polyfuse.sets import IN, OUT, SET
 
 @dataclass(frozen=True)
 class NestBuilder:
-    """A nest under construction. Every method returns another builder; `nest` checks and gives the nest."""
+    """A nest under construction. Immutable: each method returns another builder; `nest` checks and returns the nest."""
 
     name: str = "nest"
     context: str | isl.Set = "{ : }"
@@ -40,7 +40,17 @@ class NestBuilder:
     def tensor(
         self, name: str, shape: tuple[int | str, ...] = (), dtype: DType = "float64", role: Role = "input"
     ) -> NestBuilder:
-        """With one more tensor; extents are numbers or affine in sizes, as text."""
+        """Add a tensor.
+
+        Args:
+            name: An identifier.
+            shape: The extents: integers, or affine expressions in symbolic sizes as text.
+            dtype: The element type.
+            role: "input", "output", "inout", "temporary" or "constant".
+
+        Returns:
+            A builder with the tensor.
+        """
         return replace(self, tensors=(*self.tensors, Tensor(name, shape, dtype, role)))
 
     @proving("reading a statement")
@@ -53,11 +63,21 @@ class NestBuilder:
         op: str = "=",
         reads: Mapping[str, str | isl.Map] | None = None,
     ) -> NestBuilder:
-        """With one more statement: `target op value` for every point of `domain`.
+        """Add a statement: `target op value` for every point of `domain`.
 
-        `domain` is an isl set, "[N] -> { [i, j] : 0 <= i <= j < N }". `target` is an element, "C[i, j]", or an isl map
-        from instances to elements, "{ [i, j] -> C[i, j] }". `value` is a Python expression; a name in `reads` stands
-        there for the element that an isl map gives. InvalidNest for what cannot be read.
+        Args:
+            name: An identifier.
+            domain: An isl set, such as "[N] -> { [i, j] : 0 <= i <= j < N }".
+            target: An element, "C[i, j]", or an isl map from instances to elements, "{ [i, j] -> C[i, j] }".
+            value: A Python expression in the dimensions, tensors' elements and the names in `reads`.
+            op: "=" or a reduction's operator, such as "+=".
+            reads: Names that stand in `value` for the element that an isl map gives.
+
+        Returns:
+            A builder with the statement.
+
+        Raises:
+            InvalidNest: if the text cannot be read.
         """
         instances = set_of(domain).set_tuple_name(name)
         maps = dict(reads or {})
@@ -70,12 +90,26 @@ class NestBuilder:
         return replace(self, statements=(*self.statements, replace(made, reads=given)))
 
     def ordered(self, order: Tree) -> NestBuilder:
-        """With an original order; without one the statements run one after the other."""
+        """Set the original order; without one the statements run one after the other.
+
+        Args:
+            order: A schedule tree over the statements.
+
+        Returns:
+            A builder with the order.
+        """
         return replace(self, order=order)
 
     @proving("building a nest")
     def nest(self) -> Nest:
-        """The nest. InvalidNest if one of its invariants does not hold, with an instance."""
+        """Check the nest and return it.
+
+        Returns:
+            The nest.
+
+        Raises:
+            InvalidNest: if an invariant does not hold; the message has an instance.
+        """
         return Nest.of(self.tensors, self.statements, self.order, set_of(self.context), name=self.name)
 
 
@@ -88,11 +122,11 @@ def _access(s: Statement, given: str | isl.Map) -> Access:
         relation = isl.Map(given) if isinstance(given, str) else given
     except isl.Error as error:
         raise InvalidNest(
-            f"statement {s.name}: {given!r} is no isl map, such as '{{ [i] -> A[i + 1] }}'"
+            f"statement {s.name}: {given!r} is not an isl map, such as '{{ [i] -> A[i + 1] }}'"
         ) from error
     tensor = relation.get_tuple_name(OUT)
     if tensor is None or relation.dim(IN) != s.domain.dim(SET):
         raise InvalidNest(
-            f"statement {s.name}: {given} is no map from its {len(s.dims)} dimensions to a tensor"
+            f"statement {s.name}: {given} does not map its {len(s.dims)} dimensions to a tensor"
         )
     return Access(tensor, relation.set_tuple_name(IN, s.name).align_params(s.domain.get_space()))

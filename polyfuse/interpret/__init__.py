@@ -1,4 +1,4 @@
-"""The oracle: runs a nest in its original order with NumPy. It knows no dependences and no schedule."""
+"""The oracle: run a nest in its original order with NumPy. It uses no dependences and no schedule."""
 
 from polyfuse.interpret.run import interpret
 

@@ -68,7 +68,7 @@ def quotient(aff: isl.Aff, at: Points) -> tuple[Ints, int]:
 
 
 def contains(set_: isl.Set, at: Points) -> Bools | None:
-    """Which of the points lie in a set; None says all of them."""
+    """Return a mask of the points that lie in a set; None for all of them."""
     found: Bools = np.asarray(False)
     for part in set_.compute_divs().get_basic_sets():
         inside = _satisfies(part, at)

@@ -66,7 +66,7 @@ def function_of(body: sympy.Basic, positions: Mapping[str, int]) -> Function:
 
 
 def _chosen_number(body: sympy.Basic) -> Select | None:
-    """What is chosen between numbers meets other values as the number that it is, and is chosen afterwards.
+    """Distribute an operation over a selection between numbers, which take the type of the other operand.
 
     x * (2 if c else 3)   ->   x * 2 if c else x * 3          x / (2 if c else 3)   ->   x / 2 if c else x / 3
     """

@@ -1,11 +1,11 @@
-"""Statements whose loops interleave: in the order of their dates, and as many at once as is the same.
+"""Run statements whose loops interleave: in the order of their dates, as many instances at a time as is equivalent.
 
     for i: { s[i] = 0; for k: s[i] += x[i, k]; y[i] = s[i] }    ->  s[:] = 0, then every sum, then y[:] = s[:]
     for t: { for i: S(t, i) } { for i: R(t, i) }                ->  S(0, :), R(0, :), S(1, :), R(1, :), ...
 
 Theorem: statements may run one after the other where no element's accesses change their order between two of them.
 Theorem: instances of one statement may all read before one writes where none reads what one before it writes:
-`a[i] = a[i - 4] + 1` runs four at once. Both are looked up in the elements that the instances touch.
+`a[i] = a[i - 4] + 1` runs four at once. Both are looked up in the elements that the instances access.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class InOrder:
                 self.execute(first, end, column + 1)
 
     def may_be_parted(self, start: int, stop: int) -> bool:
-        """Whether statement after statement touches each element that is written as often as in order."""
+        """True if running statement after statement accesses each written element in the original order."""
         owners, found = self.owners[start:stop], list[Ints]()
         held = {owner: np.flatnonzero(owners == owner) for owner in np.unique(owners).tolist()}
         written = {self.every[owner].run.statement.write.tensor for owner in held}
@@ -98,7 +98,7 @@ def instances(run: Run) -> Points:
 
 
 def dates_of(run: Run, tree: Tree, at: Points) -> Ints:
-    """When each point runs: one row a point, ordered lexicographically, padded with zeros to the tree's depth."""
+    """Return the date of each point: one row per point, ordered lexicographically, padded with zeros."""
     name = run.statement.name
     found = np.zeros((at.shape[0], depth(tree) + 1), np.int64)
     for column, node in enumerate(path_to(tree, name)):
@@ -154,7 +154,7 @@ class Instances:
 
     @cached_property
     def one(self) -> Callable[[int], None]:
-        """What runs the instance at one row."""
+        """Return a function that runs the instance at one row."""
         run, function, stored, target = self.run, self.run.function, self.run.stored, self.run.target
         reads = [(read.vector, read.at.tolist(), read.half) for read in self.reads]
         where, combine = self.where.tolist(), UFUNCS.get(run.statement.op)
@@ -177,18 +177,18 @@ class Instances:
 
     @cached_property
     def adds_in_order(self) -> bool:
-        """Whether a sum's terms are of its own type, so that NumPy may add them one by one, in their order."""
+        """True if a sum's terms have its own type, so that NumPy may add them in order."""
         types = {np.dtype("f4") if read.half else read.vector.dtype for read in self.reads}
         return self.run.target.dtype in (np.dtype("f4"), np.dtype("f8")) and types <= {self.run.target.dtype}
 
     @cached_property
     def reads(self) -> list[Read]:
-        """What each instance reads."""
+        """Return the elements that each instance reads."""
         return [self.run.read(access, self.at) for access in self.run.statement.reads]
 
     @property
     def accesses(self) -> list[tuple[str, Ints]]:
-        """The tensors that it touches, and the element of each instance."""
+        """The tensors that it accesses, and the element of each instance."""
         statement = self.run.statement
         reads = [(access.tensor, read.at) for access, read in zip(statement.reads, self.reads, strict=True)]
         return [*reads, (statement.write.tensor, self.where)]
@@ -205,7 +205,8 @@ class Instances:
 
 
 def next_cuts(writes: Ints, reads: Sequence[Ints]) -> Ints:
-    """For each instance that a piece may begin at, where it has to end: at one that reads what an earlier one writes.
+    """For each instance at which a piece may begin, return its end: the next instance that reads an earlier one's
+    result.
 
     >>> next_cuts(np.array([4, 5, 6, 7]), [np.array([2, 3, 4, 5])])  # a[i] = a[i - 2]
     array([2, 3, 4, 4])

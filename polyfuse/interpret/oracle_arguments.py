@@ -1,4 +1,4 @@
-"""What a call gives the oracle: symbolic sizes solved from shapes, arrays checked, memory laid out."""
+"""Prepare the interpreter's arguments: solve symbolic sizes, check arrays, allocate memory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def named_arrays(nest: Nest, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[
     expected = [t.name for t in nest.inputs]
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(expected):
-            raise BadArgument(f"{len(inputs)} arrays for the inputs {', '.join(expected)}")
+            raise BadArgument(f"given {len(inputs)} arrays for the inputs {', '.join(expected)}")
         inputs = dict(zip(expected, inputs, strict=True))
     given = {**nest.constants, **nest.defaults, **inputs}
     allowed = {*expected, *nest.constants}
     for name in given:
         if name not in allowed:
-            raise BadArgument(f"{name!r} is no input of the nest; it takes {', '.join(expected) or 'none'}")
+            raise BadArgument(
+                f"{name!r} is not an input of the nest; its inputs are {', '.join(expected) or 'none'}"
+            )
     for name in expected:
         if name not in given:
             raise BadArgument(

@@ -1,4 +1,4 @@
-"""Running a nest: a statement that stands alone at once, those whose loops interleave in the order of their dates."""
+"""Run a nest: a statement with loops of its own in one step, interleaved loops in the order of their dates."""
 
 from __future__ import annotations
 
@@ -24,14 +24,22 @@ def interpret(
     inputs: Mapping[str, Any] | Sequence[Any],
     sizes: Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
-    """What the nest computes, run in its original order: outputs and inouts by name.
+    """Run a nest in its original order, with NumPy.
 
-    `inputs` are arrays by name, or in the order of nest.inputs; constants may be given other values by name. The
-    caller's arrays are never changed. `sizes` are needed for symbolic sizes that no input's shape says. Elements that
-    are never written come back as NaN (integers: the smallest). A sum's rounding may differ from a sequential loop's:
-    where a reduction stands alone its terms are added pairwise, in the tensor's own precision.
+    Elements that are never written come back as NaN (integers: the smallest). A sum's rounding may differ from a
+    sequential loop's: terms of a reduction that stands alone are added pairwise, in the tensor's own precision.
 
-    BadArgument if an array is missing or has the wrong shape or element type, or a size is unknown.
+    Args:
+        nest: The nest.
+        inputs: Arrays by name, or in the order of nest.inputs; constants may be overridden by name. They are not
+            changed.
+        sizes: Values of symbolic sizes that no input's shape determines.
+
+    Returns:
+        The arrays of outputs and inouts by name.
+
+    Raises:
+        BadArgument: if an array is missing or has the wrong shape or element type, or a size is unknown.
     """
     arrays = named_arrays(nest_given("interpret", nest), inputs)
     found = solve_sizes(nest, arrays, sizes or {})

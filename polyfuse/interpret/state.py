@@ -1,4 +1,4 @@
-"""One statement of a nest that is run: its body as a function, and the elements that its points touch."""
+"""The state of one running statement: its body as a function, and the elements that its points access."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Run:
-    """A statement with the arrays it touches."""
+    """A statement with the arrays it accesses."""
 
     state: State
     statement: Statement
@@ -60,7 +60,7 @@ class Run:
 
     @cached_property
     def rounds(self) -> bool:
-        """Whether it writes halves."""
+        """True if it writes halves."""
         return self.state.nest.tensor(self.statement.write.tensor).is_half
 
     @cached_property
@@ -77,7 +77,7 @@ class Run:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether its instances can run in any order: it reads nothing it writes, and assigns no element twice."""
+        """True if instances can run in any order: it reads nothing that it writes, and assigns no element twice."""
         s = self.statement
         if any(access.tensor == s.write.tensor for access in s.reads):
             return False
@@ -88,7 +88,7 @@ class Run:
         return self.state.memory[access.tensor].reshape(-1)
 
     def read(self, access: Access, at: Points) -> Read:
-        """What each point reads by an access."""
+        """Return the elements that each point reads by an access."""
         tensor = self.state.nest.tensor(access.tensor)
         own = access.tensor == self.statement.write.tensor
         return Read(self.vector(access), self.elements(access, at), tensor.is_half, own)
@@ -98,7 +98,7 @@ class Run:
         return np.asarray(value).astype(np.float32) if self.rounds else value
 
     def elements(self, access: Access, at: Points) -> Ints:
-        """The position in `vector` that each point's access touches."""
+        """The position in `vector` that each point's access accesses."""
         subscripts = access.subscripts()
         position = np.asarray(0, np.int64)
         for d, size in enumerate(self.state.memory[access.tensor].shape):

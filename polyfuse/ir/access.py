@@ -1,4 +1,4 @@
-"""Accesses: which element of a tensor a statement instance touches."""
+"""Accesses: the element of a tensor that a statement instance accesses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from polyfuse.sets import OUT, expression_text
 class Access:
     """A tensor and an isl map from statement instances to its elements, e.g. { mac[i, j, k] -> X[i, k] }.
 
-    The map is single-valued: an instance touches one element. Its domain covers the statement's.
+    Attributes:
+        tensor: The tensor's name.
+        map: A single-valued map: an instance accesses one element. Its domain covers the statement's.
     """
 
     tensor: str
     map: isl.Map
 
     def subscripts(self) -> isl.PwMultiAff:
-        """The element as a function of the instance."""
+        """Return the element as a function of the instance."""
         return isl.PwMultiAff.from_map(self.map)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -111,7 +111,8 @@ def _numbers_fit(nest: Nest, statement: Statement) -> None:
                 value = part.doit()
                 shown = str(value) if value.is_Integer else f"{float(value):g}"
                 raise InvalidNest(
-                    f"statement {statement.name}: {shown} is no {meets}: a number that fits, or float64 values"
+                    f"statement {statement.name}: {shown} does not fit {meets}: use a number that fits, or "
+                    "float64 values"
                 )
             return
         own = type_of(part, leaf)

@@ -68,12 +68,12 @@ class Pairs:
 
     @cached_property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """True if there are no pairs."""
         return bool(self.map.is_empty())
 
     @cached_property
     def _kept(self) -> dict[tuple[int, int], tuple[isl.PwAff, isl.PwAff, Pairs]]:
-        """By the functions' identities, which hold as long as the functions are kept beside them."""
+        """A cache keyed by the functions' identities, which are kept alive beside it."""
         return {}
 
 
@@ -83,9 +83,16 @@ KEPT = 8
 
 @dataclass(frozen=True)
 class Dependences:
-    """The four kinds. `flow`, `anti` and `output` order instances; `reduction` only forbids running them at once.
+    """A nest's dependences, as relations from the earlier instance to the later one.
 
-    The updates of one element by one operator are a group: their pairs are `reduction`, of whichever statements.
+    Updates of one element by one associative operator form a group; pairs inside a group are `reduction`, whichever
+    statements they belong to.
+
+    Attributes:
+        flow: Write to read of the same value.
+        anti: Read to the write that overwrites the value.
+        output: Write to the next write of the same element.
+        reduction: Two updates of a group: any order is legal, running them at the same time is not.
     """
 
     flow: isl.UnionMap
@@ -95,11 +102,11 @@ class Dependences:
 
     @property
     def ordering(self) -> isl.UnionMap:
-        """All pairs whose order must be kept."""
+        """The union of flow, anti and output dependences: all pairs whose order must be kept."""
         return self.flow.union(self.anti).union(self.output)
 
     def kinds(self) -> tuple[tuple[str, isl.UnionMap], ...]:
-        """(name, relation) for each kind."""
+        """The four relations with their names, as (name, relation)."""
         return (
             ("flow", self.flow),
             ("anti", self.anti),
@@ -113,7 +120,15 @@ class Dependences:
         return tuple(split(kind, relation) for kind, union in self.kinds() for relation in maps_of(union))
 
     def between(self, first: str, second: str) -> tuple[Pairs, ...]:
-        """The pairs that link two statements, in either direction."""
+        """Return the dependences between two statements, in either direction.
+
+        Args:
+            first: The name of a statement.
+            second: The name of a statement.
+
+        Returns:
+            One relation per kind and direction that has pairs.
+        """
         return self._by_ends.get(frozenset((first, second)), ())
 
     @cached_property
@@ -121,7 +136,14 @@ class Dependences:
         return grouped((frozenset((pair.source, pair.sink)), pair) for pair in self.pairs)
 
     def after(self, statement: str) -> tuple[Pairs, ...]:
-        """The pairs whose source is a statement."""
+        """Return the dependences whose source is a statement.
+
+        Args:
+            statement: The name of a statement.
+
+        Returns:
+            One relation per kind and sink.
+        """
         return self._by_source.get(statement, ())
 
     @cached_property
@@ -153,7 +175,7 @@ def relation_of(accesses: Iterable[tuple[Statement, Access]]) -> isl.UnionMap:
 
 @dataclass(frozen=True)
 class AccessRelations:
-    """What a set of statements touches: instances -> elements; `operators` are those of the ones that accumulate."""
+    """The accesses of some statements: instances -> elements, by kind; `operators` are those of accumulating ones."""
 
     reads: isl.UnionMap
     assigns: isl.UnionMap
@@ -167,7 +189,7 @@ class AccessRelations:
 
 
 def access_relations(readers: Iterable[Statement], writers: Iterable[Statement]) -> AccessRelations:
-    """What some statements read, and what some assign and accumulate."""
+    """Return the reads, assignments and accumulations of some statements."""
     every = tuple(writers)
     return AccessRelations(
         reads=relation_of((s, a) for s in readers for a in s.reads),
@@ -178,7 +200,7 @@ def access_relations(readers: Iterable[Statement], writers: Iterable[Statement])
 
 
 def through(accesses: AccessRelations, tensors: Container[str]) -> AccessRelations:
-    """Only what touches some tensors."""
+    """Only what accesses some tensors."""
 
     def kept(relation: isl.UnionMap) -> isl.UnionMap:
         return union_map(part for part in maps_of(relation) if tuple_names(part)[1] in tensors)
@@ -229,7 +251,7 @@ def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
 
 
 def flow_and_reduction(accesses: AccessRelations, order: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap]:
-    """Where every read value comes from, the pairs among updates by one operator set apart."""
+    """Return flow dependences, and those among updates by one operator separately."""
     read = sources(accesses.reads, accesses.assigns, accesses.accumulates, order)
     gathered = sources(accesses.accumulates, accesses.assigns, accesses.accumulates, order)
     own = among_groups(gathered, accesses.operators)
@@ -256,7 +278,7 @@ def unhidden(
 
 
 def earlier(first: isl.UnionMap, second: isl.UnionMap, order: isl.UnionMap) -> isl.UnionMap:
-    """Pairs (instance of `first`, instance of `second`) that touch one element, the first at an earlier date."""
+    """Pairs (instance of `first`, instance of `second`) that access one element, the first at an earlier date."""
     dates = {tuple_names(part)[0]: part for part in maps_of(order)}
     found = []
     for one, other in meeting(first, second.reverse()):
@@ -267,7 +289,7 @@ def earlier(first: isl.UnionMap, second: isl.UnionMap, order: isl.UnionMap) -> i
 
 
 def among_groups(pairs: isl.UnionMap, operators: Mapping[str, str]) -> isl.UnionMap:
-    """Those pairs on what their sinks write that lie between two updates by one operator."""
+    """Return the pairs that lie between two updates of one element by one operator."""
     own = []
     for pair in maps_of(pairs):
         first, second = (operators.get(name) for name in tuple_names(pair))

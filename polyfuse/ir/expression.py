@@ -24,7 +24,7 @@ COMPARISONS: dict[type[sympy.Basic], type[ast.cmpop]] = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs from one printer of bodies to the next: leaves, numbers, function calls, types where it has any.
+    """The differences between printers of bodies: leaves, numbers, function calls, types.
 
     `type_of` says what type a part of a body has. `number` is told the type of the operation that a number is in,
     `call` that of its arguments. `kept` makes what was computed a value of a type, and `converted` what has one type a

@@ -1,4 +1,4 @@
-"""When two parts of a program are one but for names, and the one with the names of the other.
+"""Test whether two parts of a program are equal up to names, and rename one to the other.
 
     for i: for j: mac0: y0[i, j] += x[i, j]       ->  form  for i: for j: #0: #1[i, j] += #2[i, j],  names mac0, y0, x
     for i: for j: mac1: y1[i, j] += a0[i, j]      ->  the same form, names mac1, y1, a0
@@ -59,7 +59,7 @@ def form_of(nest: Nest, part: Tree) -> Form:
 
 
 def numbered(text: str, numbers: Mapping[str, int]) -> str:
-    """What isl prints, with numbers for the names of tuples.
+    """Return isl's text with numbers in place of tuple names.
 
     >>> numbered("{ mac0[i, k] -> x[i, k] : 0 <= i < N }", {"mac0": 0, "x": 1})
     '{ #0[i, k] -> #1[i, k] : 0 <= i < N }'
@@ -101,7 +101,7 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
 
 
 def renamed_statement(s: Statement, names: Names) -> Statement:
-    """A statement and the tensors it touches by other names."""
+    """A statement and the tensors it accesses by other names."""
     name = names(s.name)
     write, *reads = (_renamed_access(access, name, names) for access in s.accesses)
     return Statement(name, s.domain.set_tuple_name(name), write, s.op, tuple(reads), s.body)

@@ -1,4 +1,4 @@
-"""Reads whose place is a value: rows of a table that an array of integers chooses.
+"""Gathered reads: rows of a table, chosen by an array of integers.
 
     S[i, j]: y[i, j] = table[index[i], j]     ->     gathered rows = table[index];  S[i, j]: y[i, j] = rows[i, j]
 
@@ -6,7 +6,7 @@ The rows are a tensor of their own without memory, and reads of it are affine: d
 exact, as of any other tensor that nobody writes. They are sound because the nest writes neither the table nor the
 index. Only the last stage, which names an element of memory, knows where the rows lie.
 
-There is no guard in any kernel: a call checks its indices before the first kernel runs.
+No kernel has a guard: a call checks its indices before the first kernel runs.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def parts_of(nest: Nest, tensor: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def read_from(nest: Nest, tensor: Tensor) -> tuple[Tensor, ...]:
-    """The tensors with memory that a read of one touches: itself, or a table and its index."""
+    """The tensors with memory that a read of one accesses: itself, or a table and its index."""
     return (tensor,) if tensor.gather is None else parts_of(nest, tensor)
 
 
 def tables_of(nest: Nest) -> Mapping[str, tuple[Tensor, ...]]:
-    """For each input that chooses rows the tables that it chooses from."""
+    """For each input that holds row numbers, return the tables that it indexes."""
     found: dict[str, list[Tensor]] = {}
     for tensor in nest.with_role("gathered"):
         table, index = parts_of(nest, tensor)
@@ -68,15 +68,15 @@ def tables_of(nest: Nest) -> Mapping[str, tuple[Tensor, ...]]:
 
 
 def rows_of(nest: Nest, sizes: Sizes) -> dict[str, int]:
-    """For each input that chooses rows how many there are to choose from."""
+    """For each input that holds row numbers, return the number of rows."""
     tables = tables_of(nest).items()
     return {name: min(extent(table.shape[0], sizes) for table in every) for name, every in tables}
 
 
 def check_indices(nest: Nest, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Sizes) -> None:
-    """BadArgument for an index that is no row of its tables, with its place and value.
+    """BadArgument for an index that is not a row of its tables, with its place and value.
 
-    A negative index is no row either: nothing is counted from the end.
+    A negative index is not a row either: nothing is counted from the end.
     """
     for name, rows in rows_of(nest, sizes).items():
         index = arrays[name]
@@ -85,7 +85,7 @@ def check_indices(nest: Nest, arrays: Mapping[str, np.ndarray[Any, Any]], sizes:
 
 
 def no_row(nest: Nest, name: str, index: np.ndarray[Any, Any], rows: int) -> BadArgument:
-    """What to say of an array of which not all elements are from 0 to rows - 1."""
+    """Return the error for an array with elements outside of 0 to rows - 1."""
     at = tuple(np.argwhere((index < 0) | (index >= rows))[0].tolist())
     place = f"[{', '.join(map(str, at))}]" if at else ""
     tables = " and ".join(map(str, tables_of(nest)[name]))

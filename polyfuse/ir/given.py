@@ -1,4 +1,4 @@
-"""What a function of the public interface was given for a nest."""
+"""Check the nest argument of a public function."""
 
 from __future__ import annotations
 

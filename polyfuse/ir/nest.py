@@ -36,11 +36,17 @@ from polyfuse.sets import dim_names, dimension, param_names
 
 @dataclass(frozen=True)
 class Nest:
-    """A program: what is computed, and the order in which it was written.
+    """A program: tensors, statements, and the original order in which the statements' instances run.
 
-    `context` is the set of allowed symbolic sizes. `constants` holds the values of tensors with role constant; they
-    are references to the model's arrays and take no part in comparing nests. `defaults` are the values of scalar inputs
-    that a call leaves out.
+    Attributes:
+        tensors: The tensors, in the order of a call's arguments.
+        statements: The statements.
+        order: The original order, a schedule tree.
+        context: The isl set of allowed symbolic sizes.
+        constants: The values of tensors with role constant. They refer to the model's arrays, and nests are compared
+            without them.
+        name: The name shown in reports.
+        defaults: The values of scalar inputs that a call may leave out.
     """
 
     tensors: tuple[Tensor, ...]
@@ -60,9 +66,21 @@ class Nest:
         constants: Mapping[str, np.ndarray[Any, Any]] | None = None,
         name: str = "nest",
     ) -> Nest:
-        """A nest whose invariants are checked; without `order` the statements run one after the other.
+        """Make a nest and check its invariants.
 
-        Raises InvalidNest when `check` finds something wrong.
+        Args:
+            tensors: The tensors.
+            statements: The statements.
+            order: The original order; by default the statements run one after the other.
+            context: The allowed symbolic sizes, as an isl set or its text.
+            constants: The values of tensors with role constant.
+            name: The name shown in reports.
+
+        Returns:
+            The checked nest.
+
+        Raises:
+            InvalidNest: if `check` finds a violation.
         """
         every = tuple(statements)
         allowed = set_of(context)
@@ -90,27 +108,58 @@ class Nest:
         return tuple(found)
 
     def tensor(self, name: str) -> Tensor:
-        """The tensor of that name; InvalidNest if there is none."""
+        """Return the tensor of a name.
+
+        Args:
+            name: The tensor's name.
+
+        Returns:
+            The tensor.
+
+        Raises:
+            InvalidNest: if there is no such tensor.
+        """
         if name in self._tensors:
             return self._tensors[name]
-        raise InvalidNest(f"no tensor {name!r}; there are {', '.join(t.name for t in self.tensors)}")
+        raise InvalidNest(
+            f"unknown tensor {name!r}; expected one of {', '.join(t.name for t in self.tensors)}"
+        )
 
     @cached_property
     def _tensors(self) -> Mapping[str, Tensor]:
         return {tensor.name: tensor for tensor in self.tensors}
 
     def statement(self, name: str) -> Statement:
-        """The statement of that name; InvalidNest if there is none."""
+        """Return the statement of a name.
+
+        Args:
+            name: The statement's name.
+
+        Returns:
+            The statement.
+
+        Raises:
+            InvalidNest: if there is no such statement.
+        """
         if name in self._statements:
             return self._statements[name]
-        raise InvalidNest(f"no statement {name!r}; there are {', '.join(s.name for s in self.statements)}")
+        raise InvalidNest(
+            f"unknown statement {name!r}; expected one of {', '.join(s.name for s in self.statements)}"
+        )
 
     @cached_property
     def _statements(self) -> Mapping[str, Statement]:
         return {statement.name: statement for statement in self.statements}
 
     def writers(self, tensor: str) -> tuple[Statement, ...]:
-        """The statements that write a tensor, as they are listed."""
+        """Return the statements that write a tensor, in the nest's order.
+
+        Args:
+            tensor: The tensor's name.
+
+        Returns:
+            The statements.
+        """
         return self._writers.get(tensor, ())
 
     @cached_property
@@ -118,7 +167,14 @@ class Nest:
         return grouped((s.write.tensor, s) for s in self.statements)
 
     def readers(self, tensor: str) -> tuple[Statement, ...]:
-        """The statements that read a tensor, as they are listed."""
+        """Return the statements that read a tensor, in the nest's order.
+
+        Args:
+            tensor: The tensor's name.
+
+        Returns:
+            The statements.
+        """
         return self._readers.get(tensor, ())
 
     @cached_property
@@ -128,22 +184,29 @@ class Nest:
         )
 
     def with_role(self, *roles: str) -> tuple[Tensor, ...]:
-        """The tensors with one of these roles, in order."""
+        """Return the tensors with one of these roles, in order.
+
+        Args:
+            *roles: Roles such as "input" or "temporary".
+
+        Returns:
+            The tensors.
+        """
         return tuple(t for t in self.tensors if t.role in roles)
 
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What a call passes, in order."""
+        """The tensors that a call passes, in order."""
         return self.with_role("input", "inout")
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
-        """What a run leaves for the caller, in order: results, and the inputs it changes in place."""
+        """The tensors that a run leaves for the caller, in order: results, and inputs changed in place."""
         return self.with_role("output", "inout")
 
     @cached_property
     def results(self) -> tuple[Tensor, ...]:
-        """What a call returns, in order."""
+        """The tensors that a call returns, in order."""
         return self.with_role("output")
 
     @cached_property
@@ -156,16 +219,23 @@ class Nest:
 
     @proving("the order of a nest")
     def original_dates(self) -> isl.UnionMap:
-        """When each instance runs in the original order: instances -> dates."""
+        """The original order as a map from instances to dates (vectors, compared lexicographically)."""
         return dates(self.order, self.domains)
 
     def dates_of(self, names: Iterable[str]) -> isl.UnionMap:
-        """When each instance of some statements runs: in the original order, though the dates are others."""
+        """Return a map from some statements' instances to dates that order them as the original order does.
+
+        Args:
+            names: The statements' names.
+
+        Returns:
+            The map; its dates are comparable with each other only, not with `original_dates`.
+        """
         order = restrict(self.order, frozenset(names))
         return dates(order, self.domains) if order is not None else isl.UnionMap("{ }")
 
     def dependences(self) -> Dependences:
-        """Which pairs of instances must keep their order, and why (computed once)."""
+        """The pairs of instances whose order must be kept, by kind; computed once."""
         return self._dependences
 
     @cached_property
@@ -180,7 +250,17 @@ class Nest:
         order: Tree,
         touched: frozenset[str],
     ) -> Nest:
-        """The same nest where only accesses to the `touched` tensors differ; other dependences are taken over."""
+        """Return a nest with other tensors and statements, which keeps the dependences through untouched tensors.
+
+        Args:
+            tensors: The new tensors.
+            statements: The new statements.
+            order: The new original order.
+            touched: The names of the tensors whose accesses differ; dependences through others are taken over.
+
+        Returns:
+            The nest.
+        """
         new = replace(self, tensors=tensors, statements=statements, order=order)
         inside = [s for s in statements if touched & set(s.tensors)]
         here = restrict(order, frozenset(s.name for s in inside))
@@ -191,7 +271,14 @@ class Nest:
         return new
 
     def flow_through(self, tensor: str) -> tuple[Pairs, ...]:
-        """The flow (and reduction) pairs whose value travels through one tensor."""
+        """Return the flow and reduction dependences whose value is stored in a tensor.
+
+        Args:
+            tensor: The tensor's name.
+
+        Returns:
+            One relation per pair of statements.
+        """
         return self._flow_by_tensor[tensor]
 
     @cached_property
@@ -206,16 +293,37 @@ class Nest:
 
     @proving("the invariants of a nest")
     def check(self) -> None:
-        """Raise InvalidNest if an invariant is broken; the message names the statement and an instance."""
+        """Check the nest's invariants.
+
+        Raises:
+            InvalidNest: if an invariant is broken; the message names the statement and an instance.
+        """
         check(self)
 
     def with_constants(self, values: Mapping[str, np.ndarray[Any, Any]]) -> Nest:
-        """The same nest with other values for some constants."""
+        """Return the nest with other values for some constants.
+
+        Args:
+            values: Arrays by tensor name.
+
+        Returns:
+            The nest.
+        """
         return replace(self, constants={**self.constants, **values})
 
     @proving("fixing the sizes of a nest")
     def with_sizes(self, sizes: Mapping[str, int]) -> Nest:
-        """The same program for fixed sizes; BadArgument for unknown sizes and values the context does not allow."""
+        """Return the nest for fixed sizes.
+
+        Args:
+            sizes: Values of symbolic sizes, all or some.
+
+        Returns:
+            The nest with these numbers in place of the symbols.
+
+        Raises:
+            BadArgument: if a size is unknown, or the context does not allow its value.
+        """
         return with_sizes(self, sizes)
 
     def __getstate__(self) -> dict[str, Any]:

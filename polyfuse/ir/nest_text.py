@@ -74,16 +74,25 @@ def set_of(given: str | isl.Set) -> isl.Set:
         return isl.Set(given) if isinstance(given, str) else given
     except isl.Error as error:
         raise InvalidNest(
-            f"{given!r} is no isl set, such as '[N] -> {{ [i, j] : 0 <= i <= j < N }}'"
+            f"{given!r} is not an isl set, such as '[N] -> {{ [i, j] : 0 <= i <= j < N }}'"
         ) from error
 
 
 @proving("reading a statement")
 def statement(domain: str | isl.Set, text: str) -> Statement:
-    """Read a statement from its domain and its assignment.
+    """Parse a statement from its domain and its assignment.
 
-    Subscripts are isl quasi-affine expressions in the domain's dimensions and parameters; a name alone is an index, a
-    size, or a scalar tensor. Functions: exp log sqrt tanh sin cos erf abs pow max min where.
+    Args:
+        domain: An isl set whose tuple has the statement's name.
+        text: The assignment. Subscripts are isl quasi-affine expressions in the domain's dimensions and parameters; a
+            bare name is an index, a size, or a scalar tensor. Functions: exp log sqrt tanh sin cos erf abs pow max min
+            where.
+
+    Returns:
+        The statement.
+
+    Raises:
+        InvalidNest: if the domain or the text cannot be read.
 
     >>> s = statement("{ mac[i, j, k] : 0 <= i, j, k < 8 }", "Y[i, j] += X[i, k] * W[k, j]")
     >>> s.op, [a.tensor for a in s.reads]

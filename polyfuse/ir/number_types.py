@@ -1,4 +1,4 @@
-"""The type of each part of a body: NumPy's, in which numbers take the type of what they meet (NEP 50).
+"""The type of each part of a body, by NumPy's rules: literals take the type of the other operand (NEP 50).
 
     int32 * int32   ->   int32, which wraps          float32 + 1.1     ->   float32
     int32 / int32   ->   float64                     float32 * int32   ->   float64
@@ -29,7 +29,7 @@ _TYPES: Mapping[str, DType] = {dtype: dtype for dtype in get_args(DType)}
 
 
 def is_number(dtype: Type) -> bool:
-    """Whether it is a number's type, which is that of what it meets."""
+    """True for the type of a literal number, which adopts the type of the other operand."""
     return dtype in get_args(Number)
 
 

@@ -1,4 +1,4 @@
-"""What factors may be rounded to before a GPU's tensor cores multiply them, and how far results lie off then.
+"""Formats to which factors may be rounded for a GPU's tensor cores, and the resulting error bounds.
 
     y[i, j] += a[i, k] * b[k, j]   ->   y[i, j] += round(a[i, k]) * round(b[k, j])      summed up in float32
 
@@ -46,7 +46,7 @@ class Precision:
         return 2.0**-self.digits
 
     def bound(self, steps: int) -> float:
-        """How far a sum of so many products lies off at most, relative to the sum of their absolute values.
+        """Return the error bound of a sum of so many products, relative to the sum of their absolute values.
 
         >>> f"{PRECISIONS['tf32'].bound(1024):.1e} {PRECISIONS['bf16'].bound(1024):.1e}"
         '1.2e-03 8.1e-03'

@@ -30,7 +30,7 @@ class Read(sympy.Symbol):
 
     @property
     def position(self) -> int:
-        """Which of the statement's reads this is."""
+        """The index of the read among the statement's reads."""
         return int(self.name.removeprefix("read"))
 
 
@@ -41,7 +41,7 @@ class Maximum(sympy.Function):
 
     @classmethod
     def eval(cls, *_: Any) -> None:
-        """Never simplified."""
+        """Keep the expression unevaluated."""
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
         """1 where this argument is the larger, else 0 (the subgradient torch uses for ReLU at 0 is 0)."""
@@ -56,7 +56,7 @@ class Minimum(sympy.Function):
 
     @classmethod
     def eval(cls, *_: Any) -> None:
-        """Never simplified."""
+        """Keep the expression unevaluated."""
 
 
 class Select(sympy.Function):
@@ -66,7 +66,7 @@ class Select(sympy.Function):
 
     @classmethod
     def eval(cls, *_: Any) -> None:
-        """Never simplified."""
+        """Keep the expression unevaluated."""
 
 
 class Tf32(sympy.Function):
@@ -76,7 +76,7 @@ class Tf32(sympy.Function):
 
     @classmethod
     def eval(cls, *_: Any) -> None:
-        """Never simplified."""
+        """Keep the expression unevaluated."""
 
 
 def read(position: int) -> Read:
@@ -180,7 +180,7 @@ def neutral(op: str, dtype: str) -> sympy.Expr:
 
 
 def combine(op: str, old: sympy.Expr, new: sympy.Expr) -> sympy.Expr:
-    """What `target op new` stores: `new` for "=", else the reduction's combination of old and new."""
+    """Return the value that `target op new` stores: `new` for "=", else the combination of old and new."""
     return new if op == "=" else REDUCTIONS[op][0](old, new)
 
 

@@ -1,4 +1,4 @@
-"""Symbolic sizes: read off arrays, fixed to numbers, written as the extents of tensors.
+"""Symbolic sizes: inferred from arrays, fixed to numbers, written as the extents of tensors.
 
     extent ::= integer | size | extent + extent | extent - extent | integer * extent | floor((extent)/integer)
 
@@ -130,18 +130,18 @@ def check_names(nest: Nest, sizes: Sizes) -> None:
     unknown = [name for name in sizes if name not in nest.params]
     if unknown:
         raise BadArgument(
-            f"the nest {nest.name} has no size {', '.join(unknown)}; it has {', '.join(nest.params) or 'none'}"
+            f"the nest {nest.name} has no size {', '.join(unknown)}; its sizes are {', '.join(nest.params) or 'none'}"
         )
 
 
 def check_sizes(nest: Nest, sizes: Sizes) -> None:
     """BadArgument, naming the assumption that fails, for sizes that the context does not allow, or beyond 2**40.
 
-    So are those that are no whole numbers.
+    So are those that are not integers.
     """
     for name, value in sizes.items():
         if not is_whole(value):
-            raise BadArgument(f"the size {name} is {value!r}, expected a whole number")
+            raise BadArgument(f"the size {name} is {value!r}, expected an integer")
         if abs(value) > LARGEST:
             raise BadArgument(
                 f"the size {name} is {value}, beyond 2**40: index arithmetic could leave 64 bits"

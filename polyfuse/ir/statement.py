@@ -1,4 +1,4 @@
-"""Statements: what one instance computes, and where it stores it.
+"""Statements: the value that one instance computes, and the element that it writes.
 
 statement ::= name[dims] : domain    target op body        op is "=", or a reduction "+=" "*=" "max=" "min="
 """
@@ -22,8 +22,14 @@ from polyfuse.sets import IN, dim_names, param_names
 class Statement:
     """One assignment, executed for every point of its domain.
 
-    `reads` are the accesses that `body`'s Read leaves stand for, by position. A reduction also reads its target,
-    which is implied and not listed.
+    Attributes:
+        name: The statement's name.
+        domain: The iteration domain, an isl set.
+        write: The access to the target.
+        op: "=" or a reduction's operator, such as "+=".
+        reads: The accesses that the Read leaves of `body` refer to by position. A reduction's read of its own target is
+            implied and not listed.
+        body: The value, a SymPy expression.
     """
 
     name: str
@@ -36,7 +42,7 @@ class Statement:
     def __post_init__(self) -> None:
         if self.op != "=" and self.op not in REDUCTIONS:
             raise InvalidNest(
-                f"statement {self.name}: operator {self.op!r} is none of =, {', '.join(REDUCTIONS)}"
+                f"statement {self.name}: operator {self.op!r} is unknown; expected one of =, {', '.join(REDUCTIONS)}"
             )
         if self.domain.get_tuple_name() != self.name:
             raise InvalidNest(f"statement {self.name}: its domain is named {self.domain.get_tuple_name()!r}")
@@ -65,17 +71,17 @@ class Statement:
 
     @property
     def is_reduction(self) -> bool:
-        """Whether the target accumulates."""
+        """True if the target accumulates."""
         return self.op != "="
 
     @property
     def accesses(self) -> tuple[Access, ...]:
-        """The write and every read; a reduction's read of its own target is the write again, listed once."""
+        """The write and all reads; a reduction's access to its own target is listed once."""
         return (self.write, *self.reads)
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The names of the tensors touched, each once, target first."""
+        """The names of all tensors accessed, without repetition, the target first."""
         return tuple(dict.fromkeys(access.tensor for access in self.accesses))
 
     def __getstate__(self) -> dict[str, Any]:

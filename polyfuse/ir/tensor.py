@@ -1,4 +1,4 @@
-"""Tensors: what statements read and write."""
+"""Tensors: the arrays that statements read and write."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def relative_step(dtype: str) -> float:
 
 @dataclass(frozen=True)
 class Gather:
-    """Which rows a gathered tensor is: its element [i…, j…] is table[index[i…], j…].
+    """The rows of a gathered tensor: its element [i…, j…] is table[index[i…], j…].
 
     Neither tensor is written by the nest, and the index is an input, so that a call can check it beforehand.
     """
@@ -57,8 +57,13 @@ class Gather:
 class Tensor:
     """A named array in row-major order.
 
-    `shape` holds ints, or isl affine expressions in symbolic sizes as text ("N", "2*N + 1"). A scalar has shape ().
-    One with role gathered has no memory of its own: `gather` says where its elements are read.
+    Attributes:
+        name: The tensor's name.
+        shape: The extents: integers, or isl affine expressions in symbolic sizes as text ("N", "2*N + 1"). A scalar has
+            shape ().
+        dtype: The element type.
+        role: "input", "output", "inout", "temporary", "constant" or "gathered" (no memory of its own).
+        gather: For role gathered: the table and the index array from which elements are read.
     """
 
     name: str
@@ -69,9 +74,17 @@ class Tensor:
 
     @staticmethod
     def gathered(name: str, table: Tensor, index: Tensor) -> Tensor:
-        """The rows of a table that an array of integers chooses, for reading.
+        """Return a read-only tensor of a table's rows, chosen by an array of integers.
 
         table w[60, 8], index x[4, 5]   ->   rows[4, 5, 8], with rows[i, j, k] = w[x[i, j], k]
+
+        Args:
+            name: The new tensor's name.
+            table: The table.
+            index: The row numbers.
+
+        Returns:
+            The tensor, of shape index.shape + table.shape[1:].
         """
         shape = (*index.shape, *table.shape[1:])
         return Tensor(name, shape, table.dtype, "gathered", Gather(table.name, index.name))
@@ -79,16 +92,18 @@ class Tensor:
     def __post_init__(self) -> None:
         if (self.role == "gathered") is not (self.gather is not None):
             raise InvalidNest(
-                f"tensor {self.name}: a table and an index go with role gathered alone, not {self.role!r}"
+                f"tensor {self.name}: only role gathered has a table and an index, not {self.role!r}"
             )
         if not (self.name.isascii() and self.name.isidentifier()):
             raise InvalidNest(f"tensor name {self.name!r} is not an identifier of ASCII letters")
         if self.role not in get_args(Role):
             raise InvalidNest(
-                f"tensor {self.name}: role {self.role!r} is none of {', '.join(get_args(Role))}"
+                f"tensor {self.name}: role {self.role!r} is unknown; expected one of {', '.join(get_args(Role))}"
             )
         if self.dtype not in ITEMSIZE:
-            raise InvalidNest(f"tensor {self.name}: dtype {self.dtype!r} is none of {', '.join(ITEMSIZE)}")
+            raise InvalidNest(
+                f"tensor {self.name}: dtype {self.dtype!r} is unknown; expected one of {', '.join(ITEMSIZE)}"
+            )
 
     @property
     def rank(self) -> int:
@@ -102,21 +117,27 @@ class Tensor:
 
     @property
     def is_half(self) -> bool:
-        """Whether a store to the tensor rounds what was computed."""
+        """True if storing to the tensor rounds the computed value to a half."""
         return self.dtype in HALVES
 
     @property
     def is_visible(self) -> bool:
-        """Whether the caller sees the tensor's last values."""
+        """True if the caller sees the tensor's last values."""
         return self.role in ("output", "inout")
 
     @property
     def is_given(self) -> bool:
-        """Whether the tensor holds values before the first statement runs."""
+        """True if the tensor holds values before the first statement runs."""
         return self.role in ("input", "inout", "constant", "gathered")
 
     def elements(self, params: tuple[str, ...] = ()) -> isl.Set:
-        """All valid subscripts, as a set over the given symbolic sizes.
+        """Return the isl set of all valid subscripts.
+
+        Args:
+            params: The symbolic sizes that are the set's parameters.
+
+        Returns:
+            The set of the tensor's elements.
 
         >>> print(Tensor("A", ("N", 3), "float32", "input").elements(("N",)))
         [N] -> { A[i0, i1] : 0 <= i0 < N and 0 <= i1 <= 2 }

@@ -41,7 +41,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A copy of the part of a tensor that the loop it hangs on touches, in a memory of its own.
+    """A copy of the part of a tensor that the loop it hangs on accesses, in a memory of its own.
 
     It lives for one iteration of that loop (the body below). `memory`: "local" (private to a core or a thread),
     "register" (private to a thread, one element each), "shared" (one per block). Without a `panel` the elements lie
@@ -56,7 +56,7 @@ class Buffer:
     stages: int = 1
 
     def __str__(self) -> str:
-        """What a dump says of it: "w in local", "w in local, 2 stages", "w in local, panels of 32 along axis 1"."""
+        """The text in a dump: "w in local", "w in local, 2 stages", "w in local, panels of 32 along axis 1"."""
         place = f"{self.tensor} in {self.memory}"
         if self.stages > 1:
             place = f"{place}, {self.stages} stages"
@@ -73,7 +73,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A loop on vector lanes, or a microkernel, asks for what it touches of a tensor `by` values of `loop` later."""
+    """A loop on vector lanes, or a microkernel, asks for what it accesses of a tensor `by` values of `loop` later."""
 
     tensor: str
     loop: str
@@ -81,11 +81,11 @@ class Fetch:
 
     @property
     def later(self) -> str:
-        """Which value of the loop: "the next i", "i + 4"."""
+        """The prefetched iteration: "the next i", "i + 4"."""
         return f"the next {self.loop}" if self.by == 1 else f"{self.loop} + {self.by}"
 
     def __str__(self) -> str:
-        """What a dump says of it: "fetches x of the next i"."""
+        """The text in a dump: "fetches x of the next i"."""
         return f"fetches {self.tensor} of {self.later}"
 
 
@@ -199,7 +199,9 @@ def children(tree: Tree) -> tuple[Tree, ...]:
 
 
 def parts(tree: Tree) -> tuple[Tree, ...]:
-    """What a tree runs one after the other: a sequence's children, or the tree itself. At the top, the kernels."""
+    """Return the parts that a tree runs in sequence: a sequence's children, or the tree itself. At the top, the
+    kernels.
+    """
     return tree.children if isinstance(tree, Sequence) else (tree,)
 
 
@@ -286,7 +288,7 @@ def depth(tree: Tree) -> int:
 
 
 def dates(tree: Tree, domains: Mapping[str, isl.Set]) -> isl.UnionMap:
-    """When each instance runs: a map to one space of dates, ordered lexicographically; shorter ones end in zeros.
+    """Return the date of each instance: a map to one space, ordered lexicographically; shorter dates end in zeros.
 
     Sequence(Leaf("A"), Loop("i", {B[i] -> [i]}, Leaf("B")))  ->  { A[] -> [0, 0]; B[i] -> [1, i] }
     """
@@ -298,7 +300,7 @@ def dates(tree: Tree, domains: Mapping[str, isl.Set]) -> isl.UnionMap:
 
 
 def date_parts(tree: Tree) -> dict[str, list[isl.PwAff | int]]:
-    """For each statement its dates from the root down: a loop's function or a position in a sequence."""
+    """For each statement, return its dates from the root down: a loop's function or a position in a sequence."""
     match tree:
         case Leaf(name):
             return {name: []}

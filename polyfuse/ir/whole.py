@@ -1,4 +1,4 @@
-"""Whole numbers as a user writes them, one or several: sizes, axes, windows, groups.
+"""Check integers that a user passes, one or several: sizes, axes, windows, groups.
 
 whole ::= an integer of Python's or NumPy's, no bool, and no 2.0
 """
@@ -13,7 +13,7 @@ from polyfuse.errors import BadArgument
 
 
 def is_whole(given: object) -> TypeGuard[int]:
-    """Whether it is one whole number.
+    """True for one integer.
 
     >>> import numpy as np
     >>> is_whole(4), is_whole(np.int64(4)), is_whole(4.0), is_whole(True), is_whole("4")
@@ -23,14 +23,14 @@ def is_whole(given: object) -> TypeGuard[int]:
 
 
 def whole(what: str, given: object) -> int:
-    """One whole number as Python's; BadArgument, with what it is for, for anything else."""
+    """One integer as Python's; BadArgument, with what it is for, for anything else."""
     if not is_whole(given):
-        raise BadArgument(f"{what}: expected a whole number, given {given!r}")
+        raise BadArgument(f"{what}: expected an integer, given {given!r}")
     return int(given)
 
 
 def all_whole(what: str, given: object) -> tuple[int, ...]:
-    """One whole number, or each of several; BadArgument for anything else.
+    """One integer, or each of several; BadArgument for anything else.
 
     >>> all_whole("reshape: the shape", 24), all_whole("reshape: the shape", [4, -1])
     ((24,), (4, -1))
@@ -41,4 +41,4 @@ def all_whole(what: str, given: object) -> tuple[int, ...]:
             return tuple(int(one) for one in every)
     elif is_whole(given):
         return (int(given),)
-    raise BadArgument(f"{what}: expected a whole number, or several, given {given!r}")
+    raise BadArgument(f"{what}: expected an integer, or several, given {given!r}")

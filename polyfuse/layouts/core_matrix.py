@@ -1,4 +1,4 @@
-"""How a factor's tile lies in shared memory where a warpgroup's instructions read it: in core matrices.
+"""The core-matrix layout of a factor's tile in shared memory, as a warpgroup's instructions read it.
 
 A core matrix is 8 rows of 16 bytes, one after the other: 8 rows or columns of results, and `depth` steps of each (PTX
 ISA, "Shared Memory Matrix Layout" of wgmma, without swizzling, steps being neighbours: K-major). Turned, its rows are 8
@@ -65,7 +65,7 @@ class CoreMatrixLayout:
 
     @property
     def core(self) -> int:
-        """From one core to the next along the results."""
+        """Elements between neighbouring cores along the results."""
         return CORE_ROWS * self.depth + self.gap
 
     @property
@@ -74,11 +74,11 @@ class CoreMatrixLayout:
         return self.tile // (self.each * self.side)
 
     def line(self, width: int) -> int:
-        """From one core to the next along the steps, in a panel of so many results."""
+        """Elements between neighbouring cores along the steps, in a panel of so many results."""
         return self.several * self.far(width) + self.skip
 
     def far(self, width: int) -> int:
-        """From the cores of one of a warpgroup's instructions to those of its next one."""
+        """Elements between the cores of two consecutive instructions of a warpgroup."""
         return self.side * self.core * (width // (self.tile * self.lanes)) + self.apart
 
     def size(self, rows: int, width: int) -> int:
@@ -86,12 +86,12 @@ class CoreMatrixLayout:
         return -(-rows // self.depth) * self.line(width)
 
     def along_steps(self, width: int) -> tuple[Digit, ...]:
-        """What a step adds to an element's position."""
+        """The digits that a step adds to an element's position."""
         inside = CORE_ROWS if self.turned else 1
         return Digit(1, self.depth, inside), Digit(self.depth, None, self.line(width))
 
     def along_results(self, width: int) -> tuple[Digit, ...]:
-        """What a row or column of results adds to an element's position.
+        """The digits that a row or column of results adds to an element's position.
 
         >>> rows = CoreMatrixLayout(tile=4, lanes=8, side=2, depth=8).along_results(128)
         >>> [sum(r // d.divisor % (d.modulus or 1000) * d.weight for d in rows) for r in (0, 1, 2, 4, 32)]
@@ -107,7 +107,7 @@ class CoreMatrixLayout:
         )
 
     def fits(self, width: int) -> bool:
-        """Whether a panel of so many results is whole tiles of whole cores."""
+        """True if a panel of so many results consists of whole tiles of whole cores."""
         whole = min(self.tile, self.side, self.depth) >= 1 and self.lanes in (4, 8)
         whole = whole and (not self.turned or self.depth == CORE_ROWS)
         gaps = (self.gap, self.apart, self.skip)
@@ -119,7 +119,7 @@ class CoreMatrixLayout:
         )
 
     def __str__(self) -> str:
-        """What a dump says of it."""
+        """The text in a dump."""
         apart = f" {self.gap} apart" if self.gap else ""
         turned = ", turned" if self.turned else ""
         return f"cores of {CORE_ROWS} × {self.depth}{turned}, {self.side} of tiles of {self.tile} side by side{apart}"

@@ -1,4 +1,4 @@
-"""How a factor's tile lies in shared memory where one instruction copies it there: in lines of 128 bytes, swizzled.
+"""The swizzled layout of a factor's tile in shared memory, in lines of 128 bytes, as bulk copies (TMA) write it.
 
 A panel is lines, one after the other: neighbours in memory, 64 halves of a row's steps or of a
 step's columns, or 32 numbers of a row's steps. The 16
@@ -46,12 +46,12 @@ class SwizzledLayout:
         return rows * width
 
     def __str__(self) -> str:
-        """What a dump says of it."""
+        """The text in a dump."""
         return f"swizzled lines of {LINE_BYTES} bytes"
 
 
 def swizzled(address: Any) -> Any:
-    """Where a byte lies that has an address without the swizzle; numbers or arrays of them. Its own inverse.
+    """Return the swizzled address of a byte address; numbers or arrays. The function is its own inverse.
 
     >>> [swizzled(a) for a in (0, 128, 128 + 16, 256, 7 * 128 + 2, 8 * 128)]
     [0, 144, 128, 288, 1010, 1024]

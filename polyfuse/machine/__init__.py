@@ -1,4 +1,4 @@
-"""Machines: what the cost model knows of a target, as data; presets, and this computer's CPU as Linux describes it."""
+"""Machines: the cost model's parameters of a target; presets, and this computer's CPU as Linux describes it."""
 
 from polyfuse.machine.model import (
     PRESETS,

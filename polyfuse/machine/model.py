@@ -1,4 +1,4 @@
-"""Machines: what the cost model knows of a target.
+"""Machines: the cost model's parameters of a target.
 
     machine ::= units  level*  peak rates  fixed costs          a unit is a core, or an SM of a GPU
 
@@ -31,11 +31,16 @@ barriers of a block: an assumption, in the order of what others report for coope
 
 @dataclass(frozen=True)
 class Level:
-    """One level of memory.
+    """One level of the memory hierarchy.
 
-    `size` is what one unit can use of it. `bandwidth` is per unit if the level is `private`, else of all together; then
-    it takes `drawn_by` units to draw all of it. It is for reads and writes together; reads alone get `reading` times
-    as much, a dozen rows at once `rows` times as much.
+    Attributes:
+        name: The name shown in reports.
+        size: Bytes that one unit can use.
+        bandwidth: Bytes/s of reads and writes together: of one unit if `private`, else of all units.
+        private: True if each unit has its own.
+        drawn_by: The number of units that saturate a shared level's bandwidth.
+        reading: The bandwidth of reads alone, relative to `bandwidth`.
+        rows: The bandwidth of about a dozen rows read at once, relative to `bandwidth`.
     """
 
     name: str
@@ -49,13 +54,22 @@ class Level:
 
 @dataclass(frozen=True)
 class Gpu:
-    """What only a GPU has. A block gets `shared_static`, and `shared_per_block` where its launch asks for it.
+    """The limits and costs of a GPU.
 
-    `barrier_seconds` are those of a block's threads that meet, `grid_barrier_seconds` those of all blocks; None where
-    blocks run one after the other, and none can wait for another. In
-    `meeting_cycles` tensor cores have nothing to do between two tiles of a block whose warps wait for their sums and
-    meet: what the last products take to their end, a barrier, the next ones' descriptors; an assumption, not measured.
-    A `cluster` has so many blocks at most, 1 where there are none.
+    Attributes:
+        compute_capability: (major, minor).
+        registers_per_sm: 32-bit registers of an SM.
+        shared_per_block: Bytes of shared memory that a launch can request per block.
+        shared_per_sm: Bytes of shared memory of an SM.
+        max_threads_per_block: Threads of a block.
+        max_threads_per_sm: Threads resident on an SM.
+        barrier_seconds: Seconds of a block's barrier.
+        shared_static: Bytes of shared memory that a block has without a request at launch.
+        max_blocks_per_sm: Blocks resident on an SM.
+        grid_barrier_seconds: Seconds of a barrier of all blocks; None if blocks run one after the other.
+        meeting_cycles: Cycles in which the tensor cores are idle between two tiles of a block: the last products
+            drain, a barrier, the next descriptors. An assumption, not measured.
+        cluster: The largest number of blocks in a cluster; 1 if there are no clusters.
     """
 
     compute_capability: tuple[int, int]
@@ -72,7 +86,7 @@ class Gpu:
     cluster: int = 1
 
     def meeting_seconds(self, times: int) -> float:
-        """What it costs that all blocks meet so many times."""
+        """Return the seconds of a number of grid barriers."""
         if self.grid_barrier_seconds is None:
             return inf if times else 0.0
         return times * self.grid_barrier_seconds
@@ -80,17 +94,29 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """A target as the cost model sees it.
+    """A target machine as the cost model sees it.
 
-    `flops32` and `flops64` are the peak of one unit (multiply and add count two). `launch_seconds` is one kernel call,
-    `region_seconds` what a parallel loop adds to it (a GPU's launch holds that already). `vector_registers` of
-    `vector_bytes` each are what one of a CPU's threads can name. `tensor` has the peak of one unit's tensor cores by
-    the format of the factors, and `math` is what float32 factors may be rounded to (compile's `math=`).
-    A CPU's core begins `multiply_adds` of whole vectors a cycle, beside which a load costs `loading` of one; loops that
-    are no register tiles reach `loops` of the peak, and a product does not hide what is `exposed` of what it moves. A
-    result of more than `keeps` bytes is gone from the caches, or as good as gone, before somebody reads it. A CPU whose
-    own prefetchers keep up with rows `foresees` them: nothing is gained by asking for the next one. `chosen_for` is the
-    device that it was chosen for where none was named.
+    Attributes:
+        name: The name shown in reports.
+        kind: "cpu" or "cuda".
+        units: CPU cores, or a GPU's SMs.
+        vector_bytes: Bytes of a CPU's vector register.
+        levels: The memory hierarchy, fastest first.
+        flops32: Peak float32 FLOP/s of one unit; a multiply-add counts two.
+        flops64: Peak float64 FLOP/s of one unit.
+        launch_seconds: Seconds of one kernel call.
+        region_seconds: Seconds that a parallel loop adds to a call; a GPU's launch includes it.
+        gpu: A GPU's limits; None for a CPU.
+        vector_registers: Architectural vector registers of a CPU thread.
+        multiply_adds: Vector multiply-adds that a CPU core issues per cycle.
+        tensor: (format, FLOP/s of one unit) of the tensor cores.
+        math: The format to which float32 factors may be rounded (compile's `math=`).
+        loading: The cost of a CPU's vector load, relative to a vector multiply-add.
+        loops: The part of peak that a CPU's loops reach which are not register tiles.
+        exposed: The part of a product's data movement that its arithmetic does not hide.
+        keeps: The largest result in bytes that is still in a cache when it is read next.
+        foresees: True if the hardware prefetchers keep up with rows, so that software prefetching gains nothing.
+        chosen_for: The device that this preset stands for, if none was named.
     """
 
     name: str
@@ -116,61 +142,118 @@ class Machine:
 
     @property
     def label(self) -> str:
-        """The name, and the device that it was chosen for."""
+        """The name, and the device that the preset was chosen for."""
         return f"{self.name}, chosen for {self.chosen_for}" if self.chosen_for else self.name
 
     @property
     def cores(self) -> int:
-        """The units of a CPU."""
+        """The number of CPU cores."""
         return self.units
 
     @property
     def sms(self) -> int:
-        """The units of a GPU."""
+        """The number of a GPU's SMs."""
         return self.units
 
     @property
     def cycle(self) -> float:
-        """Seconds of a CPU's cycle."""
+        """Seconds per CPU cycle."""
         return 2 * self.multiply_adds * (self.vector_bytes // 4) / self.flops32
 
     def level(self, size: float) -> Level:
-        """The smallest level that holds `size` bytes; the last one if none does."""
+        """Return the smallest memory level that holds a working set.
+
+        Args:
+            size: Bytes.
+
+        Returns:
+            The level; the last one if none holds it.
+        """
         return next((level for level in self.levels if size <= level.size), self.levels[-1])
 
     def keeping(self, size: float) -> Level:
-        """The smallest level that keeps `size` bytes until they are used again; the last one if `keeps` is less."""
+        """Return the smallest memory level that still holds a result when it is read again.
+
+        Args:
+            size: Bytes of the result.
+
+        Returns:
+            The level; the last one if `size` exceeds `keeps`.
+        """
         return self.level(size) if size <= self.keeps else self.levels[-1]
 
     def bandwidth(self, level: Level, units: float) -> float:
-        """Bytes per second that `units` units together get from a level."""
+        """Return the bandwidth that some units get together from a memory level.
+
+        Args:
+            level: The memory level.
+            units: The number of units that access it at the same time.
+
+        Returns:
+            Bytes/s; a shared level saturates with `drawn_by` units.
+        """
         return level.bandwidth * (units if level.private else min(1.0, units / level.drawn_by))
 
     def reading(self, level: Level, units: float) -> float:
-        """The same where nothing is written back."""
+        """Return the bandwidth of reads alone, with no write-back traffic.
+
+        Args:
+            level: The memory level.
+            units: The number of units that access it at the same time.
+
+        Returns:
+            Bytes/s.
+        """
         return level.reading * self.bandwidth(level, units)
 
     def peak(self, itemsize: int, units: float, math: Math = "ieee") -> float:
-        """Floating-point operations per second of `units` units for elements of 4 or 8 bytes, or of a format."""
+        """Return the peak rate of some units.
+
+        Args:
+            itemsize: Bytes per element, 4 or 8.
+            units: The number of units.
+            math: The tensor cores' format; "ieee" for none.
+
+        Returns:
+            FLOP/s.
+        """
         if math != "ieee":
             return dict(self.tensor)[math] * units
         return (self.flops64 if itemsize > 4 else self.flops32) * units
 
     def in_loops(self, itemsize: int, units: float) -> float:
-        """Operations per second of a CPU's loops that are no register tiles."""
+        """Return the rate of a CPU's loops that are not register tiles.
+
+        Args:
+            itemsize: Bytes per element, 4 or 8.
+            units: The number of cores.
+
+        Returns:
+            FLOP/s.
+        """
         return self.loops * self.peak(itemsize, units)
 
     @staticmethod
     def preset(name: str) -> Machine:
-        """A machine by name: "a100", "h200", "rtx4090", "xeon", "zen5", …; TargetUnavailable names all there are."""
+        """Return a machine by name.
+
+        Args:
+            name: "a100", "h200", "rtx4090", "xeon", "zen5", …, in upper or lower case.
+
+        Returns:
+            The machine.
+
+        Raises:
+            TargetUnavailable: if there is no such preset; the message lists them.
+        """
         found = PRESETS.get(str(name).lower())
         if found is None:
-            raise TargetUnavailable(f"no machine {name!r}; there are {', '.join(sorted(PRESETS))}")
+            raise TargetUnavailable(f"unknown machine {name!r}; expected one of {', '.join(sorted(PRESETS))}")
         return found
 
     @staticmethod
     def detect() -> Machine:
-        """This computer's CPU, from Linux's /sys and /proc; safe values for what they do not say. Never raises."""
+        """Return a model of this computer's CPU, from Linux's /sys and /proc, with safe defaults. Never raises."""
         return detect_cpu(Path("/sys/devices/system/cpu"), Path("/proc/cpuinfo"))
 
     def __str__(self) -> str:

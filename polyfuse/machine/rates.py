@@ -1,4 +1,4 @@
-"""What a CPU's core gets done and gets from memory, as measured on some, and which of these another is taken for."""
+"""Measured rates of CPU cores: arithmetic, memory bandwidth, and which measured core stands for another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Exposed:
 
 @dataclass(frozen=True)
 class Rates:
-    """What memory gives to a core, read and write together, and how much of its arithmetic a core gets done.
+    """The memory bandwidth and the arithmetic efficiency of a core.
 
     `near` are bytes a cycle from L1, L2 and L3 to each core. `dram` is in bytes per second, of all cores together;
     `drawn_by` of them draw all of it. Reads alone get `reading` times as much from L1, L2 and L3, and a kernel that
@@ -31,7 +31,7 @@ class Rates:
     where that is less than L3. It `foresees` rows where its own prefetchers keep up with them (Machine).
 
     A core begins `multiply_adds` of whole vectors a cycle. A load costs `loading` of one beside which it runs, and
-    loops that are no register tiles reach `loops` of the peak. `hertz` are the cycles a second that it ran at
+    loops that are not register tiles reach `loops` of the peak. `hertz` are the cycles a second that it ran at
     meanwhile, where that is known of its kind: a virtual machine's files have the least it may get.
     """
 

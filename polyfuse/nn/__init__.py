@@ -1,4 +1,4 @@
-"""Layers and a functional form: what a network computes, as statements of a nest."""
+"""Layers and a functional form: lower networks to statements of a nest."""
 
 from polyfuse.nn.conv.functional import (
     adaptive_avg_pool,

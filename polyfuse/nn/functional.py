@@ -1,4 +1,4 @@
-"""Functions on values: each makes one node of the graph. Shapes and element types are checked here, by name."""
+"""Functions on values: each makes one node of the graph, and checks shapes and element types."""
 
 from __future__ import annotations
 
@@ -75,7 +75,18 @@ def sqrt(x: Value) -> Value:
 
 
 def cast(x: Value, dtype: str) -> Value:
-    """The same values in another floating-point type, rounded to nearest even. Statement cast, tensor a."""
+    """Round to another floating-point type, to nearest even. Statement cast, tensor a.
+
+    Args:
+        x: The value.
+        dtype: "float32", "float64", "float16" or "bfloat16".
+
+    Returns:
+        The rounded value.
+
+    Raises:
+        BadArgument: if `dtype` is none of these.
+    """
     return apply(Cast("cast", "{0}", dtype_of(dtype)), (x,))
 
 
@@ -85,7 +96,15 @@ def relu(x: Value) -> Value:
 
 
 def leaky_relu(x: Value, slope: float = 0.01) -> Value:
-    """`x where x > 0, else slope * x`. Statement leaky_relu, tensor a."""
+    """`x where x > 0, else slope * x`. Statement leaky_relu, tensor a.
+
+    Args:
+        x: The value.
+        slope: The factor of negative elements.
+
+    Returns:
+        A value of the shape of x.
+    """
     return pointwise("leaky_relu", f"where({{0}} > 0, {{0}}, {float(slope)!r} * {{0}})", x)
 
 
@@ -105,9 +124,19 @@ def silu(x: Value) -> Value:
 
 
 def gelu(x: Value, approximate: Literal["none", "tanh"] = "none") -> Value:
-    """`x * P(standard normal <= x)`, exact by erf or by tanh. Statement gelu, tensor a.
+    """`x * P(standard normal <= x)`. Statement gelu, tensor a.
 
-    Hendrycks and Gimpel, Gaussian Error Linear Units (2016), section 2. BadArgument for another `approximate`.
+    Hendrycks and Gimpel, Gaussian Error Linear Units (2016), section 2.
+
+    Args:
+        x: The value.
+        approximate: "none" computes it exactly by erf, "tanh" by the paper's tanh formula.
+
+    Returns:
+        A value of the shape of x.
+
+    Raises:
+        BadArgument: if `approximate` is neither.
     """
     if approximate == "none":
         return pointwise("gelu", f"0.5 * {{0}} * (1.0 + erf({{0}} * {math.sqrt(0.5)!r}))", x)
@@ -118,18 +147,29 @@ def gelu(x: Value, approximate: Literal["none", "tanh"] = "none") -> Value:
 
 
 def linear(x: Value, weight: Layer | Array | Value, bias: Array | Value | None = None) -> Value:
-    """`x @ weight + bias`: x (…, K), weight (K, N) or a Linear layer, bias (N,) or None; the result is (…, N).
+    """`x @ weight + bias`.
 
     Statements zero, mac, bias; tensors w, b, y (the product), z (with bias).
+
+    Args:
+        x: (…, K).
+        weight: (K, N), or a Linear layer, which brings its bias.
+        bias: (N,) or None.
+
+    Returns:
+        (…, N).
+
+    Raises:
+        BadArgument: if the shapes do not fit.
     """
     if not isinstance(weight, np.ndarray | Value):
         if bias is not None:
             raise BadArgument(
-                "linear: a layer brings its own bias; give the layer alone, or weight and bias arrays"
+                "linear: a layer has its own bias; give only the layer, or weight and bias arrays"
             )
         if not callable(getattr(weight, "forward", None)):
             raise BadArgument(
-                f"linear: {weight!r} is no weight; expected an array, a value or a Linear layer"
+                f"linear: {weight!r} is not a weight; expected an array, a value or a Linear layer"
             )
         return weight.forward(x)
     operands = [x, as_value(weight, x.dtype)]
@@ -139,20 +179,50 @@ def linear(x: Value, weight: Layer | Array | Value, bias: Array | Value | None =
 
 
 def matmul(x: Value, y: Array | Value) -> Value:
-    """`x @ y`: x (…, M, K), y (…, K, N), the result (…, M, N); batches broadcast as in NumPy.
+    """`x @ y`; batches broadcast as in NumPy. Statements zero, mac; tensor y.
 
-    Statements zero, mac; tensor y.
+    Args:
+        x: (…, M, K).
+        y: (…, K, N).
+
+    Returns:
+        (…, M, N).
+
+    Raises:
+        BadArgument: if the shapes do not fit.
     """
     return product(x, as_value(y, x.dtype))
 
 
 def softmax(x: Value, axis: int = -1) -> Value:
-    """exp(x) / sum exp(x) along an axis, with the maximum subtracted first. Tensors m, e, s, p."""
+    """exp(x) / sum exp(x) along an axis, with the maximum subtracted first. Tensors m, e, s, p.
+
+    Args:
+        x: The value.
+        axis: The axis.
+
+    Returns:
+        A value of the shape of x.
+
+    Raises:
+        BadArgument: if x has no such axis.
+    """
     return apply(SoftmaxOperation(axis_of("softmax", x, axis)), [x])
 
 
 def log_softmax(x: Value, axis: int = -1) -> Value:
-    """`x - log sum exp(x)` along an axis, with the maximum subtracted first. Tensors m, s, l, p."""
+    """`x - log sum exp(x)` along an axis, with the maximum subtracted first. Tensors m, s, l, p.
+
+    Args:
+        x: The value.
+        axis: The axis.
+
+    Returns:
+        A value of the shape of x.
+
+    Raises:
+        BadArgument: if x has no such axis.
+    """
     return apply(LogSoftmaxOperation(axis_of("log_softmax", x, axis)), [x])
 
 
@@ -163,13 +233,26 @@ def layer_norm(
     beta: Array | Value | None = None,
     eps: float = 1e-5,
 ) -> Value:
-    """(x - mean) / sqrt(var + eps) over the last axes, of this shape; then * gamma + beta, both or neither.
+    """Layer normalisation: (x - mean) / sqrt(var + eps) over the last axes; then * gamma + beta.
 
-    Tensors s, mu, q, r, h and, where affine, gamma, beta, o.
+    Tensors s, mu, q, r, h and, if affine, gamma, beta, o. Ba, Kiros and Hinton, Layer Normalization (2016).
+
+    Args:
+        x: (…, *normalized_shape).
+        normalized_shape: The sizes of the last axes.
+        gamma: Of shape `normalized_shape`; given together with beta or not at all.
+        beta: Of shape `normalized_shape`.
+        eps: Added to the variance.
+
+    Returns:
+        A value of the shape of x.
+
+    Raises:
+        BadArgument: if a shape does not fit, or only one of gamma and beta is given.
     """
     shape = all_whole("layer_norm: normalized shape", normalized_shape)
     if (gamma is None) != (beta is None):
-        raise BadArgument("layer_norm: gamma and beta come together; give both or neither")
+        raise BadArgument("layer_norm: give both gamma and beta, or neither")
     parameters = [as_value(array, x.dtype) for array in (gamma, beta) if array is not None]
     return apply(LayerNormOperation(shape, eps, bool(parameters)), [x, *parameters])
 
@@ -177,9 +260,21 @@ def layer_norm(
 def rms_norm(
     x: Value, normalized_shape: int | Sequence[int], gamma: Array | Value | None = None, eps: float = 1e-5
 ) -> Value:
-    """x / sqrt(mean of x * x + eps) over the last axes, of this shape; then * gamma, if it is given.
+    """x / sqrt(mean of x * x + eps) over the last axes; then * gamma.
 
-    Tensors q, r and h; with gamma o too.
+    Tensors q, r and h; with gamma also o. Zhang and Sennrich, Root Mean Square Layer Normalization (2019).
+
+    Args:
+        x: (…, *normalized_shape).
+        normalized_shape: The sizes of the last axes.
+        gamma: Of shape `normalized_shape`, or None.
+        eps: Added to the mean of squares.
+
+    Returns:
+        A value of the shape of x.
+
+    Raises:
+        BadArgument: if a shape does not fit.
     """
     shape = all_whole("rms_norm: normalized shape", normalized_shape)
     parameters = [] if gamma is None else [as_value(gamma, x.dtype)]
@@ -187,27 +282,75 @@ def rms_norm(
 
 
 def sum(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
-    """The sum over some axes (all of them if None). Statements sum_init, sum; tensor s."""
+    """The sum over some axes. Statements sum_init, sum; tensor s.
+
+    Args:
+        x: The value.
+        axis: An axis, several, or None for all.
+        keepdims: True keeps the reduced axes with size 1.
+
+    Returns:
+        The sums.
+
+    Raises:
+        BadArgument: if an axis does not exist, or is named twice.
+    """
     return apply(Reduce("sum", axes_of("sum", x, axis), keepdims), [x])
 
 
 def mean(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
-    """The mean over some axes (all of them if None). Statements meansum_init, meansum, mean; tensors s, mu."""
+    """The mean over some axes. Statements meansum_init, meansum, mean; tensors s, mu.
+
+    Args:
+        x: The value.
+        axis: An axis, several, or None for all.
+        keepdims: True keeps the reduced axes with size 1.
+
+    Returns:
+        The means.
+
+    Raises:
+        BadArgument: if an axis does not exist, or is named twice.
+    """
     return apply(Reduce("mean", axes_of("mean", x, axis), keepdims), [x])
 
 
 def max(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
-    """The maximum over some axes (all of them if None). Statements max_init, max; tensor m."""
+    """The maximum over some axes. Statements max_init, max; tensor m.
+
+    Args:
+        x: The value.
+        axis: An axis, several, or None for all.
+        keepdims: True keeps the reduced axes with size 1.
+
+    Returns:
+        The maxima.
+
+    Raises:
+        BadArgument: if an axis does not exist, or is named twice.
+    """
     return apply(Reduce("max", axes_of("max", x, axis), keepdims), [x])
 
 
 def min(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
-    """The minimum over some axes (all of them if None). Statements min_init, min; tensor m."""
+    """The minimum over some axes. Statements min_init, min; tensor m.
+
+    Args:
+        x: The value.
+        axis: An axis, several, or None for all.
+        keepdims: True keeps the reduced axes with size 1.
+
+    Returns:
+        The minima.
+
+    Raises:
+        BadArgument: if an axis does not exist, or is named twice.
+    """
     return apply(Reduce("min", axes_of("min", x, axis), keepdims), [x])
 
 
 def axis_of(operation: str, x: Value, axis: int) -> int:
-    """An axis counted from the left; BadArgument if x has no such axis, or is no value."""
+    """An axis counted from the left; BadArgument if x has no such axis, or is not a value."""
     check_value(operation, x)
     at = whole(f"{operation}: axis", axis)
     if not -x.rank <= at < x.rank:

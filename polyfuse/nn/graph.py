@@ -35,7 +35,7 @@ INTEGERS: tuple[DType, ...] = ("int32", "int64")
 
 @dataclass(frozen=True)
 class Input:
-    """What a call passes under this name."""
+    """An argument of a call."""
 
     name: str
 
@@ -49,7 +49,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Further:
-    """What the operand's operation computes beside its value, by its name there: an LSTM's cell state. No statement."""
+    """An additional result of the operand's operation, by name: an LSTM's cell state. No statement."""
 
     name: str
 
@@ -59,7 +59,7 @@ class Value:
     """A tensor that is not computed yet: an input, a constant, or an operation on other values.
 
     Operators + - * / and unary minus act element by element and broadcast as in NumPy, with values, arrays and numbers;
-    x @ w is the product with a matrix or a batch of them, x[1, ::2] a view.
+    x @ w is a matrix product, batched if there are more axes; x[1, ::2] is a view.
     """
 
     source: Input | Constant | Operation | Further
@@ -107,7 +107,7 @@ class Value:
     def __getitem__(self, key: object) -> Value:
         return apply(sliced(self.shape, key), (self,))
 
-    __iter__ = None  # a value is no sequence: `for row in x` would ask for rows without end
+    __iter__ = None  # a value is not a sequence: `for row in x` would ask for rows without end
 
     def __neg__(self) -> Value:
         return pointwise("neg", "-{0}", self)
@@ -146,33 +146,51 @@ RESERVED = (*keyword.kwlist, "inf")
 def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
     """A tensor that a call will pass.
 
-    `dtype` is a floating-point type, or int32 or int64 for the numbers of an embedding's rows. BadArgument if the name
-    cannot stand in a statement (it is no identifier, or has a meaning there), or a size is negative.
+    Args:
+        name: The argument's name.
+        shape: The sizes.
+        dtype: A floating-point type; int32 or int64 for row numbers of an embedding.
+
+    Returns:
+        The value.
+
+    Raises:
+        BadArgument: if the name is not an identifier or is reserved in statements, or a size is negative.
     """
     sizes = all_whole(f"input {name}: shape", shape)
     if any(size < 0 for size in sizes):
         raise BadArgument(f"input {name}: shape {sizes} has a negative size")
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()) or name in RESERVED:
-        raise BadArgument(f"input name {name!r} is not a free identifier; 'x' or 'input_0' would do")
+        raise BadArgument(f"input name {name!r} is not a free identifier; expected such as 'x' or 'input_0'")
     kind = next((integer for integer in INTEGERS if dtype == integer), None)
     return Value(Input(name), (), sizes, kind or dtype_of(dtype))
 
 
 def constant(array: Array) -> Value:
-    """A known array as a value; the nest will refer to this very array. BadArgument for what is no array."""
+    """A known array as a value; the nest refers to this very array.
+
+    Args:
+        array: The array.
+
+    Returns:
+        The value.
+
+    Raises:
+        BadArgument: if `array` is not an array.
+    """
     if not isinstance(array, np.ndarray | np.generic):
         raise BadArgument(
-            f"constant: {array!r} is no array, which numpy.array(…, 'float32') makes of numbers"
+            f"constant: {array!r} is not an array; numpy.array(…, 'float32') makes one from numbers"
         )
     return Value(Constant(array), (), tuple(array.shape), dtype_of(array.dtype))
 
 
 def check_value(operation: str, given: object) -> None:
-    """BadArgument for an array, a layer or anything else that is no value."""
+    """BadArgument for an array, a layer or anything else that is not a value."""
     if not isinstance(given, Value):
         raise BadArgument(
-            f"{operation}: {type(given).__name__} is no value; nn.input('x', (64, 512)) is one that a call passes, "
-            "nn.constant(array) one that is known"
+            f"{operation}: {type(given).__name__} is not a value; make an argument with nn.input('x', (64, 512)), "
+            "or a known array with nn.constant(array)"
         )
 
 
@@ -184,12 +202,12 @@ def apply(operation: Operation, operands: Sequence[Value]) -> Value:
     if set(types) & set(INTEGERS):
         given = ", ".join(repr(value) for value in operands)
         raise BadArgument(
-            f"layers compute in {' or '.join(FLOATS)}; integers are for nn.embedding and results alone: {given}"
+            f"layers compute in {' or '.join(FLOATS)}; integers are for nn.embedding and results only: {given}"
         )
     if len(types) > 1:
         given = ", ".join(repr(value) for value in operands)
         raise BadArgument(
-            f"element types {' and '.join(types)} do not go together: {given}; nn.cast(value, {types[0]!r}) converts"
+            f"element types {' and '.join(types)} cannot be mixed: {given}; nn.cast(value, {types[0]!r}) converts"
         )
     shape = operation.shape([value.shape for value in operands])
     return Value(operation, tuple(operands), shape, operation.dtype or types[0])

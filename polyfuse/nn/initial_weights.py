@@ -1,4 +1,4 @@
-"""Where layers' weights are drawn from."""
+"""Draw the initial weights of layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,5 @@ def generator(layer: str, seed: object, sizes: tuple[int, ...]) -> np.random.Gen
     if isinstance(seed, np.random.Generator):
         return seed
     if not is_whole(seed) or seed < 0:
-        raise BadArgument(
-            f"{layer}: seed={seed!r}, expected a whole number that is not negative, or a numpy Generator"
-        )
+        raise BadArgument(f"{layer}: seed={seed!r}, expected a non-negative integer, or a numpy Generator")
     return np.random.default_rng((int(seed), *sizes))

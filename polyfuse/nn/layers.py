@@ -22,10 +22,17 @@ from polyfuse.nn.shape.embedding import embedding
 
 
 class Module:
-    """A function from one value to one value, with weights. To write one: define `forward`."""
+    """A function from one value to one value, with weights. Subclasses define `forward`."""
 
     def forward(self, x: Value) -> Value:
-        """The layer's value for this input."""
+        """Return the layer's output.
+
+        Args:
+            x: The input.
+
+        Returns:
+            The output.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines no forward(self, x)")
 
     def __call__(self, x: Value) -> Value:
@@ -38,17 +45,17 @@ class Module:
         return self.forward(x)
 
     def children(self) -> Iterator[Module]:
-        """The modules this one is made of, in the order they were set."""
+        """The modules that this one consists of, in the order in which they were set."""
         return (part for part in vars(self).values() if isinstance(part, Module))
 
     @property
     def in_features(self) -> Shape | None:
-        """The shape of one input, as the first layer that knows it says; None if none does."""
+        """The shape of one input, from the first layer that determines it; None if none does."""
         return next((shape for child in self.children() if (shape := child.in_features) is not None), None)
 
     @property
     def indexed(self) -> bool:
-        """Whether the input is numbers of rows, as the first module says."""
+        """True if the input holds row numbers, as the first module's does."""
         first = next(self.children(), None)
         return first is not None and first.indexed
 
@@ -61,7 +68,7 @@ class Module:
 class Linear(Module):
     """x @ weight + bias. `weight` is (in_features, out_features), `bias` (out_features,) or None.
 
-    Both are drawn uniformly from ±1/sqrt(in_features). The draw depends on the shape and `seed` alone: layers of one
+    Both are drawn uniformly from ±1/sqrt(in_features). The draw depends only on the shape and `seed`: layers of one
     shape are equal unless they get different seeds, or share one numpy Generator as their seed.
     """
 
@@ -87,12 +94,12 @@ class Linear(Module):
 
     @property
     def in_features(self) -> Shape:
-        """The size the weight takes."""
+        """The size of the weight's first axis."""
         return (int(self.weight.shape[0]),)
 
     @property
     def dtype(self) -> DType:
-        """The weight's."""
+        """The element type of the weight."""
         return dtype_of(self.weight.dtype)
 
     def __repr__(self) -> str:
@@ -101,10 +108,10 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """Rows of `weight` (num, dim) by number: input (…) of integers from 0 to num - 1, output (…, dim).
+    """Rows of `weight` (num, dim), chosen by number: input (…) of integers from 0 to num - 1, output (…, dim).
 
-    Weights are drawn from the standard normal distribution, by shape and `seed`; row `padding_idx` is 0. BadArgument
-    for a size below 1, or a `padding_idx` that is no row.
+    Weights are drawn from the standard normal distribution, by shape and `seed`; row `padding_idx` is 0. BadArgument is
+    raised for a size below 1, and for a `padding_idx` that is not a row.
     """
 
     def __init__(
@@ -119,7 +126,7 @@ class Embedding(Module):
             raise BadArgument(f"Embedding({num}, {dim}): both sizes must be at least 1")
         if padding_idx is not None and not 0 <= padding_idx < num:
             raise BadArgument(
-                f"Embedding({num}, {dim}): padding_idx {padding_idx} is no row; they are 0 … {num - 1}"
+                f"Embedding({num}, {dim}): padding_idx {padding_idx} is not a row; expected 0 to {num - 1}"
             )
         draw = generator("Embedding", seed, (num, dim))
         self.weight: Array = draw.standard_normal((num, dim)).astype(dtype_of(dtype))
@@ -132,12 +139,12 @@ class Embedding(Module):
 
     @property
     def indexed(self) -> bool:
-        """The input is numbers of rows."""
+        """True: the input holds row numbers."""
         return True
 
     @property
     def dtype(self) -> DType:
-        """The weight's."""
+        """The element type of the weight."""
         return dtype_of(self.weight.dtype)
 
     def __repr__(self) -> str:
@@ -182,7 +189,7 @@ class OverLastAxes(Module):
 
 
 class LayerNorm(OverLastAxes):
-    """Layer normalisation over the last axes, of shape `normalized_shape`; gamma 1 and beta 0, if affine."""
+    """Layer normalisation over the last axes, of shape `normalized_shape`; initially gamma 1 and beta 0, if affine."""
 
     shifted = True
 
@@ -192,7 +199,7 @@ class LayerNorm(OverLastAxes):
 
 
 class RMSNorm(OverLastAxes):
-    """Division by the root of the mean of squares over the last axes, of this shape; gamma 1, if affine."""
+    """Root-mean-square normalisation over the last axes, of shape `normalized_shape`; initially gamma 1, if affine."""
 
     def forward(self, x: Value) -> Value:
         """The normalised value."""
@@ -200,15 +207,15 @@ class RMSNorm(OverLastAxes):
 
 
 def check_module(name: str, given: object) -> None:
-    """BadArgument for what is no layer: a class, a function, a list of layers."""
+    """BadArgument for what is not a layer: a class, a function, a list of layers."""
     if not isinstance(given, Module):
         raise BadArgument(
-            f"{name}: {given!r} is no layer; expected layers, one an argument, as in Sequential(Linear(8, 4), ReLU())"
+            f"{name}: {given!r} is not a layer; expected layers as arguments, as in Sequential(Linear(8, 4), ReLU())"
         )
 
 
 class Sequential(Module):
-    """Layers one after the other: Sequential(a, b)(x) is b(a(x))."""
+    """Layers in sequence: Sequential(a, b)(x) is b(a(x))."""
 
     def __init__(self, *layers: Module) -> None:
         for layer in layers:
@@ -245,19 +252,19 @@ class Residual(Module):
 
 @dataclass(frozen=True)
 class Dropout(Module):
-    """x: elements are dropped in training alone. Srivastava et al., Dropout (2014).
+    """The identity: elements are dropped in training only. Srivastava et al., Dropout (2014).
 
-    `p` is the part that training drops. BadArgument outside of [0, 1].
+    `p` is the probability of dropping an element in training; outside of [0, 1] it raises BadArgument.
     """
 
     p: float = 0.5
 
     def __post_init__(self) -> None:
         if not 0 <= self.p <= 1:
-            raise BadArgument(f"Dropout(p={self.p}): expected a part from 0 to 1")
+            raise BadArgument(f"Dropout(p={self.p}): expected a probability from 0 to 1")
 
     def forward(self, x: Value) -> Value:
-        """x itself: there is no statement."""
+        """Return x itself, with no statement."""
         return x
 
 
@@ -301,7 +308,7 @@ class Sigmoid(Module):
 
 @dataclass(frozen=True)
 class GELU(Module):
-    """x * P(standard normal <= x), exact ("none") or by the tanh formula ("tanh")."""
+    """x * P(standard normal <= x), exact ("none") or by the tanh formula ("tanh"); see `gelu`."""
 
     approximate: Literal["none", "tanh"] = "none"
 

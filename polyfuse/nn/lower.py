@@ -1,4 +1,4 @@
-"""Lowering: from layers or a graph of values to a nest. Nothing is decided here, and nothing is fused."""
+"""Lower layers or a graph of values to a nest. Nothing is decided or fused here."""
 
 from __future__ import annotations
 
@@ -29,15 +29,24 @@ def lower(
     dtype: str | None = None,
     name: str | None = None,
 ) -> Nest:
-    """The nest of a model, or of one or more output values.
+    """Return the nest of a model, or of one or more output values.
 
-    For a model: `batch` is the size of the leading dimension, or the sizes of several, and 0 is a size like any other;
-    `features` is the shape of one input, which may be left out where a Linear or LayerNorm says it. The model's input
-    is the tensor x; for an Embedding it is of int64 numbers and has no features. For values: inputs keep their names,
-    in the order in which the outputs, left to right, first need them. The output is the tensor out, several are out0,
-    out1, …
+    The output tensor is out; several are out0, out1, …
 
-    BadArgument where a shape or an element type is missing or does not fit.
+    Args:
+        model: A Module, a value, or several values. Inputs of values keep their names, in the order in which the
+            outputs, left to right, first need them; a model's input is the tensor x.
+        batch: For a model: the size of the leading dimension, or the sizes of several; 0 is allowed.
+        features: For a model: the shape of one input, if no layer (Linear, LayerNorm, …) determines it. An Embedding's
+            input has none.
+        dtype: For a model: the element type, if no weights determine it. An Embedding's input is int64.
+        name: The nest's name.
+
+    Returns:
+        The nest, with nothing decided yet.
+
+    Raises:
+        BadArgument: if a shape or an element type is missing or does not fit.
     """
     if isinstance(model, Module):
         x = model_input(model, batch, features, dtype)
@@ -55,10 +64,17 @@ def lower(
 def named_constants(
     model: Module, batch: int | Sequence[int] = 1, features: int | Sequence[int] | None = None
 ) -> dict[str, Array]:
-    """The model's arrays by the name they have in its nest: w0, b0, w1, … (the arrays themselves, not copies).
+    """Return the model's arrays by their names in its nest: w0, b0, w1, … (the arrays themselves, not copies).
 
-    Change them in place, or give a compiled net others of the same shapes, by these names. `batch` and `features` are
-    those of `lower`: a sequence takes batch=(1, 1), and layers that do not know the shape of their input need it.
+    Change them in place, or pass others of the same shapes to a compiled net's `replace_constants` by these names.
+
+    Args:
+        model: The model.
+        batch: As for `lower`: a sequence needs batch=(1, 1).
+        features: As for `lower`, if no layer determines the shape of the input.
+
+    Returns:
+        Arrays by tensor name.
     """
     return dict(lower(model, batch, features).constants)
 
@@ -115,7 +131,7 @@ def lower_values(outputs: Sequence[Value], name: str) -> Nest:
 
 
 def ordered_tensors(to: Emitter) -> list[Tensor]:
-    """Inputs, then the others as the statements first touch them, outputs last."""
+    """Inputs, then the others as the statements first access them, outputs last."""
     inputs = [t for t in to.tensors.values() if t.role == "input"]
     outputs = [t for t in to.tensors.values() if t.role == "output"]
     every = (to.tensors[access.tensor] for s in to.statements for access in s.accesses)
@@ -149,7 +165,7 @@ def emit(to: Emitter, value: Value, done: dict[int, Tensor], out: Tensor | None)
 
 
 def further(to: Emitter, value: Value, done: dict[int, Tensor], name: str) -> Tensor:
-    """What an operation computes beside its value; a half is rounded here, since the operation goes on in float32."""
+    """Emit an additional result of an operation; a half is rounded here, since the operation computes in float32."""
     made = to.further[done[id(value.operands[0])].name, name]
     if made.dtype == value.dtype:
         return made

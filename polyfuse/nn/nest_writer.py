@@ -1,4 +1,4 @@
-"""Writing statements: what a layer's operation uses to add tensors and statements to a growing nest."""
+"""Emit statements: how a layer's operation adds tensors and statements to a growing nest."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Emitter:
         return self.tensors[name]
 
     def temporary(self, stem: str, n: int, shape: Shape, dtype: DType) -> Tensor:
-        """What an operation keeps between its statements, named stem + n, or with the next number that is free.
+        """Return a new temporary of an operation, named stem + n with the operation's number or the next free one.
 
         In float32 for a half: only the operation's value is rounded to that.
         """
@@ -114,7 +114,7 @@ class Emitter:
 
     @contextmanager
     def together(self, name: str) -> Iterator[None]:
-        """What is assigned inside runs in one loop, over the first dimension of each statement.
+        """Put the statements assigned inside into one loop over the first dimension of each.
 
         for t: A[t]; for t: B[t]   ->   for t: { A[t]; B[t] }
         """

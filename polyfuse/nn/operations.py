@@ -1,4 +1,4 @@
-"""Operations: what the nodes of a graph compute, as statements.
+"""Operations: the graph's nodes, lowered to statements.
 
     operation ::= Copy | Pointwise | Linear | Matmul | Reduce
                 | Softmax | LogSoftmax | LayerNorm | RMSNorm                             (along_axes.py)
@@ -47,7 +47,7 @@ class Operation:
 
     @property
     def reduces(self) -> bool:
-        """Whether a statement reduces into the result itself, which a half cannot hold meanwhile."""
+        """True if a statement reduces into the result itself; a half could not hold the partial sums."""
         return False
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Cast(Pointwise):
 
 
 def broadcast_subscripts(shape: Shape, names: Sequence[str]) -> tuple[str, ...]:
-    """Where an operand is read for the result's element [names]: aligned right, 0 where its size is 1.
+    """Return an operand's subscripts for the result's element [names]: aligned right, 0 where its size is 1.
 
     >>> broadcast_subscripts((1, 8), ("i", "j", "k"))
     ('0', 'k')
@@ -127,7 +127,9 @@ class Linear(Operation):
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """Without bias too its number is taken, so that zero, mac and bias of one layer always agree."""
+        """The tensor names. A number is reserved for the bias even without one, so that a layer's zero, mac and bias
+        agree.
+        """
         return ("zero", "mac", "bias")
 
     @property
@@ -142,7 +144,7 @@ class Linear(Operation):
 
     @property
     def reduces(self) -> bool:
-        """Without a bias the product is the result."""
+        """True without a bias: the product is the result."""
         return not self.bias
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
@@ -179,7 +181,7 @@ class Matmul(Operation):
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """Those of a linear layer without bias."""
+        """The tensor names, as for a linear layer without bias."""
         return ("zero", "mac")
 
     @property
@@ -252,9 +254,7 @@ class Reduce(Operation):
         """The operand's shape without the axes, or with size 1 there."""
         (x,) = shapes
         if self.kind in ("max", "min") and any(x[a] == 0 for a in self.axes):
-            raise BadArgument(
-                f"{self.kind}: axes {self.axes} of {x} are empty, and there is no {self.kind} of nothing"
-            )
+            raise BadArgument(f"{self.kind}: axes {self.axes} of {x} are empty, so {self.kind} is undefined")
         sizes = [1 if d in self.axes else size for d, size in enumerate(x)]
         return tuple(size for d, size in enumerate(sizes) if self.keepdims or d not in self.axes)
 

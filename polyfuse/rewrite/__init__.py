@@ -1,4 +1,4 @@
-"""Rewrites: Nest -> Nest, the same values computed by other statements or kept in other places."""
+"""Rewrites: Nest -> Nest, with the same values computed by other statements or stored in other places."""
 
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.batching.batch import Batch, Batched, batch, why_not_batch

@@ -1,4 +1,4 @@
-"""What is needed: instances whose values reach nothing that the caller sees do not run.
+"""Remove dead instances: those whose values reach nothing that the caller sees.
 
     for i < 9: a[i] = f(x[i])                 for i < 4: a[i] = f(x[i])
     for i < 4: out[i] = a[i]           ->     for i < 4: out[i] = a[i]
@@ -20,9 +20,14 @@ from polyfuse.proving import proving
 
 @proving("the rewrite needed")
 def needed(nest: Nest) -> Nest:
-    """The nest with its domains cut to what is needed, where that is one convex part without gaps.
+    """Remove dead instances: restrict each domain to the instances whose values are used.
 
-    A statement that takes values of its own instances keeps its domain.
+    Args:
+        nest: The nest.
+
+    Returns:
+        The nest; a domain is restricted only to one convex set without gaps, and not if the statement reads its own
+        values.
     """
     flow = [p for p in nest.dependences().pairs if p.kind == "flow"]
     keep = dict(nest.domains)

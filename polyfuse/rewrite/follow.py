@@ -1,9 +1,9 @@
-"""Following: a statement takes the loops in which another one walks through the same elements.
+"""Give a statement the loops in which another one accesses the same elements.
 
     for g: for f: for k: M: y[4*g + f] += x[g, k] * w[f, k]        for g: for f: for k: M: y[4*g + f] += …
     for c: S: z[c] = 2 * y[c]                                  ->  for g: for f: S: z[4*g + f] = 2 * y[4*g + f]
 
-The theorem. Let R take an instance of S to those dimensions of M that move its results, by the element both touch. If
+The theorem. Let R take an instance of S to those dimensions of M that move its results, by the element both access. If
 R is a function of every instance of S, and no two instances have the same value, then S's instances may be called by
 these values: it is the same set of instances, each of which reads and writes what it did. S is alone in its loops, so
 that only the order among its own instances changes, which is none of anybody's business where no dependence is between
@@ -28,7 +28,13 @@ from polyfuse.sets import IN, OUT, dim_names, on_domain
 
 @dataclass(frozen=True)
 class Followed:
-    """A nest in which a statement has the loops of another one's results."""
+    """The result of `follow`.
+
+    Attributes:
+        nest: The new nest.
+        statement: The statement whose loops were changed.
+        leader: The statement whose loops it has now.
+    """
 
     nest: Nest
     statement: str
@@ -39,15 +45,26 @@ class Followed:
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """These loops, outermost first."""
+        """The new loops, outermost first."""
         return self.nest.statement(self.statement).dims
 
 
 @proving("the rewrite follow")
 def follow(nest: Nest, statement: str, leader: str) -> Followed:
-    """for c: S[c]   ->   for g: for f: S[g, f], where M[g, f, k] writes the element that S[4g + f] touches.
+    """Give a statement the loops in which another one computes the same elements.
 
-    Raises IllegalRewrite where `why_not_follow` says why.
+    for c: S[c]   ->   for g: for f: S[g, f], where M[g, f, k] writes the element that S[4g + f] accesses.
+
+    Args:
+        nest: The nest.
+        statement: The statement to change.
+        leader: The statement whose result loops it gets.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_follow` returns a reason.
     """
     refusal = why_not_follow(nest, statement, leader)
     if refusal is not None:
@@ -76,24 +93,35 @@ def follow(nest: Nest, statement: str, leader: str) -> Followed:
 
 @proving("the question why_not_follow")
 def why_not_follow(nest: Nest, statement: str, leader: str) -> Refusal | None:
-    """Why a statement cannot have the loops of another one's results; None if it can."""
+    """Return the reason why a statement cannot have the loops of another one's results.
+
+    Args:
+        nest: The nest.
+        statement: The statement to change.
+        leader: The statement whose result loops it would get.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     s, m, call = nest.statement(statement), nest.statement(leader), f"follow({statement!r}, {leader!r})"
     tensor = m.write.tensor
     if (statement,) not in map(statements, parts(nest.order)):
-        return refused(call, f"{statement} shares loops with others", "loops apart (`distribute`)")
+        return refused(call, f"{statement} shares loops with others", "separate loops (`distribute`)")
     if set(s.dims) & {symbol.name for symbol in s.body.free_symbols}:
         return refused(
-            call, f"the value of {statement} depends on its index", "a body of tensors and numbers"
+            call, f"the value of {statement} depends on its index", "a value of tensors and numbers only"
         )
     if any(p.source == p.sink == statement for p in nest.dependences().pairs):
-        return refused(call, f"instances of {statement} depend on each other", "a statement whose do not")
+        return refused(
+            call, f"instances of {statement} depend on each other", "a statement without such dependences"
+        )
     if len({str(access.map) for access in s.accesses if access.tensor == tensor}) != 1:
-        return refused(call, f"{statement} does not touch {tensor} in one place", f"one access to {tensor}")
+        return refused(call, f"{statement} does not access {tensor} exactly once", f"one access to {tensor}")
     if _renaming(nest, s, m) is None:
         return refused(
             call,
-            f"instances of {statement} and results of {leader} are not one to one",
-            f"a statement with an instance for each element of {tensor}, and for none twice",
+            f"instances of {statement} and results of {leader} do not correspond one to one",
+            f"exactly one instance for each element of {tensor}",
         )
     return None
 

@@ -1,4 +1,4 @@
-"""Index-set splitting: a consumer of a tensor that several statements write, in one piece for each of them.
+"""Index-set splitting: split the consumer of a tensor by the statements that write it.
 
     Y0[i]: y[i] = …                          Y0[i]: y[i] = …;  Y1[i]: y[8 + i] = …
     Y1[i]: y[8 + i] = …            ->        relu_0[i]: z[i] = max(y[i], 0)
@@ -31,7 +31,12 @@ from polyfuse.sets import IN, dim_names, union_map
 
 @dataclass(frozen=True)
 class Pieces:
-    """A nest, and which statements were split into which."""
+    """The result of `pieces`.
+
+    Attributes:
+        nest: The new nest.
+        split: The statements into which each one was split.
+    """
 
     nest: Nest
     split: dict[str, tuple[str, ...]]
@@ -42,7 +47,14 @@ class Pieces:
 
 @proving("the rewrite pieces")
 def pieces(nest: Nest) -> Pieces:
-    """The nest with its pointwise consumers of tensors that several statements write in pieces; all that may be."""
+    """Split pointwise consumers of tensors that several statements write, a piece per writer (index-set splitting).
+
+    Args:
+        nest: The nest.
+
+    Returns:
+        The new nest, with every legal split.
+    """
     known = {s.name: s for s in nest.statements}
     split: dict[str, tuple[str, ...]] = {}
     origins: dict[str, tuple[str, isl.Map]] = {}
@@ -112,7 +124,7 @@ def feeds(writer: Statement, access: Access) -> isl.Map:
 
 
 def _piece(s: Statement, name: str, writer: Statement, fed: isl.Map) -> Statement:
-    """What a statement does with one producer's values, over the producer's instances."""
+    """Return the statement restricted to one producer's values, over the producer's instances."""
     domain = fed.domain().coalesce()
     for d, dim in enumerate(dim_names(writer.domain)):
         domain = domain.set_dim_name(isl.dim_type.set, d, dim)

@@ -1,4 +1,4 @@
-"""Inlining: a temporary that one statement writes disappears into the statements that read it.
+"""Inlining: substitute a temporary's value into the statements that read it.
 
     for i: T[i] = a[i] * a[i]
     for i: y[i] = T[i] + T[i + 1]           ->    for i: y[i] = a[i] * a[i] + a[i + 1] * a[i + 1]
@@ -32,7 +32,14 @@ from polyfuse.sets import maps_of, on_domain, union_map
 
 @dataclass(frozen=True)
 class Inlined:
-    """A nest without one of its temporaries, and what that costs: operations per instance of each reader."""
+    """The result of `inline`.
+
+    Attributes:
+        nest: The new nest.
+        statement: The statement that was inlined.
+        tensor: The temporary that was removed.
+        operations: Operations per instance of each reader, before and after.
+    """
 
     nest: Nest
     statement: str
@@ -48,11 +55,22 @@ class Inlined:
 
 @proving("the rewrite inline")
 def inline(nest: Nest, statement: str) -> Inlined:
-    """P: T[i] = e(i);  R: … T[i] … T[i + 1] …  ->  R: … e(i) … e(i + 1) …
+    """Inline a statement: compute its value where it is read, and remove its temporary.
 
-    Every operation of the readers and of P's body keeps its place, so that results stay equal bit by bit but for the
-    fused multiply-adds that a target may make. Raises IllegalRewrite where `why_not_inline` says why, ValidationFailure
-    if the result's flow is not that of the nest, which would be a bug.
+    P: T[i] = e(i);  R: … T[i] … T[i + 1] …  ->  R: … e(i) … e(i + 1) …
+
+    Operations keep their order, so results stay bit-identical except for fused multiply-adds that a target may form.
+
+    Args:
+        nest: The nest.
+        statement: The statement that writes the temporary.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_inline` returns a reason.
+        ValidationFailure: if the result's flow differs from the nest's: a compiler bug.
     """
     refusal = why_not_inline(nest, statement)
     if refusal is not None:
@@ -75,13 +93,21 @@ def inline(nest: Nest, statement: str) -> Inlined:
 
 
 def reads(s: Statement, tensor: str) -> bool:
-    """Whether a statement reads a tensor."""
+    """True if a statement reads a tensor."""
     return any(access.tensor == tensor for access in s.reads)
 
 
 @proving("the question why_not_inline")
 def why_not_inline(nest: Nest, statement: str) -> Refusal | None:
-    """Why a statement's temporary cannot be computed where it is read; None if it can."""
+    """Return the reason why a statement cannot be inlined.
+
+    Args:
+        nest: The nest.
+        statement: The statement's name.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     producer = nest.statement(statement)
     tensor = nest.tensor(producer.write.tensor)
     readers = nest.readers(tensor.name)
@@ -95,29 +121,31 @@ def why_not_inline(nest: Nest, statement: str) -> Refusal | None:
     if producer.is_reduction or producer in readers:
         return no(
             f"{statement} reads {tensor.name}, which it writes",
-            "a statement that computes each value at once",
+            "a statement that does not read its own target",
         )
     if not readers:
         return no(f"nothing reads {tensor.name}", "a temporary that is read")
     other = next((s.name for s in nest.writers(tensor.name) if s is not producer), None)
     if other is not None:
         return no(
-            f"{other} writes {tensor.name} too", "`expand`, where the two values share nothing but the name"
+            f"{other} writes {tensor.name} too", "`expand` first, if the two live ranges are independent"
         )
     twice = twice_written(nest, producer)
     if twice is not None:
         return no(
-            f"both write one element of {tensor.name}", "`expand`, where loops tell its values apart", twice
+            f"two instances write one element of {tensor.name}",
+            "`expand` first, if loops distinguish its values",
+            twice,
         )
     if set(producer.dims) & {symbol.name for symbol in producer.body.free_symbols}:
-        return no(f"the value of {statement} depends on its index", "a body of tensors and numbers")
+        return no(f"the value of {statement} depends on its index", "a value of tensors and numbers only")
     if tensor.is_half:
-        return no(f"{tensor.name} rounds to {tensor.dtype}", "a temporary of the type that is computed in")
+        return no(
+            f"{tensor.name} rounds to {tensor.dtype}", "a temporary of the type in which it is computed"
+        )
     types = {nest.tensor(a.tensor).dtype for s in (producer, *readers) for a in (s.write, *producer.reads)}
     if len(types) > 1:
-        return no(
-            f"values of {' and '.join(sorted(types))} meet in {statement} and its readers", "one element type"
-        )
+        return no(f"{statement} and its readers mix {' and '.join(sorted(types))}", "one element type")
     lost = overwritten(nest, producer)
     if lost is not None:
         why = "an operand is overwritten before the value would be computed"

@@ -1,4 +1,4 @@
-"""The theorem of rewrites that give a nest's instances other names and other dates, and change nothing else."""
+"""The theorem for rewrites that only rename and reorder a nest's instances."""
 
 from __future__ import annotations
 

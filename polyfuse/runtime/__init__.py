@@ -1,1 +1,1 @@
-"""What runs compiled kernels: memory, launches, caches."""
+"""Run compiled kernels: memory, launches, caches."""

@@ -1,4 +1,4 @@
-"""A call's arrays: checked against the nest, brought to NumPy, and given back in the caller's kind."""
+"""Check a call's arrays against the nest, convert them to NumPy, and convert results back."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bind_arguments(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) 
     """Match a call's arguments with the nest's inputs, in order or by name, and bring them into the form kernels take.
 
     Raises BadArgument for a missing, unknown, or doubly given input, for a wrong dtype, rank, shape or device, and for
-    an index that is no row of its table.
+    an index that is not a row of its table.
     """
     given = matched(nest, args, named)
     arrays: dict[str, Array] = {}
@@ -136,7 +136,7 @@ def check_shared(nest: Nest, written: str, other: str, one: bool, sizes: Mapping
 
 
 def _share_memory(a: Array, b: Array) -> bool:
-    """Whether two arrays have an element in common."""
+    """True if two arrays share an element."""
     if not np.may_share_memory(a, b):
         return False
     if a.flags.c_contiguous and b.flags.c_contiguous:
@@ -145,7 +145,7 @@ def _share_memory(a: Array, b: Array) -> bool:
 
 
 def _are_one(a: Array, b: Array) -> bool:
-    """Whether two arrays are the same elements at the same places."""
+    """True if two arrays are the same elements at the same addresses."""
     layouts = ((x.ctypes.data, x.shape, x.strides, x.dtype) for x in (a, b))
     return next(layouts) == next(layouts)
 
@@ -154,11 +154,13 @@ def matched(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict
     """A call's arguments by input name; BadArgument if one is missing, unknown or given twice."""
     names = [tensor.name for tensor in nest.inputs]
     if len(args) > len(names):
-        raise BadArgument(f"{len(args)} arrays were given, {len(names)} are inputs; {_expected(nest)}")
+        raise BadArgument(
+            f"given {len(args)} positional arguments for {len(names)} inputs; {_expected(nest)}"
+        )
     given = dict(zip(names, args, strict=False))
     for name, value in named.items():
         if name not in names:
-            raise BadArgument(f"there is no input {name!r}; {_expected(nest)}")
+            raise BadArgument(f"unknown input {name!r}; {_expected(nest)}")
         if name in given:
             raise BadArgument(f"input {name!r} is given twice")
         given[name] = value
@@ -208,7 +210,7 @@ def scalar_array(tensor: Tensor, value: Any) -> Array:
     try:
         return np.asarray(value, computed_in(tensor.dtype)).astype(tensor.dtype)
     except OverflowError as error:
-        raise BadArgument(f"{tensor.name}: {value!r} is no {tensor.dtype}") from error
+        raise BadArgument(f"{tensor.name}: {value!r} does not fit {tensor.dtype}") from error
 
 
 def foreign_module(values: Iterable[Any]) -> str | None:
@@ -268,7 +270,9 @@ def solve_sizes(nest: Nest, arrays: Mapping[str, Shaped]) -> dict[str, int]:
         sizes = solved(pairs, sizes)
         unknown = [name for name in unknown if name not in sizes]
     if unknown:
-        raise BadArgument(f"the size {', '.join(unknown)} cannot be read off the shapes of the inputs")
+        raise BadArgument(
+            f"the size {', '.join(unknown)} cannot be inferred from the shapes of the inputs; pass sizes="
+        )
     check_sizes(nest, sizes)
     return sizes
 

@@ -1,4 +1,4 @@
-"""What a compile leaves: everything it decided, and of that the part that runs, prints and reports."""
+"""The result of a compile: all decisions, and the part that runs, prints and reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Device = Literal["cpu", "gpu", "lockstep", "simulator", "none"]
 
 @dataclass(frozen=True)
 class Work:
-    """What the cost model says of one call of a program: operations, bytes moved, seconds."""
+    """The cost model's figures for one call: operations, bytes moved, seconds."""
 
     flops: int
     bytes_moved: int
@@ -30,7 +30,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Product:
-    """What an executable needs to run, to print its kernels and to report; no schedule, nothing of isl's."""
+    """All that an executable needs to run, to print its kernels and to report; without schedule and isl objects."""
 
     program: Program
     memory: Memory

@@ -1,4 +1,4 @@
-"""A call on the same arrays, to be made again and again: checked once, then replayed.
+"""A call on fixed arrays that can be repeated: checked once, then replayed.
 
     call = net.capture(x, w, out=y)  ->  one whole call: arguments matched and checked, kernels run
     call()                           ->  the same memory: one graph on a GPU, the compiled entry on a CPU
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Captured:
-    """A call that was made once; calling it makes it again and gives its result. Keeps its arrays alive."""
+    """A call that can be repeated on the same arrays, which it keeps alive."""
 
     def __init__(self, result: Any, whole: Callable[[], Any], again: Callable[[], bool] | None) -> None:
         """`whole` makes the call as any other and gives the result; `again` tries the short way, and says if it did."""

@@ -1,4 +1,4 @@
-"""The key of a compile: everything its result depends on, as text, and a digest of it.
+"""The cache key of a compile: all its inputs as text, and their digest.
 
 A part that is left out here would bring back another program's machine code; one too many costs a compile. So: the
 whole nest but the constants' values (kernels take them as arguments), the schedule or the strategy's options, the
@@ -35,7 +35,7 @@ PACKAGE = Path(__file__).parents[1]
 def key_parts(
     nest: Nest, schedule: Schedule | None, machine: Machine, options: Mapping[str, object]
 ) -> dict[str, str]:
-    """What a compile depends on, by name."""
+    """Return the inputs that a compile depends on, by name."""
     return {
         "nest": nest_text(nest),
         "schedule": "" if schedule is None else schedule_text(schedule),

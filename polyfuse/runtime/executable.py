@@ -42,7 +42,12 @@ Sizes = Mapping[str, int]
 
 
 class Executable:
-    """A compiled nest. Call it; print `schedule`, `explain()`, `source`, `report()`. Safe from several threads."""
+    """A compiled nest. Call it; print `schedule`, `explain()`, `source`, `report()`. Safe from several threads.
+
+    Attributes:
+        program: The emitted kernels and their launches.
+        tuning: The trials of the search that found the schedule; None without a search.
+    """
 
     def __init__(
         self,
@@ -84,7 +89,16 @@ class Executable:
         keep: Callable[[Product, MachineCode | None], str] | None = None,
         tuning: Tuning | None = None,
     ) -> Executable:
-        """An executable from what was decided, which is given to a cache to `keep`; its kernels are compiled."""
+        """Compile the kernels of a decided schedule, and make its executable.
+
+        Args:
+            compiled: The compiler's decisions.
+            keep: Stores the product and its machine code in a cache; returns a note for the report.
+            tuning: The search that found the schedule.
+
+        Returns:
+            The executable.
+        """
         nest, product, code = compiled.schedule.source, compiled.product, None
         start = time.perf_counter()
         if product.program.target == "cpu":
@@ -96,14 +110,26 @@ class Executable:
         return made
 
     def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
-        """Run on arrays given in the order of the nest's inputs, or by name.
+        """Run on arrays, given in the order of the nest's inputs or by name.
 
-        NumPy arrays give a NumPy array; an array of another library that speaks DLPack gives that library's. One
-        output is returned by itself, several as a tuple in the nest's order, none as None. `out` is an array, or a
-        tuple of them, to write to instead. Tensors with role inout are changed in place.
+        Tensors with role inout are changed in place.
+
+        Args:
+            *args: NumPy arrays, or arrays of a library that supports DLPack, such as torch or CuPy.
+            out: An array to write the result to, or a tuple for several.
+            **named: Arrays by input name.
+
+        Returns:
+            One output by itself, several as a tuple in the nest's order, None if there is none; of the library of the
+            arguments.
+
+        Raises:
+            BadArgument: if an array is missing, or has the wrong shape, dtype or device.
+            TargetUnavailable: if the executable was compiled for reading only.
+            DeviceFailure: if a GPU operation fails.
         """
         if self._direct is not None:
-            # a name that is no input leaves another without a value, which the entry refuses
+            # a name that is not an input leaves another without a value, which the entry refuses
             ordered = args if not named else (*args, *map(named.get, self._names[len(args) :]))
             place = out[0] if type(out) is tuple and len(out) == 1 else out
             result = (
@@ -114,11 +140,19 @@ class Executable:
         return self._adapted(args, out, named)
 
     def capture(self, *args: Any, out: Any = None, **named: Any) -> Captured:
-        """Make a call, and give it back as one on these very arrays, to be made again: `call()` gives its result.
+        """Make a call, and return it as an object that repeats it on the same arrays.
 
-        Results are written to the same arrays each time, to new ones of this call where there is no `out`. With arrays
-        of torch or CuPy on a GPU, calling it replays a graph and matches nothing; on another stream, for an array that
-        lies elsewhere since, or after `replace_constants` it is a call as any other.
+        Results are written to the same arrays each time; without `out`, to the new ones of this call. With arrays of
+        torch or CuPy on a GPU, repeating it replays a CUDA graph and matches no arguments; on another stream, for an
+        array that has moved, or after `replace_constants` it is an ordinary call.
+
+        Args:
+            *args: As for a call.
+            out: As for a call.
+            **named: As for a call.
+
+        Returns:
+            The captured call; calling it returns its result.
         """
         known = self._direct  # read before the call, as its constants may be replaced meanwhile
         result = self(*args, out=out, **named)
@@ -162,10 +196,16 @@ class Executable:
             runner.run({**every, **self._kept.values(sizes), **temporaries}, sizes)
 
     def replace_constants(self, values: Mapping[str, Array]) -> None:
-        """Give constants (weights) new values of the same shape and dtype; calls that run now finish with the old.
+        """Replace constants (weights) by others of the same shape and dtype; calls already running finish with the old.
 
-        Kernels that depend on constants alone run again, now. An array is read here and at construction, small ones
-        only then, as they are copied: what is written to it afterwards is sure to be seen only where this is called.
+        Kernels that depend on constants alone run again now. Arrays are read now, and small ones are copied: later
+        writes to an array are certain to be seen only after another call of this method.
+
+        Args:
+            values: Arrays by constant name.
+
+        Raises:
+            BadArgument: if there is no such constant, or an array has the wrong shape or dtype.
         """
         checked = {name: check_constant(self._constant(name), array) for name, array in values.items()}
         self._hold({**self._constants, **checked})
@@ -181,7 +221,7 @@ class Executable:
 
     @property
     def compiled(self) -> Compiled:
-        """Everything the compile decided; for an executable from the cache, decided again when first asked for."""
+        """The compiler's decisions; an executable loaded from the cache computes them again on first use."""
         if self._decided is None:
             self._decided = self._decide()
         return self._decided
@@ -193,7 +233,7 @@ class Executable:
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule tree, with what is bound to hardware."""
+        """The schedule, with its bindings to hardware."""
         return self.compiled.schedule
 
     @property
@@ -213,9 +253,16 @@ class Executable:
 
     @proving("memory_plan")
     def memory_plan(self, sizes: Sizes | None = None) -> MemoryPlan:
-        """Where the temporaries lie, for given symbolic sizes; the others are those that the cost model counts for.
+        """Return the offsets of temporaries in their arena.
 
-        Raises BadArgument for a size that the nest does not have, and for values that it does not allow.
+        Args:
+            sizes: Values of symbolic sizes; the others are those that the cost model counts for.
+
+        Returns:
+            The plan.
+
+        Raises:
+            BadArgument: if the nest has no such size, or does not allow its value.
         """
         return self._memory_plan(self._every_size(sizes))
 
@@ -233,16 +280,25 @@ class Executable:
         return nominal_sizes(self._nest, sizes)
 
     def explain(self) -> str:
-        """Each fusion taken and each refused, with the reason; what validation checked; what tuning found."""
+        """Return each fusion taken and refused, with the reason; what validation checked; the result of tuning."""
         found = self._product.explanation
         return found if self.tuning is None else f"{found}\ntuned: {self.tuning}"
 
     @proving("report")
     def report(self, sizes: Sizes | None = None) -> Report:
-        """Kernels, work, bytes moved, predicted time and memory: from the model; and what tuning measured.
+        """Return the cost model's kernels, operations, bytes moved, time and memory; and tuning's measurements.
 
         Work, bytes and time are those of the sizes that the cost model counted for. Memory and the launches of a GPU
-        are those of the given sizes, as `memory_plan` takes them.
+        are those of the given sizes.
+
+        Args:
+            sizes: Values of symbolic sizes, as for `memory_plan`.
+
+        Returns:
+            The report; print it or read its fields.
+
+        Raises:
+            BadArgument: if the nest has no such size, or does not allow its value.
         """
         known, work = self._every_size(sizes), self._product.work
         memory = self._memory_plan(known)
@@ -267,7 +323,7 @@ class Executable:
         )
 
     def _cached(self) -> tuple[str, ...]:
-        """What the cache had to do with each of a GPU's kernels."""
+        """Return a line about the cache for each of a GPU's kernels."""
         return self._runner.cached if isinstance(self._runner, CudaProgram) else ()
 
     def __reduce__(self) -> tuple[Callable[[Compiled], Executable], tuple[Compiled], dict[str, Any]]:
@@ -292,7 +348,7 @@ class Executable:
         tensor = next((t for t in self._nest.with_role("constant") if t.name == name), None)
         if tensor is None:
             known = ", ".join(t.name for t in self._nest.with_role("constant")) or "none"
-            raise BadArgument(f"there is no constant {name!r}; there are {known}")
+            raise BadArgument(f"unknown constant {name!r}; the constants are {known}")
         return tensor
 
     def _outputs(self, out: Any, sizes: Sizes, given: Mapping[str, Array]) -> dict[str, Array]:
@@ -315,7 +371,7 @@ class Executable:
         return found
 
     def _host_arrays(self, sizes: Sizes) -> dict[str, Array]:
-        """Constants, and temporaries for the layout of their arena (never touched on the host)."""
+        """Constants, and temporaries for the layout of their arena (never accessed on the host)."""
         with self._arenas.lent(
             sizes
         ) as temporaries:  # only their layout is used, so others may have them too
@@ -335,7 +391,7 @@ class Executable:
                 np.asarray(theirs)[...] = arrays[tensor.name]
 
     def _new_runner(self, code: MachineCode | None) -> Runner | None:
-        """What runs the program: machine code, a GPU, or a stand-in for one; None if it is only to be read."""
+        """Return the runner: machine code, a GPU or an emulator; None if the program is for reading only."""
         if code is not None:
             phases = Phases.of(self._nest, self.program, self._product.memory)
             return CpuProgram(code, phases, self._constants)
@@ -350,7 +406,7 @@ class Executable:
         return Kept(self._product.memory, self._constants, runner)
 
     def _on_device(self, program: Program, kept: Role) -> Runner | None:
-        """A runner on the GPU or the stand-in; what runs once leaves is an "output" of it, a "constant" of calls."""
+        """A runner on the GPU or the emulator; what runs once leaves is an "output" of it, a "constant" of calls."""
         if self._device == "gpu":
             memory = self._product.memory
             tensors = (*self._nest.tensors, *memory.calls.tensors, *memory.once.tensors)
@@ -361,7 +417,7 @@ class Executable:
         return None
 
     def _new_direct(self) -> Callable[..., Any] | None:
-        """What arguments are tried on as they come: on a GPU the calls that are known, on the CPU the entry.
+        """Return the fast path for arguments as given: known calls on a GPU, the compiled entry on the CPU.
 
         With symbolic sizes that is the entry for those of the last call.
         """

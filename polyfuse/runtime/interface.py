@@ -1,4 +1,4 @@
-"""What a compiled program is called with: the tensors of a call, those that stay, and the numbers for some sizes.
+"""The arguments of a compiled program: a call's tensors, constants, and the numbers for some sizes.
 
 interface ::= input* result*  constant*  temporary*  size*
 """
@@ -46,7 +46,9 @@ class Interface:
         return tuple(dict.fromkeys(s for shape in shapes for s in shape if isinstance(s, str)))
 
     def numbers(self, sizes: Mapping[str, int], plan: MemoryPlan) -> Sequence[int]:
-        """What native code looks up: sizes, which may be negative, then extents, then where temporaries lie."""
+        """Return the numbers that native code reads: sizes, which may be negative, then extents, then offsets of
+        temporaries.
+        """
         values = *(sizes[name] for name in self.sizes), *(extent(text, sizes) for text in self.extents)
         return [*values, *(plan.spans[tensor.name][0] for tensor in self.temporaries)]
 

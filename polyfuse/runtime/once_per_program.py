@@ -1,4 +1,5 @@
-"""What depends on constants alone, on a GPU or on a stand-in for one: computed before the first call, then a constant.
+"""Compute values that depend on constants only before the first call, on a GPU or emulator, and keep them as
+constants.
 
     constants ──(the launches that run once)──> kept ──┐
     constants, inputs ─────────────────────────────────┴──(the other launches)──> results       every call
@@ -25,14 +26,14 @@ Sizes = Mapping[str, int]
 
 
 class Runner(Protocol):
-    """What runs a program on arrays, by tensor name."""
+    """Runs a program on arrays, by tensor name."""
 
     def run(self, arrays: Mapping[str, Array], sizes: Sizes) -> None:
         """Run every launch in order."""
 
 
 def once_and_calls(program: Program) -> tuple[Program, Program]:
-    """What runs once, and what every call runs."""
+    """Split a program into the part that runs once and the part of every call."""
     once, calls = (
         replace(program, launches=tuple(one for one in program.launches if one.once == early))
         for early in (True, False)
@@ -51,7 +52,7 @@ class Kept:
         self._lock = threading.Lock()
 
     def values(self, sizes: Sizes) -> Mapping[str, Array]:
-        """By name: computed when first asked for with these sizes, on a runner that is let go afterwards."""
+        """Return the values by name: computed on first use for these sizes, on a runner that is released afterwards."""
         if not self._memory.kept:
             return {}
         key = tuple(sorted(sizes.items()))

@@ -1,4 +1,4 @@
-"""What `net.report()` says: kernels, work, memory, prediction."""
+"""The text and figures of `net.report()`: kernels, work, memory, prediction."""
 
 from __future__ import annotations
 
@@ -13,10 +13,24 @@ from polyfuse.strategy.tuning_trials import Tuning
 class Report:
     """Figures of a compiled net. Predictions are the cost model's; only `tuning` is measured.
 
-    Symbolic sizes have the values `sizes` in what is said of memory and of a GPU's launches, and `counted_sizes` in
-    work, bytes moved and time.
-    `kernel_times` has one entry a launch on a GPU: issue slots, bytes, occupancy. `grid_barriers` counts how often all
-    blocks of a launch wait for each other, in all launches together.
+    Attributes:
+        target: "cpu" or "cuda", and where kernels run.
+        launches: Kernel launches per call.
+        launches_once: Launches that run once, for kernels that depend on constants alone.
+        compiled_kernels: Distinct kernels compiled.
+        flops: Floating-point operations per call.
+        bytes_moved: Bytes moved per call.
+        predicted_seconds: Seconds per call.
+        arena_bytes_before: Bytes of temporaries if each had its own memory.
+        arena_bytes: Bytes of the arena in which they share memory.
+        kept_bytes: Bytes that kernels which run once leave for calls.
+        copied_inputs: Inputs that had to be copied to be contiguous.
+        compile_seconds: Seconds by stage.
+        cache: Whether the cache was used.
+        tuning: The search's trials; None without a search.
+        kernel_times: One entry per launch on a GPU: issue slots, bytes, occupancy.
+        sizes: The symbolic sizes of the figures on memory and a GPU's launches.
+        counted_sizes: The symbolic sizes of work, bytes moved and time.
     """
 
     target: str
@@ -39,7 +53,7 @@ class Report:
 
     @property
     def grid_barriers(self) -> int:
-        """How often all blocks of a kernel wait for each other, in all launches of a call."""
+        """The number of grid barriers in all launches of a call."""
         return sum(each.cost.meetings for each in self.kernel_times)
 
     def __str__(self) -> str:
@@ -48,18 +62,23 @@ class Report:
             f"{stage} {1e3 * seconds:.1f} ms" for stage, seconds in self.compile_seconds.items()
         )
         once = f", {self.launches_once} more once for all calls" if self.launches_once else ""
-        once += f", {self.grid_barriers} grid barriers" if self.grid_barriers else ""
+        once += (
+            f", {self.grid_barriers} grid barrier{'' if self.grid_barriers == 1 else 's'}"
+            if self.grid_barriers
+            else ""
+        )
         return "\n".join(
             (
                 f"target            {self.target}",
-                f"kernels           {self.launches} launches of {self.compiled_kernels} compiled{once}",
+                f"kernels           {self.launches} launch{'' if self.launches == 1 else 'es'} of "
+                f"{self.compiled_kernels} compiled{once}",
                 *self._sizes(),
                 f"work              {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved (model)",
                 f"predicted time    {1e6 * self.predicted_seconds:.2f} µs (model)",
                 *(f"  {each}" for each in self.kernel_times),
                 f"temporaries       {self.arena_bytes:,} bytes in one arena, "
                 f"{self.arena_bytes_before:,} with one allocation each",
-                f"made once         {self.kept_bytes:,} bytes from constants alone, beside them for all calls",
+                f"made once         {self.kept_bytes:,} bytes from constants alone, kept for all calls",
                 f"inputs copied     {copied} (not contiguous, or given twice and written, in calls so far)",
                 f"compile time      {spent}",
                 f"cache             {self.cache}",

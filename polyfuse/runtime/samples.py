@@ -1,4 +1,4 @@
-"""Random arrays for a nest, and how far two results lie apart."""
+"""Random arrays for a nest, and the distance between two results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb that gives statements a new order at once: affine.
+"""The verb `affine`: give statements a new order at once.
 
 Every statement gets a vector of dates, as in Kelly & Pugh, "A unifying framework for iteration reordering
 transformations" (1995); the vectors are compared lexicographically:
@@ -43,7 +43,9 @@ def affine(nest: Nest, tree: Tree, texts: Mapping[str, str]) -> Tree:
         raise InvalidSchedule("affine: give at least one statement its dates")
     for name in texts:
         if name not in statements(tree):
-            raise InvalidSchedule(f"affine: no statement {name!r}; there are {', '.join(statements(tree))}")
+            raise InvalidSchedule(
+                f"affine: unknown statement {name!r}; expected one of {', '.join(statements(tree))}"
+            )
     vectors = {name: _vector(nest, name, texts[name]) for name in statements(tree) if name in texts}
     parent, old = _place(tree, frozenset(texts))
     for loop in (x for part in old for x in loops(part)):

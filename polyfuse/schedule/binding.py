@@ -1,4 +1,4 @@
-"""Verbs that say what runs a loop's values: bind, unroll, vectorize."""
+"""The verbs `bind`, `unroll` and `vectorize`: choose what executes a loop's iterations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bind(nest: Nest, tree: Tree, statement: str | None, places: Mapping[str, str
     """for i: S  ->  parallel for i over cores: S."""
     for name, place in places.items():
         if place not in PLACES:
-            raise InvalidSchedule(f"bind: {place!r} is no place; there are {', '.join(PLACES)}")
+            raise InvalidSchedule(f"bind: unknown place {place!r}; expected one of {', '.join(PLACES)}")
         loop = only_loop(tree, name) if statement is None else loop_named(tree, statement, name)
         _check_place(tree, loop, place)
         tree = replace_node(tree, loop, replace(loop, bind=Binding(place)))
@@ -48,14 +48,15 @@ def _check_place(tree: Tree, loop: Loop, place: str) -> None:
             )
     if place == Binding.PIPELINE and (not isinstance(loop.body, Loop) or loop.body.bind is not None):
         raise InvalidSchedule(
-            f"bind: {loop.name} has not one loop in order directly inside it, at which its values could wait for each "
-            "other; distribute or interchange first"
+            f"bind: {loop.name} does not directly contain exactly one sequential loop, in which its iterations could "
+            "wait for each other; distribute or interchange first"
         )
     outside = [x for x in around[: _place_of(around, loop)] if isinstance(x, Loop)]
     wrong = [x for x in outside if x.bind is not None and x.bind not in BLOCKS]
     if place in BLOCKS and wrong:
         raise InvalidSchedule(
-            f"bind: around a loop bound to {place} are loops in order and loops over blocks alone, but {wrong[0].name} "
+            f"bind: only sequential loops and loops over blocks may enclose a loop bound to {place}, but "
+            f"{wrong[0].name} "
             f"is bound to {wrong[0].bind}, and {loop.name} lies in it"
         )
 

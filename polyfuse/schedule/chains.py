@@ -1,4 +1,4 @@
-"""Finding loops in a tree: the chains (perfectly nested loops) that verbs work on."""
+"""Find loops in a tree: the chains of perfectly nested loops on which verbs work."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements
 def loop_named(tree: Tree, statement: str, name: str) -> Loop:
     """The loop of that name around a statement; InvalidSchedule says which there are."""
     if statement not in statements(tree):
-        raise InvalidSchedule(f"no statement {statement!r}; there are {', '.join(statements(tree))}")
+        raise InvalidSchedule(
+            f"unknown statement {statement!r}; expected one of {', '.join(statements(tree))}"
+        )
     around = loops_around(tree, statement)
     for loop in around:
         if loop.name == name:
             return loop
     known = ", ".join(loop.name for loop in around) or "none"
-    raise InvalidSchedule(f"no loop {name!r} around {statement}; there are {known}")
+    raise InvalidSchedule(f"no loop {name!r} around {statement}; its loops are {known}")
 
 
 def only_loop(tree: Tree, name: str) -> Loop:
@@ -28,10 +30,10 @@ def only_loop(tree: Tree, name: str) -> Loop:
         return found[0]
     names = ", ".join(dict.fromkeys(loop.name for loop in loops(tree)))
     if not found:
-        raise InvalidSchedule(f"no loop {name!r}; there are {names}")
+        raise InvalidSchedule(f"unknown loop {name!r}; expected one of {names}")
     homes = "; ".join(f"around {', '.join(statements(loop))}" for loop in found)
     raise InvalidSchedule(
-        f"{len(found)} loops are named {name!r} ({homes}): name a statement first to say which"
+        f"{len(found)} loops are named {name!r} ({homes}): pass a statement as the first argument to select one"
     )
 
 

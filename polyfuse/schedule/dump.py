@@ -1,4 +1,4 @@
-"""Schedules as text: our own tree, isl's schedule tree, and C-like loops."""
+"""Print schedules: polyfuse's own tree, isl's schedule tree, and C-like loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs that move statements between loops, and in them: fuse, distribute, move."""
+"""The verbs `fuse`, `distribute` and `move`: move statements between loops and inside them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Dates = dict[str, isl.PwAff]
 
 @dataclass(frozen=True)
 class Alignment:
-    """How a tree joins another's loops: its dates at each shared loop, and what is left of it inside them."""
+    """The way in which a tree joins another's loops: its dates at each shared loop, and the rest of it inside them."""
 
     shared: tuple[Dates, ...]
     rest: Tree
@@ -43,7 +43,7 @@ def distribute(tree: Tree, statement: str, loop: str) -> Tree:
     found = loop_named(tree, statement, loop)
     if not isinstance(found.body, Sequence):
         raise InvalidSchedule(
-            f"distribute: the body of {loop} around {statement} is one part, there is nothing to take apart"
+            f"distribute: the body of {loop} around {statement} has only one part, so there is nothing to distribute"
         )
     if found.buffers:
         names = ", ".join(buffer.tensor for buffer in found.buffers)
@@ -101,7 +101,7 @@ def shift_given(shift: object) -> dict[str, int]:
         return {}
     if not isinstance(shift, Mapping) or not all(map(is_whole, shift.values())):
         raise InvalidSchedule(
-            f"fuse: shift is a whole number for each loop, as in shift={{'i': 1}}, not {shift!r}"
+            f"fuse: shift gives an integer for each loop, as in shift={{'i': 1}}, not {shift!r}"
         )
     return {loop: int(amount) for loop, amount in shift.items()}
 
@@ -110,7 +110,9 @@ def _apart(verb: str, tree: Tree, first: str, second: str) -> tuple[Sequence, Tr
     """The sequence where two statements part, and its children that hold them."""
     for name in (first, second):
         if name not in statements(tree):
-            raise InvalidSchedule(f"no statement {name!r}; there are {', '.join(statements(tree))}")
+            raise InvalidSchedule(
+                f"unknown statement {name!r}; expected one of {', '.join(statements(tree))}"
+            )
     if first == second:
         raise InvalidSchedule(f"{verb}: {first!r} is named twice")
     shared = [a for a, b in zip(path_to(tree, first), path_to(tree, second), strict=False) if a is b]
@@ -127,7 +129,7 @@ def _loops_down_to(home: Tree, statement: str, at: str) -> tuple[Loop, ...]:
     names = [loop.name for loop in around]
     if at not in names:
         known = ", ".join(names) or "none"
-        raise InvalidSchedule(f"fuse: no loop {at!r} to share around {statement}; there are {known}")
+        raise InvalidSchedule(f"fuse: no loop {at!r} around {statement} to fuse at; its loops are {known}")
     return around[: names.index(at) + 1]
 
 
@@ -140,7 +142,7 @@ def _alignments(
     guest_last: bool,
     shift: Mapping[str, int],
 ) -> Iterator[Alignment]:
-    """By the guest's own loops where these meet the dependences exactly or a shift is given; else by dependence."""
+    """Yield alignments: by the guest's own loops if these fit the dependences or a shift is given, else by these."""
     own = _own_loops(guest, shared, shift)
     if own is not None and (shift or _meets(nest, shared, own, guest)):
         yield own
@@ -153,8 +155,8 @@ def _alignments(
     if own is None and derived is None:
         names = ", ".join(loop.name for loop in shared)
         raise InvalidSchedule(
-            f"fuse: {', '.join(statements(guest))} has no loops of its own to match {names}, and no dependence on "
-            f"{', '.join(statements(home))} says where it belongs"
+            f"fuse: {', '.join(statements(guest))} has no loops that match {names}, and no dependence on "
+            f"{', '.join(statements(home))} that would place it"
         )
 
 
@@ -187,7 +189,7 @@ def _apart_from(tree: Tree, taken: set[str]) -> Tree:
 
 
 def _meets(nest: Nest, shared: tuple[Loop, ...], own: Alignment, guest: Tree) -> bool:
-    """Whether every dependence between the two trees has distance 0 at every shared loop around both its ends."""
+    """True if every dependence between the two trees has distance 0 at every shared loop around both its ends."""
     inside = set(statements(guest))
     for pair in nest.dependences().pairs:
         at_home = {pair.source, pair.sink} - inside
@@ -247,7 +249,7 @@ def _derived(
 
 
 def _is_worth_a_loop(date: isl.PwAff, fixed: list[isl.PwAff]) -> bool:
-    """Whether a date inside the shared loops is one function, and no tile of what no shared loop has tiles of."""
+    """True if a date inside the shared loops is one function and not a tile of an axis that no shared loop tiles."""
     if date.n_piece() != 1 or date.is_cst():
         return False
     ((_, value),) = date.get_pieces()

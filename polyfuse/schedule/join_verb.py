@@ -1,4 +1,4 @@
-"""The verb that makes one kernel of several: join.
+"""The verb `join`: make one kernel of several.
 
     for i: A;  for j: B   ->   for l in 0: { for i: A;  for j: B }
 
@@ -23,7 +23,9 @@ def join(nest: Nest, tree: Tree, first: str, last: str, loop: str) -> Tree:
     at = {name: position for position, kernel in enumerate(kernels) for name in statements(kernel)}
     unknown = [name for name in (first, last) if name not in at]
     if unknown:
-        raise InvalidSchedule(f"no statement {unknown[0]!r}; there are {', '.join(statements(tree))}")
+        raise InvalidSchedule(
+            f"unknown statement {unknown[0]!r}; expected one of {', '.join(statements(tree))}"
+        )
     start, stop = at[first], at[last] + 1
     if start >= stop:
         raise InvalidSchedule(

@@ -1,4 +1,4 @@
-"""The verb that keeps a product's sums in registers while the contraction runs: microkernel.
+"""The verb `microkernel`: keep a product's sums in registers while the contraction runs.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of sums
     for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of sums
@@ -76,7 +76,7 @@ AHEAD_REGISTERS = 32
 
 @dataclass(frozen=True)
 class Roles:
-    """Which loops of a product do what, and which of the two reads is the one whose rows are broadcast.
+    """The roles of a product's loops, and which of its two reads has rows that are broadcast.
 
     A product of one row has no loop of rows. Its steps may be those of a window, and its left factor a row as well.
     """
@@ -138,13 +138,13 @@ def check_kept(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_before
             _check_reads(nest, tree, statement, top)
         except InvalidSchedule as error:
             raise InvalidSchedule(
-                f"{verb}: loop {top.name} around {statement} is a microkernel's, which this would not leave one; "
+                f"{verb}: loop {top.name} around {statement} belongs to a microkernel, which this would destroy; "
                 f"call {verb} before microkernel. {error}"
             ) from None
 
 
 def _loops_of(nest: Nest, tree: Tree, statement: str) -> tuple[object, ...] | None:
-    """What a product is for its microkernel: its accesses, its loops, and what is in them; None if it has none yet."""
+    """Return a product's microkernel: its accesses, its loops and their contents; None if it has none yet."""
     around = loops_around(tree, statement) if statement in tree.members else ()
     top = next((at for at, loop in enumerate(around) if loop.bind == "microkernel"), None)
     if top is None:
@@ -157,7 +157,7 @@ def _loops_of(nest: Nest, tree: Tree, statement: str) -> tuple[object, ...] | No
 def check_math(what: str, math: str, formats: tuple[str, ...] = MATHS) -> None:
     """Raises InvalidSchedule for a format of factors that there is not."""
     if math not in formats:
-        raise InvalidSchedule(f"{what}={math!r} is none of {', '.join(formats)}")
+        raise InvalidSchedule(f"{what}={math!r}, expected one of {', '.join(formats)}")
 
 
 def _check_fragments(nest: Nest, statement: str, roles: Roles, math: Math) -> None:
@@ -186,10 +186,10 @@ def _check_fragments(nest: Nest, statement: str, roles: Roles, math: Math) -> No
 
 
 def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ieee") -> Roles:
-    """What the loops of a product are. Raises InvalidSchedule, saying what does not fit.
+    """Return the roles of a product's loops. Raises InvalidSchedule with the reason if they do not fit.
 
     Factors may be halves if `math` is their format, and the right one's columns neighbours or not. Tensor cores may
-    have rows and columns that are no neighbours: code generation proves which ones they are.
+    have rows and columns that are not neighbours: code generation proves which ones they are.
     """
 
     def refuse(why: str) -> InvalidSchedule:
@@ -252,7 +252,7 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
 
 
 def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
-    """Whether loops do what they are to do; `anyhow`: the right factor's columns need not be neighbours.
+    """True if loops fit their roles; `anyhow`: the right factor's columns need not be contiguous.
 
     Neither rows nor columns of results run backwards then: lanes hold them in the order of the loops.
     """
@@ -278,18 +278,18 @@ def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
 
 
 def _beside(moves: _Moves, factor: Access, columns: Loop) -> bool:
-    """Whether the next column's number lies behind this one's, or a few numbers further."""
+    """True if the next column's number is adjacent to this one's, or a constant stride away."""
     moved = moves.of(factor, columns)
     return _along_last(moved) and 1 <= moved[-1] <= NEAR_COLUMNS
 
 
 def _along_last(moved: tuple[int, ...], forwards: bool = False) -> bool:
-    """Whether an access moves along its last axis, and along no other."""
+    """True if an access moves along its last axis only."""
     return bool(moved) and moved[-1] != 0 and (moved[-1] > 0 or not forwards) and not any(moved[:-1])
 
 
 def _one_row(moved: tuple[int, ...], anyhow: bool) -> bool:
-    """Whether the next row of results is the one beside it; or `anyhow` one behind it, along one axis."""
+    """True if the next row of results is adjacent; or, `anyhow`, if rows follow each other along one axis."""
     if anyhow:
         return sum(by != 0 for by in moved) == 1 and max(moved) > 0
     return sum(map(abs, moved)) == 1
@@ -347,7 +347,7 @@ def warpgroup_registers(rows: int, columns: int, copied: int) -> int:
 
 
 class _Moves:
-    """How far accesses of a statement move with the loops around it; `evenly`, or some loops further at some values."""
+    """The strides of a statement's accesses along the loops around it; `evenly` if they are constant."""
 
     def __init__(self, nest: Nest, tree: Tree, statement: str, evenly: bool = True) -> None:
         self.tree, self.statement, self.evenly = tree, statement, evenly
@@ -356,7 +356,7 @@ class _Moves:
         self.known: dict[int, isl.Map] = {}
 
     def of(self, access: Access, loop: Loop) -> tuple[int, ...]:
-        """By how many elements along each axis an access moves when the loop goes on by one.
+        """Return the elements along each axis by which an access moves per iteration of the loop.
 
         Raises InvalidSchedule if that is not always the same, and has to be; else it is the farthest.
         """
@@ -384,7 +384,7 @@ class _Moves:
         return self.known[id(loop)]
 
     def along_lanes(self, access: Access, loop: Loop) -> bool:
-        """Whether the loop goes to the next element in memory: along the last axis, or that of the access's panels."""
+        """True if the loop has unit stride: along the last axis, or along that of the access's panels."""
         held = (buffer for _, buffer in buffers_of(self.tree) if buffer.tensor == access.tensor)
         panel = next((buffer.panel for buffer in held), None)
         lanes = access.map.dim(OUT) - 1 if panel is None else panel.axis

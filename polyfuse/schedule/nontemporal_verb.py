@@ -1,7 +1,7 @@
-"""The verb that stores past the caches: stream.
+"""The verb `stream`: non-temporal stores.
 
 No instance moves, but what a loop writes to a tensor reaches memory later than the instance that wrote it, at the
-latest when the loop ends. That is seen by nobody if no other instance in the loop touches the tensor.
+latest when the loop ends. That is seen by nobody if no other instance in the loop accesses the tensor.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ def stream(nest: Nest, tree: Tree, statement: str) -> Tree:
         raise InvalidSchedule(f"stream: {what} is not on vector lanes; vectorize it first")
     if any(x.bind is not None and x.bind.on_gpu for x in around):
         raise InvalidSchedule(
-            f"stream: {statement} runs in a GPU's threads, whose stores go past L1 as they are; it is for CPUs"
+            f"stream: {statement} runs in a GPU's threads, whose stores bypass L1 already; stream is for CPUs"
         )
     written = nest.statement(statement)
     tensor = written.write.tensor
     if tensor in inner.streams:
-        raise InvalidSchedule(f"stream: {inner.name} stores {tensor} past the caches already")
+        raise InvalidSchedule(f"stream: {inner.name} streams {tensor} already")
     if written.op != "=":
         raise InvalidSchedule(
-            f"stream: {statement} reads {tensor} to combine into it; only what `=` stores can pass"
+            f"stream: {statement} accumulates into {tensor}; only assignments (=) can be streamed"
         )
     if any(b.tensor == tensor for x in around for b in x.buffers):
         raise InvalidSchedule(
-            f"stream: {tensor} is in a buffer around {statement}, which is in a cache as it is"
+            f"stream: {tensor} is promoted to a buffer around {statement}, which stays in cache"
         )
     if not all(isinstance(part, Leaf) for part in parts(inner.body)):
-        raise InvalidSchedule(f"stream: {inner.name} has loops inside, which end in the middle of lines")
+        raise InvalidSchedule(f"stream: {inner.name} contains loops, which may end inside a cache line")
     others = [name for name in statements(inner) if name != statement]
     reads = [statement] if any(read.tensor == tensor for read in written.reads) else []
     users = reads + [name for name in others if tensor in nest.statement(name).tensors]
     if users:
         raise InvalidSchedule(
-            f"stream: {users[0]} in {inner.name} needs {tensor} too, which is not there before the loop ends; "
+            f"stream: {users[0]} in {inner.name} accesses {tensor} too, which is complete only when the loop ends; "
             "distribute first"
         )
     if not _goes_on(nest, around, statement):
         raise InvalidSchedule(
-            f"stream: {statement} does not go on to the next element of {tensor} in memory with {inner.name}"
+            f"stream: {statement} does not access {tensor} with unit stride along {inner.name}"
         )
     return replace_node(tree, inner, replace(inner, streams=(*inner.streams, tensor)))
 
 
 def _goes_on(nest: Nest, around: tuple[Loop, ...], statement: str) -> bool:
-    """Whether one more of the innermost loop is the next element along the last axis.
+    """True if the innermost loop has unit stride along the last axis.
 
     T = { dates -> element }: { d -> T(d + [0, …, 1]) } = { d -> T(d) + [0, …, 1] } wherever T has both.
 

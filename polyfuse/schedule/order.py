@@ -1,4 +1,4 @@
-"""Verbs that change the order of iterations: interchange, reorder, skew, shift, reverse."""
+"""The verbs `interchange`, `reorder`, `skew`, `shift` and `reverse`: change the order of iterations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reorder(nest: Nest, tree: Tree, statement: str, names: tuple[str, ...]) -> T
 def skew(nest: Nest, tree: Tree, statement: str, loop: str, by: str, factor: int, per: int = 1) -> Tree:
     """for t: for i: S[t, i] at i  ->  for t: for i: S[t, i] at i + floor(factor * t / per)."""
     if _integer(per) < 1:
-        raise InvalidSchedule(f"skew({statement!r}): per is 1 at least, not {per}")
+        raise InvalidSchedule(f"skew({statement!r}): per={per}, expected at least 1")
     inner = loop_named(tree, statement, loop)
     outer = chain_of(tree, statement, (by, loop))[0]
     if outer.name != by or outer is inner:

@@ -1,4 +1,4 @@
-"""The verb that asks for memory ahead of time: prefetch. No theorem stands here: no instance moves."""
+"""The verb `prefetch`: software prefetching. It moves no instance, so it needs no theorem."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from polyfuse.sets import IN, OUT
 def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str, by: int = 1) -> Tree:
     """for i: for j (vector): … x[i, j] …  ->  the same, which asks for x[i + by, j] meanwhile."""
     if not isinstance(by, int) or by < 1:
-        raise InvalidSchedule(f"prefetch: by={by!r}; it is a number of values from 1 on: what comes later")
+        raise InvalidSchedule(f"prefetch: by={by!r}, expected an integer, at least 1")
     for rows in nest.with_role("gathered"):
         if rows.name == tensor and rows.gather is not None:
             raise InvalidSchedule(
-                f"prefetch: where the next row of {tensor} lies is in {rows.gather.index}, which may end before it"
+                f"prefetch: the address of the next row of {tensor} is read from {rows.gather.index}, out of bounds "
+                "at its end"
             )
     outer = loop_named(tree, statement, loop)
     inner = loops_around(tree, statement)[-1]
@@ -32,27 +33,27 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str, by:
         )
     if any(x.bind is not None and x.bind.on_gpu for x in loops_around(tree, statement)):
         raise InvalidSchedule(
-            f"prefetch: {statement} runs in a GPU's threads, which hide what they wait for themselves"
+            f"prefetch: {statement} runs in a GPU's threads, which hide memory latency themselves; prefetch is for CPUs"
         )
     if kernel is not None and by != 1:
-        raise InvalidSchedule(f"prefetch: by={by}; the tiles of a microkernel ask for the next panel, by=1")
+        raise InvalidSchedule(f"prefetch: by={by}; the tiles of a microkernel prefetch the next panel, by=1")
     if kernel is not None:
         return _next_panel(nest, tree, statement, tensor, outer, kernel)
     touched = [a for a in nest.statement(statement).accesses if a.tensor == tensor]
     if not touched:
-        raise InvalidSchedule(f"prefetch: {statement} does not touch {tensor}")
+        raise InvalidSchedule(f"prefetch: {statement} does not access {tensor}")
     if any(b.tensor == tensor for x in loops_around(tree, statement) for b in x.buffers):
         raise InvalidSchedule(
-            f"prefetch: {tensor} is in a buffer around {statement}, which is in a cache as it is"
+            f"prefetch: {tensor} is promoted to a buffer around {statement}, which stays in cache"
         )
     if not any(_along(access, inner, statement) and _moves(access, outer, statement) for access in touched):
         raise InvalidSchedule(
-            f"prefetch: {statement} has no access to {tensor} that goes on to the next element with {inner.name} and "
-            f"elsewhere with {loop}"
+            f"prefetch: {statement} has no access to {tensor} with unit stride along {inner.name} that "
+            f"moves along {loop}"
         )
     known = next((fetch for fetch in inner.fetches if (fetch.tensor, fetch.loop) == (tensor, loop)), None)
     if known is not None:
-        raise InvalidSchedule(f"prefetch: {inner.name} asks for {tensor} of {known.later} already")
+        raise InvalidSchedule(f"prefetch: {inner.name} prefetches {tensor} of {known.later} already")
     return replace_node(tree, inner, replace(inner, fetches=(*inner.fetches, Fetch(tensor, loop, by))))
 
 
@@ -63,25 +64,25 @@ def _next_panel(nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop
     if all(x is not outer for x in around[:depth]):
         outside = ", ".join(x.name for x in around[:depth]) or "none"
         raise InvalidSchedule(
-            f"prefetch: {outer.name} is no loop outside of the microkernel: those are {outside}"
+            f"prefetch: {outer.name} is not a loop around the microkernel; expected one of {outside}"
         )
     free = replace(kernel, bind=None)
     roles = roles_of(nest, replace_node(tree, kernel, free), statement, free)
     if roles.rows is None or len(roles.steps) != 1:
         raise InvalidSchedule(
-            "prefetch: only a tile of several rows, with one loop of steps, asks for a panel"
+            "prefetch: only a tile of several rows with one loop of steps can prefetch a panel"
         )
     factor = nest.statement(statement).reads[roles.right]
     if factor.tensor != tensor or not _moves(factor, outer, statement):
         raise InvalidSchedule(
             f"prefetch: the rows of {statement}'s tiles share {factor.tensor}, and {tensor} of the next {outer.name} "
-            "is no other part of it"
+            "is the same part of it"
         )
     return replace_node(tree, kernel, replace(kernel, fetches=(Fetch(tensor, outer.name),)))
 
 
 def _along(access: Access, loop: Loop, statement: str) -> bool:
-    """Whether the last subscript, and no other, moves with a loop."""
+    """True if only the last subscript depends on a loop."""
     subscripts, dims = access.subscripts(), _dims(loop, statement)
     moving = [
         axis

@@ -1,4 +1,4 @@
-"""How a schedule takes a step: its tree is proven first, and a step that is refused says what it would break.
+"""Take a step of a schedule: prove its tree first; a refused step names the dependence that it would break.
 
 nest, tree  --step-->  nest, tree'       a new schedule, or IllegalSchedule with two instances
 """

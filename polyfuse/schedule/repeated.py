@@ -1,4 +1,4 @@
-"""What verbs made of one part of a schedule, made of another one that is equal but for names.
+"""Repeat verbs on a part of a schedule that is equal to another up to names.
 
     mac0 in tiles, w0 packed    ->    mac1 in tiles, w1 packed, by the same steps with other names
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Alike:
-    """What has to be equal: a part but for names, the order it was written in, and what depends on what in it."""
+    """The parts of a schedule that must be equal up to names: the tree, the original order, and the dependences."""
 
     form: Form
     written: tuple[Form, ...]
@@ -35,7 +35,7 @@ class Alike:
 
     @staticmethod
     def of(nest: Nest, part: Tree) -> Alike:
-        """That of one part of a schedule's tree."""
+        """Return the key of one part of a schedule's tree."""
         form, own = form_of(nest, part), part.members
         numbers = {name: number for number, name in enumerate(form.names)}
         written = [each for each in parts(nest.order) if own & each.members]
@@ -112,7 +112,7 @@ class Done:
         return schedule.followed_by(tuple(steps), nest, sequence(tuple(run))), renaming
 
     def _made(self) -> tuple[Tree, ...] | None:
-        """What became of the part; None where other parts changed too."""
+        """Return the part's new tree; None if other parts changed too."""
         old, new = parts(self.before.tree), parts(self.after.tree)
         at = next(p for p, each in enumerate(old) if each is self.part)
         behind = len(old) - at - 1
@@ -169,7 +169,7 @@ def _in_place(
 
 
 def _touched(before: Nest, after: Nest, inside: frozenset[str]) -> frozenset[str]:
-    """The tensors that some statements touch otherwise than before."""
+    """The tensors that some statements access otherwise than before."""
     old = {s.name: s for s in before.statements}
     found = (
         s.tensors if s.name not in old else _moved(old[s.name], s)

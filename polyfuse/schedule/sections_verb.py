@@ -1,4 +1,4 @@
-"""The verb that makes a loop of parts that run one after the other: sections.
+"""The verb `sections`: make a loop of parts that run one after the other.
 
     for t: A;  for t: B   ->   for l in 0, 1: { l = 0: for t: A;  l = 1: for t: B }
 
@@ -37,11 +37,11 @@ def in_sections(nest: Nest, tree: Tree, names: tuple[str, ...], loop: str) -> It
     if len(chosen) != len(names):
         both = next(child for child in chosen if len(set(names) & child.members) > 1)
         together = " and ".join(name for name in names if name in both.members)
-        raise InvalidSchedule(f"sections: {together} are in one part; distribute the loops around them first")
+        raise InvalidSchedule(f"sections: {together} share a part; distribute the loops around them first")
     around = {x.name for x in loops_around(tree, names[0])} | {x.name for part in chosen for x in loops(part)}
     if loop in around:
         raise InvalidSchedule(
-            f"sections: a loop around these parts, or in them, is called {loop!r}; give another name"
+            f"sections: a loop around or inside these parts has the name {loop!r} already; give another one"
         )
     dates = tuple(
         (name, constant(nest.domains[name], number))
@@ -70,7 +70,7 @@ def values_of(loop: Loop) -> dict[str, int]:
 
 
 def parts_of(loop: Loop) -> tuple[Tree, ...]:
-    """What runs at each of the values of such a loop, in their order."""
+    """Return the parts that run at each value of a sections loop, in order."""
     values = values_of(loop)
     names = (frozenset(n for n, v in values.items() if v == each) for each in sorted({*values.values()}))
     return tuple(part for own in names if (part := restrict(loop.body, own)) is not None)
@@ -80,9 +80,11 @@ def _parting(tree: Tree, names: tuple[str, ...]) -> Sequence:
     """The sequence whose parts hold the statements."""
     for name in names:
         if name not in tree.members:
-            raise InvalidSchedule(f"no statement {name!r}; there are {', '.join(statements(tree))}")
+            raise InvalidSchedule(
+                f"unknown statement {name!r}; expected one of {', '.join(statements(tree))}"
+            )
     if len(set(names)) < max(2, len(names)):
-        raise InvalidSchedule("sections: name a statement of each part, of two parts or more")
+        raise InvalidSchedule("sections: name one statement of each part, for at least two parts")
     first, *others = (path_to(tree, name) for name in names)
     shared = [x for x in first if all(any(x is y for y in other) for other in others)]
     node = shared[-1]

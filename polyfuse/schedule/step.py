@@ -1,4 +1,4 @@
-"""Steps of a schedule: the verbs there are, one of them with its arguments, and what is said of one that is refused."""
+"""Steps of a schedule: the verbs, a verb with its arguments, and the violation of a refused one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb that lets threads, and blocks, wait for each other: synchronised."""
+"""The verb `synchronised`: insert barriers between threads and between blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs that cut and join loops, and give full tiles code of their own: split, tile, collapse, separate."""
+"""The verbs `split`, `tile`, `collapse` and `separate`: tile, collapse and partition loops."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def halves(loop: Loop, size: int, inner_name: str) -> tuple[Loop, Loop]:
 
 def _checked(loop: Loop, size: object) -> int:
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise InvalidSchedule(f"loop {loop.name}: a tile size is a positive integer, not {size!r}")
+        raise InvalidSchedule(f"loop {loop.name}: tile size {size!r}, expected a positive integer")
     if loop.bind is not None:
-        raise InvalidSchedule(f"loop {loop.name} is bound to {loop.bind}: cut it first, then bind")
+        raise InvalidSchedule(f"loop {loop.name} is bound to {loop.bind}: tile it first, then bind")
     return size
 
 
@@ -82,17 +82,19 @@ def collapse(
         )
     if around.apart or around.barrier or around.slots or within.fetches or within.streams:
         raise InvalidSchedule(
-            f"collapse: {outer} has a barrier or full tiles apart, or {inner} fetches or streams: collapse first"
+            f"collapse: {outer} has a barrier or separated tiles, or {inner} prefetches or streams: collapse first"
         )
     ends = [nest.domains[name].apply(date.as_map()) for name, date in within.dates]
     extremes = [v for e in ends if not e.is_empty() for v in (e.dim_min_val(0), e.dim_max_val(0))]
     if not all(v.is_int() and not v.is_neg() for v in extremes):
-        raise InvalidSchedule(f"collapse: the values of {inner} are not known to lie between 0 and a number")
+        raise InvalidSchedule(
+            f"collapse: the values of {inner} are not known to lie between 0 and a constant"
+        )
     values = 1 + max((int(v.to_python()) for v in extremes), default=0)
     if width is not None and (not isinstance(width, int) or isinstance(width, bool) or width < values):
         raise InvalidSchedule(
-            f"collapse: {inner} has {values} values, which rows of width={width!r} do not hold: give a whole number "
-            f"from {values} on"
+            f"collapse: {inner} has {values} values, more than width={width!r}: give an integer of at least "
+            f"{values}"
         )
     # 0 <= l, l' < n:  k < k', or k = k' and l < l'  <=>  n k + l < n k' + l', so that the order stays
     count = isl.Val(width or values)
@@ -111,6 +113,6 @@ def separate(nest: Nest, tree: Tree, statement: str, loop: str) -> Tree:
         raise InvalidSchedule(f"separate: no tile is full at loop {loop} around {statement}")
     if not split_up.differ:
         raise InvalidSchedule(
-            f"separate: no loop from {loop} inwards around {statement} is cut short in some tiles and not in others"
+            f"separate: no loop from {loop} inwards around {statement} is partial in some tiles and full in others"
         )
     return replace_node(tree, found, replace(found, apart=True))

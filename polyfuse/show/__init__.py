@@ -1,4 +1,4 @@
-"""Nests and schedules to look at: LaTeX, HTML, domains, dependence graphs, schedule trees; what tuning measured.
+"""Show nests and schedules: LaTeX, HTML, domains, dependence graphs, schedule trees, tuning curves.
 
 Text needs nothing beside polyfuse; pictures need `pip install 'polyfuse[plot]'` and are matplotlib Figures.
 """

@@ -35,9 +35,16 @@ def edges(nest: Nest) -> list[tuple[str, str, str]]:
 
 @proving("the view dependence_graph")
 def dependence_graph(nest: Nest) -> graphviz.Digraph:
-    """The graph for Graphviz: `.source` is DOT; `.render()` needs Graphviz's program `dot`.
+    """Return the dependence graph for Graphviz: `.source` is DOT; `.render()` needs Graphviz's program `dot`.
 
-    Raises TargetUnavailable without the package graphviz.
+    Args:
+        nest: The nest.
+
+    Returns:
+        The graph.
+
+    Raises:
+        TargetUnavailable: if the package graphviz is not installed.
     """
     library, nest = need("graphviz"), nest_given("dependence_graph", nest)
     graph = library.Digraph(nest.name, node_attr={"shape": "box", "fontname": "monospace"})
@@ -50,9 +57,18 @@ def dependence_graph(nest: Nest) -> graphviz.Digraph:
 
 @proving("the view dependence_plot")
 def dependence_plot(nest: Nest) -> Figure:
-    """The statements one below the other in their original order, the edges as arcs beside them.
+    """Plot the dependence graph: statements in a column in their original order, dependences as arcs.
 
-    A statement that depends on itself says so in its box. Raises TargetUnavailable without matplotlib.
+    A statement that depends on itself says so in its box.
+
+    Args:
+        nest: The nest.
+
+    Returns:
+        A matplotlib Figure.
+
+    Raises:
+        TargetUnavailable: if matplotlib is not installed.
     """
     nest = nest_given("dependence_plot", nest)
     names = [s.name for s in ordered_statements(nest)]

@@ -53,15 +53,26 @@ def domain_plot(
     kinds: Collection[str] = tuple(KINDS),
     tiled_by: Sequence[str] | None = None,
 ) -> Figure:
-    """A slice of the iteration domain of a statement, or of several, with the dependences inside it.
+    """Plot a slice of the iteration domain of one or several statements, with the dependences inside it.
 
-    `dims` names the plotted dimensions, horizontal first (without it: the first two); with one dimension each
-    statement has a row. The others are held at `at[dim]`, else at their least value. `sizes` gives symbolic sizes.
-    Of a schedule, tiles are shaded and numbered as they run: `tiled_by` names loops around the first statement that
-    make them, without it all that were cut. Each statement inside these loops has its own part of a cell. Pairs of
-    dependences that two others imply are left out.
+    Transitive dependences are left out. For a schedule, tiles are shaded and numbered in the order in which they run;
+    each statement inside the tiled loops has its own part of a cell.
 
-    Raises BadArgument where that is no finite picture, TargetUnavailable without matplotlib.
+    Args:
+        what: A schedule or a nest.
+        statement: The name of a statement, or several.
+        dims: The plotted dimensions, horizontal first; by default the first two. With one, each statement has a row.
+        sizes: Values of symbolic sizes.
+        at: Values of the other dimensions; by default each one's least.
+        kinds: The kinds of dependences to draw.
+        tiled_by: The loops around the first statement whose tiles are shaded; by default all that were tiled.
+
+    Returns:
+        A matplotlib Figure.
+
+    Raises:
+        BadArgument: if the slice is not finite, or a name is unknown.
+        TargetUnavailable: if matplotlib is not installed.
     """
     nest = (
         what.nest if isinstance(what, Schedule) else nest_given("domain_plot", what, "a nest or a schedule")
@@ -100,7 +111,7 @@ def _checked(
     known = [s.name for s in nest.statements]
     _among("statement", names, known)
     if not names:
-        raise BadArgument(f"no statement is named; there are {', '.join(known)}")
+        raise BadArgument(f"name a statement; expected one of {', '.join(known)}")
     own = dict.fromkeys(d for name in names for d in nest.statement(name).dims)
     _among("dimension", at, own)
     _among("symbolic size", sizes, nest.params)
@@ -116,11 +127,11 @@ def _checked(
 def _among(what: str, given: Collection[str], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
-            raise BadArgument(f"no {what} {name!r}; there are {', '.join(known) or 'none'}")
+            raise BadArgument(f"unknown {what} {name!r}; expected one of {', '.join(known) or 'none'}")
 
 
 def _place(position: int, count: int, dims: int) -> Point:
-    """Where a statement's points are drawn from: a row of its own on a line, a little apart in a plane."""
+    """Return the position of a statement's points: a row of its own on a line, slightly offset in a plane."""
     apart = min(APART, 2 * APART / count)  # all of them in their cell
     return (0.0, float(position)) if dims == 1 else (apart * position, apart * position)
 

@@ -31,7 +31,13 @@ OPERATORS = {
 
 @proving("the view latex")
 def latex(what: Nest | Statement) -> str:
-    r"""A statement, or all statements of a nest one below the other, as LaTeX for math mode.
+    r"""Return a statement, or all statements of a nest, as LaTeX for math mode.
+
+    Args:
+        what: The nest or statement.
+
+    Returns:
+        The LaTeX source.
 
     >>> from polyfuse.ir import statement
     >>> print(latex(statement("{ S[i] : 0 <= i < 8 }", "y[i] = 2*x[i + 1]")))
@@ -45,7 +51,7 @@ def latex(what: Nest | Statement) -> str:
 
 
 def assignment(statement: Statement, nest: Nest | None = None) -> str:
-    """What one instance computes: target, operator, body; with its nest also where gathered rows lie."""
+    """Return one instance's assignment: target, operator, body; with its nest also the source of gathered rows."""
     reads = {leaf: element(statement.reads[leaf.position], nest) for leaf in statement.body.atoms(Read)}
     others = {symbol: name(symbol.name) for symbol in statement.body.free_symbols if symbol not in reads}
     body = BodyPrinter({"symbol_names": reads | others}).doprint(statement.body)
@@ -63,7 +69,7 @@ def domain(set_: isl.Set) -> str:
 
 
 def element(access: Access, nest: Nest | None = None) -> str:
-    """The element an access touches: X_{i, k + 1}; of rows that x chooses from w, w_{x_{i}, k}."""
+    """The element an access accesses: X_{i, k + 1}; of rows that x chooses from w, w_{x_{i}, k}."""
     parts, inside = access.subscripts(), access.map.domain()
     indices = [subscript(parts.get_pw_aff(d).gist(inside)) for d in range(access.map.dim(OUT))]
     tensor = nest.tensor(access.tensor) if nest is not None else None
@@ -176,5 +182,5 @@ class BodyPrinter(LatexPrinter):
 
 
 def is_inverse(body: sympy.Basic) -> bool:
-    """Whether a factor divides: x ** -1."""
+    """True if a factor divides: x ** -1."""
     return isinstance(body, sympy.Pow) and body.args[1] == -1

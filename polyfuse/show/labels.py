@@ -1,4 +1,4 @@
-"""The words that pictures and pages share: a schedule tree as labelled rows."""
+"""Labels of a schedule tree's rows, shared by pictures and pages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def loop_label(loop: Loop) -> str:
 
 
 def dates_label(loop: Loop) -> str:
-    """When the instances run, statements with the same function together: "i: blur; 1 + i: edge"."""
+    """Return the dates of instances as text, grouped by function: "i: blur; 1 + i: edge"."""
     groups: dict[str, list[str]] = {}
     for statement, date in loop.dates:
         groups.setdefault(expression_text(date), []).append(statement)

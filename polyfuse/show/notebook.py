@@ -1,4 +1,4 @@
-"""Notebooks: nests, schedules and statements show themselves.
+"""Display nests, schedules and statements in notebooks.
 
 The views are registered with IPython by the name of the type. So the values need no `_repr_html_`, and what computes
 does not import what draws.
@@ -27,12 +27,13 @@ VIEWS = (
 
 @proving("the view notebook")
 def notebook() -> None:
-    """From here on a cell that ends in a Nest, Schedule, Statement or Figure shows it. In a notebook:
+    """Make notebook cells that end in a Nest, Schedule, Statement or Figure display it. In a notebook:
 
         from polyfuse import show
         show.notebook()                 or: %load_ext polyfuse.show
 
-    Raises BadArgument outside of IPython.
+    Raises:
+        BadArgument: outside of IPython.
     """
     shell = _shell()
     if shell is None:
@@ -41,7 +42,11 @@ def notebook() -> None:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """What `%load_ext polyfuse.show` calls."""
+    """Called by `%load_ext polyfuse.show`.
+
+    Args:
+        ipython: The running shell.
+    """
     formatters = ipython.display_formatter.formatters
     for mime, kind, view in VIEWS:
         formatters[mime].for_type(kind, view)

@@ -1,4 +1,4 @@
-"""Optional libraries: imported where a picture, or a search, is asked for, nowhere else."""
+"""Optional libraries, imported only when a picture or a search needs them."""
 
 from __future__ import annotations
 

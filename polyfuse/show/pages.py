@@ -16,7 +16,14 @@ from polyfuse.show.labels import Row, rows
 
 @proving("the view html")
 def html(what: Nest | Schedule) -> str:
-    """A nest as two tables, a schedule as its tree and its trace; one element, without styles of its own."""
+    """Return a nest as two HTML tables, or a schedule as its tree and its trace.
+
+    Args:
+        what: The nest or schedule.
+
+    Returns:
+        One element, without styles of its own.
+    """
     takes = "a nest or a schedule"
     element = _schedule(what) if isinstance(what, Schedule) else _nest(nest_given("html", what, takes))
     return ElementTree.tostring(element, encoding="unicode", method="html")
@@ -58,7 +65,11 @@ def _table(parent: Element, header: Sequence[str], lines: Iterable[Sequence[str]
 
 def _schedule(schedule: Schedule) -> Element:
     block = Element("div", {"class": "polyfuse-schedule"})
-    _line(block, f"schedule of {schedule.nest.name}", f", {len(schedule.steps)} steps")
+    _line(
+        block,
+        f"schedule of {schedule.nest.name}",
+        f", {len(schedule.steps)} step{'' if len(schedule.steps) == 1 else 's'}",
+    )
     around = [block]  # the element that holds the rows of each depth
     for row in rows(schedule.nest, schedule.tree):
         del around[row.depth + 1 :]

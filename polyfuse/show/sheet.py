@@ -1,4 +1,4 @@
-"""A sheet of rows of boxed text, measured in inches: what tree pictures and dependence plots are drawn on."""
+"""A sheet of rows of boxed text, measured in inches, on which tree pictures and dependence plots are drawn."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _visible(instances: isl.Set, statement: str, at: Mapping[str, int]) -> None:
     count = bounding_count(instances, {})
     if count > MOST_POINTS:
         raise BadArgument(
-            f"the slice of {statement} has up to {count} points, at most {MOST_POINTS} can be told apart; "
+            f"the slice of {statement} has up to {count} points, more than the {MOST_POINTS} that a plot shows; "
             "give smaller sizes"
         )
 
@@ -116,7 +116,7 @@ def arrows(
 def tiles(
     instances: Slice, loops: Sequence[Loop], sizes: Mapping[str, int]
 ) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """For each plotted point the values of the loops that make the tiles."""
+    """For each plotted point, return the values of the loops that make the tiles."""
     parts: list[isl.PwAff | int] = [loop.date(instances.statement) for loop in loops]
     space = instances.instances.get_space()
     relation = date_map(isl.Set.universe(space), parts)
@@ -135,5 +135,5 @@ def tile_loops(around: Sequence[Loop], named: Sequence[str] | None) -> tuple[Loo
     known = {loop.name: loop for loop in around}
     missing = [name for name in named if name not in known]
     if missing:
-        raise BadArgument(f"no loop {missing[0]!r} around the statement; there are {', '.join(known)}")
+        raise BadArgument(f"no loop {missing[0]!r} around the statement; its loops are {', '.join(known)}")
     return tuple(known[name] for name in named)

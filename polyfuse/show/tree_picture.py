@@ -1,4 +1,4 @@
-"""The schedule tree as a picture: what runs where, what is kept where, where threads meet."""
+"""Draw a schedule tree: bindings, buffers and barriers."""
 
 from __future__ import annotations
 
@@ -33,10 +33,18 @@ INDENT = 0.45
 
 @proving("the view tree_picture")
 def tree_picture(what: Schedule | Nest) -> Figure:
-    """One box a loop, statement and barrier, indented below the loop it is in; a nest shows its original order.
+    """Draw a schedule tree: one box per loop, statement and barrier, indented below its loop.
 
-    A loop's box says what runs it (`@ cores`), which buffers it keeps, and the date it gives to each statement.
-    Raises TargetUnavailable without matplotlib.
+    A loop's box shows its binding (`@ cores`), its buffers, and the date that it gives to each statement.
+
+    Args:
+        what: A schedule, or a nest for its original order.
+
+    Returns:
+        A matplotlib Figure.
+
+    Raises:
+        TargetUnavailable: if matplotlib is not installed.
     """
     nest, tree = (what, what.order) if isinstance(what, Nest) else (what.nest, what.tree)
     every = [Row(0, "nest", nest.name), *rows(nest, tree, 1)]
@@ -56,7 +64,7 @@ def tree_picture(what: Schedule | Nest) -> Figure:
 
 
 def label(row: Row) -> str:
-    """What a box says."""
+    """Return the text of a box."""
     return f"{row.text}    {row.detail}".rstrip()
 
 

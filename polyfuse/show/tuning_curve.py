@@ -1,4 +1,4 @@
-"""The course of a search for a schedule: each trial as a point, the best so far as a line."""
+"""Plot a search for a schedule: each trial as a point, the best so far as a line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ if TYPE_CHECKING:
 
 @proving("the view tuning_plot")
 def tuning_plot(tuning: Tuning) -> Figure:
-    """Trials over the time of the model's own choice, which is 1; below is faster. Refused ones have no point."""
+    """Plot the trials' times relative to the model's own choice, which is 1. Refused trials have no point.
+
+    Args:
+        tuning: The search's trials.
+
+    Returns:
+        A matplotlib Figure.
+
+    Raises:
+        TargetUnavailable: if matplotlib is not installed.
+    """
     figure: Figure = need("matplotlib.figure").Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.subplots()
     timed = [(number, trial.ratio) for number, trial in enumerate(tuning.trials) if not trial.refused]

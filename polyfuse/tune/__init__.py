@@ -1,4 +1,4 @@
-"""Tuning: a search over what the strategies choose between, by measuring.
+"""Tuning: search the strategy's candidates by measurement.
 
 plan --choose--> schedule --executor--> seconds --> Optuna --> the next choice …  the best one is kept
 """

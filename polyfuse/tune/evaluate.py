@@ -1,4 +1,4 @@
-"""One trial, wherever it runs: the schedule made again by its verbs, compiled, checked and timed beside the model's.
+"""Run one trial: repeat the schedule's verbs, compile, check, and time it together with the model's choice.
 
 What is sent is a nest without its constants' values and two traces of verbs: kilobytes. Inputs and constants are drawn
 from a seed. The model's choice is timed in the same turns, so that times from different machines, and from a machine
@@ -100,7 +100,7 @@ def measured(task: Task) -> Measured:
     except PolyfuseError as error:
         return Measured(refused=str(error))
     if apart > TOLERANCE:
-        return Measured(refused=f"results {apart:.3g} units of rounding from the model's choice's")
+        return Measured(refused=f"results differ from the model's choice by {apart:.3g} units of rounding")
     found = timed(bench, made)
     if own:
         return replace(found, ratio=1.0)
@@ -131,7 +131,7 @@ class Bench:
         net(*self.arrays.values(), out=out if len(out) > 1 else out[0] if out else None)
 
     def results(self, net: Executable) -> dict[str, Any]:
-        """What a call leaves."""
+        """Return the result of a call."""
         self.restore()
         self.call(net)
         left = {**self.out, **{name: self.arrays[name] for name in self.changed}}

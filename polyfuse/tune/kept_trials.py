@@ -1,4 +1,4 @@
-"""Trials in the cache: after each one, so that a search that is interrupted goes on where it was. JSON, no pickles."""
+"""Keep trials in the cache as JSON after each one, so that an interrupted search can continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search shows on a terminal while it runs: a bar, the best time so far, and its curve."""
+"""Show a running search on a terminal: a bar, the best time so far, and its curve."""
 
 from __future__ import annotations
 

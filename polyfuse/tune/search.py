@@ -1,4 +1,4 @@
-"""The search: rounds of schedules to try, measured by an executor, each one kept as soon as it is known.
+"""The search: rounds of schedules, measured by an executor, each kept as soon as it is measured.
 
 round ::= proposal*          as many as are measured at once; the first trial is the model's own choice
 proposal: Optuna answers the strategies' questions  ->  a plan, every verb of it proven  ->  its trace
@@ -42,11 +42,25 @@ class Proposal:
 
 
 def tuned(name: str, key: str, plan: Planner, build: Build, machine: Machine, asked: Trials) -> Tuning:
-    """Search for the fastest schedule of a nest, or go on with the search that the cache has under a key.
+    """Search for the fastest schedule of a nest, or continue the search that the cache has under a key.
 
-    The trials that are kept count: a search that was interrupted, or is asked for more, goes on after them. On
-    KeyboardInterrupt it ends with those there are; raises it only where there is none. Raises TargetUnavailable without
-    Optuna, InvalidTuning if the model's own choice cannot be measured.
+    Kept trials count: a search that was interrupted, or is asked for more trials, continues after them.
+    KeyboardInterrupt ends it with the trials made so far, and is raised only if there are none.
+
+    Args:
+        name: The nest's name.
+        key: The cache's key.
+        plan: Makes a plan from choices.
+        build: Compiles a schedule.
+        machine: The machine of the cost model.
+        asked: The length of the search, and where it is measured.
+
+    Returns:
+        The trials.
+
+    Raises:
+        TargetUnavailable: if Optuna is not installed.
+        InvalidTuning: if the model's own choice cannot be measured.
     """
     known = recalled(key)
     search = Search(key, plan, partial(Task, machine=machine, build=build, seed=asked.seed), asked, known)
@@ -79,7 +93,7 @@ class Search:
 
     @property
     def tuning(self) -> Tuning:
-        """What is known so far."""
+        """The trials made so far."""
         return Tuning(tuple(self.trials), self.spent, self.ended)
 
     def round(self, shown: Shown) -> None:
@@ -105,7 +119,7 @@ class Search:
         keep(self.key, self.tuning)
 
     def _end(self) -> str:
-        """Why the search is over; empty while it is not."""
+        """Return the reason why the search is over; empty while it is not."""
         if len(self.trials) >= self.asked.count:
             return "as many as asked for"
         if self.asked.seconds is not None and self.spent >= self.asked.seconds:

@@ -1,4 +1,4 @@
-"""The next choice to try, by Optuna: a function of what was measured and of a seed.
+"""Suggest the next trial by Optuna, as a function of the measurements and a seed.
 
 One parameter a question, shared by kernels that are asked the same about: the position among the options, which stand
 in the model's order. It is searched on a logarithmic scale, as what the model finds cheap is more likely to be fast.

@@ -205,7 +205,7 @@ def test_a_shared_buffer_inside_threads_is_misplaced() -> None:
     tree = with_node(s.tree, home, replace(home, buffers=()))
     inner = next(loop for loop in loops_around(tree, "mac") if loop.name == "j_in")
     tree = with_node(tree, inner, replace(inner, buffers=home.buffers))
-    fails(s, tree, "places", witness="memory that a block shares")
+    fails(s, tree, "places", witness="is promoted to shared memory for each iteration")
 
 
 def test_hardware_axes_out_of_place() -> None:
@@ -213,8 +213,8 @@ def test_hardware_axes_out_of_place() -> None:
     block, thread = loop_of(s, "mac", "j"), loop_of(s, "mac", "j_in")
     for node, bind, message in (
         (thread, "thread.y", "both bound to thread.y"),
-        (thread, "block.z", "are loops in order and others over blocks alone"),
-        (thread, "cores", "do not mix"),
+        (thread, "block.z", "only sequential loops and loops over blocks may enclose"),
+        (thread, "cores", "cannot be nested"),
         (block, None, ""),
     ):
         tree = with_node(s.tree, node, replace(node, bind=bind and Binding(bind)))

@@ -72,7 +72,9 @@ def test_ours_are_compiled_ahead_into_the_cache_and_the_rows_say_so(
         "captured calls are of what was compiled just before"
     )
     monkeypatch.setenv("POLYFUSE_CACHE", "off")
-    with pytest.raises(BadArgument, match="--jobs 2 compiles into the cache first, which is off"):
+    with pytest.raises(
+        BadArgument, match="--jobs 2 compiles into the cache first, but POLYFUSE_CACHE disables it"
+    ):
         run_bench(Terminal(), ("memory",), "lockstep", tmp_path, 8, 2, 1, True, jobs=2)
 
 
@@ -219,7 +221,9 @@ def test_clocks_are_read_while_calls_run() -> None:
 
 
 def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(BadArgument, match="no part gem; there are calls, gemm, tiles, tensor, memory"):
+    with pytest.raises(
+        BadArgument, match="unknown part gem; expected some of calls, gemm, tiles, tensor, memory"
+    ):
         run_bench(Terminal(), ("gem",), "lockstep", tmp_path, 8, 2, None, True)
     monkeypatch.setattr("polyfuse.cli.gpu_bench.missing", lambda: "no driver library is found")
     with pytest.raises(TargetUnavailable, match=r"no driver library is found.*gpu-bench --device lockstep"):

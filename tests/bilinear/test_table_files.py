@@ -60,7 +60,7 @@ def test_pickles_are_read_and_never_run(protocol: int, tmp_path: Path) -> None:
         )
         with zipfile.ZipFile(tmp_path / f"{name}.npz", "w") as file:
             file.writestr("2,2,2.npy", data)
-        with pytest.raises(pf.InvalidAlgorithm, match=f"{name}.npz, 2,2,2.npy holds no arrays"):
+        with pytest.raises(pf.InvalidAlgorithm, match=f"{name}.npz, 2,2,2.npy has no readable arrays"):
             pf.bilinear.load(tmp_path / f"{name}.npz")
     assert not ran.exists()
 
@@ -83,7 +83,7 @@ def test_text_is_read_back(x: Algorithm) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("x.npz", b"no zip", "x.npz is no .npz file"),
+        ("x.npz", b"no zip", "x.npz is not an .npz file"),
         ("x.json", b"{", 'expected {"shape"'),
         ("x.json", b'{"shape": [1, 1, 1], "U": [[1]]}', "KeyError 'V'"),
         ("x.json", b'{"shape": [1, 1, 1], "U": [[1]], "V": [[1]], "W": [[2]]}', "occurs 2 times in C"),

@@ -204,7 +204,7 @@ def test_on_a_gpu_plans_are_for_that_one_and_what_it_cannot_run_is_one_case(
 
 
 def test_a_name_that_no_case_has() -> None:
-    with pytest.raises(BadArgument, match="no case has 'lookahead' in its name; there are linear"):
+    with pytest.raises(BadArgument, match="no case's name contains 'lookahead'; the cases are linear"):
         gpu_check.run_check(Terminal(), "lockstep", None, "lookahead", None)
 
 
@@ -230,7 +230,7 @@ def test_what_there_was_no_time_for_is_named_and_run_when_it_goes_on(
     clock = iter([0.0, 0.0, 1.0, 3.0])
     monkeypatch.setattr("polyfuse.checks.side_by_side.time.monotonic", lambda: next(clock))
     assert not gpu_check.run_check(Terminal(), "lockstep", tmp_path, None, 1, Run(seconds=2))
-    assert "2 not run, the time was up: --resume goes on with them" in capsys.readouterr().out
+    assert "2 not run because the time was up; continue with --resume" in capsys.readouterr().out
     (path,) = tmp_path.iterdir()
     before = json.loads(path.read_text())
     assert [one["case"] for one in before["cases"]] == ["ReLU", "ReLU"]
@@ -239,7 +239,7 @@ def test_what_there_was_no_time_for_is_named_and_run_when_it_goes_on(
     monkeypatch.setattr(gpu_check, "CASES", chosen)
     assert gpu_check.run_check(Terminal(), "lockstep", tmp_path, None, 1, Run(resume=True))
     printed = capsys.readouterr().out
-    assert "2 have passed before" in printed
+    assert "2 passed before" in printed
     assert "ok      ReLU" not in printed
     after = json.loads(path.read_text())
     assert (after["passed"], after["left"]) == (4, [])

@@ -59,7 +59,7 @@ def test_compile_prints_kernels_source_and_report(model: Path) -> None:
     text = output("compile", str(model), "--target", "cpu")
     assert re.search(r"^1 kernel$", text, re.MULTILINE)
     assert "def zero_mac_bias_relu(" in text
-    assert "kernels           1 launches of 1 compiled" in text
+    assert "kernels           1 launch of 1 compiled" in text
 
 
 def test_compile_a_temporary_of_symbolic_size(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_file_that_cannot_be_written_is_a_message(model: Path) -> None:
 def test_a_target_that_is_not_there_is_a_message(model: Path) -> None:
     done = polyfuse("compile", str(model), "--target", "cuda", "--machine", "zen5")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "error: machine zen5 is a cpu machine, the target is cuda"
+    assert done.stderr.splitlines()[-1] == "error: machine zen5 is a cpu machine, but the target is cuda"
 
 
 def test_info_names_versions_targets_machine_and_cache(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_folder_that_polyfuse_did_not_make_is_not_cleared(tmp_path: Path) -> N
 
 def test_a_cache_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYFUSE_CACHE", "off")
-    assert output("cache", "info") == output("cache", "clear") == "the cache is off, as POLYFUSE_CACHE says\n"
+    assert output("cache", "info") == output("cache", "clear") == "the cache is disabled by POLYFUSE_CACHE\n"
 
 
 def test_numpy_chooses_its_own_kernels() -> None:

@@ -47,7 +47,7 @@ def test_rows_have_the_shape_that_indexing_gives() -> None:
             "the index x is float64, expected int32 or int64",
         ),
         ((replace(TABLE, shape=("M", 5)), INDEX, ROWS, OUT), "is not what input w: .* and input x: .* give"),
-        ((TABLE, ROWS, OUT), "no tensor 'x'"),
+        ((TABLE, ROWS, OUT), "unknown tensor 'x'"),
     ],
 )
 def test_other_parts_are_refused(tensors: tuple[Tensor, ...], why: str) -> None:
@@ -58,7 +58,7 @@ def test_other_parts_are_refused(tensors: tuple[Tensor, ...], why: str) -> None:
 def test_rows_are_not_written_nor_of_another_role() -> None:
     with pytest.raises(InvalidNest, match="S writes rows, which has role gathered"):
         doubled(TABLE, INDEX, ROWS, OUT, text="rows[i, j] = y[i, j]")
-    with pytest.raises(InvalidNest, match="a table and an index go with role gathered alone"):
+    with pytest.raises(InvalidNest, match="only role gathered has a table and an index"):
         replace(OUT, gather=Gather("w", "x"))
     with pytest.raises(InvalidNest, match="rows that integers choose are a tensor of their own"):
         statement("{ S[i] : 0 <= i < 4 }", "y[i] = w[x[i]]")

@@ -53,9 +53,9 @@ def test_look_up_names_what_there_is() -> None:
     nest = nn.lower(nn.ReLU(), batch=2, features=3)
     assert nest.tensor("x").shape == (2, 3)
     assert nest.statement("relu0").op == "="
-    with pytest.raises(InvalidNest, match="no tensor 'w'; there are x, out"):
+    with pytest.raises(InvalidNest, match="unknown tensor 'w'; expected one of x, out"):
         nest.tensor("w")
-    with pytest.raises(InvalidNest, match="no statement 'mac0'; there are relu0"):
+    with pytest.raises(InvalidNest, match="unknown statement 'mac0'; expected one of relu0"):
         nest.statement("mac0")
 
 
@@ -101,8 +101,8 @@ def test_a_violation_reads_as_a_sentence_and_pickles_in_its_error() -> None:
         remedy="shift B by 1", sizes={"N": 4},
     )  # fmt: skip
     assert str(found) == (
-        "fuse is refused: the flow dependence A[0, 1] -> B[0, 0] with N = 4 would be broken: B runs first. "
-        "What would make it legal: shift B by 1."
+        "fuse is refused: it would break the flow dependence A[0, 1] -> B[0, 0] with N = 4: B runs first. "
+        "To make it legal: shift B by 1."
     )
     assert pickle.loads(pickle.dumps(IllegalSchedule(found))).violation == found
 

@@ -23,7 +23,7 @@ def test_presets_of_gpus_are_consistent(name: str) -> None:
 def test_an_unknown_preset_names_those_there_are() -> None:
     with pytest.raises(TargetUnavailable, match="h200"):
         Machine.preset("h900")
-    with pytest.raises(TargetUnavailable, match=r"no machine 3; there are .*h200"):
+    with pytest.raises(TargetUnavailable, match=r"unknown machine 3; expected one of .*h200"):
         Machine.preset(3)  # type: ignore[arg-type]
 
 

@@ -209,7 +209,7 @@ def test_layers_print_as_they_are_made() -> None:
         ),
         (lambda: nn.LayerNorm(()), "at least one size"),
         (lambda: nn.RMSNorm((4, 0)), r"RMSNorm\(\(4, 0\)\): at least one size"),
-        (lambda: nn.Dropout(1.5), r"Dropout\(p=1.5\): expected a part from 0 to 1"),
+        (lambda: nn.Dropout(1.5), r"Dropout\(p=1.5\): expected a probability from 0 to 1"),
         (lambda: nn.gelu(nn.input("x", (2,)), "erf"), "approximate is 'erf', expected 'none' or 'tanh'"),  # type: ignore[arg-type]
         (lambda: nn.ReLU()(np.ones(3)), "ReLU was called with ndarray, expected a value such as nn.input"),  # type: ignore[arg-type]
         (lambda: nn.Softmax(axis=2)(nn.input("x", (2, 3))), "axis 2 of <input x: float32.* has 2 axes"),

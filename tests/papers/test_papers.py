@@ -56,7 +56,7 @@ def test_a_paper_has_a_title_and_results(paper: papers.Paper) -> None:
 def test_the_list_and_names_that_are_none(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["papers", "list"], catch_exceptions=False).output
     assert all(paper.name in shown and paper.title in shown for paper in PAPERS)
-    with pytest.raises(BadArgument, match=r"no paper 'strasen'; there are "):
+    with pytest.raises(BadArgument, match=r"unknown paper 'strasen'; expected one of "):
         papers.run_paper(Terminal(), "strasen", "cpu", True, tmp_path)
 
 

@@ -37,7 +37,7 @@ def test_what_is_around_a_convolution_in_groups_has_its_loops(layout: str) -> No
     ("statement", "leader", "why"),
     [
         ("mac0", "zero0", "instances of mac0 depend on each other"),
-        ("relu0", "zero0", "relu0 does not touch y0 in one place"),
+        ("relu0", "zero0", "relu0 does not access y0 exactly once"),
     ],
 )
 def test_what_is_refused(statement: str, leader: str, why: str) -> None:

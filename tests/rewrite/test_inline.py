@@ -100,7 +100,7 @@ def changing(x: f32[N], y: f32[N], z: f64[N]):
     [
         ("S1", r"an operand is overwritten .* \(S1\[1\], S\d\[1\]\)"),
         ("S2", "the value of S2 depends on its index"),
-        ("S3", "values of float32 and float64 meet"),
+        ("S3", "S3 and its readers mix float32 and float64"),
         ("S5", r"an operand is overwritten .* \(S5\[0\], S8\[0\]\)"),
         ("S6", "S6 reads s, which it writes"),
         ("S0", "S6 writes s too"),
@@ -124,7 +124,7 @@ def test_a_variable_that_is_assigned_again_is_refused_and_expanded_it_is_not() -
 
     refusal = why_not_inline(variable, "S0")
     assert refusal is not None
-    assert "both write one element of t (S0[0], S0[1])" in str(refusal)
+    assert "two instances write one element of t (S0[0], S0[1])" in str(refusal)
     done = inline(pf.rewrite.expand(variable).nest, "S0")
     arrays = {"x": np.arange(5, dtype=np.float32), "y": np.zeros(5, np.float32)}
     assert_close(pf.interpret(done.nest, arrays), by_python(variable, arrays), 0.0)

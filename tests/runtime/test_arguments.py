@@ -30,8 +30,8 @@ X, Y = np.ones((4, 3), np.float32), np.ones((4, 5), np.float32)
     [
         ((X,), {}, r"input y is missing; expected input x: float32\[4, 3\], input y: float32\[4, 5\]"),
         ((), {}, "input x, y is missing"),
-        ((X, Y, Y), {}, "3 arrays were given, 2 are inputs"),
-        ((X,), {"z": Y}, "there is no input 'z'; expected input x"),
+        ((X, Y, Y), {}, "given 3 positional arguments for 2 inputs"),
+        ((X,), {"z": Y}, "unknown input 'z'; expected input x"),
         ((X, Y), {"x": X}, "input 'x' is given twice"),
         ((Y, Y), {}, r"x: expected shape \[4, 3\], given \[4, 5\]"),
         ((X, Y[:2]), {}, r"y: expected shape \[4, 5\], given \[2, 5\]"),

@@ -210,7 +210,7 @@ def test_replaced_constants_must_fit() -> None:
         net.replace_constants({"w0": np.zeros((9, 6), np.float32)})
     with pytest.raises(BadArgument, match="w0: expected dtype float32, given float64"):
         net.replace_constants({"w0": np.zeros((6, 9))})
-    with pytest.raises(BadArgument, match="there is no constant 'w7'; there are w0, b0, w1, b1"):
+    with pytest.raises(BadArgument, match="unknown constant 'w7'; the constants are w0, b0, w1, b1"):
         net.replace_constants({"w7": np.zeros((6, 9), np.float32)})
 
 
@@ -250,7 +250,7 @@ def test_a_schedule_made_by_hand() -> None:
     net = pf.compile(nest, target="cpu", schedule=schedule)
     np.testing.assert_allclose(net(rows()), by_hand(rows()), rtol=1e-5, atol=1e-6)
     assert "the schedule was given by hand" in net.explain()
-    with pytest.raises(InvalidSchedule, match="made for nest"):
+    with pytest.raises(InvalidSchedule, match="the schedule is of nest"):
         pf.compile(cases.dense(6, 9, batch=5), schedule=schedule)
 
 
@@ -319,7 +319,7 @@ def test_reports_of_symbolic_sizes(options: dict[str, Any]) -> None:
     a, b = np.arange(6.0).reshape(2, 3), np.empty((2, 3))
     net(a, b)
     np.testing.assert_array_equal(b, 2 * a[::-1, ::-1])
-    with pytest.raises(BadArgument, match=r"has no size K; it has N, M"):
+    with pytest.raises(BadArgument, match=r"has no size K; its sizes are N, M"):
         net.memory_plan({"K": 1})
     with pytest.raises(BadArgument, match=r"N > 0 does not hold"):
         net.report({"N": -1})
@@ -355,11 +355,14 @@ def test_auto_without_the_cuda_extra_is_the_cpu(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "tpu"}, "no target 'tpu'; there are auto, cpu, cuda"),
-        ({"target": "cuda", "machine": "h300"}, "no machine 'h300'; there are a100"),
-        ({"target": "cpu", "machine": "h200"}, "machine h200 is a cuda machine, the target is cpu"),
-        ({"target": "cpu", "device": "lockstep"}, "device 'lockstep' runs CUDA kernels; the target is cpu"),
-        ({"target": "cuda", "machine": "h200", "device": "tpu"}, "no device 'tpu'; there are gpu"),
+        ({"target": "tpu"}, "unknown target 'tpu'; expected 'auto', 'cpu' or 'cuda'"),
+        ({"target": "cuda", "machine": "h300"}, "unknown machine 'h300'; expected one of a100"),
+        ({"target": "cpu", "machine": "h200"}, "machine h200 is a cuda machine, but the target is cpu"),
+        (
+            {"target": "cpu", "device": "lockstep"},
+            "device='lockstep' is for CUDA kernels, but the target is cpu: leave device= out",
+        ),
+        ({"target": "cuda", "machine": "h200", "device": "tpu"}, "unknown device 'tpu'; expected 'gpu'"),
     ],
 )
 def test_targets_that_are_not_there(options: dict[str, Any], message: str) -> None:

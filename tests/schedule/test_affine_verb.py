@@ -41,7 +41,7 @@ def test_a_broken_dependence_is_refused_with_two_instances() -> None:
     ("dates", "message"),
     [
         ({}, "at least one"),
-        ({"X": "[t]"}, "no statement 'X'"),
+        ({"X": "[t]"}, "unknown statement 'X'"),
         ({"S": "[t, i * i]", "R": "[t, i]"}, "cannot read"),
         ({"S": "[t, i]", "R": "[t, i]"}, "share all dates"),
         ({"S": "[t, i]", "R": "[t, i, 1]"}, "one more"),

@@ -108,18 +108,18 @@ def test_a_gpu_without_clusters_is_named() -> None:
         pf.compile(s.source, schedule=s, target="cpu")
 
 
-SOME = "some clusters would have fewer than its"
+SOME = "some clusters would have fewer than"
 
 REFUSED = {
     "7 of 8 blocks": (lambda: bound(split(10, 2), "block.x", "cluster.x"), f"{SOME} 2 blocks"),
-    "16 blocks": (lambda: bound(split(2, 16), "block.x", "cluster.x"), r"at most 8 blocks, and this one has 16 \(i_in"),
+    "16 blocks": (lambda: bound(split(2, 16), "block.x", "cluster.x"), r"at most 8 blocks, but this one has 16 \(i_in"),
     "a loop in order around it": (
         lambda: bound(split(8, 2), None, "cluster.x"),
-        "around the blocks of a cluster are loops over blocks alone",
+        "only loops over blocks may enclose a cluster's blocks",
     ),
     "nobody numbers clusters": (
         lambda: bound(split(8), "cluster.x"),
-        "i: the blocks of a cluster, and no loop numbers the clusters: split it",
+        "i runs over the blocks of a cluster, but no loop runs over clusters: split it",
     ),
     "threads around it": (lambda: bound(split(8), "thread.x", "cluster.x"), "i is bound to thread.x"),
     "twice": (lambda: bound(split(8, 2), "block.x", "cluster.x", "cluster.x"), "already bound to cluster.x"),
@@ -138,7 +138,7 @@ def test_a_size_that_is_not_known_to_fill_clusters_is_refused() -> None:
     s = pf.Schedule(expand(summed).nest)
     name = s.nest.statements[0].name
     s = s.split(name, "i", 2)
-    with pytest.raises(InvalidSchedule, match=f"{SOME} 2 blocks, .* for all sizes"):
+    with pytest.raises(InvalidSchedule, match=f"{SOME} 2 blocks: .* for all sizes"):
         s.bind(name, i="block.x", i_in="cluster.x")
 
 
@@ -146,7 +146,7 @@ def test_blocks_of_a_cluster_are_in_no_order() -> None:
     s = pf.Schedule(expand(summed).nest.with_sizes({"N": 8}))
     name = s.nest.statements[0].name
     s = s.bind(name, i="block.x")
-    with pytest.raises(IllegalSchedule, match=r"bound to cluster\.x, which runs its values at once"):
+    with pytest.raises(IllegalSchedule, match=r"bound to cluster\.x, so its iterations run in parallel"):
         s.bind(name, j="cluster.x")
 
 

@@ -120,7 +120,7 @@ def test_blocks_do_not_share_a_buffer() -> None:
     with pytest.raises(IllegalSchedule) as refused:
         s.promote("y0", "mac0", at="l", memory="shared").bind("mac0", j="block.x")
     violation = refused.value.violation
-    assert "of which each block has its own" in str(violation)
+    assert "and each block has its own" in str(violation)
     assert (violation.source.statement, violation.sink.statement) == ("mac0", "bias0")
     assert "leave y0 in global memory" in violation.remedy
 

@@ -185,7 +185,7 @@ def test_what_is_no_reduction_on_one_element_of_a_warp_is_refused() -> None:
         InvalidSchedule, match=r"j has values outside 0…1023, the threads of a block; split it by 32"
     ):
         long.bind("take", j="lane")
-    with pytest.raises(InvalidSchedule, match=r"all threads of a block are one row's, but i is bound to"):
+    with pytest.raises(InvalidSchedule, match=r"a whole block works on one row, but i is bound to"):
         s.bind("take", i="thread.y", j="lane")
     with pytest.raises(InvalidSchedule, match=r"lanes run along thread\.x too"):
         s.split("take", "j", 32).bind("take", i="thread.x", j_in="lane")

@@ -133,7 +133,7 @@ def test_what_would_leave_no_product_of_its_loops_is_refused(
 ) -> None:
     """Code for a tile has its steps outside, whatever a verb has made of the loops since."""
     s = in_place(product(16, 64, 20, "float32"), 8, 32).microkernel("mac", "k")
-    with pytest.raises(InvalidSchedule, match="is a microkernel's, which this would not leave one"):
+    with pytest.raises(InvalidSchedule, match="belongs to a microkernel, which this would destroy"):
         later(s)
 
 
@@ -321,14 +321,14 @@ def test_tiles_may_ask_for_the_next_block_of_steps(rows: int, share: int) -> Non
 def test_what_asking_ahead_needs_is_said() -> None:
     s = tiled(product(16, 64, 24, "float32"), 8, 32).microkernel("mac", "k")
     for tensor, loop, why in (
-        ("B", "i_in", "i_in is no loop outside of the microkernel: those are i, j"),
-        ("B", "i", "share B, and B of the next i is no other part of it"),
+        ("B", "i_in", "i_in is not a loop around the microkernel; expected one of i, j"),
+        ("B", "i", "share B, and B of the next i is the same part of it"),
         ("A", "i", "share B, and A of the next i"),
     ):
         with pytest.raises(InvalidSchedule, match=why):
             s.prefetch("mac", tensor, loop)
     with pytest.raises(
-        InvalidSchedule, match="by=2; the tiles of a microkernel ask for the next panel, by=1"
+        InvalidSchedule, match="by=2; the tiles of a microkernel prefetch the next panel, by=1"
     ):
         s.prefetch("mac", "B", "j", by=2)
 

@@ -84,9 +84,9 @@ def test_a_loop_may_sum_what_it_stores_past_the_caches() -> None:
     ("schedule", "why"),
     [
         (lambda: doubled(), "the innermost loop around S, j, is not on vector lanes; vectorize it first"),
-        (lambda: doubled().vectorize("S", "j").stream("S").stream("S"), "stores y past the caches already"),
-        (lambda: doubled("y[j, i]").vectorize("S", "j"), "does not go on to the next element of y"),
-        (lambda: doubled("y[i, 2*j]").vectorize("S", "j"), "does not go on to the next element of y"),
+        (lambda: doubled().vectorize("S", "j").stream("S").stream("S"), "streams y already"),
+        (lambda: doubled("y[j, i]").vectorize("S", "j"), "does not access y with unit stride along"),
+        (lambda: doubled("y[i, 2*j]").vectorize("S", "j"), "does not access y with unit stride along"),
         (lambda: doubled().bind("S", i="block.x").vectorize("S", "j"), "a GPU's threads"),
     ],
 )
@@ -107,7 +107,9 @@ def test_what_the_loop_needs_again_is_refused_and_never_emitted() -> None:
         ],
     )
     fused = pf.Schedule(nest).fuse("S", "T", at="i")
-    with pytest.raises(InvalidSchedule, match="T in i needs y too, which is not there before the loop ends"):
+    with pytest.raises(
+        InvalidSchedule, match="T in i accesses y too, which is complete only when the loop ends"
+    ):
         fused.vectorize("S", "i").stream("S")
     later = pf.Schedule(nest).vectorize("S", "i").stream("S").vectorize("T", "i").fuse("S", "T", at="i")
     x = np.ones(500, np.float32)

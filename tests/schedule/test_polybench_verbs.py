@@ -105,13 +105,18 @@ ILLEGAL = [
 
 INVALID = [
     Case("gemm", call("split", "S1", "k", 0), why="0"),
-    Case("gemm", call("separate", "S1", "k"), why="cut short"),
+    Case("gemm", call("separate", "S1", "k"), why="partial in some tiles"),
     Case("seidel-2d", call("skew", "S0", "i", by="j"), why="j"),
     Case("mvt", call("join", "S1", "S0", loop="both"), why="S0 runs in a kernel before that of S1"),
     Case("gemm", call("unroll", "S1", "k"), why="k"),
     Case("gemm", call("prefetch", "S1", "B", "k"), why="vectorize it first"),
-    Case("gemm", call("stream", "S1"), lambda s: s.vectorize("S1", "j"), why="only what `=` stores can pass"),
-    Case("gemm", call("collapse", "S1", "k", "j"), why="not known to lie between 0 and a number"),
+    Case(
+        "gemm",
+        call("stream", "S1"),
+        lambda s: s.vectorize("S1", "j"),
+        why=r"only assignments \(=\) can be streamed",
+    ),
+    Case("gemm", call("collapse", "S1", "k", "j"), why="not known to lie between 0 and a constant"),
     Case("gemm", call("microkernel", "S1", "k"), why="microkernel: "),
     Case("trmm", call("pack", "B", "S1", panel=(1, 4)), why="B is written after pack_B would have copied it"),
     Case("gemm", call("pack", "B", "S0", panel=(1, 4)), why="S0 does not read B"),

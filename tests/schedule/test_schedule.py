@@ -72,7 +72,7 @@ def test_dumps(golden: Golden, name: str) -> None:
 
 
 def test_there_are_four_forms() -> None:
-    with pytest.raises(InvalidSchedule, match="no form 'xml'; there are tree, yaml, c, python"):
+    with pytest.raises(InvalidSchedule, match="unknown form 'xml'; expected one of tree, yaml, c, python"):
         Schedule(pair()).dump("xml")  # type: ignore[arg-type]
 
 

@@ -126,7 +126,9 @@ def test_what_is_not_legal_has_two_instances() -> None:
     early = s.skew("step0", "i", by="layer", factor=-1)  # layer 1 one step before layer 0
     refused = early.why_not("bind", "step0", layer="pipeline")
     assert refused is not None
-    assert str(refused).startswith("bind('step0', layer='pipeline') is refused: the flow dependence narrow0[")
+    assert str(refused).startswith(
+        "bind('step0', layer='pipeline') is refused: it would break the flow dependence narrow0["
+    )
     assert "does not wait for the first" in str(refused)
     with pytest.raises(IllegalSchedule, match=r"narrow0\[.*\] -> mac1"):
         early.interchange("step0", "layer", "i")
@@ -141,11 +143,11 @@ def test_what_lies_between_the_parts_may_forbid_it() -> None:
 @pytest.mark.parametrize(
     ("names", "loop", "why"),
     [
-        (("step0",), "layer", "name a statement of each part"),
-        (("step0", "step0"), "layer", "name a statement of each part"),
-        (("step0", "hidden0", "step1"), "layer", "step0 and hidden0 are in one part; distribute"),
-        (("step0", "step1"), "i", "is called 'i'"),
-        (("step0", "other"), "layer", "no statement 'other'"),
+        (("step0",), "layer", "name one statement of each part"),
+        (("step0", "step0"), "layer", "name one statement of each part"),
+        (("step0", "hidden0", "step1"), "layer", "step0 and hidden0 share a part; distribute"),
+        (("step0", "step1"), "i", "has the name 'i'"),
+        (("step0", "other"), "layer", "unknown statement 'other'"),
     ],
 )
 def test_parts_that_are_none(names: tuple[str, ...], loop: str, why: str) -> None:

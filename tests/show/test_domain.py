@@ -139,19 +139,22 @@ def test_statements_in_a_plane_stand_apart() -> None:
 
 
 REFUSED: list[tuple[str, Callable[[], object]]] = [
-    ("no statement 'R'; there are S", lambda: domain_plot(jacobi(), "R", sizes=SIZES)),
-    ("no statement is named", lambda: domain_plot(jacobi(), ())),
+    ("unknown statement 'R'; expected one of S", lambda: domain_plot(jacobi(), "R", sizes=SIZES)),
+    ("name a statement; expected one of", lambda: domain_plot(jacobi(), ())),
     ("one or two dimensions, not 3", lambda: domain_plot(dense(), "mac0", ("i", "j", "k"))),
     ("one or two dimensions, not 2", lambda: domain_plot(dense(), "mac0", ("i", "i"))),
     ("no dimension 'k'; it has i, j", lambda: domain_plot(dense(), "bias0", ("i", "k"))),
-    ("no dimension 'z'; there are i, j, k", lambda: domain_plot(dense(), "mac0", at={"z": 1})),
+    ("unknown dimension 'z'; expected one of i, j, k", lambda: domain_plot(dense(), "mac0", at={"z": 1})),
     ("depends on T, N; give numbers: sizes={'T': 8, 'N': 8}", lambda: domain_plot(jacobi(), "S")),
     ("depends on N; give numbers", lambda: domain_plot(jacobi(), "S", sizes={"T": 4})),
-    ("no symbolic size 'M'; there are T, N", lambda: domain_plot(jacobi(), "S", sizes={**SIZES, "M": 1})),
+    (
+        "unknown symbolic size 'M'; expected one of T, N",
+        lambda: domain_plot(jacobi(), "S", sizes={**SIZES, "M": 1}),
+    ),
     ("no instance with {'T': 4, 'N': 2}", lambda: domain_plot(jacobi(), "S", sizes={"T": 4, "N": 2})),
     ("no instance at {'k': 8}", lambda: domain_plot(dense(), "mac0", at={"k": 8})),
-    ("at most 2500 can be told apart", lambda: domain_plot(jacobi(), "S", sizes={"T": 100, "N": 100})),
-    ("no kind of dependence 'fluss'", lambda: domain_plot(jacobi(), "S", sizes=SIZES, kinds=("fluss",))),
+    ("more than the 2500 that a plot shows", lambda: domain_plot(jacobi(), "S", sizes={"T": 100, "N": 100})),
+    ("unknown kind of dependence 'fluss'", lambda: domain_plot(jacobi(), "S", sizes=SIZES, kinds=("fluss",))),
     ("no loop 'z' around", lambda: domain_plot(wavefronts(), "S", sizes=SIZES, tiled_by=("z",))),
     ("a nest has no tiles", lambda: domain_plot(jacobi(), "S", sizes=SIZES, tiled_by=("t",))),
 ]

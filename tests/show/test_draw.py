@@ -68,10 +68,10 @@ def test_a_schedule_is_what_its_trace_makes(file: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("message", "options"),
     [
-        ("cannot write x.xyz: its suffix is none of ", ("-o", "x.xyz")),
+        ("cannot write x.xyz: expected a suffix out of ", ("-o", "x.xyz")),
         ("expected NAME=NUMBER such as N=8, not N=many", ("-o", "x.svg", "--picture", "domain", "--size", "N=many")),
         ("depends on T, N; give numbers", ("-o", "x.svg", "--picture", "domain")),
-        ("no statement 'R'", ("-o", "x.svg", "--picture", "domain", "--statement", "R")),
+        ("unknown statement 'R'", ("-o", "x.svg", "--picture", "domain", "--statement", "R")),
         ("there is no file s.py", ("-o", "x.svg", "--schedule", "s.py")),
     ],
 )  # fmt: skip
@@ -84,7 +84,7 @@ def test_what_means_nothing_is_refused(message: str, options: tuple[str, ...], f
 def test_a_file_without_a_schedule_is_refused(file: str, tmp_path: Path) -> None:
     trace = tmp_path / "schedule.py"
     trace.write_text("s = 1", encoding="utf-8")
-    with pytest.raises(BadArgument, match="makes no Schedule called s"):
+    with pytest.raises(BadArgument, match="does not define a Schedule named s"):
         CliRunner().invoke(
             app, ["draw", f"{file}:jacobi", "-o", "x.svg", "--schedule", str(trace)], catch_exceptions=False
         )

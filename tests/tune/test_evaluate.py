@@ -64,7 +64,7 @@ def test_wrong_results_are_refused() -> None:
     model, other = (Variant.of(pf.Schedule(n), n.statements[0].name) for n in (right, wrong))
     found = measured(task(other, model))
     assert found.seconds == inf
-    assert "units of rounding from the model's choice's" in found.refused
+    assert "from the model's choice by" in found.refused
 
 
 def test_what_is_sent_is_small_whatever_the_weights() -> None:

@@ -17,9 +17,9 @@ MACHINE = pf.Machine.preset("zen5")
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        ({"count": 0}, r"Trials\(count=0\): expected a whole number, at least 1"),
-        ({"count": 2.5}, r"Trials\(count=2.5\): expected a whole number, at least 1"),
-        ({"at_once": -1}, r"Trials\(at_once=-1\): expected a whole number, at least 1"),
+        ({"count": 0}, r"Trials\(count=0\): expected an integer, at least 1"),
+        ({"count": 2.5}, r"Trials\(count=2.5\): expected an integer, at least 1"),
+        ({"at_once": -1}, r"Trials\(at_once=-1\): expected an integer, at least 1"),
         ({"seconds": 0}, r"Trials\(seconds=0\): expected more than 0, or None for no limit"),
         ({"seconds": float("nan")}, r"Trials\(seconds=nan\): expected more than 0"),
     ],
@@ -35,15 +35,15 @@ def test_numbers_that_ask_for_nothing(asked: dict[str, Any], sentence: str) -> N
         (
             cases.dense(4, 4, batch=2),
             {"machine": "h200"},
-            "tune= measures schedules for the CPU; the target is cuda",
+            "tune= measures schedules on the CPU, but the target is cuda",
         ),
-        (cases.dense(4, 4, batch=2), {"target": "cuda", "device": "none"}, "name target='cpu'"),
+        (cases.dense(4, 4, batch=2), {"target": "cuda", "device": "none"}, "pass target='cpu'"),
         (
             cases.dense(4, 4, batch=2),
             {"schedule": None},
-            "tune= searches for a schedule, and schedule= gives one",
+            "tune= searches for a schedule, but schedule= gives one",
         ),
-        (KERNELS["gemm"].nest, {"target": "cpu"}, "every size must be known: give sizes= for NI"),
+        (KERNELS["gemm"].nest, {"target": "cpu"}, "all sizes must be known: give sizes= for NI"),
     ],
 )
 def test_what_cannot_be_tuned(nest: pf.Nest, options: dict[str, Any], sentence: str) -> None:

@@ -91,7 +91,7 @@ class Affine:
         self._refuse(node, f"{ast.unparse(node)} is not affine")
 
     def is_value(self, node: ast.expr) -> bool:
-        """Whether an expression is affine."""
+        """True if an expression is affine."""
         try:
             self.value(node)
         except NotAffine:
@@ -99,7 +99,7 @@ class Affine:
         return True
 
     def is_condition(self, node: ast.expr) -> bool:
-        """Whether a test is a condition on sizes and indices."""
+        """True if a test is a condition on sizes and indices."""
         try:
             self.condition(node)
         except NotAffine:
@@ -107,7 +107,7 @@ class Affine:
         return True
 
     def condition(self, node: ast.expr) -> isl.Set:
-        """Where a condition holds; NotAffine if it is not affine."""
+        """Return the isl set on which a condition holds; NotAffine if it is not affine."""
         match node:
             case ast.Constant(value=bool() as truth):
                 everything = isl.Set.universe(self.domain.get_space())

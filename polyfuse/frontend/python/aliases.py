@@ -1,4 +1,4 @@
-"""Integer variables that are affine functions of sizes and indices stand for their value.
+"""Replace integer variables that are affine in sizes and indices by their value.
 
     ip = i + 1                                 ->   A[i + 1] = A[i + 1] + i      (no statement is left of ip)
     A[ip] = A[ip] + i
@@ -36,11 +36,11 @@ class Aliases:
         return done
 
     def having(self, name: str, value: ast.expr) -> Aliases:
-        """With the value of one more variable; `value` is written out already."""
+        """Return the aliases with the value of one more variable; `value` is already expanded."""
         return Aliases({**self.known, name: value})
 
     def without(self, names: Iterable[str]) -> Aliases:
-        """Without the variables that may have changed."""
+        """Return the aliases without the variables that may have changed."""
         gone = frozenset(names)
         return Aliases({name: value for name, value in self.known.items() if name not in gone})
 
@@ -80,7 +80,7 @@ def assigned_in(body: Iterable[ast.AST]) -> tuple[str, ...]:
 
 
 def occurrences(body: Iterable[ast.AST], name: str) -> int:
-    """How often a name stands in some statements."""
+    """Count the occurrences of a name in some statements."""
     return sum(isinstance(node, ast.Name) and node.id == name for part in body for node in ast.walk(part))
 
 

@@ -1,4 +1,4 @@
-"""Local arrays: `np.zeros((N, M))` and its kind, as temporaries of that shape.
+"""Local arrays, such as `np.zeros((N, M))`, as temporaries of that shape.
 
     t = np.zeros((N, 2))        ->   temporary t: float64[N, 2];   for t_0: for t_1: t[t_0, t_1] = 0.0
     t = np.empty(len(x))        ->   temporary t: float64[N]
@@ -55,7 +55,7 @@ class LocalArray:
 
 
 def local_array(names: Names, name: str, call: ast.Call, context: isl.Set) -> LocalArray:
-    """What a call of np.zeros, np.empty_like, … makes. NotAffine for a shape or a type that cannot be read."""
+    """Read a call of np.zeros, np.empty_like, …. Raises NotAffine for a shape or a type that cannot be read."""
     maker = names.array_maker(call)
     assert maker is not None, "only calls that make arrays get here"
     kind, _, like = maker.partition("_")
@@ -91,7 +91,7 @@ def _model(names: Names, node: ast.expr) -> Tensor:
     given = {**names.tensors, **names.arrays}
     found = given.get(node.id) if isinstance(node, ast.Name) else None
     if found is None or found.rank == 0:
-        _refuse(names, node, f"{ast.unparse(node)} is no array that is known here")
+        _refuse(names, node, f"{ast.unparse(node)} is not a known array")
     return found
 
 

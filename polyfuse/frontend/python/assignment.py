@@ -96,7 +96,7 @@ def assignment(
 
 
 def joined(found: Sequence[Assigned], context: isl.Set) -> list[Assigned]:
-    """What updates elements that another statement accumulates on, by the same operator, accumulates too; and so on.
+    """Make updates of elements on which another statement accumulates by the same operator accumulate too, repeatedly.
 
     for i: for j: { S: t[i] = max(t[i], a[i]) at j = 0;  R: t[i] max= b[i, j] }   ->   S: t[i] max= a[i]
     """
@@ -134,7 +134,7 @@ def copy_of(here: Place, parameter: str) -> Assigned:
 
 
 def _all(body: Body, predicates: tuple[Predicate, ...]) -> sympy.Basic:
-    """Whether an instance is in every one of some branches."""
+    """Return the condition that an instance is in all of some branches."""
     first, *rest = (body.holds(predicate) for predicate in predicates)
     return sympy.And(first, *rest, evaluate=False) if rest else first
 
@@ -159,7 +159,7 @@ def _on(domain: isl.Set, access: Access) -> Access:
 
 
 def target_of(names: Names, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> ast.expr:
-    """What is assigned. NotAffine for several targets, tuples, attributes."""
+    """Return the target of an assignment. Raises NotAffine for several targets, tuples, attributes."""
     if isinstance(node, ast.Assign) and len(node.targets) != 1:
         names.source.refuse(node.targets[1], "two targets in one assignment", "one assignment each")
     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -184,7 +184,7 @@ def declared_type(names: Names, node: ast.stmt) -> DType | None:
 def whole_value(names: Names, node: ast.Assign | ast.AugAssign | ast.AnnAssign, target: ast.expr) -> ast.expr:
     """The value that is stored: `x op= e` stores x op e."""
     if not isinstance(node, ast.AugAssign):
-        assert node.value is not None, "an annotation alone is no assignment"
+        assert node.value is not None, "an annotation without a value is not an assignment"
         return node.value
     if not isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
         names.source.refuse(node, f"{ast.unparse(node)}: this operator", OPERATORS)
@@ -207,7 +207,7 @@ def terms(names: Names, node: ast.stmt, whole: ast.expr) -> tuple[Term, ...]:
 
 
 def is_target(here: Place, term: Term, write: Access, whole: ast.expr) -> bool:
-    """Whether the operand that a term leaves out is the element that is written."""
+    """True if the operand that a term leaves out is the element that is written."""
     pair = whole.args if isinstance(whole, ast.Call) else [whole.left, whole.right]  # type: ignore[attr-defined]
     other = pair[0] if pair[1] is term.value else pair[1]
     if not isinstance(other, ast.Name | ast.Subscript):
@@ -219,12 +219,12 @@ def is_target(here: Place, term: Term, write: Access, whole: ast.expr) -> bool:
 
 
 def reads_target(here: Place, write: Access, reads: list[Access], context: isl.Set) -> bool:
-    """Whether an instance reads the element that it writes."""
+    """True if an instance reads the element that it writes."""
     domain = here.domain.intersect_params(context)
     own = (access.map for access in reads if access.tensor == write.tensor)
     return any(not element.intersect(write.map).intersect_domain(domain).is_empty() for element in own)
 
 
 def is_repeated(s: Statement, context: isl.Set) -> bool:
-    """Whether a statement writes some element more than once."""
+    """True if a statement writes some element more than once."""
     return not s.write.map.intersect_domain(s.domain.intersect_params(context)).is_injective()

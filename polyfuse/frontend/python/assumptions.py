@@ -1,4 +1,4 @@
-"""What sizes must satisfy for every subscript to be in bounds, as far as that leaves anything to run.
+"""Infer the conditions on sizes under which every subscript is in bounds.
 
 for i in range(N): y[i] = x[i + 1]      with x: f64[M]   ->   assumed: N + 1 <= M
 for i in range(N): y[i] = x[i + 1]      with x: f64[N]   ->   nothing is left: Nest.check refuses it, x[N] is read
@@ -31,7 +31,7 @@ def with_bounds(
 
 
 def _convex(context: isl.Set, allowed: isl.Set, domain: isl.Set) -> isl.Set:
-    """Where an assumption has pieces ("nothing runs, or …"), the one in which the statement runs, as wide as may be.
+    """Choose one convex piece of an assumption ("nothing runs, or …"): the largest in which the statement runs.
 
     context T >= 0, allowed { T = 0 or N + 2 <= M }   ->   { T >= 0 and N + 2 <= M }
     """
@@ -55,6 +55,6 @@ def _all(constraints: list[isl.Constraint], like: isl.Set) -> isl.Set:
 
 
 def out_of_bounds(domain: isl.Set, access: Access, tensor: Tensor) -> isl.Set:
-    """The instances that touch no element of the tensor."""
+    """The instances that access no element of the tensor."""
     inside = access.map.intersect_range(tensor.elements(param_names(domain))).domain()
     return domain.subtract(inside)

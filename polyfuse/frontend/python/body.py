@@ -1,4 +1,4 @@
-"""Python's expressions on data as scalar bodies, operation by operation in the order they stand.
+"""Translate Python's expressions on data to scalar bodies, operation by operation in source order.
 
     value ::= number | size | index | scalar | A[aff, …] | A[aff]…[aff]
             | value (+ - * / **) value | -value | +value | f(value, …) | value if test else value
@@ -103,7 +103,7 @@ class Body:
                     "// and % in a value",
                     f"// and % by constants in subscripts, bounds and conditions; {ALLOWED}",
                 )
-        self._refuse(node, f"{ast.unparse(node)} is no value that a nest can compute", ALLOWED)
+        self._refuse(node, f"{ast.unparse(node)} is not a value that a nest can compute", ALLOWED)
 
     def test(self, node: ast.expr) -> sympy.Basic:
         """A condition on data."""
@@ -126,7 +126,7 @@ class Body:
         self._refuse(node, f"{ast.unparse(node)} is not a condition", TESTS)
 
     def holds(self, predicate: Predicate) -> sympy.Basic:
-        """Whether an instance is in a branch of an `if` on data."""
+        """Return the condition that an instance is in a branch of an `if` on data."""
         if isinstance(predicate.test, ast.expr):
             held = self.test(predicate.test)
             return held if predicate.taken else sympy.Not(held, evaluate=False)

@@ -1,4 +1,4 @@
-"""Conditions: which limit the instances, which are asked of data, and how the two are told apart.
+"""Conditions: distinguish those that limit the domain from those on data.
 
     if i > 0 and A[i] > x: S        ->   if i > 0:
                                              if A[i] > x: S
@@ -83,7 +83,7 @@ def own_variables(body: list[ast.stmt], function: ast.AST, variables: frozenset[
 
 
 def needs_variable(node: ast.If) -> bool:
-    """Whether a test must be kept: what it reads may change before the last statement that asks for it."""
+    """True if a test must be stored: its operands may change before the last statement that depends on it."""
     if not node.orelse and len(node.body) == 1 and not isinstance(node.body[0], ast.For | ast.If):
         return False
     written = {

@@ -52,7 +52,7 @@ ALLOWED = "for … in range(…), if, assignments, assert on sizes at the top, r
 
 @dataclass(frozen=True)
 class PythonNest(Nest):
-    """A nest read from a Python function, which stays callable as `python` (and knows the sizes then)."""
+    """A nest read from a Python function, which stays callable as `python` and then infers the sizes."""
 
     python: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
@@ -65,7 +65,7 @@ class PythonNest(Nest):
         return self
 
     def __call__(self, *args: Any, **named: Any) -> NoReturn:
-        """Not compiled yet: a call that would silently run at Python's speed is refused."""
+        """Refuse a call: the nest is not compiled, and would silently run at Python's speed."""
         raise BadArgument(
             f"{self.name} is a nest, nothing is compiled yet: pf.compile({self.name})(…) runs it, "
             f"{self.name}.python(…) is the Python function itself"
@@ -74,15 +74,22 @@ class PythonNest(Nest):
 
 @proving("reading a Python function")
 def nest(function: Callable[..., Any]) -> PythonNest:
-    """The nest of a Python function that consists of affine loops.
+    """Read the nest of a Python function that consists of affine loops.
 
-    Arrays that the function writes have role inout, everything else it is given role input; scalar parameters are
-    tensors without dimensions; local variables are temporaries. The order is the source's. Numbers that the function
-    finds outside of itself are read once, now.
+    Arrays that the function writes have role inout, other array parameters role input; scalar parameters are tensors
+    without dimensions; local variables are temporaries. The original order is the source's. Numbers from outside of the
+    function are read once, when it is decorated. Negative subscripts do not count from the end: they are out of bounds.
 
-    Raises NotAffine, with file, line and column, for what is no affine program; NoSource for a function without
-    source; InvalidNest, with an instance, for subscripts that cannot be in bounds and variables read before they are
-    written. Negative subscripts do not count from the end: they are out of bounds.
+    Args:
+        function: The function; arrays and sizes are declared by the parameters' annotations.
+
+    Returns:
+        The nest, which also has the function as `python`.
+
+    Raises:
+        NotAffine: if the function is not an affine program; the message has file, line and column.
+        NoSource: if the function's source cannot be read.
+        InvalidNest: if a subscript may be out of bounds, or a variable is read before it is written; with an instance.
     """
     if not isinstance(function, FunctionType):
         raise BadArgument(f"pf.nest reads a Python function, not {function!r}")
@@ -151,7 +158,7 @@ class _Reader:
             case ast.Return():
                 self.source.refuse(node, "a return before the end", "a return as the last line")
         self.source.refuse(
-            node, f"{type(node).__name__.lower()} is no statement of an affine program", ALLOWED
+            node, f"{type(node).__name__.lower()} is not a statement of an affine program", ALLOWED
         )
 
     def loop(self, node: ast.For, scope: Scope) -> Tree | None:
@@ -298,7 +305,7 @@ class _Reader:
         self.found = joined(self.needed(), self.context)
         order = order and restrict(order, frozenset(made.statement.name for made in self.found))
         if order is None:
-            raise InvalidNest(f"{self.function.__name__} computes nothing: no statement in it ever runs")
+            raise InvalidNest(f"{self.function.__name__} computes nothing: none of its statements ever runs")
         found = tuple(made.statement for made in self.found)
         tensors = self.tensors(found)
         context = with_bounds(self.context, found, {t.name: t for t in tensors})

@@ -41,7 +41,7 @@ class Annotated:
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is an integer scalar."""
+        """True for an integer scalar."""
         return not self.shape and self.dtype in ("int32", "int64")
 
 
@@ -83,7 +83,7 @@ def defaults(names: Names) -> dict[str, float]:
 def _annotated(source: Source, node: ast.arg) -> Annotated:
     note = node.annotation
     if note is None:
-        source.refuse(node, f"the parameter {node.arg} has no annotation of type and shape", ALLOWED)
+        source.refuse(node, f"the parameter {node.arg} has no annotation with type and shape", ALLOWED)
     parsed = note  # unquoted, under `from __future__ import annotations`
     if isinstance(note, ast.Constant) and isinstance(note.value, str):
         try:
@@ -102,7 +102,9 @@ def _annotated(source: Source, node: ast.arg) -> Annotated:
 
 
 def assigned(source: Source) -> Assigned:
-    """What a function assigns. NotAffine where one name is a loop index, or an array, and something else as well."""
+    """Return the names that a function assigns. Raises NotAffine if one is used as a loop index or array and as
+    something else.
+    """
     indices: set[str] = set()
     variables: set[str] = set()
     made: set[str] = set()
@@ -226,7 +228,7 @@ def extent_text(names: Names, node: ast.expr) -> str:
 
 
 def base_context(names: Names, shapes: tuple[Tensor, ...]) -> isl.Set:
-    """What holds of sizes before the statements are looked at.
+    """Return the constraints on sizes that are known before the statements are read.
 
     Sizes in shapes are at least 1, integer parameters that bound loops at least 0, every extent at least 0.
     """

@@ -1,4 +1,4 @@
-"""The Python function itself, callable: its annotations' sizes are names that Python does not know."""
+"""Call the Python function itself, with its annotations' sizes defined."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def sizes_of(names: Names, arguments: dict[str, Any]) -> dict[str, int]:
     sizes = solved(pairs, {name: int(arguments[name]) for name in names.sizes if name in arguments})
     missing = [name for name in names.sizes if name not in sizes]
     if missing:
-        raise BadArgument(f"the size {', '.join(missing)} cannot be read off the shapes of the arguments")
+        raise BadArgument(
+            f"the size {', '.join(missing)} cannot be inferred from the shapes of the arguments"
+        )
     for wanted, actual in pairs:
         if extent(wanted, sizes) != actual:
             raise BadArgument(f"the extent {wanted} is {extent(wanted, sizes)} with {sizes}, given {actual}")

@@ -1,4 +1,4 @@
-"""What the names in a function stand for: sizes, parameters, local variables, loop indices, and what lies outside."""
+"""Resolve the names in a function: sizes, parameters, local variables, loop indices, and outer names."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Names:
         return next((name for name, maker in ARRAY_MAKERS if maker is value), None)
 
     def describe(self, name: str) -> str:
-        """What a name is, for a refusal."""
+        """Describe a name for an error message."""
         if name in self.indices:
             return f"{name} is the variable of a loop that is over, or not yet begun"
         if name in self.locals:
@@ -114,11 +114,11 @@ class Names:
             return f"{name} is a local array that is not made yet"
         if name in self.tensors:
             return f"{name} is a parameter ({self.tensors[name]})"
-        return f"{name} is no size, loop index, parameter or number that is known here"
+        return f"{name} is not a known size, loop index, parameter or number"
 
 
 def outer_value(source: Source, name: str) -> Any:
-    """What a name means in a function's closure, its module, or the builtins; MISSING if nothing."""
+    """Return the value of a name in a function's closure, module or builtins; MISSING if there is none."""
     function = source.function
     for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if free == name:

@@ -54,8 +54,6 @@ def source_of(function: FunctionType) -> Source:
     except (SyntaxError, IndexError):
         tree = ast.Pass()
     if not isinstance(tree, ast.FunctionDef):
-        raise NoSource(
-            f"the text of {function.__name__!r} is no `def` by itself: pf.nest reads plain functions only"
-        )
+        raise NoSource(f"{function.__name__!r} is not a plain `def`: pf.nest reads plain functions only")
     indent = len(lines[0]) - len(lines[0].lstrip())
     return Source(function, tree, function.__code__.co_filename, lines, max(first, 1), indent)

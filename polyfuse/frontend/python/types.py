@@ -1,4 +1,4 @@
-"""The element types of local variables, from what is assigned to them.
+"""Infer the element types of local variables from their assignments.
 
 Python's numbers are weak, as they are to NumPy: `s = 0.0` followed by `s += A[i]` has A's type, and float32 where A is
 a half, which no arithmetic is done in.

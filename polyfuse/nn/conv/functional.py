@@ -28,9 +28,23 @@ def conv1d(
     groups: int = 1,
     layout: str = "NCW",
 ) -> Value:
-    """Cross-correlation along one axis: x (N, C, W) or, for NWC, (N, W, C); weight (F, C / groups, S); bias (F,).
+    """Cross-correlation along one axis; see `conv2d`.
 
-    The result is (N, F, Q) or (N, Q, F). See `conv2d`.
+    Args:
+        x: (N, C, W), or (N, W, C) for layout "NWC".
+        weight: (F, C / groups, S).
+        bias: (F,) or None.
+        stride: The step between windows.
+        padding: Zeros on both sides, (before, after) in a tuple, "same" or "valid".
+        dilation: The step between elements of a window.
+        groups: The number of groups of channels.
+        layout: "NCW" or "NWC".
+
+    Returns:
+        (N, F, Q), or (N, Q, F) for "NWC".
+
+    Raises:
+        BadArgument: if the sizes do not fit together.
     """
     return _conv(1, x, weight, bias, stride, padding, dilation, groups, layout)
 
@@ -45,14 +59,27 @@ def conv2d(
     groups: int = 1,
     layout: str = "NCHW",
 ) -> Value:
-    """Cross-correlation: x (N, C, H, W) or, for NHWC, (N, H, W, C); weight (F, C / groups, R, S); bias (F,).
+    """Cross-correlation in two dimensions (the convolution of neural networks).
 
-    The result is (N, F, P, Q) or (N, P, Q, F), with P = (H + padding - dilation (R - 1) - 1) // stride + 1. `padding`
-    is a number for both sides of all axes, a number or (before, after) for each axis, "same" (P = H / stride rounded
-    up, the odd element after) or "valid". As many groups as channels make it depthwise. Padding is not copied: each sum
-    has only the elements that the image has.
+    Padding is not copied: each sum has only the terms that lie inside the image. Statements zero, mac, bias; tensors
+    w, b, y (the sums), z (with bias).
 
-    Statements zero, mac, bias; tensors w, b, y (the sums), z (with bias). BadArgument where sizes do not go together.
+    Args:
+        x: (N, C, H, W), or (N, H, W, C) for layout "NHWC".
+        weight: (F, C / groups, R, S).
+        bias: (F,) or None.
+        stride: The step between windows, for all axes or for each.
+        padding: Zeros on both sides of all axes, a number or (before, after) for each axis, "same" (the result has
+            H / stride rows, rounded up; the odd zero comes after) or "valid" (none).
+        dilation: The step between elements of a window, for all axes or for each.
+        groups: The number of groups of channels; as many as channels make a depthwise convolution.
+        layout: "NCHW" or "NHWC".
+
+    Returns:
+        (N, F, P, Q), or (N, P, Q, F) for "NHWC"; P = (H + padding - dilation (R - 1) - 1) // stride + 1.
+
+    Raises:
+        BadArgument: if the sizes do not fit together.
     """
     return _conv(2, x, weight, bias, stride, padding, dilation, groups, layout)
 
@@ -67,9 +94,23 @@ def conv3d(
     groups: int = 1,
     layout: str = "NCDHW",
 ) -> Value:
-    """Cross-correlation in space: x (N, C, D, H, W) or, for NDHWC, (N, D, H, W, C); weight (F, C / groups, T, R, S).
+    """Cross-correlation in three dimensions; see `conv2d`.
 
-    See `conv2d`.
+    Args:
+        x: (N, C, D, H, W), or (N, D, H, W, C) for layout "NDHWC".
+        weight: (F, C / groups, T, R, S).
+        bias: (F,) or None.
+        stride: The step between windows, for all axes or for each.
+        padding: As for `conv2d`.
+        dilation: The step between elements of a window, for all axes or for each.
+        groups: The number of groups of channels.
+        layout: "NCDHW" or "NDHWC".
+
+    Returns:
+        (N, F, O, P, Q), or (N, O, P, Q, F) for "NDHWC".
+
+    Raises:
+        BadArgument: if the sizes do not fit together.
     """
     return _conv(3, x, weight, bias, stride, padding, dilation, groups, layout)
 
@@ -82,10 +123,21 @@ def max_pool(
     dilation: Sizes = 1,
     layout: str | None = None,
 ) -> Value:
-    """The maximum of each window; the windows lie side by side if no stride is given.
+    """The maximum of each window. Statements max_init, max; tensor m.
 
-    Statements max_init, max; tensor m. x is (N, C, W), (N, C, H, W), (N, C, D, H, W), or channels last: layout "NWC",
-    "NHWC", "NDHWC".
+    Args:
+        x: (N, C, W), (N, C, H, W) or (N, C, D, H, W); with channels last for a layout that says so.
+        window: The window's size, for all axes or for each.
+        stride: The step between windows; the window's size by default.
+        padding: As for `conv2d`; padded elements never are the maximum.
+        dilation: The step between elements of a window.
+        layout: "NCW", "NCHW", "NCDHW" (the default by rank), "NWC", "NHWC" or "NDHWC".
+
+    Returns:
+        The maxima, in the layout of x.
+
+    Raises:
+        BadArgument: if the sizes do not fit together, or a window has no elements.
     """
     return _pool("max", x, window, stride, padding, dilation, layout, True)
 
@@ -99,20 +151,57 @@ def avg_pool(
     layout: str | None = None,
     count_padding: bool = True,
 ) -> Value:
-    """The average of each window, with padding counted as zeros or, if not `count_padding`, left out.
+    """The average of each window. Statements meansum_init, meansum, mean; tensors s, mu.
 
-    Shapes as for `max_pool`. Statements meansum_init, meansum, mean; tensors s, mu.
+    Args:
+        x: As for `max_pool`.
+        window: The window's size, for all axes or for each.
+        stride: The step between windows; the window's size by default.
+        padding: As for `conv2d`.
+        dilation: The step between elements of a window.
+        layout: As for `max_pool`.
+        count_padding: True counts padding as zeros; False divides by the number of elements inside the image.
+
+    Returns:
+        The averages, in the layout of x.
+
+    Raises:
+        BadArgument: if the sizes do not fit together, or a window has no elements.
     """
     return _pool("mean", x, window, stride, padding, dilation, layout, count_padding)
 
 
 def adaptive_max_pool(x: Value, size: Sizes, layout: str | None = None) -> Value:
-    """The maximum of each of `size` windows an axis: window p of P is [floor(p H / P), ceil((p + 1) H / P))."""
+    """The maximum of each of a given number of windows: window p of P is [floor(p H / P), ceil((p + 1) H / P)).
+
+    Args:
+        x: As for `max_pool`.
+        size: The number of windows, for all axes or for each.
+        layout: As for `max_pool`.
+
+    Returns:
+        The maxima, in the layout of x.
+
+    Raises:
+        BadArgument: if the sizes do not fit together.
+    """
     return _adaptive("max", x, size, layout)
 
 
 def adaptive_avg_pool(x: Value, size: Sizes, layout: str | None = None) -> Value:
-    """The average of each of `size` windows an axis; size 1 averages the whole image."""
+    """The average of each of a given number of windows, cut as for `adaptive_max_pool`.
+
+    Args:
+        x: As for `max_pool`.
+        size: The number of windows, for all axes or for each; 1 averages the whole image.
+        layout: As for `max_pool`.
+
+    Returns:
+        The averages, in the layout of x.
+
+    Raises:
+        BadArgument: if the sizes do not fit together.
+    """
     return _adaptive("mean", x, size, layout)
 
 
@@ -125,9 +214,25 @@ def batch_norm(
     eps: float = 1e-5,
     axis: int = 1,
 ) -> Value:
-    """(x - mean) / sqrt(var + eps) * gamma + beta for each channel, with given statistics; channels lie along `axis`.
+    """Batch normalisation with given statistics: (x - mean) / sqrt(var + eps) * gamma + beta for each channel.
 
-    Computed as x * scale + shift. Statements scale, shift, norm; tensors mean, var, gamma, beta, r, d, h.
+    Computed as x * scale + shift. Statements scale, shift, norm; tensors mean, var, gamma, beta, r, d, h. Ioffe and
+    Szegedy, Batch Normalization (2015).
+
+    Args:
+        x: Any shape with channels along `axis`.
+        mean: (channels,).
+        var: (channels,).
+        gamma: (channels,); given together with beta or not at all.
+        beta: (channels,).
+        eps: Added to the variance.
+        axis: The channels' axis.
+
+    Returns:
+        The normalised value, of the shape of x.
+
+    Raises:
+        BadArgument: if a shape does not fit, or only one of gamma and beta is given.
     """
     every = _both("batch_norm", gamma, beta)
     operands = [as_value(array, x.dtype) for array in (mean, var, *every)]
@@ -142,9 +247,23 @@ def group_norm(
     eps: float = 1e-5,
     axis: int = 1,
 ) -> Value:
-    """Each example's groups of channels normalised to mean 0 and variance 1; then * gamma + beta, both or neither.
+    """Group normalisation: each example's groups of channels have mean 0 and variance 1; then * gamma + beta.
 
-    Statements and tensors as those of `layer_norm`.
+    Statements and tensors as for `layer_norm`. Wu and He, Group Normalization (2018).
+
+    Args:
+        x: Any shape with examples along axis 0 and channels along `axis`.
+        groups: The number of groups; it divides the number of channels.
+        gamma: (channels,); given together with beta or not at all.
+        beta: (channels,).
+        eps: Added to the variance.
+        axis: The channels' axis.
+
+    Returns:
+        The normalised value, of the shape of x.
+
+    Raises:
+        BadArgument: if a shape does not fit, or only one of gamma and beta is given.
     """
     channels = axis_of("group_norm", x, axis)
     if channels == 0 or groups < 1:
@@ -211,5 +330,5 @@ def _spatial_rank(name: str, x: Value) -> int:
 
 def _both(name: str, gamma: Parameter | None, beta: Parameter | None) -> list[Parameter]:
     if (gamma is None) != (beta is None):
-        raise BadArgument(f"{name}: gamma and beta come together; give both or neither")
+        raise BadArgument(f"{name}: give both gamma and beta, or neither")
     return [array for array in (gamma, beta) if array is not None]

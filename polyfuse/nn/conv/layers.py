@@ -82,26 +82,26 @@ class Convolution(Module):
 
 
 class Conv1d(Convolution):
-    """Convolution of (N, C, W), or (N, W, C) with layout="NWC"."""
+    """Convolution of (N, C, W), or of (N, W, C) with layout="NWC"; see `conv1d`."""
 
     rank = 1
 
 
 class Conv2d(Convolution):
-    """Convolution of (N, C, H, W), or (N, H, W, C) with layout="NHWC"."""
+    """Convolution of (N, C, H, W), or of (N, H, W, C) with layout="NHWC"; see `conv2d`."""
 
     rank = 2
 
 
 class Conv3d(Convolution):
-    """Convolution of (N, C, D, H, W), or (N, D, H, W, C) with layout="NDHWC"."""
+    """Convolution of (N, C, D, H, W), or of (N, D, H, W, C) with layout="NDHWC"; see `conv3d`."""
 
     rank = 3
 
 
 @dataclass(frozen=True)
 class MaxPool(Module):
-    """The maximum of each window, in one to three spatial axes."""
+    """The maximum of each window, along one to three spatial axes; see `max_pool`."""
 
     window: int | tuple[int, ...]
     stride: int | tuple[int, ...] | None = None
@@ -116,7 +116,7 @@ class MaxPool(Module):
 
 @dataclass(frozen=True)
 class AvgPool(Module):
-    """The average of each window, in one to three spatial axes."""
+    """The average of each window, along one to three spatial axes; see `avg_pool`."""
 
     window: int | tuple[int, ...]
     stride: int | tuple[int, ...] | None = None
@@ -134,7 +134,7 @@ class AvgPool(Module):
 
 @dataclass(frozen=True)
 class AdaptiveMaxPool(Module):
-    """The maximum of each of a given number of windows."""
+    """The maximum of each of a given number of windows; see `adaptive_max_pool`."""
 
     size: int | tuple[int, ...]
     layout: str | None = None
@@ -146,7 +146,7 @@ class AdaptiveMaxPool(Module):
 
 @dataclass(frozen=True)
 class AdaptiveAvgPool(Module):
-    """The average of each of a given number of windows."""
+    """The average of each of a given number of windows; see `adaptive_avg_pool`."""
 
     size: int | tuple[int, ...]
     layout: str | None = None
@@ -168,7 +168,7 @@ class _Scaled(Module):
 
 
 class BatchNorm(_Scaled):
-    """Batch norm with known statistics `mean` (0 at first) and `var` (1 at first); channels along `axis`."""
+    """Batch normalisation with fixed statistics `mean` (initially 0) and `var` (initially 1); channels along `axis`."""
 
     def __init__(
         self, channels: int, eps: float = 1e-5, affine: bool = True, axis: int = 1, dtype: str = "float32"
@@ -183,7 +183,7 @@ class BatchNorm(_Scaled):
 
     @property
     def dtype(self) -> DType:
-        """The statistics'."""
+        """The element type of the statistics."""
         return dtype_of(self.mean.dtype)
 
     def __repr__(self) -> str:
@@ -193,7 +193,7 @@ class BatchNorm(_Scaled):
 
 
 class GroupNorm(_Scaled):
-    """Group norm of `channels` in `groups`; channels along `axis`. As many groups as channels make instance norm."""
+    """Group normalisation of `channels` in `groups`, along `axis`. As many groups as channels make instance norm."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class GroupNorm(_Scaled):
 
     @property
     def dtype(self) -> DType | None:
-        """gamma's; None if not affine."""
+        """The element type of gamma; None if not affine."""
         return None if self.gamma is None else dtype_of(self.gamma.dtype)
 
     def __repr__(self) -> str:

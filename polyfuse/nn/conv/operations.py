@@ -33,7 +33,7 @@ class Convolution(Operation):
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """As those of a Linear."""
+        """The tensor names, as for Linear."""
         return ("zero", "mac", "bias")
 
     @property
@@ -48,7 +48,7 @@ class Convolution(Operation):
 
     @property
     def reduces(self) -> bool:
-        """Without a bias the sums are the result."""
+        """True without a bias: the sums are the result."""
         return not self.bias
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
@@ -56,7 +56,7 @@ class Convolution(Operation):
         x, w = shapes[:2]
         name = f"conv{self.rank}d"
         if len(x) != self.rank + 2:
-            raise BadArgument(f"{name}: the input {x} has {len(x)} axes, expected {self.rank + 2}")
+            raise BadArgument(f"{name}: the input {x} has rank {len(x)}, expected {self.rank + 2}")
         if len(w) != self.rank + 2 or 0 in w:
             raise BadArgument(
                 f"{name}: the weight has shape {w}, expected (filters, channels / groups, {'window, ' * self.rank}) "

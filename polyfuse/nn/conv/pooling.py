@@ -1,4 +1,4 @@
-"""Pooling: the maximum or the average of each window, over those of its elements that the image has."""
+"""Pooling: the maximum or the average of each window, over its elements inside the image."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Pooling(Operation):
         """(N, C, H, W) -> (N, C, P, Q), and for channels last accordingly."""
         (x,) = shapes
         if len(x) != self.rank + 2:
-            raise BadArgument(f"{self.name}: the input {x} has {len(x)} axes, expected {self.rank + 2}")
+            raise BadArgument(f"{self.name}: the input {x} has rank {len(x)}, expected {self.rank + 2}")
         n, channels, sizes = self.layout.parts(x)
         names = [""] * self.rank
         return self.layout.shape(n, channels, tuple(one.count for one in self.pooled(sizes, names, names)))
@@ -98,7 +98,7 @@ class Pooling(Operation):
 
 
 def _divisor(to: Emitter, n: int, axis: Pooled, p: str, like: Tensor) -> str:
-    """What window p divides by along one axis: a number, or a small constant where the windows differ."""
+    """Return the divisor of window p along one axis: a number, or a small constant array if windows differ."""
     if len(set(axis.divisors)) == 1:
         return f"{axis.divisors[0]}.0"
     computed = computed_in(like.dtype)
@@ -126,7 +126,7 @@ class WindowPooling(Pooling):
             present = axis.present()
             if 0 in present:
                 raise BadArgument(
-                    f"{self.name}: window {present.index(0)} along spatial axis {d} lies in the padding alone "
+                    f"{self.name}: window {present.index(0)} along spatial axis {d} contains only padding "
                     f"(size {axis.size}, window {axis.window}, padding {axis.before} and {axis.after})"
                 )
             divisors = (axis.window,) * axis.count if self.count_padding else present

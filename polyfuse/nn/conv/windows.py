@@ -1,4 +1,4 @@
-"""Windows that slide over an image: where they start, where they end, which of their elements the image has.
+"""Sliding windows over an image: where they start and end, and which elements lie inside the image.
 
     y[p] = sum over r of x[stride * p + dilation * r - before] * w[r]      where 0 <= stride * p + … < size
 
@@ -29,7 +29,7 @@ LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the channels of an image are."""
+    """The position of an image's channel axis."""
 
     last: bool
 
@@ -75,7 +75,7 @@ class Axis:
 
     @property
     def count(self) -> int:
-        """How many windows there are.
+        """The number of windows.
 
         >>> Axis(size=28, window=3, stride=2, dilation=1, before=1, after=1).count
         14
@@ -84,7 +84,7 @@ class Axis:
 
     @property
     def span(self) -> int:
-        """From a window's first element to one past its last."""
+        """The distance from a window's first element to one past its last."""
         return self.dilation * (self.window - 1) + 1
 
     def subscript(self, p: str, r: str) -> str:
@@ -99,7 +99,7 @@ class Axis:
         return " + ".join(terms) + (f" - {self.before}" if self.before else "")
 
     def conditions(self, p: str, r: str) -> tuple[str, ...]:
-        """What makes element r of window p one of the image; nothing where all are.
+        """The conditions under which element r of window p lies inside the image; () if all do.
 
         >>> Axis(28, 3, 2, 1, 1, 1).conditions("p", "r"), Axis(28, 3, 2, 1, 0, 0).conditions("p", "r")
         (('2*p + r - 1 >= 0',), ())
@@ -110,7 +110,7 @@ class Axis:
         return (*low, f"{where} < {self.size}") if last >= self.size else low
 
     def present(self) -> tuple[int, ...]:
-        """How many elements of each window the image has.
+        """The number of elements of each window that lie inside the image.
 
         >>> Axis(4, 3, 1, 1, 1, 1).present()
         (2, 3, 3, 2)
@@ -123,7 +123,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Windows:
-    """How windows slide along each spatial axis; `padding` is (before, after) for each, or "same"."""
+    """The windows along each spatial axis; `padding` is (before, after) for each, or "same"."""
 
     stride: Shape
     dilation: Shape
@@ -160,7 +160,7 @@ def same(size: int, span: int, stride: int) -> tuple[int, int]:
 def windows_of(
     operation: str, rank: int, stride: int | Sequence[int], padding: Padding, dilation: int | Sequence[int]
 ) -> Windows:
-    """What a user wrote, for so many spatial axes; BadArgument for anything that cannot be."""
+    """Read a user's window arguments for so many spatial axes; BadArgument if they are invalid."""
     strides, dilations = (
         per_axis(operation, name, rank, given) for name, given in (("stride", stride), ("dilation", dilation))
     )
@@ -171,14 +171,12 @@ def per_axis(operation: str, what: str, rank: int, given: int | Sequence[int]) -
     """One number for each spatial axis, at least 1; BadArgument for others."""
     numbers = _each(rank, given)
     if len(numbers) != rank or any(not is_whole(n) or n < 1 for n in numbers):
-        raise BadArgument(
-            f"{operation}: {what} is {given!r}, expected {rank} whole numbers >= 1, or one for all"
-        )
+        raise BadArgument(f"{operation}: {what} is {given!r}, expected {rank} integers >= 1, or one for all")
     return tuple(int(n) for n in numbers)
 
 
 def _each(count: int, given: Any) -> tuple[Any, ...]:
-    """What was given for each of several: itself, so often, if it is one thing."""
+    """Repeat a single value for each of several axes."""
     return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,) * count
 
 
@@ -195,7 +193,7 @@ def _padding(operation: str, rank: int, padding: Padding) -> Pairs | Literal["sa
         or any(not is_whole(s) or s < 0 for s in sides)
     ):
         raise BadArgument(
-            f"{operation}: padding is {padding!r}, expected 'same', 'valid', a whole number >= 0, or for each of "
+            f"{operation}: padding is {padding!r}, expected 'same', 'valid', an integer >= 0, or for each of "
             f"{rank} spatial axes a number or (before, after)"
         )
     return tuple((int(pair[0]), int(pair[1])) for pair in pairs)

@@ -1,4 +1,4 @@
-"""Operations that normalise along axes: softmax, log-softmax, layer and RMS normalisation; in their stable forms."""
+"""Operations that normalise along axes, in numerically stable form: softmax, log-softmax, layer and RMS norm."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class OverLastAxes(Operation):
 
     @property
     def count(self) -> float:
-        """How many values are normalised together."""
+        """The number of values that are normalised together."""
         return float(np.prod(self.normalized))
 
 

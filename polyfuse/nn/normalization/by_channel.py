@@ -1,4 +1,4 @@
-"""Normalisation by channel: batch norm with known statistics, group norm. The channels are one axis of an input."""
+"""Normalisation by channel: batch norm with given statistics, and group norm."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class GroupNorm(Operation):
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """As those of a layer norm."""
+        """The tensor names, as for layer norm."""
         return ("meansum_init", "meansum", "mean", "varsum_init", "varsum", "rstd", "norm", "affine")
 
     @property

@@ -1,4 +1,4 @@
-"""Reductions that take several statements: variance, norms, the logarithm of a sum of exponentials, places.
+"""Reductions of several statements: variance, norms, logsumexp, argmax and argmin.
 
 None of them leaves the device: a total without dimensions is a tensor like any other.
 """
@@ -35,7 +35,7 @@ class Reduction(Operation):
         return tuple(size for d, size in enumerate(sizes) if self.keepdims or d not in self.axes)
 
     def count(self, x: Tensor) -> int:
-        """How many values one result is made of."""
+        """The number of values that make one result."""
         return int(np.prod([extents(x)[a] for a in self.axes]))
 
 
@@ -153,11 +153,11 @@ class LogSumExp(Reduction):
 
 @dataclass(frozen=True)
 class Place(Reduction):
-    """Where the largest or the smallest value lies along one axis: the first such place, that of the first NaN.
+    """The index of the largest or smallest value along one axis: the first one, or that of the first NaN.
 
     In two statements, both reductions that may go in any order:
 
-        m max= x[i];    at min= i where x[i] >= m, or where x[i] is no number; else N
+        m max= x[i];    at min= i where x[i] >= m, or where x[i] is not a number; else N
     """
 
     kind: Literal["argmax", "argmin"]
@@ -174,7 +174,7 @@ class Place(Reduction):
 
     @property
     def dtype(self) -> DType:
-        """As in NumPy and torch."""
+        """int64, as in NumPy and torch."""
         return "int64"
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
@@ -194,43 +194,116 @@ class Place(Reduction):
 
 
 def var(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False) -> Value:
-    """The mean of squares of x - mean(x) over some axes (all of them if None).
+    """The variance over some axes: the mean of the squares of x - mean(x).
 
-    Divided by the count less `correction`, which NumPy calls ddof: 0 here and in NumPy, 1 in torch. BadArgument if that
-    leaves nothing. A mean much larger than the deviation costs no digits until a sum of the values is off by as much as
-    the deviation (`reductions.Variance` has the bound).
+    A mean much larger than the deviation costs no digits until a sum of the values is off by as much as the deviation
+    (`reductions.Variance` has the bound).
+
+    Args:
+        x: The value.
+        axis: An axis, several, or None for all.
+        correction: Subtracted from the count in the divisor (NumPy's ddof): 0 here and in NumPy, 1 in torch.
+        keepdims: True keeps the reduced axes with size 1.
+
+    Returns:
+        The variances.
+
+    Raises:
+        BadArgument: if the divisor would not be positive, or an axis does not exist.
     """
     operation = Variance(axes_of("var", x, axis), keepdims, correction)
     count = int(np.prod([x.shape[a] for a in operation.axes]))
     if count <= correction:
         raise BadArgument(
-            f"var: {count} values of {x!r}, less a correction of {correction}, leave nothing to divide by"
+            f"var: {count} values of {x!r}, minus a correction of {correction}, leave no positive divisor"
         )
     return apply(operation, [x])
 
 
 def std(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False) -> Value:
-    """The root of `var`."""
+    """The standard deviation over some axes: the root of `var`.
+
+    Args:
+        x: The value.
+        axis: An axis, several, or None for all.
+        correction: As for `var`.
+        keepdims: True keeps the reduced axes with size 1.
+
+    Returns:
+        The standard deviations.
+
+    Raises:
+        BadArgument: as for `var`.
+    """
     return sqrt(var(x, axis, correction, keepdims))
 
 
 def norm(x: Value, axis: Axes = None, order: Literal[1, 2] | float = 2, keepdims: bool = False) -> Value:
-    """The vector norm of x over some axes: order 1, 2 or math.inf. BadArgument for another order."""
+    """The vector norm over some axes.
+
+    Args:
+        x: The value.
+        axis: An axis, several, or None for all.
+        order: 1, 2 or math.inf.
+        keepdims: True keeps the reduced axes with size 1.
+
+    Returns:
+        The norms.
+
+    Raises:
+        BadArgument: if `order` is another number, or an axis does not exist.
+    """
     if order not in (1, 2, np.inf):
         raise BadArgument(f"norm: order {order!r}, expected 1, 2 or math.inf")
     return apply(Norm(axes_of("norm", x, axis), keepdims, float(order)), [x])
 
 
 def logsumexp(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
-    """log(sum exp(x)) over some axes, for values of any size: -inf of -inf alone, inf with an inf, NaN with a NaN."""
+    """log(sum exp(x)) over some axes, without overflow: -inf of -inf alone, inf with an inf, NaN with a NaN.
+
+    Args:
+        x: The value.
+        axis: An axis, several, or None for all.
+        keepdims: True keeps the reduced axes with size 1.
+
+    Returns:
+        The logarithms.
+
+    Raises:
+        BadArgument: if an axis does not exist, or is named twice.
+    """
     return apply(LogSumExp(axes_of("logsumexp", x, axis), keepdims), [x])
 
 
 def argmax(x: Value, axis: int = -1, keepdims: bool = False) -> Value:
-    """The index of the largest value along an axis, as int64: of the first one if there are several, of NaN if any."""
+    """The index of the largest value along an axis: the first of several, or of the first NaN.
+
+    Args:
+        x: The value.
+        axis: The axis.
+        keepdims: True keeps the reduced axis with size 1.
+
+    Returns:
+        The indices, int64.
+
+    Raises:
+        BadArgument: if x has no such axis, or the axis is empty.
+    """
     return apply(Place((axis_of("argmax", x, axis),), keepdims, "argmax"), [x])
 
 
 def argmin(x: Value, axis: int = -1, keepdims: bool = False) -> Value:
-    """The index of the smallest value along an axis, as int64: of the first one if there are several, of NaN if any."""
+    """The index of the smallest value along an axis: the first of several, or of the first NaN.
+
+    Args:
+        x: The value.
+        axis: The axis.
+        keepdims: True keeps the reduced axis with size 1.
+
+    Returns:
+        The indices, int64.
+
+    Raises:
+        BadArgument: if x has no such axis, or the axis is empty.
+    """
     return apply(Place((axis_of("argmin", x, axis),), keepdims, "argmin"), [x])

@@ -1,4 +1,4 @@
-"""Recurrent layers: LSTM, GRU and RNN over sequences, several layers deep, and their cells."""
+"""Recurrent layers: LSTM, GRU and RNN over sequences, in one or several layers, and their cells."""
 
 from __future__ import annotations
 
@@ -71,18 +71,27 @@ class Recurrent(Module):
 
 
 class LSTM(Recurrent):
-    """An LSTM over a sequence (T, B, features) -> (T, B, hidden). Hochreiter and Schmidhuber (1997)."""
+    """An LSTM over a sequence (T, B, features) -> (T, B, hidden); see `lstm`."""
 
     gates = 4
 
     def forward(self, x: Value) -> Value:
-        """The last layer's outputs, from states of 0."""
+        """Return the last layer's outputs, from states of 0."""
         return self.unrolled(x)[0]
 
     def unrolled(
         self, x: Value, h: Value | None = None, c: Value | None = None
     ) -> tuple[Value, Value, Value]:
-        """(outputs, last h, last c): the states before and after are (layers, B, hidden)."""
+        """Run from given states.
+
+        Args:
+            x: (T, B, features).
+            h: The first states (layers, B, hidden); 0 by default.
+            c: The first cell states (layers, B, hidden); 0 by default.
+
+        Returns:
+            Outputs (T, B, hidden), last h and last c, each (layers, B, hidden).
+        """
         hs, cs = [], []
         for layer, parameters in enumerate(zip(self.w, self.u, self.b, self.bu, strict=True)):
             x, last, cell = recurrent.lstm(x, *parameters, _of(h, layer), _of(c, layer))
@@ -92,16 +101,24 @@ class LSTM(Recurrent):
 
 
 class GRU(Recurrent):
-    """A gated recurrent unit over a sequence (T, B, features) -> (T, B, hidden), in torch's form."""
+    """A gated recurrent unit over a sequence (T, B, features) -> (T, B, hidden); see `gru`."""
 
     gates = 3
 
     def forward(self, x: Value) -> Value:
-        """The last layer's outputs, from states of 0."""
+        """Return the last layer's outputs, from states of 0."""
         return self.unrolled(x)[0]
 
     def unrolled(self, x: Value, h: Value | None = None) -> tuple[Value, Value]:
-        """(outputs, last h): the states before and after are (layers, B, hidden)."""
+        """Run from a given state.
+
+        Args:
+            x: (T, B, features).
+            h: The first states (layers, B, hidden); 0 by default.
+
+        Returns:
+            Outputs (T, B, hidden), last h (layers, B, hidden).
+        """
         hs = []
         for layer, parameters in enumerate(zip(self.w, self.u, self.b, self.bu, strict=True)):
             x, last = recurrent.gru(x, *parameters, _of(h, layer))
@@ -110,17 +127,25 @@ class GRU(Recurrent):
 
 
 class RNN(Recurrent):
-    """A plain recurrent layer over a sequence (T, B, features) -> (T, B, hidden), with tanh or relu."""
+    """A plain recurrent layer over a sequence (T, B, features) -> (T, B, hidden); see `rnn`."""
 
     gates = 1
     nonlinearity: Nonlinearity = "tanh"
 
     def forward(self, x: Value) -> Value:
-        """The last layer's outputs, from states of 0."""
+        """Return the last layer's outputs, from states of 0."""
         return self.unrolled(x)[0]
 
     def unrolled(self, x: Value, h: Value | None = None) -> tuple[Value, Value]:
-        """(outputs, last h): the states before and after are (layers, B, hidden)."""
+        """Run from a given state.
+
+        Args:
+            x: (T, B, features).
+            h: The first states (layers, B, hidden); 0 by default.
+
+        Returns:
+            Outputs (T, B, hidden), last h (layers, B, hidden).
+        """
         hs = []
         for layer, parameters in enumerate(zip(self.w, self.u, self.b, self.bu, strict=True)):
             x, last = recurrent.rnn(x, *parameters, _of(h, layer), self.nonlinearity)
@@ -151,11 +176,20 @@ class LSTMCell(_Cell):
     gates = 4
 
     def forward(self, x: Value) -> Value:
-        """The next h, from states of 0."""
+        """Return the next h, from states of 0."""
         return self.step(x, self._none(x), self._none(x))[0]
 
     def step(self, x: Value, h: Value, c: Value) -> tuple[Value, Value]:
-        """The next (h, c)."""
+        """Return the next states.
+
+        Args:
+            x: (B, features).
+            h: The state (B, hidden).
+            c: The cell state (B, hidden).
+
+        Returns:
+            The next h and the next c.
+        """
         return recurrent.lstm_cell(x, h, c, self.w[0], self.u[0], self.b[0], self.bu[0])
 
 
@@ -165,26 +199,42 @@ class GRUCell(_Cell):
     gates = 3
 
     def forward(self, x: Value) -> Value:
-        """The next h, from a state of 0."""
+        """Return the next h, from a state of 0."""
         return self.step(x, self._none(x))
 
     def step(self, x: Value, h: Value) -> Value:
-        """The next h."""
+        """Return the next state.
+
+        Args:
+            x: (B, features).
+            h: The state (B, hidden).
+
+        Returns:
+            The next h.
+        """
         return recurrent.gru_cell(x, h, self.w[0], self.u[0], self.b[0], self.bu[0])
 
 
 class RNNCell(_Cell):
-    """One step of a plain recurrent cell: x (B, features), h (B, hidden)."""
+    """One step of a plain recurrent layer: x (B, features), h (B, hidden)."""
 
     gates = 1
     nonlinearity: Nonlinearity = "tanh"
 
     def forward(self, x: Value) -> Value:
-        """The next h, from a state of 0."""
+        """Return the next h, from a state of 0."""
         return self.step(x, self._none(x))
 
     def step(self, x: Value, h: Value) -> Value:
-        """The next h."""
+        """Return the next state.
+
+        Args:
+            x: (B, features).
+            h: The state (B, hidden).
+
+        Returns:
+            The next h.
+        """
         return recurrent.rnn_cell(x, h, self.w[0], self.u[0], self.b[0], self.bu[0], self.nonlinearity)
 
 

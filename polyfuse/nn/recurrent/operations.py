@@ -1,4 +1,4 @@
-"""Recurrent cells, one step of them and whole sequences: the loop over time is in the nest.
+"""Recurrent cells, for one step and for whole sequences: the loop over time is part of the nest.
 
     z[t, b, :] = bias                               what a sum begins with
     z[t, b, :] += x[t, b, :] @ w.T                  one product over all times, for all gates
@@ -79,7 +79,7 @@ def sigmoid(text: str) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one kind of recurrent layer does in a step."""
+    """One step of a kind of recurrent layer."""
 
     @property
     @abstractmethod
@@ -89,16 +89,16 @@ class Cell:
     @property
     @abstractmethod
     def gates(self) -> int:
-        """How many gates are stacked in the weights."""
+        """The number of gates stacked in the weights."""
 
     @property
     def states(self) -> int:
-        """How many states there are: h, and an LSTM's c."""
+        """The number of states: h, and an LSTM's c."""
         return 1
 
     @property
     def apart(self) -> bool:
-        """Whether the gates need the products with x and with h each by itself, not their sum."""
+        """True if the gates need the products with x and with h separately, not their sum."""
         return False
 
     @property
@@ -131,7 +131,7 @@ class RNN(Cell):
 
     @property
     def gates(self) -> int:
-        """No gates but the value."""
+        """One: the value itself."""
         return 1
 
     @property
@@ -329,7 +329,7 @@ class Recurrence(Operation):
         return total
 
     def _given(self, to: Emitter, n: int, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor:
-        """What the gates get from the input, over the whole sequence: bias + x @ w.T.
+        """Emit the input's contribution to the gates over the whole sequence: bias + x @ w.T.
 
         The bias is where the sum begins, not what is added to it, so that the step's product adds to the same numbers.
         """
@@ -352,7 +352,7 @@ class Recurrence(Operation):
         return list(states)
 
     def _product(self, step: Step, u: Tensor, h: Tensor, z: Tensor) -> Tensor:
-        """What the gates get from the state, added to what they have from the input, or apart from it."""
+        """Emit the state's contribution to the gates, added to the input's or separate from it."""
         to, n = step.to, step.number
         *here, m, k = to.dims(z.rank + 1)
         every = dict(zip((*here, m), extents(z), strict=True))

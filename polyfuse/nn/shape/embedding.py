@@ -1,4 +1,4 @@
-"""Rows of a table by number: embeddings. The one place where a subscript is a value.
+"""Embeddings: rows of a table, chosen by number. The only subscripts that are values.
 
 e[i, j] = w[x[i], j]     x holds integers
 """
@@ -49,25 +49,34 @@ class Lookup(Operation):
 
 
 def embedding(x: Value, weight: Array | Value) -> Value:
-    """Rows of `weight` (N, …) by number: x (…) holds integers from 0 to N - 1, the result is (…, *weight.shape[1:]).
+    """Rows of a table, chosen by number. Statement lookup, tensors w, e.
 
-    x is an input of int32 or int64, the weight an array or an input. A call refuses numbers that are no rows; negative
-    ones are none. Statement lookup, tensors w, e.
+    A call raises BadArgument for numbers that are not rows; negative numbers are not.
+
+    Args:
+        x: An input (…) of int32 or int64, with numbers from 0 to N - 1.
+        weight: The table (N, …), an array or an input.
+
+    Returns:
+        (…, *weight.shape[1:]).
+
+    Raises:
+        BadArgument: if x is not an input of integers, or `weight` is not a floating-point array or input.
     """
     if x.dtype not in INTEGERS:
         raise BadArgument(
-            f"embedding: {x!r} are no integers; nn.input(name, shape, 'int64') is an input of them"
+            f"embedding: {x!r} does not hold integers; expected an input such as nn.input(name, shape, 'int64')"
         )
     if not isinstance(x.source, Input):
         raise BadArgument(
-            f"embedding: {x!r} is computed; the numbers of rows are an input, so that a call can check them"
+            f"embedding: {x!r} is computed; row numbers must be an input, so that a call can check them"
         )
     table = weight if isinstance(weight, Value) else as_value(weight, "float32")
     if not isinstance(table.source, Input | Constant):
         raise BadArgument(
-            f"embedding: the table {table!r} is computed; rows are read where they lie, in an array or an input"
+            f"embedding: the table {table!r} is computed; expected an array or an input, whose rows are read in place"
         )
     if table.rank == 0 or table.dtype in INTEGERS:
-        raise BadArgument(f"embedding: the table {table!r} has no rows of floating-point numbers")
+        raise BadArgument(f"embedding: the table {table!r} is not a floating-point table of rank >= 1")
     operation = Lookup()
     return Value(operation, (x, table), operation.shape((x.shape, table.shape)), table.dtype)

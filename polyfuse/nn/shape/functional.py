@@ -1,4 +1,4 @@
-"""Functions that look at a value in another way: narrow, split, concat, transpose, reshape, pad, unfold, …
+"""Functions that return views: narrow, split, concat, transpose, reshape, pad, unfold, …
 
 Each is written as statements that copy (`nn.views`), and none of these is left after `polyfuse.rewrite.compose_views`,
 which `compile` calls. Axes count from the left, or from the right if negative; BadArgument says what does not fit.
@@ -18,7 +18,20 @@ from polyfuse.nn.shape.operations import Join, Pad, View, reshaped, stepped
 
 
 def narrow(x: Value, axis: int, start: int, length: int) -> Value:
-    """`length` elements along an axis from `start` on: (…, N, …) -> (…, length, …)."""
+    """A range of elements along an axis: (…, N, …) -> (…, length, …).
+
+    Args:
+        x: The value.
+        axis: The axis.
+        start: The first element's index.
+        length: The number of elements.
+
+    Returns:
+        A view of x.
+
+    Raises:
+        BadArgument: if the range does not lie inside the axis.
+    """
     axis = axis_of("narrow", x, axis)
     start, length = all_whole("narrow: (start, length)", (start, length))
     if not 0 <= start <= start + length <= x.shape[axis]:
@@ -29,7 +42,19 @@ def narrow(x: Value, axis: int, start: int, length: int) -> Value:
 
 
 def select(x: Value, axis: int, index: int) -> Value:
-    """One element along an axis, which is gone: (…, N, …) -> (…, …)."""
+    """One element along an axis, which is removed: (…, N, …) -> (…, …).
+
+    Args:
+        x: The value.
+        axis: The axis.
+        index: The element's index; a negative one counts from the end.
+
+    Returns:
+        A view of x.
+
+    Raises:
+        BadArgument: if the index is out of bounds.
+    """
     axis = axis_of("select", x, axis)
     size, index = x.shape[axis], whole("select: index", index)
     if not -size <= index < size:
@@ -40,13 +65,25 @@ def select(x: Value, axis: int, index: int) -> Value:
 
 
 def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
-    """Pieces of these sizes along an axis, or of one size each (the last may be smaller)."""
+    """Split into pieces along an axis.
+
+    Args:
+        x: The value.
+        sizes: The size of each piece, or one size for all, where the last piece may be smaller.
+        axis: The axis.
+
+    Returns:
+        Views of x.
+
+    Raises:
+        BadArgument: if a size is below 1, or the sizes do not add up to the axis's.
+    """
     axis = axis_of("split", x, axis)
     total = x.shape[axis]
     pieces = all_whole("split: sizes", sizes)
     if is_whole(sizes):
         if pieces[0] < 1:
-            raise BadArgument(f"split: pieces of {sizes} elements; expected 1 at least")
+            raise BadArgument(f"split: pieces of {sizes} elements; expected at least 1")
         pieces = tuple(min(pieces[0], total - start) for start in range(0, total, pieces[0]))
     if any(size < 0 for size in pieces) or sum(pieces) != total:
         raise BadArgument(f"split: sizes {pieces} do not add up to {total}, the size of axis {axis} of {x!r}")
@@ -55,21 +92,55 @@ def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, .
 
 
 def chunk(x: Value, chunks: int, axis: int = 0) -> tuple[Value, ...]:
-    """At most `chunks` pieces along an axis, equal but for the last."""
+    """Split into at most `chunks` pieces along an axis, equal but for the last.
+
+    Args:
+        x: The value.
+        chunks: The number of pieces.
+        axis: The axis.
+
+    Returns:
+        Views of x.
+
+    Raises:
+        BadArgument: if `chunks` is below 1.
+    """
     axis, chunks = axis_of("chunk", x, axis), whole("chunk: number of chunks", chunks)
     if chunks < 1:
-        raise BadArgument(f"chunk: {chunks} chunks; expected 1 at least")
+        raise BadArgument(f"chunk: {chunks} chunks; expected at least 1")
     return split(x, max(1, -(-x.shape[axis] // chunks)), axis)
 
 
 def concat(values: Sequence[Operand], axis: int = 0) -> Value:
-    """The values, and arrays, one after the other along an axis; their other sizes are equal."""
+    """Concatenate along an axis.
+
+    Args:
+        values: Values and arrays, equal in all other sizes.
+        axis: The axis.
+
+    Returns:
+        The concatenated value.
+
+    Raises:
+        BadArgument: if there are no values, or other sizes differ.
+    """
     parts = _several("concat", values)
     return apply(Join("concat", axis_of("concat", parts[0], axis), len(parts)), parts)
 
 
 def stack(values: Sequence[Operand], axis: int = 0) -> Value:
-    """The values, and arrays, of one shape, along a new axis."""
+    """Stack along a new axis.
+
+    Args:
+        values: Values and arrays of one shape.
+        axis: The new axis.
+
+    Returns:
+        The stacked value.
+
+    Raises:
+        BadArgument: if there are no values, or the shapes differ.
+    """
     parts = _several("stack", values)
     rank, at = parts[0].rank + 1, whole("stack: axis", axis)
     if not -rank <= at < rank:
@@ -78,7 +149,18 @@ def stack(values: Sequence[Operand], axis: int = 0) -> Value:
 
 
 def permute(x: Value, axes: Sequence[int]) -> Value:
-    """The axes in another order: the result's axis k is axes[k] of x, as in NumPy's transpose."""
+    """Permute the axes: axis k of the result is axes[k] of x, as in NumPy's transpose.
+
+    Args:
+        x: The value.
+        axes: Each axis of x once.
+
+    Returns:
+        A view of x.
+
+    Raises:
+        BadArgument: if `axes` is not a permutation.
+    """
     order = tuple(axis_of("permute", x, axis) for axis in all_whole("permute: axes", axes))
     if sorted(order) != list(range(x.rank)):
         raise BadArgument(f"permute: axes {tuple(axes)} do not name each axis of {x!r} once")
@@ -87,7 +169,19 @@ def permute(x: Value, axes: Sequence[int]) -> Value:
 
 
 def transpose(x: Value, first: int = -2, second: int = -1) -> Value:
-    """Two axes exchanged."""
+    """Exchange two axes.
+
+    Args:
+        x: The value.
+        first: An axis.
+        second: An axis.
+
+    Returns:
+        A view of x.
+
+    Raises:
+        BadArgument: if an axis does not exist.
+    """
     a, b = axis_of("transpose", x, first), axis_of("transpose", x, second)
     order = list(range(x.rank))
     order[a], order[b] = b, a
@@ -95,7 +189,18 @@ def transpose(x: Value, first: int = -2, second: int = -1) -> Value:
 
 
 def reshape(x: Value, shape: Sequence[int]) -> Value:
-    """The same elements in row-major order in another shape; one size may be -1, which is what is left."""
+    """The same elements, in row-major order, in another shape.
+
+    Args:
+        x: The value.
+        shape: The new sizes; one may be -1 and is then inferred.
+
+    Returns:
+        A view of x.
+
+    Raises:
+        BadArgument: if the number of elements differs.
+    """
     check_value("reshape", x)
     sizes = all_whole("reshape: shape", shape)
     if -1 in sizes:
@@ -109,7 +214,18 @@ def reshape(x: Value, shape: Sequence[int]) -> Value:
 
 
 def expand(x: Value, shape: Sequence[int]) -> Value:
-    """x repeated along new axes on the left and along axes of size 1, as NumPy's broadcast_to."""
+    """Repeat x along new axes on the left and along axes of size 1, as NumPy's broadcast_to.
+
+    Args:
+        x: The value.
+        shape: The new sizes.
+
+    Returns:
+        A view of x.
+
+    Raises:
+        BadArgument: if x does not broadcast to the shape.
+    """
     check_value("expand", x)
     sizes = all_whole("expand: shape", shape)
     new = len(sizes) - x.rank
@@ -120,7 +236,18 @@ def expand(x: Value, shape: Sequence[int]) -> Value:
 
 
 def flip(x: Value, axes: int | Sequence[int]) -> Value:
-    """The elements along some axes in reverse order."""
+    """Reverse the elements along some axes.
+
+    Args:
+        x: The value.
+        axes: An axis, or several.
+
+    Returns:
+        A view of x.
+
+    Raises:
+        BadArgument: if an axis does not exist, or is named twice.
+    """
     given = axes_of("flip", x, axes)
     subscripts = tuple(
         stepped(d, size - 1, -1) if d in given else f"{{{d}}}" for d, size in enumerate(x.shape)
@@ -129,12 +256,24 @@ def flip(x: Value, axes: int | Sequence[int]) -> Value:
 
 
 def pad(x: Value, widths: Sequence[int | tuple[int, int]], value: float = 0.0) -> Value:
-    """A number before and behind x: for each axis one width for both sides, or (before, behind)."""
+    """Pad with a number before and after x.
+
+    Args:
+        x: The value.
+        widths: For each axis one width for both sides, or (before, after).
+        value: The number.
+
+    Returns:
+        The padded value.
+
+    Raises:
+        BadArgument: if the widths do not fit x.
+    """
     check_value("pad", x)
     every = [all_whole("pad: width", width) for width in (() if is_whole(widths) else widths)]
     if len(every) != x.rank or any(len(sides) > 2 or min(sides, default=-1) < 0 for sides in every):
         raise BadArgument(
-            f"pad: widths {widths} of {x!r}; expected a number that is not negative, or two, for each axis"
+            f"pad: widths {widths} of {x!r}; expected one or two non-negative numbers for each axis"
         )
     try:
         between = float(value)
@@ -145,9 +284,22 @@ def pad(x: Value, widths: Sequence[int | tuple[int, int]], value: float = 0.0) -
 
 
 def unfold(x: Value, axis: int, size: int, step: int = 1, dilation: int = 1) -> Value:
-    """Every window of `size` elements, `dilation` apart, along an axis: (…, N, …) -> (…, windows, …, size).
+    """All windows along an axis: (…, N, …) -> (…, windows, …, size).
 
-    A convolution is a product with windows; composed away, none of them is ever copied (no im2col).
+    A convolution is a product with windows; `compose_views` makes it read x directly, so nothing is copied (no im2col).
+
+    Args:
+        x: The value.
+        axis: The axis.
+        size: Elements of a window.
+        step: The step between windows.
+        dilation: The step between elements of a window.
+
+    Returns:
+        A view of x.
+
+    Raises:
+        BadArgument: if a number is below 1, or no window fits.
     """
     axis = axis_of("unfold", x, axis)
     size, step, dilation = all_whole("unfold: (size, step, dilation)", (size, step, dilation))
@@ -155,7 +307,7 @@ def unfold(x: Value, axis: int, size: int, step: int = 1, dilation: int = 1) -> 
     if size < 1 or step < 1 or dilation < 1 or span > x.shape[axis]:
         raise BadArgument(
             f"unfold: {size} elements, {dilation} apart, every {step} along axis {axis} of {x!r}: "
-            "all are 1 at least, and one window fits"
+            "expected numbers >= 1 for which at least one window fits"
         )
     count = (x.shape[axis] - span) // step + 1
     at = f"{stepped(axis, 0, step)} + {stepped(x.rank, 0, dilation)}"
@@ -180,5 +332,5 @@ def _several(operation: str, values: object) -> tuple[Value, ...]:
     parts = tuple(values) if isinstance(values, Iterable) else ()
     first = next((part for part in parts if isinstance(part, Value)), None)
     if first is None:
-        raise BadArgument(f"{operation}: no values; expected one at least, in a list")
+        raise BadArgument(f"{operation}: no values; expected a list of at least one")
     return tuple(as_value(part, first.dtype) for part in parts)

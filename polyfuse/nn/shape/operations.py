@@ -1,4 +1,4 @@
-"""Views as operations: every element of the result is one element of an operand, or a number.
+"""Views as operations: each element of the result is an element of an operand, or a number.
 
     view  ::= View(out[d] = x[subscripts(d)])     narrow, select, slices, transpose, reshape, expand, flip, unfold
             | Join(parts)                         concat, stack: each part of the result is one operand
@@ -178,7 +178,7 @@ def sliced(shape: Shape, key: object) -> View:
         else:
             raise BadArgument(
                 f"index {part!r}: expected an integer, a slice whose step is not 0, None or ...; an index that is "
-                "data is no view"
+                "a value is not supported"
             )
     return View("slice", tuple(sizes), tuple(subscripts))
 
@@ -196,7 +196,7 @@ def stepped(dim: int, start: int, step: int) -> str:
 
 
 def reshaped(old: Shape, new: Shape) -> tuple[str, ...]:
-    """Where the element [d0, d1, …] of a tensor of shape `new` is in one of shape `old`, in row-major order.
+    """Return the subscripts in shape `old` of the element [d0, d1, …] in shape `new`, in row-major order.
 
     Only axes that are cut differently take part in a division: (8, 4, 6) as (8, 24) is x[d0, d1 // 6, d1 % 6].
 

@@ -1,4 +1,4 @@
-"""Which statements of a nest may run as one: those that compute the same, and whose sources are done at the same time.
+"""Find statements that may run as one: those that compute the same, with sources complete at the same time.
 
 agenda     what is not done, but all of whose sources are
 batch      the statements of the agenda that are compatible with one of them; the batch that lies least deep is next
@@ -62,7 +62,7 @@ def agenda(nest: Nest, wanted: Mapping[str, Group] | None = None) -> tuple[Group
 def _is_next(
     name: str, before: Mapping[str, set[str]], after: Mapping[str, list[str]], done: set[str]
 ) -> bool:
-    """Whether a statement without sources, such as a sum's first value, is all that one of its users waits for."""
+    """True if a statement without sources, such as a sum's initial value, is the only one for which a user waits."""
     return any(not any(before[b] for b in before[user] - done) for user in after[name])
 
 
@@ -75,12 +75,12 @@ def _depths(before: Mapping[str, set[str]]) -> dict[str, int]:
 
 
 def compatible(nest: Nest, first: Statement, second: Statement) -> bool:
-    """Whether two statements compute the same value of tensors of the same kind, instance by instance."""
+    """True if two statements compute the same value of tensors of the same kind, instance by instance."""
     return difference(nest, first, second) is None
 
 
 def difference(nest: Nest, first: Statement, second: Statement) -> str | None:
-    """What keeps two statements from being one with a dimension more; None if nothing does."""
+    """Return the difference that prevents two statements from being batched; None if there is none."""
     if first.op != second.op or encode(first.body) != encode(second.body):
         both = "; ".join(f"{s.write} {s.op} {body_text(s)}" for s in (first, second))
         return f"{first.name} and {second.name} compute different values: {both}"

@@ -36,7 +36,12 @@ from polyfuse.rewrite.refusal import refused
 
 @dataclass(frozen=True)
 class Batch:
-    """One statement that does the work of several: it is called as the first of them."""
+    """One statement that computes what several did.
+
+    Attributes:
+        statement: Its name, the first member's.
+        members: The statements that it replaces.
+    """
 
     statement: str
     members: tuple[str, ...]
@@ -47,7 +52,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Batched:
-    """A nest after batching, its batches, and the tensors that are stacked by copies: stack -> tensors."""
+    """The result of `batch`.
+
+    Attributes:
+        nest: The new nest.
+        batches: The batches.
+        stacks: The tensors that copies gather, by the tensor that holds them.
+    """
 
     nest: Nest
     batches: tuple[Batch, ...]
@@ -63,14 +74,22 @@ class Batched:
 
 @proving("the rewrite batch")
 def batch(nest: Nest, *groups: tuple[str, ...]) -> Batched:
-    """y0[i] = f(w0[i]); y1[i] = f(w1[i])  ->  y[m, i] = f(w[m, i])
+    """Batch isomorphic statements into one with an additional dimension.
 
-    With `groups`, each of statements that are to be one, or none at all; without, everything that computes the same on
-    different tensors and can run at the same time: the same nest where there is nothing. Statements that share loops
-    with others, and those that write different visible tensors, stay by themselves then.
+    y0[i] = f(w0[i]); y1[i] = f(w1[i])  ->  y[m, i] = f(w[m, i])
 
-    Raises IllegalRewrite where `why_not_batch` says why, ValidationFailure if the result's flow is not that of the
-    nest, which would be a bug.
+    Args:
+        nest: The nest.
+        *groups: Statements to batch, a group each. Without groups, all statements are batched that compute the same on
+            different tensors and can run at the same time; those that share loops with others or write different
+            visible tensors are left alone.
+
+    Returns:
+        The new nest; the same one if there is nothing to batch.
+
+    Raises:
+        IllegalRewrite: if `why_not_batch` returns a reason.
+        ValidationFailure: if the result's flow differs from the nest's: a compiler bug.
     """
     for group in groups:
         for pair in combinations(group, 2):
@@ -107,32 +126,43 @@ def _settled(nest: Nest, found: tuple[Group, ...]) -> Plan:
 def _apart(group: tuple[str, ...]) -> Refusal:
     return refused(
         f"batch{group}",
-        "they do not follow one another evenly in the tensors that they share, or other batches come between them",
-        "slices at even distances; or fewer statements",
+        "their slices of a shared tensor are not evenly spaced, or other batches lie between them",
+        "evenly spaced slices, or fewer statements",
     )
 
 
 @proving("the question why_not_batch")
 def why_not_batch(nest: Nest, first: str, second: str) -> Refusal | None:
-    """Why two statements cannot be one with a dimension for the two; None if they can."""
+    """Return the reason why two statements cannot be batched.
+
+    Args:
+        nest: The nest.
+        first: The name of a statement.
+        second: The name of a statement.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     call = f"batch: {first} with {second}"
     apart = {names[0] for part in trees.parts(nest.order) if len(names := trees.statements(part)) == 1}
     one, other = nest.statement(first), nest.statement(second)
     shared = next((name for name in (first, second) if name not in apart), None)
     if shared is not None:
-        return refused(call, f"{shared} shares its loops with other statements", "loops of its own")
+        return refused(
+            call, f"{shared} shares its loops with other statements", "a statement with loops of its own"
+        )
     needs = _needs(nest, first, second) or _needs(nest, second, first)
     if needs is not None:
         why, pairs = needs
         return refused(call, why, "statements that do not depend on each other", pairs)
     why_differ = difference(nest, one, other)
     if why_differ is not None:
-        return refused(call, why_differ, "statements that differ in their tensors alone")
+        return refused(call, why_differ, "statements that differ only in their tensors")
     return None
 
 
 def _needs(nest: Nest, first: str, second: str) -> tuple[str, isl.Map | None] | None:
-    """Why the second has to run after the first, with the pairs of instances if that is so directly."""
+    """Return the reason why the second must run after the first, with the pairs of instances of a direct dependence."""
     pairs = [p for p in nest.dependences().pairs if p.source != p.sink]
     direct = next((p for p in pairs if (p.source, p.sink) == (first, second)), None)
     if direct is not None:

@@ -92,7 +92,7 @@ def _same_flow(nest: Nest, made: Stacked, back: isl.UnionMap) -> None:
 
 
 def _same_last(nest: Nest, after: Nest, back: isl.UnionMap) -> None:
-    """What the caller sees was written last by the same instance: output dependences go forward still."""
+    """Check that the caller's values are last written by the same instance: output dependences still go forward."""
     for pair in nest.dependences().pairs:
         if pair.kind != "output" or nest.tensor(nest.statement(pair.source).write.tensor).role == "temporary":
             continue

@@ -1,4 +1,4 @@
-"""What batching makes (batch.py): slices of one temporary, stacks of copies, subscripts that go on by member."""
+"""Build a batch (batch.py): slices of one temporary, stacks of copies, subscripts that advance by member."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Plan:
 
     @staticmethod
     def of(nest: Nest, groups: tuple[Group, ...]) -> Plan:
-        """Temporaries that some group touches in one place are slices of one tensor, in the order of the members."""
+        """Temporaries that some group accesses in one place are slices of one tensor, in the order of the members."""
         parent = {t.name: t.name for t in nest.tensors}
 
         def root(name: str) -> str:
@@ -69,7 +69,7 @@ class Plan:
         return Plan(nest, groups, places, sizes)
 
     def in_runs(self) -> tuple[Group, ...]:
-        """The groups cut where the slices that their members touch are not evenly spaced."""
+        """The groups cut where the slices that their members access are not evenly spaced."""
         found: list[Group] = []
         for group in self.groups:
             ordered = sorted(group, key=self._key)
@@ -83,7 +83,7 @@ class Plan:
         return tuple(found)
 
     def _key(self, name: str) -> tuple[int, ...]:
-        """Where a member's places are: members are in this order."""
+        """Return the sort key of members: the position of their slices."""
         s = self.nest.statement(name)
         at = [self.places.get(a.tensor, ("", 0))[1] for a in s.accesses]
         return (
@@ -94,7 +94,7 @@ class Plan:
         )
 
     def _steps(self, group: Sequence[str]) -> list[list[int]] | None:
-        """For each access how its subscripts move from one member to the next; None where they do not evenly.
+        """For each access, return the step of its subscripts from one member to the next; None if it is not constant.
 
         An access whose tensors are copied into a stack moves there by 1: [1, 0, …].
         """
@@ -161,7 +161,7 @@ class Plan:
 
     @cached_property
     def _written(self) -> Mapping[str, int]:
-        """Which of the nest's statements each is."""
+        """The index in the nest of each statement."""
         return {s.name: position for position, s in enumerate(self.nest.statements)}
 
     def _tensors(self, stacks: Mapping[tuple[str, ...], Tensor]) -> tuple[Tensor, ...]:

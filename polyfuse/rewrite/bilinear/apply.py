@@ -1,4 +1,4 @@
-"""Fast matrix products: a contraction computed by a bilinear algorithm.
+"""Fast matrix products: compute a contraction by a bilinear algorithm.
 
     mac[i, j, k]: Y[i, j] += A[i, k] * B[k, j]          with Strassen's <2, 2, 2; 7>, blocks of half the size
                     ->
@@ -43,7 +43,18 @@ Edges = Literal["pad", "peel"]
 
 @dataclass(frozen=True)
 class Bilinear:
-    """A nest with one statement computed by a bilinear algorithm, and the statements that took its place."""
+    """The result of `bilinear`.
+
+    Attributes:
+        nest: The new nest.
+        statement: The statement that was replaced.
+        algorithm: The algorithm.
+        prefix: The statements that add up blocks of the factors.
+        product: The statements that multiply.
+        suffix: The statements that add up the products.
+        rest: The statements that compute peeled edges.
+        additions: The number of additions of blocks.
+    """
 
     nest: Nest
     statement: str
@@ -74,16 +85,27 @@ def bilinear(
     inline: Iterable[Literal["left", "right"]] = (),
     modulo: int = 0,
 ) -> Bilinear:
-    """Y += A * B  ->  prefix; P += L * R; suffix, by an algorithm <m, k, n; r>.
+    """Compute a sum of products by a bilinear algorithm <m, k, n; r>.
 
-    Works for any sum of products over a box: `dims` names its rows, steps and columns, by default the ones with the
-    most products; other dimensions go along (batches, kernels' offsets). Sizes that are no multiples are padded with
-    zeros that are never stored (`edges="pad"`: blocks of ceil), or peeled (`"peel"`: blocks of floor, and the statement
-    itself for the rest). With `apart` each product is a statement, added to the result at once; sums of the `inline`
-    sides ("left", "right") then are computed in its factors, and edges are always peeled. `modulo=2` allows an
-    algorithm that multiplies mod 2 for integers of which the last bit is wanted.
+    Y += A * B  ->  prefix; P += L * R; suffix
 
-    IllegalRewrite says why it is refused, with instances where two show it.
+    Args:
+        nest: The nest.
+        statement: The statement that sums products over a box.
+        algorithm: The algorithm.
+        dims: Its rows, steps and columns; by default the ones with the most products. Other dimensions (batches, a
+            kernel's offsets) are kept.
+        edges: "pad" rounds sizes that are not multiples up, with zeros that are never stored; "peel" rounds them down
+            and computes the rest with the statement itself.
+        apart: True makes each product a statement that is added to the result at once; edges are then peeled.
+        inline: With `apart`, the factors ("left", "right") whose sums are computed where they are multiplied.
+        modulo: 2 allows an algorithm that multiplies modulo 2, for integers of which only the last bit is needed.
+
+    Returns:
+        The new nest and the statements in it.
+
+    Raises:
+        IllegalRewrite: with the reason, and with instances if two show it.
     """
     call = f"bilinear({statement!r}, {algorithm.name})"
     s = nest.statement(statement)
@@ -106,15 +128,15 @@ def bilinear(
 
 
 def _modular(nest: Nest, s: Statement, algorithm: Algorithm, call: str, modulo: int) -> Refusal | None:
-    """Why an algorithm that multiplies mod 2 only does not compute what the statement does."""
+    """Return the reason why a mod-2 algorithm does not compute the statement's value."""
     if not algorithm.modulus:
         return None
     dtype = nest.tensor(s.write.tensor).dtype
     if dtype.startswith("int") and modulo == algorithm.modulus:
         return None
-    why = f"{algorithm.name} multiplies mod {algorithm.modulus} only, and {s.write.tensor} is {dtype}"
+    why = f"{algorithm.name} multiplies modulo {algorithm.modulus} only, but {s.write.tensor} is {dtype}"
     remedy = "an algorithm over the integers" + (
-        f", or modulo={algorithm.modulus} if only the last bit of each result is wanted"
+        f", or modulo={algorithm.modulus} if only the last bit of each result is needed"
         if dtype.startswith("int")
         else ""
     )
@@ -125,7 +147,7 @@ def _modular(nest: Nest, s: Statement, algorithm: Algorithm, call: str, modulo: 
 
 
 def _alone(nest: Nest, statement: str, call: str) -> tuple[tuple[Tree, ...], tuple[Tree, ...]] | Refusal:
-    """What runs before the statement and what after it, where it may run as a whole at one date; else why not."""
+    """Return the parts before and after a statement that may run at one date as a whole; else the reason why not."""
     every = parts(nest.order)
     at = next(p for p, part in enumerate(every) if statement in statements(part))
     names = statements(every[at])
@@ -143,7 +165,7 @@ def _alone(nest: Nest, statement: str, call: str) -> tuple[tuple[Tree, ...], tup
             for broken in maps_of(isl.UnionMap.from_map(pair.map).subtract(forward)):
                 why = f"{statement} shares a loop with statements that depend on it and that it depends on"
                 return refused(
-                    call, why, "a contraction whose operands are complete before it begins", broken
+                    call, why, "a contraction whose operands are complete before it starts", broken
                 )
     return before, after
 
@@ -210,7 +232,7 @@ def _first_value(nest: Nest, s: Statement) -> Statement | None:
 
 
 def _through(pairs: list[Pairs], init: Statement, s: Statement, pair: Pairs) -> bool:
-    """Whether a reader of the first value reads it after the statement added to it."""
+    """True if a reader of the initial value reads it after the statement has added to it."""
     onward = [p.map for p in pairs if p.source == s.name and p.sink == pair.sink]
     into = next(p.map for p in pairs if p.source == init.name and p.sink == s.name)
     return bool(onward) and bool(pair.map.is_subset(into.apply_range(onward[0])))
@@ -226,7 +248,7 @@ def _moves(s: Statement, d: str) -> bool:
 
 
 def _one_sum_each(nest: Nest, s: Statement, target: list[int]) -> bool:
-    """Whether an element belongs to one value of the dimensions that the write moves with."""
+    """True if an element belongs to one value of the dimensions that the write depends on."""
     write = s.write.map.intersect_domain(nest.domains[s.name])
     for at in reversed(range(len(s.dims))):
         if at not in target:

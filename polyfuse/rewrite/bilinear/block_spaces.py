@@ -1,4 +1,4 @@
-"""Dimensions in blocks, and statements over the offsets in a block: the spaces of prefix, product and suffix.
+"""Blocked dimensions and statements over the offsets in a block: the spaces of prefix, product and suffix.
 
     i = start + p * extent + i'        block p, offset i' in 0 … extent - 1
 

@@ -1,4 +1,4 @@
-"""Sums of blocks with what they have in common computed once.
+"""Sums of blocks, with common subexpressions computed once.
 
     a10 + a11,  a10 + a11 - a00,  a00 + a01 - a10 - a11      5 additions, with repetitions 6
                      ->  t = a10 + a11,  u = t - a00,  a01 - u        3 additions

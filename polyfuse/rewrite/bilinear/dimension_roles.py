@@ -1,4 +1,4 @@
-"""What a fast product needs of a statement: which of its dimensions are rows, steps and columns, and their blocks.
+"""Find the rows, steps and columns of a sum of products for a bilinear algorithm, and their blocks.
 
     Y[b, i, j] += alpha * A[b, i, k] * B[k, j]      rows i, steps k, columns j;  left alpha * A, right B
 
@@ -69,12 +69,14 @@ def roles_of(nest: Nest, s: Statement, call: str, dims: tuple[str, str, str] | N
     if any(access.tensor == s.write.tensor for access in s.reads):
         return refused(call, f"{s.name} reads {s.write.tensor}, which it writes", remedy)
     if s.op != "+=" or len(factors) < 2:
-        return refused(call, f"{s.name} adds up no products", remedy)
+        return refused(call, f"{s.name} is not a sum of products", remedy)
     if set(s.dims) & {symbol.name for symbol in s.body.free_symbols}:
-        return refused(call, f"the value of {s.name} depends on its index", "a body of tensors and numbers")
+        return refused(
+            call, f"the value of {s.name} depends on its index", "a value of tensors and numbers only"
+        )
     types = {nest.tensor(tensor).dtype for tensor in s.tensors}
     if len(types) > 1:
-        return refused(call, f"values of {' and '.join(sorted(types))} meet in {s.name}", "one element type")
+        return refused(call, f"{s.name} mixes {' and '.join(sorted(types))}", "one element type")
     box = _box(nest, s, call)
     if isinstance(box, Refusal):
         return box
@@ -82,7 +84,9 @@ def roles_of(nest: Nest, s: Statement, call: str, dims: tuple[str, str, str] | N
     if found is None or not _fits(s, factors, found):
         named = f"{s.name} with rows, steps, columns {', '.join(dims)}" if dims is not None else s.name
         return refused(
-            call, f"no factor of {named} goes without the columns, the other without the rows", remedy
+            call,
+            f"the factors of {named} are not such that one is independent of the columns, the other of the rows",
+            remedy,
         )
     right = [f for f in factors if found[2] in _dims_of(s, f)]
     left = [f for f in factors if f not in right]
@@ -124,7 +128,7 @@ def _times(factors: list[sympy.Basic]) -> sympy.Basic:
 
 
 def _fits(s: Statement, factors: list[sympy.Basic], dims: tuple[str, str, str]) -> bool:
-    """Whether these rows, steps and columns make two factors of the product."""
+    """True if these rows, steps and columns split the product into two factors."""
     rows, steps, columns = dims
     if len(set(dims)) < 3 or not set(dims) <= set(s.dims):
         return False
@@ -161,8 +165,8 @@ def _largest(s: Statement, factors: list[sympy.Basic], box: dict[str, Axis]) -> 
 
 
 def _box(nest: Nest, s: Statement, call: str) -> dict[str, Axis] | Refusal:
-    """The first value and the extent of each dimension; a refusal where the domain is no box."""
-    domain, remedy = nest.domains[s.name], "bounds that are the same for every row, step and column"
+    """The first value and the extent of each dimension; a refusal where the domain is not a box."""
+    domain, remedy = nest.domains[s.name], "bounds that do not depend on the row, step or column"
     hull = isl.Set.universe(domain.get_space()).intersect_params(domain.params())
     found: dict[str, Axis] = {}
     for at, name in enumerate(s.dims):
@@ -179,7 +183,7 @@ def _box(nest: Nest, s: Statement, call: str) -> dict[str, Axis] | Refusal:
         relation = isl.Map.from_domain_and_range(domain, missing)
         pair = first_pair(relation)
         assert pair is not None, "a domain with a hole has an instance"
-        why = f"{s.name} is no box: it runs at {list(pair[1])} and not at {list(pair[2])}"
+        why = f"{s.name} does not run over a box: it has the instance {list(pair[1])} and not {list(pair[2])}"
         return refused(call, why, remedy)
     return found
 

@@ -1,4 +1,4 @@
-"""Prefix, products and suffix of a fast product: the statements and tensors that take one statement's place.
+"""Build the statements and tensors of a fast product: prefix, products and suffix.
 
     prefix    L[t, i, k] = sum of U[t, a] A[block a + (i, k)]       R[t, k, j] = sum of V[t, b] B[block b + (k, j)]
     product   P[t, i, j] += L[t, i, k] * R[t, k, j]                 one batched product
@@ -277,7 +277,9 @@ class Writer:
 
 
 def peeled(blocks: Blocks) -> tuple[tuple[str, isl.Set], ...]:
-    """What whole blocks leave of a statement, in disjoint boxes: by name of the dimension whose end it is."""
+    """Return the part of a statement outside of whole blocks, as disjoint boxes by the dimension at whose end they
+    lie.
+    """
     roles = blocks.roles
     domain = blocks.nest.domains[roles.statement.name]
     found = []

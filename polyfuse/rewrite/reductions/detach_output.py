@@ -1,4 +1,4 @@
-"""An output whose sums are made elsewhere, and stored when they are done.
+"""Accumulate an output in a temporary, and copy it out at the end.
 
     zero: out = 0;  mac: out += a * b   ->   zero: t = 0;  mac: t += a * b;  store_out: out = t
 
@@ -27,8 +27,8 @@ def detach(nest: Nest, tensor: str) -> Nest | Refusal:
     if known.role != "output":
         return refused(
             "detach",
-            f"{tensor} is an {known.role}, no output",
-            "an output, which a call leaves to the caller",
+            f"{tensor} has role {known.role}, not output",
+            "a tensor with role output",
         )
     names = {t.name for t in nest.tensors}
     made = fresh(f"{tensor}_made", names)

@@ -1,4 +1,4 @@
-"""Factoring out: what all terms of a sum are multiplied by leaves the sum.
+"""Factoring: take a factor that all terms share out of a sum.
 
     for i, k: y[i] += a[i, k] / s[i] * v[k]      ->      for i, k: t[i] += a[i, k] * v[k]
                                                          for i:    y[i] = t[i] / s[i]
@@ -33,7 +33,14 @@ from polyfuse.sets import on_domain
 
 @dataclass(frozen=True)
 class Factored:
-    """A nest in which a sum's common factor is applied once, by a statement of its own."""
+    """The result of `factor`.
+
+    Attributes:
+        nest: The new nest.
+        statement: The statement whose sum lost a factor.
+        after: The statement that multiplies by the factor.
+        factor: The factor, as text.
+    """
 
     nest: Nest
     statement: str
@@ -54,9 +61,19 @@ class Split:
 
 @proving("the rewrite factor")
 def factor(nest: Nest, statement: str) -> Factored:
-    """S: y[e] += f[e] * t   ->   S: y_sum[e] += t;   S_scale: y[e] = y_sum[e] * f[e]
+    """Factor a common factor out of a sum, to be applied once per element (distributivity).
 
-    Raises IllegalRewrite where `why_not_factor` says why.
+    S: y[e] += f[e] * t   ->   S: y_sum[e] += t;   S_scale: y[e] = y_sum[e] * f[e]
+
+    Args:
+        nest: The nest.
+        statement: The statement that accumulates the sum.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_factor` returns a reason.
     """
     refusal = why_not_factor(nest, statement)
     if refusal is not None:
@@ -90,7 +107,15 @@ def factor(nest: Nest, statement: str) -> Factored:
 
 @proving("the question why_not_factor")
 def why_not_factor(nest: Nest, statement: str) -> Refusal | None:
-    """Why nothing can leave a statement's sum; None if something can."""
+    """Return the reason why no factor can be taken out of a statement's sum.
+
+    Args:
+        nest: The nest.
+        statement: The statement's name.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     s = nest.statement(statement)
     target = nest.tensor(s.write.tensor)
     call = f"factor({statement!r})"
@@ -99,7 +124,7 @@ def why_not_factor(nest: Nest, statement: str) -> Refusal | None:
         return refused(call, why, remedy, pairs)
 
     if s.op != "+=":
-        return no(f"{statement} is no sum (its operator is {s.op})", "a statement with +=")
+        return no(f"{statement} is not a sum (its operator is {s.op})", "a statement with +=")
     cut = split(s)
     if cut.outside == sympy.Integer(1):
         return no(
@@ -109,11 +134,11 @@ def why_not_factor(nest: Nest, statement: str) -> Refusal | None:
         return no(f"no factor of {statement} varies from term to term", "a sum whose terms differ")
     types = {computed_in(nest.tensor(name).dtype) for name in s.tensors}
     if len(types) > 1:
-        return no(f"values of {' and '.join(sorted(types))} meet in {statement}", "one element type")
+        return no(f"{statement} mixes {' and '.join(sorted(types))}", "one element type")
     if first_value(nest, s) is None:
         return no(
-            f"{target.name} does not start from 0 in one statement that sets just the elements {statement} adds to",
-            "an initial 0 for each sum, and nothing else that writes it",
+            f"{target.name} is not set to 0 by one statement that writes exactly the elements of {statement}",
+            "one initial 0 for each sum, and no other writer",
         )
     run = parts(nest.order)
     here = _part(nest, statement)
@@ -121,11 +146,11 @@ def why_not_factor(nest: Nest, statement: str) -> Refusal | None:
     needed = {s.reads[leaf.position].tensor for leaf in reads_in(cut.outside)}
     writer = next((x.name for x in inside if x.write.tensor in needed), None)
     if writer is not None:
-        return no(f"{writer} writes the factor in the loops of {statement}", "loops apart (`distribute`)")
+        return no(f"{writer} writes the factor in the loops of {statement}", "separate loops (`distribute`)")
     early = (x.name for part in run[: here + 1] for x in map(nest.statement, statements(part)) if x is not s)
     reader = next((name for name in early if target.name in map(_tensor, nest.statement(name).reads)), None)
     if reader is not None:
-        return no(f"{reader} reads {target.name} before the sum's loops end", "loops apart (`distribute`)")
+        return no(f"{reader} reads {target.name} before the sum's loops end", "separate loops (`distribute`)")
     return None
 
 
@@ -209,7 +234,7 @@ def _after(s: Statement, cut: Split, inner: Tensor, name: str) -> Statement:
 
 
 def _fixed(s: Statement, access: Access) -> bool:
-    """Whether an access is a function of the element that the statement writes."""
+    """True if an access is a function of the element that the statement writes."""
     writes = s.write.map.intersect_domain(s.domain)
     return bool(writes.reverse().apply_range(access.map).is_single_valued())
 

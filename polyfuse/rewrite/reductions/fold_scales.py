@@ -1,4 +1,4 @@
-"""Folding: a constant factor of a sum's result moves into a constant factor of its terms.
+"""Folding: move a constant factor of a sum's result into a constant factor of its terms.
 
     for e, k: y[e] += x[k] * w[j, k]          for j, k: w_folded[j, k] = w[j, k] * r[j]      once for all calls
     for e: z[e] = y[e] + b[j]            ->   for j:    offset[j] = b[j] * r[j] + d[j]       once for all calls
@@ -40,9 +40,15 @@ from polyfuse.sets import IN, OUT, SET, dim_names, on_domain
 
 @dataclass(frozen=True)
 class Folded:
-    """A nest in which a sum's constant factor is multiplied into a constant, once for all calls.
+    """The result of `fold`.
 
-    `saved` is how many operations fewer each element of the result takes in a call.
+    Attributes:
+        nest: The new nest.
+        statement: The statement that lost a factor.
+        factor: The factor, as text.
+        into: The constant into which it is multiplied.
+        by: The statement that multiplies, once for all calls.
+        saved: Operations saved per element of the result and call.
     """
 
     nest: Nest
@@ -61,7 +67,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class Chain:
-    """What a statement computes of a sum: scale · sum + offset, over reads of constants from its own instances."""
+    """A value computed from a sum: scale · sum + offset, over reads of constants."""
 
     sum: Statement
     zero: Statement
@@ -73,9 +79,19 @@ class Chain:
 
 @proving("the rewrite fold")
 def fold(nest: Nest, statement: str) -> Folded:
-    """y += x * w;  h = y * r[j] + d[j]   ->   w_folded = w * r[j];  y += x * w_folded;  h = y + d[j]
+    """Fold a constant factor of a sum into one of its constants, once for all calls.
 
-    Raises IllegalRewrite where `why_not_fold` says why.
+    y += x * w;  h = y * r[j] + d[j]   ->   w_folded = w * r[j];  y += x * w_folded;  h = y + d[j]
+
+    Args:
+        nest: The nest.
+        statement: The statement that multiplies by the factor.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_fold` returns a reason.
     """
     fixed = constant_tensors(nest, nest.order)
     chain = _chain(nest, statement, fixed)
@@ -125,9 +141,15 @@ def fold(nest: Nest, statement: str) -> Folded:
 
 @proving("the question why_not_fold")
 def why_not_fold(nest: Nest, statement: str, fixed: frozenset[str] | None = None) -> Refusal | None:
-    """Why no factor of a statement's value can join a constant of a sum before it; None if one can.
+    """Return the reason why no factor of a statement's value can be folded into a constant.
 
-    `fixed` is `constant_tensors(nest, nest.order)`: who asks about many statements of a nest finds that once.
+    Args:
+        nest: The nest.
+        statement: The statement's name.
+        fixed: `constant_tensors(nest, nest.order)`, if the caller has it already.
+
+    Returns:
+        The reason; None if the rewrite is legal.
     """
     fixed = fixed if fixed is not None else constant_tensors(nest, nest.order)
     chain = _chain(nest, statement, fixed)
@@ -141,12 +163,12 @@ def why_not_fold(nest: Nest, statement: str, fixed: frozenset[str] | None = None
 
 
 def _chain(nest: Nest, statement: str, fixed: frozenset[str]) -> Chain | Refusal:
-    """What a statement computes of the sum before it, or why it is not p · sum + q with constant p and q."""
+    """Express a statement's value as p · sum + q with constant p and q, or return the reason why it is not."""
     call = f"fold({statement!r})"
     s = nest.statement(statement)
     if s.op != "=" or not s.reads:
         return refused(
-            call, f"{statement} is no function of one value before it", "a statement with = that reads one"
+            call, f"{statement} is not a function of one earlier value", "an assignment (=) that reads one"
         )
     to_here = isl.Map.identity(s.domain.get_space().map_from_set())
     found, value = s, Linear.identity()
@@ -157,8 +179,8 @@ def _chain(nest: Nest, statement: str, fixed: frozenset[str]) -> Chain | Refusal
         if step is None:
             return refused(
                 call,
-                f"{found.name} does not compute p * u + q of one value u, with p and q of constants alone",
-                "scales and offsets of constants",
+                f"{found.name} does not compute p * u + q of one value u, where p and q depend on constants only",
+                "scales and offsets that are constants",
             )
         source, own = step
         moved: dict[sympy.Basic, sympy.Basic] = {}
@@ -177,12 +199,12 @@ def _chain(nest: Nest, statement: str, fixed: frozenset[str]) -> Chain | Refusal
             zero = first_value(nest, total)
             if zero is None:
                 return refused(
-                    call, f"{total.name} does not add to 0 everywhere", "an initial 0 for each sum"
+                    call, f"{total.name} does not start from 0 everywhere", "an initial 0 for each sum"
                 )
             return Chain(total, zero, tuple(between), here, value, tuple(reads))
         producer = writers[0]
         if len(writers) > 1 or producer.op != "=" or not producer.write.map.is_injective():
-            return refused(call, f"{source.tensor} is no sum, and not written once an element", "a sum")
+            return refused(call, f"{source.tensor} is neither a sum nor written once per element", "a sum")
         write = producer.write.map.intersect_domain(producer.domain)
         to_here = here.map.apply_range(write.reverse())
         between.append(producer)
@@ -190,7 +212,7 @@ def _chain(nest: Nest, statement: str, fixed: frozenset[str]) -> Chain | Refusal
 
 
 def _step(s: Statement, fixed: frozenset[str]) -> tuple[Access, Linear] | None:
-    """The one read of a statement that is no constant, and its body as a linear function of that; None if it is not."""
+    """Return the only read that is not a constant, and the body as a linear function of it; None if there is none."""
     varying = [position for position, access in enumerate(s.reads) if access.tensor not in fixed]
     if len(varying) != 1 or s.body.free_symbols - set(reads_in(s.body)):
         return None
@@ -201,7 +223,7 @@ def _step(s: Statement, fixed: frozenset[str]) -> tuple[Access, Linear] | None:
 def _unfinished(
     nest: Nest, reader: Statement, source: Access, writers: tuple[Statement, ...]
 ) -> tuple[str, str, isl.Map | None] | None:
-    """Why what a statement reads is needed elsewhere, or not finished: (why, what would do, pairs)."""
+    """Return the reason why an operand is used elsewhere or is incomplete, as (why, needed, pairs)."""
     tensor = nest.tensor(source.tensor)
     if tensor.role != "temporary" or not writers:
         return f"{tensor.name} is {tensor.role}: the caller sees it", "a temporary", None
@@ -223,16 +245,18 @@ def _unfinished(
 
 
 def _place(nest: Nest, statement: str, chain: Chain, fixed: frozenset[str]) -> int | Refusal:
-    """Which read of the sum the scale may join; why none."""
+    """Return the position of the sum's read that the scale may join, or the reason why there is none."""
     call, total = f"fold({statement!r})", chain.sum
     if chain.value.scale == sympy.Integer(1):
-        return refused(call, f"{statement} multiplies by nothing", "a scale")
+        return refused(call, f"{statement} multiplies by no scale", "a scale")
     if fixed >= set(total.tensors):
-        return refused(call, f"{total.name} is of constants alone, and runs once", "nothing")
+        return refused(
+            call, f"{total.name} depends on constants only, and runs once for all calls already", "nothing"
+        )
     names = {a.tensor for a in (*chain.reads, chain.source, *total.accesses, nest.statement(statement).write)}
     types = {nest.tensor(name).dtype for name in names}
     if len(types) > 1 or not types <= {"float32", "float64"}:
-        return refused(call, f"values of {' and '.join(sorted(types))} meet", "one type of floats")
+        return refused(call, f"the value mixes {' and '.join(sorted(types))}", "one floating-point type")
     if _key(chain) is None:
         return refused(
             call, "the offset has no constant whose element says all others", "offsets along one axis"
@@ -251,13 +275,15 @@ def _place(nest: Nest, statement: str, chain: Chain, fixed: frozenset[str]) -> i
     elements = " and ".join(dict.fromkeys(map(str, constant)))
     return refused(
         call,
-        f"the scale is no function of the element {elements} of {total.name}",
-        "a scale that is the same for all results that one element of the constant adds to",
+        f"the scale is not a function of the element {elements} of {total.name}",
+        "a scale that is equal for all results to which one element of the constant contributes",
     )
 
 
 def _owners(chain: Chain, access: Access) -> isl.Map:
-    """From elements of a sum's factor to the instances that scale what it adds to: { w[j, k] -> norm[i, j] }."""
+    """Return the map from elements of a sum's factor to the instances that scale its results: { w[j, k] -> norm[i, j]
+    }.
+    """
     terms = chain.sum.domain
     adds = chain.sum.write.map.intersect_domain(terms)
     return (
@@ -349,7 +375,7 @@ def into(access: Access, tensor: Tensor) -> Access:
 
 
 def _through(chain: Chain, back: isl.Map, value: sympy.Basic, domain: isl.Set) -> dict[int, Access]:
-    """What a value reads, as accesses of the elements' statement: { fold[e0, e1] -> r[e0] }."""
+    """Return a value's reads as accesses of the elements' statement: { fold[e0, e1] -> r[e0] }."""
     found = {}
     own = back.set_tuple_name(IN, domain.get_tuple_name())
     for axis, dim in enumerate(dim_names(domain)):

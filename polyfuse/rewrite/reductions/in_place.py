@@ -1,4 +1,4 @@
-"""Sums that begin as an element of an array and end as the same one, added up in the array itself.
+"""Accumulate in an array element itself, where a temporary starts from it and is stored back to it.
 
     w[i, j] = A[i, j]                                A[i, j] -= A[i, k] * A[k, j]
     w[i, j] -= A[i, k] * A[k, j]             ->      A[i, j] = A[i, j] / A[j, j]
@@ -6,7 +6,7 @@
 
 The reverse of private_accumulator.py. The theorem: let σ be the element that w[e] begins as, another one for each e,
 and the one that the only reader of w[e] stores. If w[e] is begun and read once, with all its sums between, and nobody
-else touches A[σ(e)] meanwhile, then A[σ(e)] may hold what w[e] did. What only stores the sum has nothing to do then.
+else accesses A[σ(e)] meanwhile, then A[σ(e)] may hold what w[e] did. What only stores the sum has nothing to do then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from polyfuse.sets import on_domain
 
 @proving("the rewrite in_place")
 def in_place(nest: Nest) -> Nest:
-    """The nest with all temporaries in place that may be."""
+    """Compute temporaries in the memory of an operand, wherever that is legal.
+
+    Args:
+        nest: The nest.
+
+    Returns:
+        The new nest.
+    """
     for tensor in nest.with_role("temporary"):
         nest = _without(nest, tensor.name) or nest
     return nest
@@ -74,7 +81,7 @@ def _without(nest: Nest, name: str) -> Nest | None:
 
 
 def _roles(nest: Nest, name: str) -> tuple[Statement, tuple[Statement, ...], Statement] | None:
-    """What begins a temporary as an element of an array, what adds to it, and its only reader, which stores there."""
+    """Return a temporary's initialisation from an array element, its updates, and its only reader, which stores it."""
     writers, readers = nest.writers(name), nest.readers(name)
     begins = [s for s in writers if s.op == "="]
     sums = tuple(s for s in writers if s.is_reduction)
@@ -91,7 +98,7 @@ def _roles(nest: Nest, name: str) -> tuple[Statement, tuple[Statement, ...], Sta
 def _meanwhile(
     nest: Nest, begin: Statement, sums: tuple[Statement, ...], end: Statement
 ) -> Iterator[isl.UnionMap]:
-    """{ instance -> element } of what touches an element while its sum is on its way, and of sums that are not."""
+    """{ instance -> element } of what accesses an element while its sum is on its way, and of sums that are not."""
     array, dates = end.write.tensor, nest.original_dates()
     earlier = dates.lex_gt_union_map(dates)  # { instance -> one that runs before it }
     started, ended = relation_of([(begin, begin.reads[0])]), relation_of([(end, end.write)])

@@ -1,4 +1,4 @@
-"""What makes the values under a maximum, and nothing else: it may run in the blocks of them.
+"""Find the producers of the values under a maximum that have no other use: they may run in its blocks.
 
     Z: s[r, k] = 0;  P: s[r, k] += q[r, d] * w[k, d]        P[r, k, d] and Z[r, k] go into values of k alone
     M: m[r] max= s[r, k];  E: e[r, k] = exp(s[r, k] - m[r])
@@ -51,7 +51,7 @@ def _date(nest: Nest, s: Statement, dates: dict[str, isl.PwAff]) -> isl.PwAff | 
 
 
 def _whole(nest: Nest, found: Found, fed: dict[str, isl.PwAff]) -> dict[str, isl.PwAff]:
-    """Those of them whose tensor no other statement writes: a value is made in its block, or before all."""
+    """Keep those whose tensor has no other writer: a value is computed in its block, or before all blocks."""
     while True:
         late = {*fed, *found.names}
         mixed = {

@@ -1,4 +1,4 @@
-"""Online maxima: sums of exponentials under a maximum run block by block, before the maximum is known.
+"""Online softmax: accumulate sums of exponentials block by block, before the maximum is known.
 
     for k: m = max(m, a[k])                     for block:
     for k: l += exp(a[k] - m)           ->          old = m
@@ -44,7 +44,16 @@ from polyfuse.sets import OUT, SET, dimension, maps_of
 
 @dataclass(frozen=True)
 class Online:
-    """A nest whose sums under a maximum run in blocks, with what was corrected from block to block."""
+    """The result of `online`.
+
+    Attributes:
+        nest: The new nest.
+        maximum: The statement that computes the maximum.
+        sums: The sums that are rescaled.
+        block: Elements per block.
+        loop: The loop over blocks.
+        corrections: The statements that rescale.
+    """
 
     nest: Nest
     maximum: str
@@ -62,14 +71,27 @@ class Online:
 
 @proving("the rewrite online")
 def online(nest: Nest, maximum: str, block: int) -> Online:
-    """M: m max= a;  E: e = exp(a - m);  L: l += e   ->   for block: { M; l *= exp(old - m); E; L }
+    """Compute a maximum and the sums of exponentials under it in one pass over blocks.
 
-    `maximum` is the statement that computes the maximum; what runs under it is found. Raises IllegalRewrite with the
-    reason where something needs the exponentials under the final maximum, or the order cannot be.
+    M: m max= a;  E: e = exp(a - m);  L: l += e   ->   for block: { M; l *= exp(old - m); E; L }
+
+    Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
+
+    Args:
+        nest: The nest.
+        maximum: The statement that computes the maximum; the statements that depend on it are found.
+        block: Elements per block.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: with the reason, if a value needs the exponentials under the final maximum, or the order is
+            illegal.
     """
     call = f"online({maximum!r}, {block})"
     if block < 1:
-        raise IllegalRewrite(refused(call, f"a block has {block} values", "a positive block"))
+        raise IllegalRewrite(refused(call, f"a block has {block} values", "at least 1 value"))
     if nest.domains[nest.statement(maximum).name].is_empty():
         raise IllegalRewrite(refused(call, f"{maximum} never runs", "a maximum of at least one value"))
     found = found_under(nest, maximum, call)
@@ -84,7 +106,7 @@ def online(nest: Nest, maximum: str, block: int) -> Online:
     late = _too_late(nest, result, group, maximum)
     if late is not None:
         why = f"{late.source} would run after {late.sink}, which has to come later"
-        raise IllegalRewrite(refused(call, why, "sums that depend on nothing else of the blocks", late.map))
+        raise IllegalRewrite(refused(call, why, "sums that depend on no other value of the blocks", late.map))
     result.check()
     sums = tuple(s.name for s in found.sums)
     return Online(result, maximum, sums, block, made.loop, tuple(s.name for s in made.corrections))

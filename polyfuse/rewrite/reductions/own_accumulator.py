@@ -1,4 +1,4 @@
-"""A sum that goes on where others began it, added up in a temporary of its own.
+"""Accumulate a sum that others began in a temporary of its own.
 
     for t: { for i: for k: z[t, i] += h[t, k] * u[i, k];  … z[t, i] … }
     ->  for t: { for i: s[t, i] = z[t, i];  for i: for k: s[t, i] += …;  for i: z[t, i] = s[t, i];  … z[t, i] … }
@@ -24,7 +24,17 @@ from polyfuse.sets import IN, OUT, SET
 
 @proving("the rewrite own_sums")
 def own_sums(nest: Nest, name: str) -> Nest | None:
-    """S: z[e] += t   ->   begin_S: s[e] = z[e];  S: s[e] += t;  end_S: z[e] = s[e]; None where the theorem fails."""
+    """Accumulate a statement's sum in a tensor of its own.
+
+    S: z[e] += t   ->   begin_S: s[e] = z[e];  S: s[e] += t;  end_S: z[e] = s[e]
+
+    Args:
+        nest: The nest.
+        name: The statement's name.
+
+    Returns:
+        The new nest; None if the rewrite is illegal.
+    """
     s = nest.statement(name)
     steps = [d for d in range(s.domain.dim(SET)) if not s.write.map.involves_dims(IN, d, 1)]
     target = s.write.tensor

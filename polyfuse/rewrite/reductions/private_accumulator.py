@@ -1,16 +1,16 @@
-"""Accumulating apart: a tensor that the caller sees is summed up in a temporary, and stored when all is done.
+"""Accumulate a visible tensor in a private temporary, and store it at the end.
 
     for i: for j: C[i, j] = 0                          for i: for j: C_sum[i, j] = 0
     for i: for j: for k: C[i, j] += a[i, k] * b[k, j]  ->  for i: for j: for k: C_sum[i, j] += a[i, k] * b[k, j]
                                                        for i: for j: C[i, j] = C_sum[i, j]
 
 A temporary can be kept in registers, what the caller sees cannot. The theorem: let F be the first statement that
-touches C, and let it assign every element that any statement writes. Then no later access sees what the caller put
+accesses C, and let it assign every element that any statement writes. Then no later access sees what the caller put
 there, and C_sum in place of C in all of them but F's own reads changes no value. Where F adds up instead, C_sum begins
-as a copy of C. Nothing else touches C, so that storing it last is storing its last values.
+as a copy of C. Nothing else accesses C, so that storing it last is storing its last values.
 
 A temporary that later loops read is stored after the loops that write it, or `after` those of one statement, where
-later ones write it again: C's partial results, summed in registers. The theorem is then of what touches it until there.
+later ones write it again: C's partial results, summed in registers. The theorem then covers the accesses up to there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,19 @@ from polyfuse.sets import IN, OUT, SET, dim_names
 
 @proving("the rewrite accumulate")
 def accumulate(nest: Nest, tensor: str, after: str | None = None) -> Nest | None:
-    """C += …  ->  C_sum = 0 (or C); C_sum += …; C = C_sum, if others see C; None where the theorem does not hold."""
+    """Accumulate a tensor's sums in a private temporary.
+
+    C += …  ->  C_sum = 0 (or C); C_sum += …; C = C_sum, if C is visible
+
+    Args:
+        nest: The nest.
+        tensor: The tensor's name.
+        after: For a temporary that later loops read: the statement after whose loops it is stored; the last writer by
+            default.
+
+    Returns:
+        The new nest; None if the rewrite is illegal.
+    """
     known = nest.tensor(tensor)
     touching = [nest.statement(n) for n in statements(nest.order) if tensor in nest.statement(n).tensors]
     writers = [s for s in touching if s.write.tensor == tensor]
@@ -76,7 +88,7 @@ def accumulate(nest: Nest, tensor: str, after: str | None = None) -> Nest | None
 
 
 def _until(nest: Nest, touching: list[Statement], writer: str) -> list[Statement]:
-    """What touches a temporary up to the loops of a writer; nothing where no later loops do."""
+    """Return the accesses of a temporary up to the loops of a writer; [] if no later loops access it."""
     ordered = statements(nest.order)
     loops = next(part for part in parts(nest.order) if writer in statements(part))
     last = max(ordered.index(name) for name in statements(loops))
@@ -89,7 +101,7 @@ def _elements(nest: Nest, s: Statement) -> isl.Set:
 
 
 def _within(nest: Nest, s: Statement, tensor: str, written: isl.Set) -> bool:
-    """Whether a statement reads only elements that are written."""
+    """True if a statement reads only elements that are written."""
     here = (a.map.intersect_domain(nest.domains[s.name]).range() for a in s.reads if a.tensor == tensor)
     return all(elements.reset_tuple_id().is_subset(written) for elements in here)
 

@@ -1,4 +1,4 @@
-"""Split reductions: one total becomes partial totals, which many may compute at once, and the total of these.
+"""Split reductions: compute partial results, which may run in parallel, and then combine them.
 
     for i: s += x[i]       ->      for b: p[b] = 0
                                    for b: for i < 4096: p[b] += x[4096 b + i]
@@ -38,9 +38,15 @@ from polyfuse.sets import IN, OUT, SET, dim_names, dimension, on_domain, union_m
 
 @dataclass(frozen=True)
 class SplitReduction:
-    """A nest in which one reduction runs in two passes: `partial` fills `tensor`, the statement itself adds that up.
+    """The result of `split_reduction`: `partial` fills `tensor`, and the statement itself adds that up.
 
-    `parts` are the most that one total has. `dealt` says how many chunks a tile and a share have, where there are any.
+    Attributes:
+        nest: The new nest.
+        statement: The statement that adds up the partial results.
+        partial: The statement that computes them.
+        tensor: The temporary that holds them.
+        parts: The largest number of parts of one result.
+        dealt: The numbers of chunks of a tile and of a share; None without `shares`.
     """
 
     nest: Nest
@@ -66,14 +72,27 @@ def split_reduction(
     parts: int | None = None,
     shares: Shares | None = None,
 ) -> SplitReduction:
-    """for i: s += x[i]  ->  for b: p[b] = 0;  for b: for i: p[b] += x[…];  for b: s += p[b]
+    """Split a reduction into partial results that a second pass adds up (Halide's rfactor).
 
-    `size`: a part takes so many consecutive values of the dimension, x[size * b + i]; a part of one value, x[b], has no
-    loop over it. `parts`: there are so many parts, and part b takes the values b, b + parts, …: x[parts * i + b],
-    neighbouring parts read neighbours. `shares`: the work on all totals, in tiles of these, is cut into equal shares,
-    and part b of a total is what lies in the b-th share that has some of it; a total in one share has one part. Raises
-    IllegalRewrite where `why_not_split_reduction` says why, ValidationFailure if values would come from elsewhere,
-    which would be a bug.
+    for i: s += x[i]  ->  for b: p[b] = 0;  for b: for i: p[b] += x[…];  for b: s += p[b]
+
+    One of `size`, `parts` and `shares` is given.
+
+    Args:
+        nest: The nest.
+        statement: The statement that reduces.
+        dim: The dimension to split.
+        size: Consecutive values of the dimension per part, x[size * b + i]. A part of one value has no inner loop.
+        parts: The number of parts; part b takes the values b, b + parts, …, so that neighbouring parts read neighbours.
+        shares: Cut the work on all results, tile by tile, into equal shares (stream-k); part b of a result lies in the
+            b-th share that has some of it.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_split_reduction` returns a reason.
+        ValidationFailure: if the result's flow differs from the nest's: a compiler bug.
     """
     why = why_not_split_reduction(nest, statement, dim, size=size, parts=parts, shares=shares)
     if why is not None:
@@ -97,13 +116,25 @@ def why_not_split_reduction(
     parts: int | None = None,
     shares: Shares | None = None,
 ) -> Refusal | None:
-    """Why a reduction cannot be split along a dimension; None if it can."""
+    """Return the reason why a reduction cannot be split along a dimension.
+
+    Args:
+        nest: The nest.
+        statement: The statement that reduces.
+        dim: The dimension to split.
+        size: As for `split_reduction`.
+        parts: As for `split_reduction`.
+        shares: As for `split_reduction`.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     s = nest.statement(statement)
     ways = {"size": size, "parts": parts, "shares": shares}
     given = {name: way for name, way in ways.items() if way is not None}
     call = f"split_reduction({statement!r}, {dim!r}, {', '.join(f'{name}={way}' for name, way in given.items())})"
     if len(given) != 1 or any(isinstance(number, int) and number < 1 for number in given.values()):
-        return refused(call, "it takes one of size, parts and shares", "one of them, a number of 1 at least")
+        return refused(call, "size, parts and shares exclude each other", "exactly one of them, at least 1")
     if not s.is_reduction:
         return refused(call, f"{statement} assigns, it does not accumulate", "a reduction")
     if dim not in s.dims:
@@ -114,19 +145,19 @@ def why_not_split_reduction(
         return refused(call, why, "values that do not change meanwhile")
     subscripts = s.write.subscripts()
     if any(subscripts.get_pw_aff(d).involves_dims(IN, at, 1) for d in range(s.write.map.dim(OUT))):
-        return refused(
-            call, f"each value of {dim} has a total of its own", "a dimension that is combined over"
-        )
+        return refused(call, f"each value of {dim} has its own result", "a reduced dimension")
     if {symbol.name for symbol in s.body.free_symbols} & set(s.dims):
         return refused(
-            call, f"the value of {statement} depends on its index", "a body of tensors and numbers"
+            call, f"the value of {statement} depends on its index", "a value of tensors and numbers only"
         )
     if not any(trees.statements(part) == (statement,) for part in trees.parts(nest.order)):
-        return refused(call, f"{statement} shares its loops with other statements", "loops of its own")
+        return refused(
+            call, f"{statement} shares its loops with other statements", "a statement with loops of its own"
+        )
     value = dimension(s.domain, at)
     negative = nest.domains[statement].intersect(value.lt_set(value.sub(value)))
     if not negative.is_empty():
-        return refused(call, f"{dim} has values below 0", "values that count from 0")
+        return refused(call, f"{dim} has values below 0", "values from 0")
     found = None if shares is None else dealt(nest, s, at, shares)
     if isinstance(found, str):
         return refused(call, found, "size= or parts=, or tiles and sizes that give equal shares")
@@ -208,7 +239,7 @@ class _Split:
 
     @cached_property
     def count(self) -> int | str | None:
-        """How many parts there are; None if that is no extent."""
+        """The number of parts; None if it is not affine in the sizes."""
         if self.parts is not None:
             return self.parts
         most = self.placed.range().dim_max(0).add_constant_val(isl.Val(1))

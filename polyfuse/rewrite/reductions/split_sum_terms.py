@@ -1,4 +1,4 @@
-"""Terms apart: a sum whose every step adds several terms, as several sums into the same element.
+"""Split a sum whose step adds several terms into several sums into the same element.
 
     for i, j, k: S: y[i, j] += a[i, k] * b[k, j] + c[i, k] * d[k, j]
     ->  for i, j, k: S: y[i, j] += a[i, k] * b[k, j];    for i, j, k: S_1: y[i, j] += c[i, k] * d[k, j]
@@ -28,7 +28,12 @@ from polyfuse.sets import IN
 
 @dataclass(frozen=True)
 class Terms:
-    """A nest in which the terms of a sum are added by statements of their own, the first of them under its name."""
+    """The result of `terms`.
+
+    Attributes:
+        nest: The new nest.
+        statements: The statements that add one term each; the first keeps the old name.
+    """
 
     nest: Nest
     statements: tuple[str, ...]
@@ -39,7 +44,20 @@ class Terms:
 
 @proving("the rewrite terms")
 def terms(nest: Nest, statement: str) -> Terms:
-    """S: y += s + t   ->   S: y += s;  S_1: y += t. Raises IllegalRewrite where `why_not_terms` says why."""
+    """Split a sum's terms into statements of their own.
+
+    S: y += s + t   ->   S: y += s;  S_1: y += t
+
+    Args:
+        nest: The nest.
+        statement: The statement that accumulates.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_terms` returns a reason.
+    """
     refusal = why_not_terms(nest, statement)
     if refusal is not None:
         raise IllegalRewrite(refusal)
@@ -60,16 +78,26 @@ def terms(nest: Nest, statement: str) -> Terms:
 
 @proving("the question why_not_terms")
 def why_not_terms(nest: Nest, statement: str) -> Refusal | None:
-    """Why the terms of a statement's sum cannot be apart; None if they can."""
+    """Return the reason why a sum's terms cannot be split.
+
+    Args:
+        nest: The nest.
+        statement: The statement's name.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     s = nest.statement(statement)
     call = f"terms({statement!r})"
     if s.op != "+=":
-        return refused(call, f"{statement} is no sum (its operator is {s.op})", "a statement with +=")
+        return refused(call, f"{statement} is not a sum (its operator is {s.op})", "a statement with +=")
     if not isinstance(s.body, sympy.Add):
         return refused(call, f"{statement} adds one term", "a sum of several terms, such as a * b + c * d")
     if any(access.tensor == s.write.tensor for access in s.reads):
         return refused(
-            call, f"a term of {statement} reads {s.write.tensor}, which the sum makes", "terms that do not"
+            call,
+            f"a term of {statement} reads {s.write.tensor}, which the sum accumulates",
+            "terms that do not read it",
         )
     return None
 

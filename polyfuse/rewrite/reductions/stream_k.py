@@ -1,4 +1,4 @@
-"""Equal shares of a reduction's work: tiles of results, one after the other, each in chunks of steps, cut at any chunk.
+"""Equal shares of a reduction's work (stream-k): tiles of results in sequence, in chunks of steps, cut at any chunk.
 
     tile            0          1          2          3          4        tiles of results, in the order of their loops
     chunk       0 1 2 3 4  0 1 2 3 4  0 1 2 3 4  0 1 2 3 4  0 1 2 3 4    5 chunks of steps in each tile
@@ -24,9 +24,12 @@ from polyfuse.sets import IN, OUT, SET
 
 @dataclass(frozen=True)
 class Shares:
-    """How a reduction is shared out: so many equal shares, of chunks of so many `steps`, of tiles of results.
+    """Equal shares of a reduction's work (stream-k; Osama et al., 2023).
 
-    `tile` gives the size of a tile along dimensions of the results, 1 along those that it does not name.
+    Attributes:
+        count: The number of shares.
+        steps: The steps of one chunk, the smallest piece that is shared out.
+        tile: The tile's size along dimensions of the results; 1 along those not named.
     """
 
     count: int
@@ -34,7 +37,7 @@ class Shares:
     tile: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """As it is written."""
+        """The constructor call, as text."""
         return f"Shares({self.count}, steps={self.steps}, tile={dict(self.tile)})"
 
 
@@ -52,12 +55,14 @@ class Dealt:
     chunk: str
 
     def __str__(self) -> str:
-        """In words."""
+        """A description in words."""
         return f"{self.tiles} tiles of {self.chunks} chunks in shares of {self.share}"
 
     @property
     def part(self) -> str:
-        """Which part of its result an instance belongs to, as isl reads it: its share, less the tile's first one."""
+        """Return the part of its result to which an instance belongs, as isl text: its share minus the tile's first
+        one.
+        """
         first = f"{self.chunks}*({self.number})"
         return f"floor(({first} + {self.chunk})/{self.share}) - floor(({first})/{self.share})"
 
@@ -68,7 +73,7 @@ def dealt(nest: Nest, s: Statement, dim: int, shares: Shares) -> Dealt | str:
     written = _dims_written(s)
     others = [name for name in shares.tile if name not in s.dims or s.dims.index(name) not in written]
     if others:
-        return f"{others[0]} is no dimension of the results of {s.name}"
+        return f"{others[0]} is not a dimension of the results of {s.name}"
     if shares.count < 1 or any(size < 1 for size in wanted.values()):
         return (
             "there is at least one share, and a tile and a chunk have at least one value along each dimension"

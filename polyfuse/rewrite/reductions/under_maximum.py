@@ -1,4 +1,4 @@
-"""What runs under a maximum: the exponentials of differences to it, and the sums that are linear in them.
+"""Find the statements under a maximum: exponentials of differences to it, and sums that are linear in them.
 
     M: m[r] max= a[r, k]
     E: e[r, k] = exp(a[r, k] - m[r])          exponentials, kept in a temporary
@@ -49,7 +49,7 @@ class Found:
 
 
 def found_under(nest: Nest, maximum: str, call: str) -> Found:
-    """What runs under a maximum; IllegalRewrite where it cannot run before the maximum is known."""
+    """Return the statements under a maximum. Raises IllegalRewrite if they cannot run before it is known."""
     search = _Search(nest, maximum, call)
     for name in statements(nest.order):
         search.take(nest.statement(name))
@@ -77,7 +77,7 @@ class _Search:
         tensor = nest.tensor(m.write.tensor)
         if m.op != "max=" or len(m.reads) != 1 or tensor.is_visible or not tensor.dtype.startswith("float"):
             raise self.no(
-                f"{maximum} is no maximum of one value that stays inside", "m max= a[…] into a temporary"
+                f"{maximum} is not a maximum of one value into a temporary", "m max= a[…] into a temporary"
             )
         free = [d for d in range(len(m.dims)) if not m.write.map.involves_dims(IN, d, 1)]
         if len(free) != 1:
@@ -107,7 +107,8 @@ class _Search:
         date = _as_function(instance.apply_range(_date_map(self.maximum, self.position)), s)
         if date is None:
             raise self.no(
-                f"{s.name} meets several values of {self.maximum.dims[self.position]} at once", "one of them"
+                f"one instance of {s.name} reads several values of {self.maximum.dims[self.position]}",
+                "one of them",
             )
         if kept:
             self.exponentials.append(s)
@@ -123,7 +124,7 @@ class _Search:
             if s.write.tensor in (a.tensor for a in reader.reads) and reader.name not in own:
                 raise self.no(
                     f"{reader.name} needs {s.write.tensor} under the final maximum",
-                    "sums of the exponentials alone",
+                    "only sums of the exponentials",
                 )
 
     def no(self, why: str, remedy: str) -> IllegalRewrite:
@@ -165,7 +166,7 @@ class _Search:
         return self._difference(s, part.args[0]) if isinstance(part, sympy.exp) else None
 
     def _through(self, s: Statement, access: Access) -> tuple[isl.Map, isl.Map]:
-        """By way of the temporary that holds exponentials."""
+        """Return accesses through the temporary that holds exponentials."""
         e = self.relative[access.tensor]
         instances = access.map.intersect_domain(s.domain).apply_range(
             e.write.map.intersect_domain(e.domain).reverse()
@@ -187,13 +188,13 @@ class _Search:
 
 
 def has_exponential(s: Statement, maximum: Statement) -> bool:
-    """Whether a factor of a statement is exp(a - m), m what a maximum is written to and a what it compares."""
+    """True if a factor of a statement is exp(a - m), where m is the maximum and a its argument."""
     every = (part for part in factors(s.body) if isinstance(part, sympy.exp))
     return any(_difference(s, part.args[0], maximum) is not None for part in every)
 
 
 def _difference(s: Statement, argument: sympy.Basic, maximum: Statement) -> tuple[Access, Access] | None:
-    """(a, m) of an expression a + (-1) * m."""
+    """Return (a, m) of an expression a + (-1) * m; None for others."""
     leaves = {s.reads[leaf.position].tensor: s.reads[leaf.position] for leaf in reads_in(argument)}
     m, a = leaves.get(maximum.write.tensor), leaves.get(maximum.reads[0].tensor) if maximum.reads else None
     if m is None or a is None or not isinstance(argument, sympy.Add) or len(argument.args) != 2:
@@ -205,7 +206,7 @@ def _difference(s: Statement, argument: sympy.Basic, maximum: Statement) -> tupl
 
 
 def _is_lowest(body: sympy.Basic) -> bool:
-    """Whether a body is the number -inf."""
+    """True if a body is the number -inf."""
     return bool(body.doit() == -sympy.oo)  # -inf may be written as (-1) * inf
 
 

@@ -1,1 +1,1 @@
-"""Rewrites of what is stored where: expansion, private copies, snapshots, element types."""
+"""Rewrites of storage: expansion, private copies, snapshots, element types."""

@@ -1,4 +1,4 @@
-"""Privatisation and expansion: a temporary that is written again and again gets a place for each life it has.
+"""Privatisation and expansion: give each live range of a reused temporary its own memory.
 
     for i: { s = 0;    for j: s += A[i, j];       y[i] = s }
     for i: { s[i] = 0; for j: s[i] += A[i, j];    y[i] = s[i] }           s is private to an iteration of i
@@ -28,7 +28,15 @@ from polyfuse.sets import OUT, maps_of
 
 @dataclass(frozen=True)
 class Expansion:
-    """What became of one life of a temporary: the new tensor, the loops it is private to, and why (or why not)."""
+    """The expansion of one live range of a temporary.
+
+    Attributes:
+        tensor: The temporary.
+        into: The new tensor.
+        loops: The loops to whose iterations it is private.
+        shape: The new tensor's shape.
+        why: The reason for the expansion, or for none.
+    """
 
     tensor: str
     into: str
@@ -45,7 +53,12 @@ class Expansion:
 
 @dataclass(frozen=True)
 class Expanded:
-    """A nest after expansion, and what was done to each temporary that is written more than once."""
+    """The result of `expand`.
+
+    Attributes:
+        nest: The new nest.
+        expansions: The expansions of every temporary that is written more than once.
+    """
 
     nest: Nest
     expansions: tuple[Expansion, ...]
@@ -65,7 +78,7 @@ class _Dimension:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where one web lives from now on."""
+    """The new tensor of one web."""
 
     web: Web
     tensor: Tensor
@@ -75,14 +88,22 @@ class _Place:
 
 @proving("the rewrite expand")
 def expand(nest: Nest, only: Iterable[str] | None = None) -> Expanded:
-    """Give every life of a temporary its own place, as far as that removes anti and output dependences.
+    """Expand and rename temporaries to remove anti and output dependences (Feautrier 1988).
 
     for i: { s = …; … = s }  ->  for i: { s[i] = …; … = s[i] }        (s is private to an iteration of i)
-    s = …; … = s; s = …; … = s  ->  s = …; … = s; s_2 = …; … = s_2    (two lives share nothing but the name)
+    s = …; … = s; s = …; … = s  ->  s = …; … = s; s_2 = …; … = s_2    (two live ranges share only the name)
 
-    `only` names the temporaries to look at. Values do not change, and neither do statements, domains or the order; what
-    the new dimensions cost in memory, a schedule's `promote` takes back. Raises ValidationFailure if the flow of the
-    result is not that of the nest, which would be a bug.
+    Values, statements, domains and the order stay the same. A schedule's `promote` contracts the new dimensions again.
+
+    Args:
+        nest: The nest.
+        only: The temporaries to expand; all by default.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        ValidationFailure: if the result's flow differs from the nest's: a compiler bug.
     """
     wanted = {t.name for t in nest.with_role("temporary")}
     names = [t.name for t in nest.tensors if t.name in wanted and (only is None or t.name in set(only))]
@@ -147,7 +168,7 @@ def _place(nest: Nest, tensor: Tensor, web: Web, name: str) -> _Place:
 
 
 def false_pairs(nest: Nest, web: Web) -> tuple[Pairs, ...]:
-    """The anti and output pairs among the uses of a web that are no flow: what its memory alone forbids.
+    """The anti and output pairs among the uses of a web that are not flow: what its memory alone forbids.
 
     Asked of the web by itself: in the nest, the writes of other webs lie in between and hide some.
     """
@@ -165,7 +186,7 @@ def _why_not(common: list[Loop], private: list[Loop], web: Web) -> str:
         return "no loop is around all its uses"
     carried = next((loop for loop in common if loop not in private), None)
     if carried is None:
-        return "no loop around all its uses tells its lives apart"
+        return "no loop around all its uses distinguishes its live ranges"
     pair = next(pair for pair in web.flow if not _agrees(carried, pair))
     return f"loop {carried.name} carries its value from {pair.source} to {pair.sink}"
 
@@ -176,7 +197,7 @@ def _common_loops(nest: Nest, web: Web) -> list[Loop]:
 
 
 def _agrees(loop: Loop, pair: Pairs) -> bool:
-    """Whether source and sink are always in the same iteration of a loop."""
+    """True if source and sink are always in the same iteration of a loop."""
     return bool(pair.map.is_subset(loop.date(pair.source).eq_map(loop.date(pair.sink))))
 
 

@@ -1,4 +1,4 @@
-"""Values that are not rounded on their way: a temporary of halves becomes one of float32.
+"""Keep a temporary of halves in float32, so that its values are not rounded.
 
     for i, j: p[i, j] = e[i, j] * r[i]              p: float16[N, M]   ->   p: float32[N, M]
     for i, j, d: o[i, d] += p[i, j] * v[j, d]       each p is the float32 number that was rounded to a half
@@ -24,7 +24,13 @@ from polyfuse.rewrite.refusal import refused
 
 @dataclass(frozen=True)
 class Unrounded:
-    """A nest in which a temporary of halves is one of float32."""
+    """The result of `unround`.
+
+    Attributes:
+        nest: The new nest.
+        tensor: The temporary.
+        half: Its element type before.
+    """
 
     nest: Nest
     tensor: str
@@ -36,9 +42,19 @@ class Unrounded:
 
 @proving("the rewrite unround")
 def unround(nest: Nest, tensor: str) -> Unrounded:
-    """p: float16[N, M]   ->   p: float32[N, M]
+    """Keep a temporary of halves in float32.
 
-    Raises IllegalRewrite where `why_not_unround` says why.
+    p: float16[N, M]   ->   p: float32[N, M]
+
+    Args:
+        nest: The nest.
+        tensor: The tensor's name.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_unround` returns a reason.
     """
     refusal = why_not_unround(nest, tensor)
     if refusal is not None:
@@ -51,12 +67,18 @@ def unround(nest: Nest, tensor: str) -> Unrounded:
 
 @proving("the question why_not_unround")
 def why_not_unround(nest: Nest, tensor: str) -> Refusal | None:
-    """Why a tensor cannot be one of float32; None if it can."""
+    """Return the reason why a temporary cannot be kept in float32.
+
+    Args:
+        nest: The nest.
+        tensor: The tensor's name.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     known, call = nest.tensor(tensor), f"unround({tensor!r})"
     if not known.is_half:
-        return refused(call, f"{tensor} is {known.dtype}, which rounds nothing", "float16 or bfloat16")
+        return refused(call, f"{tensor} is {known.dtype}, which is not rounded", "float16 or bfloat16")
     if known.role != "temporary":
-        return refused(
-            call, f"{tensor} is visible to others ({known.role}), who want {known.dtype}", "a temporary"
-        )
+        return refused(call, f"{tensor} has role {known.role}, so it must stay {known.dtype}", "a temporary")
     return None

@@ -1,4 +1,4 @@
-"""Scratch: an array of the caller that each iteration writes before it reads becomes private, its last values are kept.
+"""Privatize an array of the caller that iterations use as scratch, and copy out its last values.
 
     for r: { T[p] = 0; T[p] += A[r, s] * C[s, p]; A[r, p] = T[p] }
     ->  for r: { t[r, p] = 0; t[r, p] += A[r, s] * C[s, p]; A[r, p] = t[r, p]; if r is the last: T[p] = t[r, p] }
@@ -33,7 +33,15 @@ from polyfuse.sets import IN, OUT, SET, dimension, on_domain, point_of, sets_of
 
 @dataclass(frozen=True)
 class Scratch:
-    """A nest in which a caller's array gets its last values only, from a private one."""
+    """The result of `scratch`.
+
+    Attributes:
+        nest: The new nest.
+        tensor: The caller's array.
+        private: The private temporary.
+        loops: The loops to whose iterations it is private.
+        copy: The statement that copies the last values out.
+    """
 
     nest: Nest
     tensor: str
@@ -48,9 +56,19 @@ class Scratch:
 
 @proving("the rewrite scratch")
 def scratch(nest: Nest, tensor: str) -> Scratch:
-    """for r: { T = …; … = T }  ->  for r: { t[r] = …; … = t[r]; if r is the last: T = t[r] }.
+    """Privatize an array of the caller that serves as scratch, and copy out its last values.
 
-    Values do not change, nor does what the caller finds in T. Raises IllegalRewrite where `why_not_scratch` says why.
+    for r: { T = …; … = T }  ->  for r: { t[r] = …; … = t[r]; if r is the last: T = t[r] }
+
+    Args:
+        nest: The nest.
+        tensor: The tensor's name.
+
+    Returns:
+        The new nest; values and the array's final contents stay the same.
+
+    Raises:
+        IllegalRewrite: if `why_not_scratch` returns a reason.
     """
     done = tried(nest, tensor)
     if isinstance(done, Refusal):
@@ -60,13 +78,21 @@ def scratch(nest: Nest, tensor: str) -> Scratch:
 
 @proving("the question why_not_scratch")
 def why_not_scratch(nest: Nest, tensor: str) -> Refusal | None:
-    """Why an array cannot be private to iterations, with an instance that reads the caller's values; None if it can."""
+    """Return the reason why an array cannot be privatized, with an instance that reads the caller's values.
+
+    Args:
+        nest: The nest.
+        tensor: The tensor's name.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     done = tried(nest, tensor)
     return done if isinstance(done, Refusal) else None
 
 
 def is_reused(nest: Nest, tensor: str) -> bool:
-    """Whether a call writes elements of an array of its caller more than once, other than by adding: quick to ask."""
+    """True if elements of a caller's array are written more than once, other than by accumulation; a cheap test."""
     assigns = [s for s in nest.writers(tensor) if not s.is_reduction]
     if nest.tensor(tensor).role not in ("output", "inout") or not assigns:
         return False
@@ -74,21 +100,26 @@ def is_reused(nest: Nest, tensor: str) -> bool:
 
 
 def tried(nest: Nest, tensor: str) -> Scratch | Refusal:
-    """What `scratch` makes, or what `why_not_scratch` says."""
+    """Return the result of `scratch`, or the reason of `why_not_scratch`."""
     call = f"scratch({tensor!r})"
     if not is_reused(nest, tensor):
-        return refused(call, f"no call writes {tensor} again and again", "an array that a nest reuses")
+        return refused(
+            call, f"no loop overwrites {tensor} repeatedly", "an array that the nest reuses as scratch"
+        )
     exposed = _exposed(nest, tensor)
     if exposed is not None:
         name, sizes, point = exposed
-        why, remedy = f"{name} reads what the caller put into {tensor}", "values that are written before"
+        why, remedy = (
+            f"{name} reads the caller's values of {tensor}",
+            "a tensor that is written before it is read",
+        )
         return Refusal(call, why, remedy, (Instance(name, point),), sizes)
     alone = _with_temporary(nest, tensor)
     expanded = expand(alone, only=(own := alone.tensors[-1].name,))
     found = [each for each in expanded.expansions if each.tensor == own]
     if len(found) != 1 or not found[0].loops:
         why = "; ".join(each.why for each in found) or "no value is overwritten before its last use"
-        return refused(call, why, "values that live within one iteration of a loop around all that uses them")
+        return refused(call, why, "values that live within one iteration of a loop around all their uses")
     return _kept(nest, tensor, expanded.nest, found[0])
 
 
@@ -165,7 +196,7 @@ def _named(domain: isl.Set, name: str, around: tuple[Loop, ...]) -> isl.Set:
 
 
 def _source(expanded: Nest, made: Expansion, moments: dict[str, list[isl.PwAff]], domain: isl.Set) -> Access:
-    """Where the private array holds an element at given values of the loops around: where their writers put it."""
+    """Return the access to the private array at given values of the loops around, where the writers stored it."""
     found = []
     for name, dates in moments.items():
         private = expanded.statement(name).write.map

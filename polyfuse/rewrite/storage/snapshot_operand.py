@@ -1,4 +1,4 @@
-"""Snapshots: what a statement reads of an array before anybody has written it, from a copy made first.
+"""Snapshots: read the first values of an array from a copy made before they are overwritten.
 
     for i: for k > i: S: B[i] += A[k, i] * B[k]      ->      for e: before_B: B_before[e] = B[e]
                                                              for i: for k > i: S: B[i] += A[k, i] * B_before[k]
@@ -30,7 +30,14 @@ from polyfuse.sets import OUT, maps_of
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A nest in which a statement reads the first values of a tensor from a copy."""
+    """The result of `snapshot`.
+
+    Attributes:
+        nest: The new nest.
+        statement: The statement that reads the copy.
+        tensor: The tensor.
+        copy: The copy's name.
+    """
 
     nest: Nest
     statement: str
@@ -43,9 +50,20 @@ class Snapshot:
 
 @proving("the rewrite snapshot")
 def snapshot(nest: Nest, statement: str, tensor: str) -> Snapshot:
-    """S: … B[k] …  ->  before_B: B_before = B;  S: … B_before[k] ….
+    """Copy a tensor before it is overwritten, for a statement that reads its first values.
 
-    Raises IllegalRewrite where `why_not_snapshot` says why.
+    S: … B[k] …  ->  before_B: B_before = B;  S: … B_before[k] …
+
+    Args:
+        nest: The nest.
+        statement: The statement that reads it.
+        tensor: The tensor's name.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_snapshot` returns a reason.
     """
     refusal = why_not_snapshot(nest, statement, tensor)
     if refusal is not None:
@@ -79,14 +97,27 @@ def snapshot(nest: Nest, statement: str, tensor: str) -> Snapshot:
 
 @proving("the question why_not_snapshot")
 def why_not_snapshot(nest: Nest, statement: str, tensor: str) -> Refusal | None:
-    """Why a statement's reads of a tensor cannot go to a copy made first; None if they can."""
+    """Return the reason why a statement cannot read a copy of the tensor's first values.
+
+    Args:
+        nest: The nest.
+        statement: The statement's name.
+        tensor: The tensor's name.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     s = nest.statement(statement)
     call = f"snapshot({statement!r}, {tensor!r})"
     reads = _reads(s, tensor)
     if not reads:
         return refused(call, f"{statement} does not read {tensor}", "a tensor that it reads")
     if nest.tensor(tensor).role != "inout":
-        return refused(call, f"{tensor} is no array that a call changes", "an array that is read and written")
+        return refused(
+            call,
+            f"{tensor} is not an array that the nest reads and writes",
+            "an array that is read and written",
+        )
     dates = nest.original_dates()
     writes = relation_of((x, x.write) for x in nest.statements if x.write.tensor == tensor)
     earlier = writes.apply_range(relation_of((s, access) for access in reads).reverse())
@@ -94,7 +125,7 @@ def why_not_snapshot(nest: Nest, statement: str, tensor: str) -> Refusal | None:
         return refused(
             call,
             f"{statement} reads elements of {tensor} that were written before",
-            "reads of what the caller put there",
+            "reads of the caller's values",
             pairs,
         )
     return None

@@ -1,4 +1,4 @@
-"""The separate lives of a temporary: which of its writes feed which of its reads.
+"""Webs: the independent live ranges of a temporary, as the writes and reads that are connected by flow.
 
     S: t = a[i];  R: b[i] = t;  V: t = c[i];  Q: d[i] = t        two webs, { S, R } and { V, Q }
 
@@ -57,7 +57,7 @@ def webs(nest: Nest, tensor: str) -> tuple[Web, ...]:
 
 
 def _nodes(nest: Nest, tensor: str) -> list[Node]:
-    """What touches the tensor. A reduction reads what it writes: that is one node, not two."""
+    """Return the accesses to a tensor as nodes; a reduction's read and write are one node."""
     nodes: list[Node] = []
     for s in nest.statements:
         if s.write.tensor == tensor:

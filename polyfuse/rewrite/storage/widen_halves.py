@@ -1,4 +1,4 @@
-"""Widening: products read halves through a float32 copy. Narrowing: they read float32 numbers rounded to shorter ones.
+"""Widening: convert halves to float32 once for all products. Narrowing: round float32 factors once.
 
     for i, j, k: y[i, j] += x[i, k] * w[k, j]      x: float16[M, K]
     ->  for e: x_wide[e] = x[e]                    x_wide: float32[M, K]
@@ -41,7 +41,14 @@ from polyfuse.sets import IN, OUT
 
 @dataclass(frozen=True)
 class Widened:
-    """A nest in which some products read a float32 copy of a half."""
+    """The result of `widen`.
+
+    Attributes:
+        nest: The new nest.
+        tensor: The tensor of halves.
+        copy: Its float32 copy.
+        users: The products that read the copy.
+    """
 
     nest: Nest
     tensor: str
@@ -54,9 +61,19 @@ class Widened:
 
 @proving("the rewrite widen")
 def widen(nest: Nest, tensor: str) -> Widened:
-    """mac: y[e] += x[…] * w[…]   ->   wide_x: x_wide[e] = x[e];   mac: y[e] += x_wide[…] * w[…]
+    """Convert a tensor of halves to float32 once, for all products that read it.
 
-    All products that read the tensor do so through one copy. Raises IllegalRewrite where `why_not_widen` says why.
+    mac: y[e] += x[…] * w[…]   ->   wide_x: x_wide[e] = x[e];   mac: y[e] += x_wide[…] * w[…]
+
+    Args:
+        nest: The nest.
+        tensor: The tensor's name.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_widen` returns a reason.
     """
     refusal = why_not_widen(nest, tensor)
     if refusal is not None:
@@ -68,7 +85,16 @@ def widen(nest: Nest, tensor: str) -> Widened:
 
 @dataclass(frozen=True)
 class Narrowed:
-    """A nest in which some products read a tensor rounded to a format, its axes in some order."""
+    """The result of `narrow`.
+
+    Attributes:
+        nest: The new nest.
+        tensor: The tensor.
+        copy: Its rounded copy.
+        math: The copy's format.
+        axes: The tensor's axes in the copy's order.
+        users: The products that read the copy.
+    """
 
     nest: Nest
     tensor: str
@@ -85,10 +111,21 @@ class Narrowed:
 
 @proving("the rewrite narrow")
 def narrow(nest: Nest, tensor: str, math: Math, axes: tuple[int, ...] | None = None) -> Narrowed:
-    """mac: y[e] += x[…] * w[…]   ->   narrow_x: x_narrow[e] = x[e];   mac: y[e] += x_narrow[…] * w[…]
+    """Round a tensor to a format once, for all products that read it.
 
-    The copy's axes are those of the tensor that `axes` names, or all in their order. Raises IllegalRewrite where
-    `why_not_narrow` says why.
+    mac: y[e] += x[…] * w[…]   ->   narrow_x: x_narrow[e] = x[e];   mac: y[e] += x_narrow[…] * w[…]
+
+    Args:
+        nest: The nest.
+        tensor: The tensor's name.
+        math: The format.
+        axes: The tensor's axes in the copy's order; all in their order by default.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_narrow` returns a reason.
     """
     refusal = why_not_narrow(nest, tensor, math, axes)
     if refusal is not None:
@@ -138,12 +175,18 @@ def reordered(access: Access, axes: tuple[int, ...]) -> Access:
 
 @proving("the question why_not_widen")
 def why_not_widen(nest: Nest, tensor: str) -> Refusal | None:
-    """Why products cannot read a copy of a tensor; None if they can."""
+    """Return the reason why products cannot read a float32 copy of a tensor.
+
+    Args:
+        nest: The nest.
+        tensor: The tensor's name.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     call, known = f"widen({tensor!r})", nest.tensor(tensor)
     if not known.is_half:
-        return refused(
-            call, f"{tensor} is {known.dtype}, which is computed in as it is", "float16 or bfloat16"
-        )
+        return refused(call, f"{tensor} is {known.dtype}, which needs no conversion", "float16 or bfloat16")
     return _why_no_copy(nest, tensor, call)
 
 
@@ -151,7 +194,17 @@ def why_not_widen(nest: Nest, tensor: str) -> Refusal | None:
 def why_not_narrow(
     nest: Nest, tensor: str, math: Math, axes: tuple[int, ...] | None = None
 ) -> Refusal | None:
-    """Why products cannot read a tensor rounded to a format; None if they can."""
+    """Return the reason why products cannot read a rounded copy of a tensor.
+
+    Args:
+        nest: The nest.
+        tensor: The tensor's name.
+        math: The format.
+        axes: As for `narrow`.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     known = nest.tensor(tensor)
     call = f"narrow({tensor!r}, {math!r}{'' if axes is None else f', {axes}'})"
     if math not in PRECISIONS or known.dtype != "float32":
@@ -161,15 +214,17 @@ def why_not_narrow(
     if axes is not None and sorted(axes) != list(range(known.rank)):
         return refused(call, f"{tensor} has {known.rank} axes", "each of these axes once")
     if holds_rounded(nest, tensor, math):
-        return refused(call, f"{tensor} is rounded to {math} already", "numbers that are not")
+        return refused(call, f"{tensor} is rounded to {math} already", "an unrounded tensor")
     return _why_no_copy(nest, tensor, call)
 
 
 def _why_no_copy(nest: Nest, tensor: str, call: str) -> Refusal | None:
-    """Why products cannot read a tensor through a copy; None if they can."""
+    """Return the reason why products cannot read a tensor through a copy; None if they can."""
     users = users_of(nest, tensor)
     if not users:
-        return refused(call, f"no product reads the elements of {tensor} often", "a product of matrices")
+        return refused(
+            call, f"no product reads each element of {tensor} several times", "a product of matrices"
+        )
     first, last = _reading(nest, users)
     for position, part in enumerate(parts(nest.order)[first : last + 1], first):
         writer = next((n for n in statements(part) if nest.statement(n).write.tensor == tensor), None)

@@ -1,4 +1,4 @@
-"""Eliminations in blocks of steps: what a block does to itself comes first, what it does to the rest is a product.
+"""Blocked eliminations: factorise a panel of steps first, then update the rest by products.
 
     for i: for j: { for k < min(i, j): S: A[i, j] -= A[i, k] * A[k, j];   if j < i: T: A[i, j] /= A[j, j] }
     ->  for b:
@@ -50,7 +50,13 @@ Behind = tuple[bool | None, bool | None]
 
 @dataclass(frozen=True)
 class Panels:
-    """A nest that eliminates in blocks of `size` steps; `updates` are the products behind the panels."""
+    """The result of `panels`.
+
+    Attributes:
+        nest: The new nest, which eliminates in blocks.
+        size: Steps per block.
+        updates: The products that update what lies behind the panels.
+    """
 
     nest: Nest
     size: int
@@ -62,12 +68,21 @@ class Panels:
 
 @proving("the rewrite panels")
 def panels(nest: Nest, dates: Mapping[str, str], size: int) -> Panels:
-    """Steps in blocks of `size`, by the rows, columns, steps and place of each statement, as text.
+    """Block a factorization: eliminate in panels, and update the rest by products (LAPACK).
 
-    panels(lu, {"S0": "[i, j, k, 1]", "S1": "[i, j, j, 0]", "S2": "[i, j, k, 2]"}, 64) where S0 and S2 are LU's sums
-    below the diagonal and above it, and S1 its quotients.
+    panels(lu, {"S0": "[i, j, k, 1]", "S1": "[i, j, j, 0]", "S2": "[i, j, k, 2]"}, 64), where S0 and S2 are LU's sums
+    below and above the diagonal, and S1 its quotients.
 
-    Raises IllegalRewrite where `why_not_panels` says why.
+    Args:
+        nest: The nest.
+        dates: The row, column, step and position of each statement's instances, as text.
+        size: Steps per block.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_panels` returns a reason.
     """
     made = _in_blocks(nest, dates, size)
     if isinstance(made, Refusal):
@@ -77,7 +92,16 @@ def panels(nest: Nest, dates: Mapping[str, str], size: int) -> Panels:
 
 @proving("the question why_not_panels")
 def why_not_panels(nest: Nest, dates: Mapping[str, str], size: int) -> Refusal | None:
-    """Why a part cannot run in blocks of its steps by these dates; None if it can."""
+    """Return the reason why a part cannot be blocked by these dates.
+
+    Args:
+        nest: The nest.
+        dates: The row, column, step and position of each statement's instances, as text.
+        size: Steps per block.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     made = _in_blocks(nest, dates, size)
     return made if isinstance(made, Refusal) else None
 
@@ -85,12 +109,14 @@ def why_not_panels(nest: Nest, dates: Mapping[str, str], size: int) -> Refusal |
 def _in_blocks(nest: Nest, dates: Mapping[str, str], size: int) -> Panels | Refusal:
     call = f"panels({dict(dates)}, {size})"
     if not is_whole(size) or size < 1:
-        return refused(call, f"a block has {size!r} steps", "a whole number of 1 at least")
+        return refused(call, f"a block has {size!r} steps", "an integer, at least 1")
     at = next((p for p, part in enumerate(parts(nest.order)) if set(statements(part)) == set(dates)), None)
     if at is None:
         named = ", ".join(dates) or "no statements"
         return refused(
-            call, f"{named} are not what one outermost loop holds", "dates for all statements of one"
+            call,
+            f"{named} are not exactly the statements of one outermost loop",
+            "dates for all statements of one outermost loop",
         )
     vectors: dict[str, isl.Map] = {}
     for name, text in dates.items():
@@ -99,7 +125,7 @@ def _in_blocks(nest: Nest, dates: Mapping[str, str], size: int) -> Panels | Refu
             dims = ", ".join(nest.statement(name).dims)
             return refused(
                 call,
-                f"{text!r} are no dates of {name}",
+                f"{text!r} are not valid dates of {name}",
                 f"[rows, columns, steps, place] in {dims}, others for each instance, the place a number, and a value "
                 "that is made of reads and numbers alone",
             )
@@ -108,14 +134,16 @@ def _in_blocks(nest: Nest, dates: Mapping[str, str], size: int) -> Panels | Refu
     last = made.pieces[-1] if made.pieces else ()
     updates = tuple(p.statement.name for p in last if p.statement.is_reduction)
     if not updates:
-        return refused(call, "no sum has rows and columns behind a block of its steps", "an elimination")
+        return refused(
+            call, "no sum updates rows and columns behind a block of steps", "an elimination such as LU"
+        )
     result = made.result(at)
     late = turned_round(nest, result, made.origins)
     if late is not None:
         return refused(
             call,
-            "these would run the other way round",
-            "rows, columns and steps that may change places",
+            "two instances would run in the wrong order",
+            "interchangeable rows, columns and steps",
             late,
         )
     result.check()
@@ -157,7 +185,7 @@ class _Made:
 
     @cached_property
     def pieces(self) -> tuple[tuple[_Piece, ...], ...]:
-        """For each region what runs in it, in the order of places."""
+        """For each region, return the pieces that run in it, in the order of their positions."""
         taken = {s.name for s in self.nest.statements}
         found = []
         for ending, behind in self._regions():
@@ -167,7 +195,7 @@ class _Made:
         return tuple(found)
 
     def _regions(self) -> list[tuple[str, Behind]]:
-        """How pieces end and which they are, in the order they run in: what is behind a block is behind its steps.
+        """Return the regions in the order in which they run: updates behind a block follow its steps.
 
         LU has rows and columns behind each step, a solver with many right sides rows only.
         """
@@ -187,7 +215,7 @@ class _Made:
         return []
 
     def _behind(self, name: str) -> bool:
-        """Whether rows, or columns, are never before their steps: { [i, j, k] : i >= k }."""
+        """True if rows, or columns, are never before their steps: { [i, j, k] : i >= k }."""
         never = isl.Set(f"{{ [i, j, k] : {name} < k }}")
         return all(self._box(statement).is_disjoint(never) for statement in self.dates)
 
@@ -231,7 +259,7 @@ class _Made:
         return tuple(found)
 
     def _alike(self, one: str, other: str) -> bool:
-        """Whether a sum does at the dates of another what that does."""
+        """True if a sum does the same at the dates of another."""
         first, second = self.nest.statement(one), self.nest.statement(other)
         if not (first.is_reduction and first.op == second.op):
             return False

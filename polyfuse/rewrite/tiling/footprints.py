@@ -1,4 +1,4 @@
-"""What one tile of some consumers needs: instances of the statements that feed them, elements of their tensors.
+"""Compute the footprint of a tile of consumers: the producers' instances and the elements that it needs.
 
 y[i] = T[i] * T[i + 1], tiles { C[i] -> [floor(i/32)] }
 needs        { [t] -> P[i] : 32t <= i <= 32t + 32 }            through the flow { P[i] -> C[i]; P[i] -> C[i - 1] }
@@ -31,7 +31,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Window:
-    """A box that holds what any tile touches: from a corner, which depends on the tile, with a constant shape."""
+    """A box that holds what any tile accesses: from a corner, which depends on the tile, with a constant shape."""
 
     corner: tuple[isl.PwAff, ...]
     shape: tuple[int, ...]
@@ -53,7 +53,7 @@ def grid_of(nest: Nest, tiles: Mapping[str, Mapping[str, int]]) -> Grid:
 
 
 def needs(nest: Nest, grid: Grid, producers: Iterable[str]) -> Needs:
-    """What each tile runs: its consumers' instances, and those of producers whose values get to them.
+    """Return the instances of each tile: its consumers' instances, and those of producers whose values reach them.
 
     Producers are taken from the last to the first, so all readers of one must come after it in the nest's order.
     """
@@ -73,7 +73,7 @@ def needs(nest: Nest, grid: Grid, producers: Iterable[str]) -> Needs:
 
 
 def touched(need: Needs, readers: Iterable[Statement], tensor: str) -> isl.Map:
-    """{ [tile] -> elements of a tensor } that some statements touch in a tile."""
+    """{ [tile] -> elements of a tensor } that some statements access in a tile."""
     parts = [
         need[s.name].apply_range(access.map)
         for s in readers
@@ -116,7 +116,7 @@ def _side(low: isl.PwAff, high: isl.PwAff) -> tuple[isl.PwAff, int] | None:
 
 
 def advance(corner: isl.PwAff) -> float:
-    """How far a window moves from one tile to the next, over all loops; 0 if it stays.
+    """Return the distance between the windows of consecutive tiles, over all loops; 0 if a window does not move.
 
     >>> advance(isl.PwAff("{ [t] -> [(floor(31t/2) - 1)] }"))
     15.5

@@ -1,4 +1,4 @@
-"""Overlapped tiling: each tile of the consumers computes what it needs of their producers by itself.
+"""Overlapped tiling: each tile of the consumers recomputes the producers' elements that it needs.
 
     for i: T[i] = a[i] + a[i + 1]
     for i: y[i] = T[i] * T[i + 1]
@@ -38,7 +38,13 @@ Tiles = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Recomputed:
-    """One stage after overlapping: instances of a whole tile, and how many of them no other tile computes."""
+    """One stage of overlapped tiling.
+
+    Attributes:
+        statement: The statement.
+        computed: Instances that a whole tile computes.
+        own: Instances of a tile that no other tile computes.
+    """
 
     statement: str
     computed: int
@@ -46,13 +52,21 @@ class Recomputed:
 
     @property
     def times(self) -> float:
-        """How often an instance is computed, away from the borders of the image."""
+        """The number of times that an instance is computed, away from the borders."""
         return self.computed / self.own
 
 
 @dataclass(frozen=True)
 class Overlapped:
-    """A nest whose consumers and their producers run tile by tile. `loops` are the tiles' loops, outermost first."""
+    """The result of `overlap`.
+
+    Attributes:
+        nest: The new nest.
+        consumers: The tiled consumers.
+        loops: The tile loops, outermost first.
+        sizes: The tile's extents along them.
+        stages: Each producer's and consumer's recomputation.
+    """
 
     nest: Nest
     consumers: tuple[str, ...]
@@ -62,7 +76,7 @@ class Overlapped:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """Producers and consumers."""
+        """The names of producers and consumers."""
         return (*(stage.statement for stage in self.stages), *self.consumers)
 
     def __str__(self) -> str:
@@ -73,12 +87,23 @@ class Overlapped:
 
 @proving("the rewrite overlap")
 def overlap(nest: Nest, tiles: Tiles, producers: Iterable[str]) -> Overlapped:
-    """for i: P;  for i: C   ->   for i_tile: { for i: P (what the tile needs);  for i: C (the tile) }
+    """Tile consumers, and recompute in each tile the producers' elements that it needs (PolyMage).
 
-    `tiles` gives for each consumer the tile's extent in some of its dimensions; the tiles of several consumers run
-    together, number by number. `producers` write temporaries that only they and the consumers read; their instances and
-    temporaries get the tile's numbers as first dimensions, and are counted from the corner of what a tile touches.
-    The order inside a tile is the nest's. Raises IllegalRewrite with the reason, and instances where two show it.
+    for i: P;  for i: C   ->   for i_tile: { for i: P (what the tile needs);  for i: C (the tile) }
+
+    The producers' instances and temporaries get the tile's numbers as first dimensions, and count from the corner of
+    the elements that a tile accesses. The order inside a tile is the nest's.
+
+    Args:
+        nest: The nest.
+        tiles: For each consumer the tile's extent in some of its dimensions; tiles of several consumers run together.
+        producers: The statements to recompute; they write temporaries that only they and the consumers read.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: with the reason, and with instances if two show it.
     """
     call = f"overlap({', '.join(f'{n}: {dict(sizes)}' for n, sizes in tiles.items())})"
     wanted = {*tiles, *producers}
@@ -93,7 +118,7 @@ def overlap(nest: Nest, tiles: Tiles, producers: Iterable[str]) -> Overlapped:
     for name, footprint in _footprints(nest, need, tiles).items():
         box = window(footprint)
         if box is None:
-            why = f"what one tile touches of {name} has no constant shape"
+            why = f"one tile's footprint in {name} has no constant shape"
             raise IllegalRewrite(
                 refused(call, why, f"tiles in the dimensions of {name}, or {name} outside of them")
             )
@@ -111,46 +136,50 @@ def overlap(nest: Nest, tiles: Tiles, producers: Iterable[str]) -> Overlapped:
 
 
 def _ill_formed(nest: Nest, call: str, tiles: Tiles, producers: tuple[str, ...]) -> Refusal | None:
-    """Why these statements cannot be tiled together; None if nothing is against it so far."""
+    """Return the reason why these statements cannot be tiled together, from their form; None if there is none."""
     first = next(iter(tiles.values()), {})
     for name, sizes in tiles.items():
         dims = nest.statement(name).dims
         if not sizes or len(sizes) != len(first) or any(d not in dims or s < 1 for d, s in sizes.items()):
             why = f"{name} has the dimensions {', '.join(dims)}"
-            return refused(call, why, "a positive size for some of them, for as many in each consumer")
+            return refused(call, why, "positive sizes for some of them, as many for each consumer")
     group = {*tiles, *producers}
     for name in group:
         s = nest.statement(name)
         if set(s.dims) & {symbol.name for symbol in s.body.free_symbols}:
-            return refused(call, f"the value of {name} depends on its index", "a body of tensors and numbers")
+            return refused(
+                call, f"the value of {name} depends on its index", "a value of tensors and numbers only"
+            )
     for name in producers:
         s = nest.statement(name)
         tensor = nest.tensor(s.write.tensor)
         outside = [x.name for x in nest.statements if tensor.name in x.tensors and x.name not in group]
         if tensor.role != "temporary":
-            return refused(call, f"{name} writes {tensor.name}, which the caller sees", "temporaries alone")
+            return refused(call, f"{name} writes {tensor.name}, which the caller sees", "temporaries only")
         if outside:
             return refused(
-                call, f"{outside[0]} uses {tensor.name} outside of the tiles", "it as one of the stages"
+                call,
+                f"{outside[0]} uses {tensor.name} outside of the tiles",
+                "this statement among the stages",
             )
     place = {name: position for position, name in enumerate(statements(nest.order))}
     for pair in nest.dependences().pairs:
         inside = pair.kind == "flow" and pair.source in producers and pair.sink in group
         if inside and place[pair.source] >= place[pair.sink]:
-            why = f"{pair.sink} takes values of {pair.source} from iterations before"
-            return refused(call, why, "stages that do not feed themselves", pair.map)
+            why = f"{pair.sink} reads values of {pair.source} from earlier iterations"
+            return refused(call, why, "stages that read values of earlier stages only", pair.map)
     return None
 
 
 def _footprints(nest: Nest, need: Needs, tiles: Tiles) -> dict[str, isl.Map]:
-    """What a tile runs, by the name of each stage, and what it touches, by the name of each producer's tensor."""
+    """Return a tile's instances by stage, and its elements by producer's tensor."""
     running = [nest.statement(n) for n in need]
     tensors = dict.fromkeys(s.write.tensor for s in running if s.name not in tiles)
     return {**need, **{t: touched(need, running, t) for t in tensors}}
 
 
 def _rewritten(tiled: TiledNest) -> Nest | None:
-    """The nest of the tiles, not proven yet; None if the number of tiles is no extent in the sizes."""
+    """The nest of the tiles, not proven yet; None if the number of tiles is not an extent in the sizes."""
     nest = tiled.before
     tensors = [tiled.tensor(t) for t in nest.tensors]
     if None in tensors:
@@ -164,7 +193,7 @@ def _rewritten(tiled: TiledNest) -> Nest | None:
 
 
 def _moved(nest: Nest, result: Nest, tiled: TiledNest) -> tuple[str, isl.Map] | None:
-    """What the result would compute differently, with the instances; None if all values come from where they did.
+    """Return a value that the result would read from elsewhere, with the instances; None if there is none.
 
     o: x' -> x says which instance of the nest one of the result computes. For every x' the sources of its values must
     be copies of the sources of x: { o(w') -> x' : w' -> x' in the result's flow } = { w -> x' : w -> o(x') in flow }.

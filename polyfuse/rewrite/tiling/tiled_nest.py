@@ -1,4 +1,4 @@
-"""The nest that overlapped tiling makes: how instances, elements and dates of a nest are called in it.
+"""The nest of overlapped tiling: names of instances and elements, and their dates.
 
 S[i] of tile t       is   S[t, i - corner(t)]         corner(t): where what the tile needs of S begins
 T[e] of tile t       is   T[t, e - corner(t)]         for a temporary that each tile has for itself
@@ -72,11 +72,11 @@ class TiledNest:
         return [dimension(self.space(statement), d) for d in range(len(self.loops))]
 
     def corner(self, statement: str, of: str) -> list[isl.PwAff]:
-        """Where the tile's part of a tensor, or of a statement's instances, begins."""
+        """Return the corner of the tile's part of a tensor, or of a statement's instances."""
         return [part.pullback_pw_multi_aff(self._tile_of(statement)) for part in self.windows[of].corner]
 
     def origin(self, statement: str) -> isl.PwMultiAff:
-        """Which instance of the nest one of the result computes."""
+        """Return the map from the result's instances to the nest's."""
         own, tiles = self.space(statement), len(self.loops)
         parts: Dates = [
             dimension(own, tiles + d).add(corner)
@@ -120,7 +120,7 @@ class TiledNest:
         return Access(access.tensor, on_domain(map_, self.domain(statement)))
 
     def tensor(self, tensor: Tensor) -> Tensor | None:
-        """The tensor with a dimension for each of the tiles' loops; None if their number is no extent."""
+        """The tensor with a dimension for each of the tiles' loops; None if their number is not an extent."""
         if tensor.name not in self.windows:
             return tensor
         counts = self.tile_counts
@@ -130,7 +130,7 @@ class TiledNest:
 
     @cached_property
     def tile_counts(self) -> tuple[int | str, ...] | None:
-        """How many tiles there are along each loop; None if that is not an extent in the sizes."""
+        """Return the number of tiles along each loop; None if it is not affine in the sizes."""
         tiles = isl.Set.empty(next(iter(self.need.values())).domain().get_space())
         for need in self.need.values():
             tiles = tiles.union(need.domain())

@@ -1,4 +1,4 @@
-"""Views: a temporary that only shows elements of other tensors, or numbers, disappears into those who use it.
+"""Compose views: substitute temporaries that only copy elements of other tensors, or numbers, into their users.
 
     for i: T[i] = x[2 i]                      for i: y[i] = x[2 i] + x[2 i + 2]
     for i: y[i] = T[i] + T[i + 1]       ->                                          read through: y reads x itself
@@ -37,7 +37,13 @@ from polyfuse.rewrite.views.read_through import through
 
 @dataclass(frozen=True)
 class Views:
-    """A nest after its views, what was composed, and why the others still are statements."""
+    """The result of `compose_views`.
+
+    Attributes:
+        nest: The new nest.
+        composed: The views that were removed.
+        kept: The reasons why others were not.
+    """
 
     nest: Nest
     composed: tuple[Composed, ...]
@@ -52,7 +58,7 @@ Accept = Callable[[Nest, "Composed"], str | None]
 
 
 def always(_: Nest, __: Composed) -> None:
-    """No view stays that can be composed."""
+    """Accept every view: keep none."""
 
 
 NOTHING: Mapping[str, str] = {}
@@ -60,12 +66,19 @@ NOTHING: Mapping[str, str] = {}
 
 @proving("the rewrite compose_views")
 def compose_views(nest: Nest, accept: Accept = always, keep: Mapping[str, str] = NOTHING) -> Views:
-    """Every view of a nest composed into its users, as far as that is possible.
+    """Compose every view into its readers and writers, as far as that is legal.
 
-    A temporary that one statement fills is read through. Of one that several fill (concat, stack), computed parts live
-    in it, and the rest is read through. What is computed for an output through a view is computed in the output, and
-    what no view shows is not computed. `accept` may ask to keep a view; those in `keep` are not tried, for the reasons
-    there.
+    A temporary that one statement fills is read through. If several fill it (concat, stack), parts that are computed
+    are stored directly in it, and the others are read through. An output that is filled through a view is written
+    directly, and elements that no view shows are not computed.
+
+    Args:
+        nest: The nest.
+        accept: Returns a reason to keep a view, or None.
+        keep: Reasons by view; these views are not tried.
+
+    Returns:
+        The new nest.
     """
     done: list[Composed] = []
     kept: dict[str, Refusal] = {}

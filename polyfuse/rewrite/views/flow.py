@@ -1,4 +1,4 @@
-"""View statements, what composing one leaves, and the proof that every value still comes from where it came from."""
+"""View statements, the result of composing one, and the proof that every value keeps its source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from polyfuse.sets import OUT, maps_of, union_map
 
 @dataclass(frozen=True)
 class Composed:
-    """A nest without one of its views. `into` says for each of the users which statements now do its work."""
+    """A nest without one of its views.
+
+    Attributes:
+        nest: The new nest.
+        tensor: The temporary that was removed.
+        statements: The view's statements.
+        into: For each user, the statements that replace it.
+        place: The tensor in which its elements are stored now; None if they are read through.
+    """
 
     nest: Nest
     tensor: str
@@ -35,13 +43,13 @@ class Composed:
 
 
 def is_view(s: Statement) -> bool:
-    """Whether a statement only shows an element of another tensor, or a number."""
+    """True if a statement only copies an element of another tensor, or a number."""
     shown = isinstance(s.body, Read) or bool(s.body.is_number)
     return s.op == "=" and shown and all(access.tensor != s.write.tensor for access in s.reads)
 
 
 def made(found: Composed | Refusal) -> Composed:
-    """What was composed, checked as a nest of its own; a refusal is raised."""
+    """Check a composition as a nest, and return it; raise its refusal."""
     if isinstance(found, Refusal):
         raise IllegalRewrite(found)
     found.nest.check()
@@ -93,7 +101,7 @@ def differences(
 
 
 def _are(some: tuple[Pairs, ...], others: tuple[Pairs, ...]) -> bool:
-    """Whether they are the same values, which costs no question to isl."""
+    """True if they are identical objects, which needs no isl operation."""
     return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
 
 

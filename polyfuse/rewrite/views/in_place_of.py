@@ -1,4 +1,4 @@
-"""Living in place: what a view shows is computed where the view would put it (views.py)."""
+"""Compute a tensor directly in the place where a view would copy it (compose.py)."""
 
 from __future__ import annotations
 
@@ -18,22 +18,40 @@ from polyfuse.sets import maps_of, on_domain
 
 @proving("the rewrite place")
 def place(nest: Nest, statement: str) -> Composed:
-    """W: a[i] = …;  P: T[i + 4] = a[i];  R: … a[j] …  ->  W: T[i + 4] = …;  R: … T[j + 4] …
+    """Store a computed tensor directly in the tensor of a view of it.
 
-    Raises IllegalRewrite where `why_not_place` says why.
+    W: a[i] = …;  P: T[i + 4] = a[i];  R: … a[j] …  ->  W: T[i + 4] = …;  R: … T[j + 4] …
+
+    Args:
+        nest: The nest.
+        statement: The view's statement.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_place` returns a reason.
     """
     return made(placed(nest, nest.statement(statement)))
 
 
 @proving("the question why_not_place")
 def why_not_place(nest: Nest, statement: str) -> Refusal | None:
-    """Why what a view shows cannot live in the view's tensor; None if it can."""
+    """Return the reason why a tensor cannot be stored in its view's tensor.
+
+    Args:
+        nest: The nest.
+        statement: The view's statement.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     found = placed(nest, nest.statement(statement))
     return found if isinstance(found, Refusal) else None
 
 
 def placed(nest: Nest, s: Statement) -> Composed | Refusal:
-    """What `place` makes, its flow proven; or why not."""
+    """Return the result of `place`, its flow proven, or the reason why not."""
     statement = s.name
     call, target = f"place({statement!r})", s.write.tensor
 
@@ -42,17 +60,19 @@ def placed(nest: Nest, s: Statement) -> Composed | Refusal:
 
     if not is_view(s) or not s.reads:
         return no(
-            f"{statement} computes what it writes", "a statement that only shows elements of another tensor"
+            f"{statement} computes its values",
+            "a view: a statement that only copies elements of another tensor",
         )
     source = nest.tensor(s.reads[0].tensor)
     if source.role != "temporary":
-        return no(f"{source.name} is not made here ({source.role})", "a temporary")
+        return no(f"{source.name} is not computed in this nest ({source.role})", "a temporary")
     if source.dtype != nest.tensor(target).dtype:
         return no(f"{source.name} is {source.dtype}, {target} is not", "one element type")
     moved = moved_to(nest, s)
     if not moved.is_single_valued():
         return no(
-            f"elements of {source.name} would have several places in {target}", "a view that repeats nothing"
+            f"one element of {source.name} would have several places in {target}",
+            "a view that repeats no element",
         )
     if not moved.is_injective():
         return no(
@@ -65,11 +85,12 @@ def placed(nest: Nest, s: Statement) -> Composed | Refusal:
         if w.write.tensor == source.name and not written.is_subset(moved.domain()):
             return no(
                 f"{w.name} computes elements of {source.name} that have no place in {target}",
-                "a view of all that is computed",
+                "a view of all computed elements",
             )
         if w.write.tensor == target and w is not s and not written.is_disjoint(moved.range()):
             return no(
-                f"{w.name} writes the same elements of {target}", "a view that alone writes its elements"
+                f"{w.name} writes the same elements of {target}",
+                "a view that is the only writer of its elements",
             )
     shown = isl.UnionMap.from_map(s.reads[0].map.intersect_domain(nest.domains[statement]))
     writers = nest.writers(source.name)
@@ -77,7 +98,7 @@ def placed(nest: Nest, s: Statement) -> Composed | Refusal:
     changed = earlier(shown, relation_of((w, w.write) for w in writers), order)
     for pair in maps_of(changed):
         return no(
-            f"{source.name} is written again after {statement} shows it", "`expand`, or another tensor", pair
+            f"{source.name} is overwritten after {statement} copies it", "`expand`, or another tensor", pair
         )
     result = _in_place(nest, s)
     lost = differences(nest, result, frozenset({statement}), {})

@@ -1,4 +1,4 @@
-"""Reading through a view: its readers read what it shows, in pieces where it shows several tensors (views.py)."""
+"""Read through a view: its readers access the viewed tensors, split by tensor if there are several (compose.py)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,26 @@ from polyfuse.rewrite.views.flow import Composed, checked, is_view, made
 
 @proving("the rewrite read_through")
 def read_through(nest: Nest, tensor: str) -> Composed:
-    """P: T[i] = x[i + 3];  R: … T[j] …  ->  R: … x[j + 3] …
+    """Read through a view: its readers read the viewed tensor directly.
 
-    Raises IllegalRewrite where `why_not_read_through` says why, ValidationFailure if the result's flow is not that of
-    the nest, which would be a bug.
+    P: T[i] = x[i + 3];  R: … T[j] …  ->  R: … x[j + 3] …
+
+    Args:
+        nest: The nest.
+        tensor: The temporary that views fill.
+
+    Returns:
+        The new nest.
+
+    Raises:
+        IllegalRewrite: if `why_not_read_through` returns a reason.
+        ValidationFailure: if the result's flow differs from the nest's: a compiler bug.
     """
     return made(through(nest, tensor))
 
 
 def through(nest: Nest, tensor: str) -> Composed | Refusal:
-    """What `read_through` makes, its flow proven; or why not."""
+    """Return the result of `read_through`, its flow proven, or the reason why not."""
     why = why_not_read_through(nest, tensor)
     if why is not None:
         return why
@@ -56,7 +66,15 @@ def through(nest: Nest, tensor: str) -> Composed | Refusal:
 
 @proving("the question why_not_read_through")
 def why_not_read_through(nest: Nest, tensor: str) -> Refusal | None:
-    """Why a temporary cannot be read through; None if it can."""
+    """Return the reason why a temporary cannot be read through.
+
+    Args:
+        nest: The nest.
+        tensor: The temporary that views fill.
+
+    Returns:
+        The reason; None if the rewrite is legal.
+    """
     call = f"read_through({tensor!r})"
     target = nest.tensor(tensor)
     sources, users = nest.writers(tensor), nest.readers(tensor)
@@ -74,7 +92,7 @@ def why_not_read_through(nest: Nest, tensor: str) -> Refusal | None:
     if computing is not None:
         return no(
             f"{computing} computes {tensor}",
-            "`inline`, or statements that only show elements of other tensors",
+            "`inline`, or views, which only copy elements of other tensors",
         )
     types = {nest.tensor(a.tensor).dtype for s in users for a in (s.write, *s.reads)}
     changed = next((what for s in sources if (what := _changed(nest, s, types)) is not None), None)
@@ -82,17 +100,21 @@ def why_not_read_through(nest: Nest, tensor: str) -> Refusal | None:
         return no(changed, "one element type")
     twice = next((pair for pair in _written_twice(nest, sources)), None)
     if twice is not None:
-        return no(f"both write one element of {tensor}", "`expand`, where loops tell its values apart", twice)
+        return no(
+            f"two instances write one element of {tensor}",
+            "`expand` first, if loops distinguish its values",
+            twice,
+        )
     for s in sources:
         lost = overwritten(nest, s)
         if lost is not None:
-            why = f"what {tensor} shows is overwritten before it is read"
-            return no(why, "a reader that runs before that", lost)
+            why = f"an element that {tensor} shows is overwritten before it is read"
+            return no(why, "a reader that runs earlier", lost)
     return None
 
 
 def _changed(nest: Nest, source: Statement, types: Set[str]) -> str | None:
-    """How a source's value is another where users of some types have it without the view; None if it is the same."""
+    """Return how removing the view would change a value's type; None if it would not."""
     dtype = nest.tensor(source.write.tensor).dtype
     for access in source.reads:
         shown = nest.tensor(access.tensor).dtype

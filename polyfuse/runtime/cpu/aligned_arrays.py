@@ -1,4 +1,4 @@
-"""Arrays that begin where a line of cache does: vectors of their rows do not lie across two."""
+"""Arrays aligned to cache lines, so that vectors of their rows do not cross a line."""
 
 from __future__ import annotations
 

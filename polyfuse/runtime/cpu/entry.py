@@ -1,4 +1,4 @@
-"""The entry of a program: one native function that CPython calls with a call's arrays themselves.
+"""The entry of a program: a native function that CPython calls with a call's arrays.
 
     entry(held, [(input…), None])           ->  new results
     entry(held, [(input…), result(s)])      ->  the results given: an array, or a tuple of several
@@ -37,7 +37,7 @@ DTYPES = tuple(ITEMSIZE)
 
 @dataclass(frozen=True)
 class Held:
-    """What belongs to an entry's function; `items` is the tuple that the entry reads.
+    """Objects owned by an entry's function; `items` is the tuple that the entry reads.
 
     `numbers` are the values that depend on symbolic sizes. `new_results` and `new_arena` make what they are called
     after, `spare` holds arenas that no call uses now. `owner` is only kept alive.

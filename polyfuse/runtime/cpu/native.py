@@ -1,4 +1,4 @@
-"""Machine code: a program's kernels and its entry compiled into one object file, and such a file made callable.
+"""Machine code: compile a program's kernels and entry into one object file, and load such a file.
 
     Program -> numba: one LLVM module -> object file -> loaded by LLVM -> a built-in function of CPython
 

@@ -90,7 +90,7 @@ class Objects:
         return self._load(held, ITEMS_OFFSET + POINTER_BYTES * position, POINTER)
 
     def length(self, value: Any) -> Any:
-        """How many items a tuple has."""
+        """Return the number of items of a tuple."""
         return self._load(value, LENGTH_OFFSET, LONG)
 
     def element(self, values: Any, position: int) -> Any:

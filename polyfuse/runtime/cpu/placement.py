@@ -1,4 +1,4 @@
-"""Where threads run: the workers of a parallel kernel are kept off the CPU of the thread that calls it.
+"""Thread placement: keep the workers of parallel kernels off the CPU of the calling thread.
 
     after a pause      CPU 0: caller and worker, in turns    CPU 1: idle
     kept apart         CPU 0: caller                         CPU 1: worker
@@ -54,7 +54,7 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def may_place() -> bool:
-    """Whether threads can be told where to run, there is a choice, and nobody else has made it."""
+    """True if threads can be pinned, there is a choice of CPUs, and nobody else has pinned them."""
     chosen = os.environ.get(SWITCH) == "off" or any(name in os.environ for name in USERS_OWN)
     if chosen or not hasattr(os, "sched_setaffinity"):
         return False
@@ -81,7 +81,7 @@ class _Team(threading.local):
             self._placed(elsewhere)
 
     def _placed(self, cpus: set[int]) -> bool:
-        """Whether there are workers, and all of them are this process's and were placed.
+        """True if the workers exist, belong to this process and were pinned.
 
         A system that refuses to (a container without the right) leaves them where they are: the call runs all the same.
         """

@@ -1,4 +1,4 @@
-"""Programs on the CPU: machine code with one entry, made a function for some sizes and constants."""
+"""Run programs on the CPU: machine code with one entry, bound to sizes and constants."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class CpuProgram:
 
 
 def new_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Array]:
-    """What makes a result's arrays in each call."""
+    """Return a function that allocates a result's array in each call."""
     return Recycled(shape, dtype) if is_large(shape, dtype) else partial(np.empty, shape, dtype)
 
 

@@ -1,4 +1,4 @@
-"""numba's threading layer: which one parallel kernels get, and what it allows."""
+"""numba's threading layer: the one that parallel kernels use, and its restrictions."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def _has_openmp() -> bool:
 
 
 def layer_is_thread_safe() -> bool:
-    """Whether two Python threads may be in parallel kernels at once. Starts numba's threads: a layer is chosen."""
+    """True if two Python threads may run parallel kernels at the same time. Starts numba's threads."""
     numba.get_num_threads()
     return bool(numba.threading_layer() in ("omp", "tbb"))

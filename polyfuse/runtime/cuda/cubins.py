@@ -1,4 +1,4 @@
-"""Kernels as machine code for a GPU: from the cache where it has them, else compiled and kept there.
+"""Machine code of kernels for a GPU: from the cache, or compiled and cached.
 
     Code, threads of a block, compute capability  ->  Cubin
 
@@ -79,7 +79,7 @@ def build_kernel(code: Code, threads: int, capability: tuple[int, int]) -> Built
 def kernel_parts(
     code: Code, text: str, capability: tuple[int, int], bounds: int | tuple[int, int]
 ) -> dict[str, str]:
-    """What a kernel's machine code depends on, by name: none of it is the program's, or the machine's it is made on."""
+    """Return the inputs that a kernel's machine code depends on, by name; independent of program and host."""
     return {
         "kernel": json.dumps([code.name, text, code.signature]),
         "capability": str(capability),
@@ -95,7 +95,7 @@ def kernel_parts(
 
 @cache
 def compilers_text() -> str:
-    """What compiles for a GPU: versions of packages, and which files the libraries are; nothing for what is missing."""
+    """Return the GPU compilers as text: versions of packages and of library files; missing ones are left out."""
     found: dict[str, object] = {}
     with suppress(ImportError):
         from cuda import pathfinder

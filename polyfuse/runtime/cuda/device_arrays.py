@@ -1,4 +1,4 @@
-"""A caller's arrays that lie on the GPU: used where they are, and answered with the caller's kind of array."""
+"""A caller's arrays on the GPU: used in place; results are of the caller's library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CUDA_DEVICE = 2
 
 @dataclass(frozen=True)
 class DeviceArray:
-    """Where an array's first element lies on the GPU. `owner` keeps the memory alive."""
+    """The address of an array's first element on the GPU. `owner` keeps the memory alive."""
 
     address: int
     shape: tuple[int, ...]
@@ -36,7 +36,7 @@ class DeviceArray:
 
 
 def is_on_gpu(value: Any) -> bool:
-    """Whether an array lies in a GPU's memory, by what it says of itself."""
+    """True if an array lies in a GPU's memory, by its own attributes."""
     if hasattr(value, "__dlpack_device__"):
         return int(value.__dlpack_device__()[0]) == CUDA_DEVICE
     return hasattr(value, "__cuda_array_interface__")
@@ -109,7 +109,7 @@ def call_in_place(
     check_overlaps(nest, inputs, sizes)
     check_rows(nest, given, sizes)
     if out is not None and len(targets) != len(nest.results):
-        raise BadArgument(f"out: expected {len(nest.results)} arrays, given {len(targets)}")
+        raise BadArgument(f"out: given {len(targets)} of {len(nest.results)} arrays")
     arrays = dict(inputs)
     for tensor, target in zip(nest.results, targets, strict=False):
         found = device_array(tensor, target, gpu.ordinal, order.reader, written=True)
@@ -150,7 +150,7 @@ def check_overlaps(nest: Nest, inputs: Mapping[str, DeviceArray], sizes: Sizes) 
 
 
 def check_rows(nest: Nest, given: Mapping[str, Any], sizes: Sizes) -> None:
-    """BadArgument for an index on the GPU that is no row of its table: two reductions there, and a wait for them."""
+    """BadArgument for an index on the GPU that is not a row of its table: two reductions there, and a wait for them."""
     for name, rows in rows_of(nest, sizes).items():
         index = given[name]
         if prod(index.shape) and not (int(index.min()) >= 0 and int(index.max()) < rows):

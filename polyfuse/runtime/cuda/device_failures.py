@@ -1,4 +1,4 @@
-"""What a GPU's driver says when something fails, as errors that name the kernel, its statements or the buffer.
+"""Turn a GPU driver's failures into errors that name the kernel, its statements or the buffer.
 
     launch refused         ->  DeviceFailure: the kernel, its statements, grid and block
     found by a later wait  ->  DeviceFailure: every kernel of the call, with its statements
@@ -97,7 +97,7 @@ def _extents(extents: tuple[int, ...]) -> str:
 def _earlier(error: object) -> str:
     if not _is_later(error):
         return ""
-    return f"; a kernel fails so after its launch: it may be one that was launched before.{_fatal(error)}"
+    return f"; kernels fail asynchronously after their launch: it may have been an earlier kernel.{_fatal(error)}"
 
 
 def _fatal(error: object) -> str:

@@ -1,4 +1,4 @@
-"""Libraries whose arrays lie on a GPU: on which stream they queue work now, what identifies an array, new arrays.
+"""Libraries with GPU arrays: their current stream, an array's identity, and new arrays.
 
     torch, CuPy    a current stream: a call is queued there, and nothing waits
     numba          a stream in each array's `__cuda_array_interface__`, without one the default stream: the same
@@ -44,10 +44,10 @@ class Order:
 
 
 class Library(Protocol):
-    """What a call asks of its arrays' library."""
+    """The interface of an array library that a call uses."""
 
     def order(self, arrays: Arrays, gpu: Gpu) -> Order:
-        """Where in the caller's work a call on these arrays stands."""
+        """Return the stream of a call on these arrays."""
 
     def new(self, tensor: Tensor, shape: tuple[int, ...], like: Any, gpu: Gpu, order: Order) -> Any:
         """A new array on the GPU."""
@@ -70,22 +70,24 @@ class Torch:
         return self.stream(self._ordinal)
 
     def order(self, arrays: Arrays, gpu: Gpu) -> Order:
-        """In the current stream."""
+        """Return the current stream."""
         return Order(self.current(), UNORDERED, waits=False)
 
     def key(self, arrays: Arrays) -> Hashable:
-        """What a call depends on: the stream, where each array lies and how; AttributeError for another's arrays."""
+        """Return the key of a call: the stream, and each array's address and layout; AttributeError for foreign
+        arrays.
+        """
         return (
             self.stream(self._ordinal),
             *[(type(a), a.data_ptr(), a.shape, a.stride(), a.dtype, a.device) for a in arrays],
         )
 
     def address(self, array: Any) -> int:
-        """Where its first element lies."""
+        """Return the address of an array's first element."""
         return int(array.data_ptr())
 
     def new(self, tensor: Tensor, shape: tuple[int, ...], like: Any, gpu: Gpu, order: Order) -> Any:
-        """From torch's own memory, of the current stream."""
+        """Allocate from torch's memory, in the current stream."""
         return self._torch.empty(shape, dtype=getattr(self._torch, tensor.dtype), device=like.device)
 
 
@@ -100,22 +102,24 @@ class CuPy:
         return int(self._cupy.cuda.get_current_stream(self._ordinal).ptr)
 
     def order(self, arrays: Arrays, gpu: Gpu) -> Order:
-        """In the current stream."""
+        """Return the current stream."""
         return Order(self.current(), UNORDERED, waits=False)
 
     def key(self, arrays: Arrays) -> Hashable:
-        """What a call depends on: the stream, where each array lies and how; AttributeError for another's arrays."""
+        """Return the key of a call: the stream, and each array's address and layout; AttributeError for foreign
+        arrays.
+        """
         return (
             self._cupy.cuda.get_current_stream(self._ordinal).ptr,
             *[(type(a), a.data.ptr, a.shape, a.strides, a.dtype, a.data.device_id) for a in arrays],
         )
 
     def address(self, array: Any) -> int:
-        """Where its first element lies."""
+        """Return the address of an array's first element."""
         return int(array.data.ptr)
 
     def new(self, tensor: Tensor, shape: tuple[int, ...], like: Any, gpu: Gpu, order: Order) -> Any:
-        """From CuPy's own memory, of the current stream."""
+        """Allocate from CuPy's memory, in the current stream."""
         with self._cupy.cuda.Device(self._ordinal):
             return self._cupy.empty(shape, np.dtype(tensor.dtype))
 
@@ -124,7 +128,7 @@ class Numba:
     """numba.cuda: an array may be bound to a stream, the others are worked on in the default stream."""
 
     def order(self, arrays: Arrays, gpu: Gpu) -> Order:
-        """In the stream that all arrays have; in the default one, and waited for, if they have several."""
+        """Return the stream of all arrays; if they have several, the default one after waiting for them."""
         streams = {stream_of(array) or DEFAULT for array in arrays}
         if len(streams) == 1:
             return Order(streams.pop(), UNORDERED, waits=False)
@@ -144,7 +148,7 @@ class Others:
     module: str | None
 
     def order(self, arrays: Arrays, gpu: Gpu) -> Order:
-        """In the stream that all arrays name; in the program's own, after the ones that they name, if they do not."""
+        """Return the stream that all arrays name; if they name several, the program's own, after those."""
         streams = {stream_of(array) for array in arrays}
         if len(streams) == 1 and (stream := streams.pop()) is not None:
             return Order(stream, UNORDERED, waits=False)
@@ -156,8 +160,8 @@ class Others:
         """Device memory that the library takes over by DLPack, without a copy."""
         if self.module is None:
             raise BadArgument(
-                "arrays on the GPU that have __cuda_array_interface__ alone do not say how a new one of their kind is "
-                f"made: give out= for {tensor.name}, {tensor.dtype} {list(shape)}"
+                "a new array cannot be made from GPU arrays that have only __cuda_array_interface__: "
+                f"pass out= for {tensor.name}, {tensor.dtype} {list(shape)}"
             )
         library = import_module(self.module)
         found = library.from_dlpack(allocated(gpu, tensor, shape, order))
@@ -175,7 +179,7 @@ class Described:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Where it lies, row-major."""
+        """The address and layout, row-major."""
         return {
             "data": (address(self.buffer), False),
             "shape": self.shape,
@@ -187,7 +191,7 @@ class Described:
 
 
 def library_of(arrays: Arrays, ordinal: int) -> Library:
-    """What arrays are asked by: their library, if it is one that has a stream of its own."""
+    """Return the library of some arrays, if it has streams of its own."""
     packages = {_package(array) for array in arrays}
     if packages == {"torch"}:
         return Torch(ordinal)

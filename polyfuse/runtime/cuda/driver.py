@@ -1,4 +1,4 @@
-"""Kernels on a GPU: cubins loaded once, launched in order on one stream, or captured into a graph and replayed.
+"""Run kernels on a GPU: load cubins once, launch in order on one stream, or capture a graph and replay it.
 
 Everything here goes through `cuda.core` (extra `polyfuse[cuda]`). Nothing waits between launches: the order of
 the stream is the only order. What waits for the GPU says so.
@@ -34,7 +34,7 @@ _CTYPES: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What schedules and reports need to know of a GPU. `shared_per_block` are the bytes that a launch may ask for."""
+    """The properties of a GPU for schedules and reports. `shared_per_block` are the bytes that a launch may request."""
 
     name: str
     compute_capability: tuple[int, int]
@@ -63,7 +63,7 @@ class Launch:
 
 
 def missing() -> str | None:
-    """Why no kernel can run here, as a sentence with what would help; None where one can.
+    """Return the reason why no kernel can run here, with a remedy; None if one can.
 
     Neither imports `cuda.core` nor makes a context: it asks the driver for the number of GPUs and for its version,
     which takes about a millisecond where there is no driver.
@@ -121,7 +121,7 @@ class Gpu:
 
     @property
     def ordinal(self) -> int:
-        """Which of the machine's GPUs this is."""
+        """The index of this GPU among the machine's."""
         return int(self._device.device_id)
 
     @property
@@ -178,19 +178,19 @@ class Gpu:
 
     def capture(self, launches: Sequence[Launch]) -> Any:
         """The launches as one `cuda.core.graph.Graph`, for `replay`. The addresses are fixed until it is updated."""
-        with _step(f"making a graph of {len(launches)} launches"):
+        with _step(f"making a graph of {len(launches)} launch{'' if len(launches) == 1 else 'es'}"):
             graph = self._captured(launches).complete()
             graph.upload(self._stream)
         return graph
 
     def update(self, graph: Any, launches: Sequence[Launch]) -> None:
         """The same kernels on other addresses, in a graph that was captured before; replays under way keep theirs."""
-        with _step(f"updating a graph of {len(launches)} launches"):
+        with _step(f"updating a graph of {len(launches)} launch{'' if len(launches) == 1 else 'es'}"):
             graph.update(self._captured(launches))
 
     def _captured(self, launches: Sequence[Launch]) -> Any:
         self._device.set_current()
-        for step in launches:  # loading a module is no stream operation and is best not captured
+        for step in launches:  # loading a module is not a stream operation and is best not captured
             self._load(step.kernel)
         builder = self._device.create_graph_builder()
         builder.begin_building()
@@ -249,9 +249,9 @@ class Gpu:
         most = on_one * self.info.multiprocessors
         if prod(step.grid) > most:
             raise TargetUnavailable(
-                f"the {prod(step.grid)} blocks of kernel {step.kernel.entry!r} wait for each other, and "
-                f"{self.info.name} holds {most} of them at once ({on_one} of {threads} threads on each of "
-                f"{self.info.multiprocessors} multiprocessors); give them more work each, so that there are fewer"
+                f"the {prod(step.grid)} blocks of kernel {step.kernel.entry!r} synchronise with each other, but "
+                f"{self.info.name} can hold {most} of them at a time ({on_one} of {threads} threads on each of "
+                f"{self.info.multiprocessors} multiprocessors); use fewer blocks with more work each"
             )
 
     def _load(self, cubin: Cubin) -> Any:
@@ -325,7 +325,7 @@ class _Held:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Where it lies; elements are bits, row-major."""
+        """The address and layout; elements are bits, row-major."""
         kind = f"<u{self.map.itemsize}"
         return {
             "data": (self.map.address, True),

@@ -1,4 +1,4 @@
-"""What the driver says of itself and of a GPU: asked of its library alone, without a context or an import of CUDA's.
+"""Query the driver and a GPU through the driver's library, without a context or an import of CUDA packages.
 
     driver's library  ->  its version: CUDA 13.0
                       ->  a GPU's facts: name, compute capability, multiprocessors, memory, what a block gets
@@ -23,7 +23,7 @@ DRIVERS = {12: "525", 13: "580"}
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """What a GPU is. Sizes are in bytes."""
+    """The properties of a GPU. Sizes are in bytes."""
 
     name: str
     compute_capability: tuple[int, int]
@@ -49,7 +49,7 @@ def driver_library() -> Any | None:
 
 
 def too_old(driver: Any) -> str | None:
-    """Why a driver is too old for what is installed, and what would help; None if it is not.
+    """Return the reason why a driver is too old for the installed packages, with a remedy; None if it is not.
 
     A driver runs what is made for its own major version of CUDA or for an older one.
     """
@@ -77,7 +77,7 @@ def needed_version() -> int | None:
 
 
 def gpu_facts(driver: Any, ordinal: int = 0) -> GpuFacts | None:
-    """What one of the machine's GPUs is; None where the driver does not say."""
+    """Return the properties of one of the machine's GPUs; None if the driver does not provide them."""
     device, memory, name = ctypes.c_int(0), ctypes.c_size_t(0), ctypes.create_string_buffer(256)
     status = (
         driver.cuInit(0)

@@ -1,4 +1,4 @@
-"""What the model expects of each of a GPU's launches: how many blocks run at once, where its time goes."""
+"""Predict each GPU launch: resident blocks, and the time's parts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,17 @@ class GpuCosts:
 
 @dataclass(frozen=True)
 class KernelTime:
-    """One launch. `registers` are those planned for a thread, None where the compiler is free to choose.
+    """The predicted time of one kernel launch.
 
-    `cost.compute` is the time in which its instructions are issued, `cost.memory` that in which its bytes are moved.
+    Attributes:
+        kernel: The kernel's name.
+        blocks: Blocks of the launch.
+        threads: Threads of a block.
+        registers: Registers planned for a thread; None if the compiler is free to choose.
+        shared_bytes: Shared memory of a block.
+        occupancy: Resident blocks and warps of an SM.
+        waves: Rounds in which the SMs run all blocks.
+        cost: Seconds: `cost.compute` to issue the instructions, `cost.memory` to move the bytes.
     """
 
     kernel: str

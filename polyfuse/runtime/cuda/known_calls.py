@@ -1,4 +1,4 @@
-"""Calls on a caller's GPU arrays that were checked before: straight to the graph that is replayed.
+"""Calls on GPU arrays that were checked before: replay their graph directly.
 
     (stream, each array's address, shape, strides, dtype, device)  ──known──>  buffers, addresses  ──>  replay
                                                                    ──new────>  matched, checked, then known

@@ -1,4 +1,4 @@
-"""Programs on a GPU: cubins built ahead of time, buffers planned once, a call replayed as one graph."""
+"""Run programs on a GPU: cubins built ahead of time, buffers planned once, calls replayed as one graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GPU that is host memory and runs its kernels in lock-step: what `CudaProgram` does, without a GPU.
+"""An emulated GPU in host memory that runs kernels in lock-step for `CudaProgram`.
 
 Copies, captures, replays and waits are counted, so that the host side of a call can be checked where there is no GPU.
 """
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 @dataclass
 class Memory:
-    """A buffer of the stand-in; new memory is not zero."""
+    """A buffer of the emulator; new memory is not zero."""
 
     bytes: Array
 
@@ -37,7 +37,7 @@ class Memory:
 
 @dataclass
 class HostGpu:
-    """What `CudaProgram` asks of a Gpu, done on the host for one program.
+    """The part of Gpu that `CudaProgram` uses, implemented on the host for one program.
 
     `uploads` and `downloads` are addresses; `submissions` are launches that the host made one by one; `streams` is the
     caller's stream of each submission and replay.
@@ -111,7 +111,7 @@ class HostGpu:
         raise AssertionError(f"address {address} is in no buffer")
 
     def _argument(self, given: Any, kind: str) -> Any:
-        """What lock-step has for an argument: memory for an address, and for a map."""
+        """Convert an argument for lock-step: an address or a tensor map becomes memory."""
         if isinstance(given, TensorMap):
             array = self.at(given.address, np.dtype(f"uint{8 * given.itemsize}"))
             return MappedArray(array[: prod(given.shape)], given.shape, given.box)

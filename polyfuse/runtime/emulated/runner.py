@@ -1,4 +1,4 @@
-"""CUDA programs without a GPU: the same source on a stand-in, launch by launch."""
+"""Run CUDA programs without a GPU: the same source in an emulator, launch by launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory plan: every temporary at an offset of one arena; those never needed at once share bytes."""
+"""The memory plan: each temporary has an offset in one arena; those with disjoint live ranges share bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where each temporary lies: bytes [start, stop) of an arena of `size` bytes.
+    """The offset of each temporary: bytes [start, stop) of an arena of `size` bytes.
 
     `unplanned` is what all temporaries of the nest would take with an allocation each, those kept in a kernel's
     buffers included.
@@ -42,7 +42,7 @@ def nbytes(tensor: Tensor, sizes: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class Temporaries:
-    """What a memory plan is made from, for any sizes.
+    """The input of a memory plan, for any sizes.
 
     `tensors` lie in the arena, `lives` says when each is needed; `every` are all temporaries of the nest as it was
     given, those kept in a kernel's buffers included.
@@ -61,7 +61,7 @@ class Temporaries:
         )
 
     def only(self, names: Set[str]) -> Temporaries:
-        """Those with these names, in an arena of their own."""
+        """Return the temporaries with these names, in an arena of their own."""
         tensors = tuple(tensor for tensor in self.tensors if tensor.name in names)
         return replace(self, tensors=tensors, lives=tuple(r for r in self.lives if r.tensor in names))
 
@@ -102,7 +102,7 @@ class Memory:
         )
 
     def kept_bytes(self, sizes: Mapping[str, int]) -> int:
-        """What lies beside the constants."""
+        """The bytes kept besides the constants."""
         return sum(nbytes(tensor, sizes) for tensor in self.kept)
 
 

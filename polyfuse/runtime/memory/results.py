@@ -1,4 +1,4 @@
-"""Large results in the memory of earlier ones that nobody holds any more.
+"""Reuse the memory of large results that are no longer referenced.
 
     y = net(x)      new memory: the system gives pages of zeros, one fault after the other
     y = net(x)      again, since the first y is still there
@@ -50,7 +50,7 @@ class Recycled:
 
 
 class _Lent:
-    """What an array of lent memory belongs to: dies with the last array that looks at it, and gives the memory back."""
+    """The owner of a lent buffer: returns it when the last array that views it dies."""
 
     def __init__(self, memory: Array, spare: list[Array]) -> None:
         self._memory, self._spare = memory, spare
@@ -62,5 +62,5 @@ class _Lent:
 
 
 def is_large(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    """Whether a result is worth keeping the memory of."""
+    """True if a result is large enough that its memory is worth keeping."""
     return prod(shape) * dtype.itemsize >= LARGE

@@ -1,4 +1,4 @@
-"""The cache of compiled programs: what one process compiled, the next one loads.
+"""The cache of compiled programs, shared by processes.
 
 A cache never decides what happens, only how long it takes: without a directory, with one that cannot be written, or
 with an entry that is damaged, the compile is done as if there were none, and the report has a line that says so.
@@ -32,14 +32,14 @@ def store_here() -> Store | None:
 
 @dataclass(frozen=True)
 class Recalled(Generic[Kept]):
-    """What the cache has under a key, if anything, and the sentence about it."""
+    """A cache lookup: the value under a key, if any, and a note about it."""
 
     kept: Kept | None
     note: str
 
 
 def looked_up(key: str, read: Callable[[Entry], Kept]) -> Recalled[Kept]:
-    """What an entry holds. One that is damaged, or that `read` finds of no use in this process, is removed."""
+    """Return the content of an entry. A damaged entry, or one that `read` rejects in this process, is removed."""
     store = store_here()
     if store is None:
         return Recalled(None, f"{OFF}, as POLYFUSE_CACHE says")
@@ -101,7 +101,7 @@ def keep(key: str, nest: Nest, product: Product, code: MachineCode | None) -> st
 
 
 def _are_arguments(nest: Nest, product: Product, code: MachineCode | None) -> bool:
-    """Whether all that the kernels read and write is the nest's, or memory of a call."""
+    """True if the kernels access only the nest's arrays and memory of a call."""
     program, memory = product.program, product.memory
     if code is not None:
         return Phases.of(nest, program, memory).names == code.tensors

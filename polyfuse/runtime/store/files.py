@@ -1,4 +1,4 @@
-"""Where polyfuse keeps files: in a folder of its own, each file whole or absent, whoever else writes.
+"""The cache's folder and files: each file is complete or absent, whoever else writes.
 
     $POLYFUSE_CACHE, $XDG_CACHE_HOME or ~/.cache    the user's; made where it is missing
       polyfuse-cache                                ours: marked, this user's, written by nobody else

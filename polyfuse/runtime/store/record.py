@@ -1,4 +1,4 @@
-"""A product and a CPU's machine code as what a store keeps: a header of JSON, a body of bytes.
+"""Serialise a product and a CPU's machine code: a JSON header and a body of bytes.
 
 A GPU's machine code is kept kernel by kernel (polyfuse.runtime.cuda.cubins).
 """

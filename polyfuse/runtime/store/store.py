@@ -1,4 +1,4 @@
-"""The store: files by key, each with a checksum, in one directory that never grows beyond a bound.
+"""The store: files by key, each with a checksum, in one directory of bounded size.
 
     file   ::= MAGIC  sha256 of the rest  length of header  header  body        header is JSON, body is bytes
 
@@ -37,7 +37,7 @@ ABANDONED = 3600.0
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept under a key."""
+    """The entry under a key."""
 
     header: Mapping[str, Any]
     body: bytes
@@ -56,16 +56,16 @@ class Store:
 
     @property
     def entries(self) -> Folder:
-        """Where entries lie."""
+        """The folder of entries."""
         return Folder(self.directory, "compiled", ENTRY)
 
     @property
     def folders(self) -> tuple[Folder, ...]:
-        """All that counts towards the bound: entries, and kernels' sources for tracebacks."""
+        """The folders that count towards the bound: entries, and kernels' sources for tracebacks."""
         return self.entries, source_folder(self.directory)
 
     def path(self, key: str) -> Path:
-        """Where the entry of a key lies."""
+        """Return the path of a key's entry."""
         return self.entries.path(f"{key}{SUFFIX}")
 
     def read(self, key: str) -> Entry | None:

@@ -1,1 +1,1 @@
-"""The verbs `promote` and `pack`: copies of what a loop reads or writes in a memory of its own."""
+"""The verbs `promote` and `pack`: copy what a loop reads or writes to a faster memory."""

@@ -1,4 +1,4 @@
-"""Where copies stand in a nest's original order: what they copy is what their readers would have read.
+"""Order copies in a nest's original order: they copy the values that their readers would have read.
 
     for i: x[i] = …;  for i: … x[i] …            ->  for i: x[i] = …;  copies;  for i: … x[i] …
     for t: { for i: … h[t, i] …; h[t + 1] = … }  ->  for t: { copies of h[t];  for i: … h[t, i] …; h[t + 1] = … }
@@ -49,7 +49,7 @@ def ordered_with_copies(
 def _written_late(
     nest: Nest, copies: tuple[Statement, ...], readers: frozenset[str]
 ) -> list[tuple[Statement, Access]] | None:
-    """What copies read and is written in the first part of the program that reads the copies, or later; or None."""
+    """Return writes to copies' operands in or after the first part that reads the copies; None if there are none."""
     run = parts(nest.order)
     first = next(p for p, part in enumerate(run) if readers & part.members)
     late = {nest.statement(name).write.tensor for part in run[first:] for name in part.names}
@@ -82,7 +82,7 @@ def _overtaken(
     readers: frozenset[str],
     around: tuple[Loop, ...],
 ) -> bool:
-    """Whether an element is written between its copy, which reads it by `access`, and a reader of that copy."""
+    """True if an element is written between its copy, which reads it by `access`, and a reader of that copy."""
     writers = nest.writers(access.tensor)
     names = frozenset((copy.name, *readers, *(w.name for w in writers)))
     only = restrict(order, names)

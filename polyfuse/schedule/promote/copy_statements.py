@@ -1,4 +1,4 @@
-"""Copy statements: what fills a buffer at the start of each iteration of a loop, with its domain, order and loops.
+"""Copy statements: fill a buffer at the start of each iteration of a loop; their domain, order and loops.
 
     for i: S   ->   for i: { for e0: for e1: load[i, e0, e1]: buffer[i, e0, e1] = …;  S }
 
@@ -47,7 +47,7 @@ class Promoted:
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy takes in: { values of the loops -> element indices }, and what each element's value is.
+    """The footprint of a copy: { values of the loops -> element indices }, and the value of each element.
 
     `reads` are what the body's leaves stand for, as functions of the loops' values and an element's indices:
     { [p, e] -> A[e] }. The other elements of a `padded` footprint, if there is one, are zeros.

@@ -1,4 +1,4 @@
-"""Boxes that several blocks of a cluster copy alike: each asks for a part, and all get it.
+"""Multicast: boxes that all blocks of a cluster copy alike; each block requests a part, and all receive it.
 
     for c of 2 (cluster.y): for k: { for e0 (bulk.warp, of 64): x_shared[e0, …] = x[i + e0, k + …];  use }
     ->  block c asks for rows 32 * c … 32 * c + 31 of the box, for itself and for the other one, at the same place
@@ -47,7 +47,7 @@ def shared_among(
 
 
 def _is_same(nest: Nest, part: Tree, loop: Loop, s: Statement, held: Geometry) -> bool:
-    """Whether the element that is copied, and where to, do not depend on a loop around."""
+    """True if neither the copied element nor its destination depends on a loop around."""
     domain, element = nest.domains[s.name], s.reads[0].subscripts()
     others = [x.date(s.name) for x in loops_around(part, s.name) if x is not loop]
     values = [element.get_pw_aff(axis) for axis in range(nest.tensor(s.reads[0].tensor).rank)]
@@ -55,7 +55,7 @@ def _is_same(nest: Nest, part: Tree, loop: Loop, s: Statement, held: Geometry) -
 
 
 def _all_run(nest: Nest, part: Tree, loop: Loop, s: Statement, place: Loop) -> bool:
-    """Whether a copy, and an iteration of the loop that hands over, runs for all values of a loop around, or none."""
+    """True if a copy, and an iteration of the pipelined loop, runs for all values of a loop around, or for none."""
     copies, inside = loops_around(part, s.name), prefix_of(part, place, s.name)
     depth = next(p for p, x in enumerate(copies) if x is loop)
     return is_whole(running(nest, (s.name,), copies), depth) and is_whole(

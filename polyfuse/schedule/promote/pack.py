@@ -1,4 +1,4 @@
-"""The verb that gives a statement a copy of a whole tensor, laid out for it: pack.
+"""The verb `pack`: give a statement a copy of a whole tensor in a layout for it.
 
     for i: for k: S[i, k] reads w[i, k]
     ->  for e0: for e1: pack_w: w_panels[e0 // p, e1, e0 % p] = w[e0, e1]          a kernel of its own
@@ -71,7 +71,7 @@ def _shape(tensor: Tensor, panel: Panel) -> tuple[int | str, ...]:
 
 
 def _cells(rank: int, panel: Panel) -> isl.Map:
-    """Where elements lie: { [e0, e1] -> [floor(e1/32), e0, e1 mod 32] } for panels of 32 along axis 1."""
+    """Return the layout of panels: { [e0, e1] -> [floor(e1/32), e0, e1 mod 32] } for width 32 along axis 1."""
     dims = [f"e{axis}" for axis in range(rank)]
     along = dims[panel.axis]
     others = [dim for dim in dims if dim != along]

@@ -1,4 +1,4 @@
-"""Values of a statement's body that `promote` computes once for a loop, and keeps in a buffer.
+"""Values of a statement's body that `promote` computes once per iteration of a loop and keeps in a buffer.
 
     for k: for j: y += (alpha * A[k]) * b[j]   ->   for k: t[k] = alpha * A[k];  for k: for j: y += t[k] * b[j]
 
@@ -52,7 +52,7 @@ class Value:
 
     @property
     def text(self) -> str:
-        """As it is printed."""
+        """The value as it is printed."""
         return value_text(self.statement, self.body)
 
 
@@ -68,9 +68,7 @@ def value_in(nest: Nest, tree: Tree, value: Value, loop: Loop, place: Buffer) ->
         computed_in(nest.tensor(name).dtype) for name in (s.write.tensor, *(a.tensor for a in accesses))
     }
     if len(dtypes) > 1:
-        raise InvalidSchedule(
-            f"promote: values of {' and '.join(sorted(dtypes))} meet in {text}, in {s.name}"
-        )
+        raise InvalidSchedule(f"promote: {text} in {s.name} mixes {' and '.join(sorted(dtypes))}")
     if set(s.dims) & {symbol.name for symbol in value.body.free_symbols}:
         raise InvalidSchedule(f"promote: {text} depends on an index of {s.name} as a number")
     prefix = prefix_of(tree, loop, s.name)
@@ -109,7 +107,7 @@ def _footprint(value: Value, element: isl.Map, prefix: tuple[Loop, ...], domain:
 def _read(
     value: Value, access: Access, element: isl.Map, prefix: tuple[Loop, ...], domain: isl.Set
 ) -> Access:
-    """What the value reads, as a function of the loops' values and its element's indices."""
+    """Return the value's access as a function of the loops' values and its element's indices."""
     if not value.chosen:
         there = element.reverse().apply_range(access.map).insert_dims(IN, 0, len(prefix))
         return Access(access.tensor, there)
@@ -227,11 +225,11 @@ def value_named(s: Statement, text: str) -> sympy.Basic:
     found = next((node for node in sympy.preorder_traversal(s.body) if value_text(s, node) == text), None)
     if found is not None and isinstance(found, sympy.Pow) and found.args[1] == -1:
         raise InvalidSchedule(
-            f"promote: {text} is a divisor's reciprocal in {s.name}, where one division is asked for"
+            f"promote: {text} stands for a division in {s.name} and is not a value of its own"
         )
     if found is None or not found.atoms(Read):
         raise InvalidSchedule(
-            f"promote: no tensor {text!r}, and no value in {s.name} that reads like this: {body_text(s)}"
+            f"promote: {text!r} is neither a tensor nor a value in {s.name}: {body_text(s)}"
         )
     return found
 
@@ -246,7 +244,7 @@ def value_dims(s: Statement, value: sympy.Basic) -> tuple[int, ...]:
 
 
 def moving_axes(access: Access) -> dict[int, int]:
-    """For each of an instance's dimensions that an access moves with, the last axis along which it does."""
+    """For each dimension with which an access moves, return the last axis along which it does."""
     subscripts, rank = access.subscripts(), access.map.dim(IN)
     return {
         d: axis

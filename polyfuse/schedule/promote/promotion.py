@@ -1,8 +1,8 @@
-"""The verb that gives a loop a memory of its own: promote.
+"""The verb `promote`: give a loop a buffer in faster memory.
 
 Three cases, told apart by who writes the tensor:
   - a temporary that lives and dies inside one iteration of the loop is *contracted*: its elements go to a buffer the
-    size of what one iteration touches, and no copy is needed;
+    size of what one iteration accesses, and no copy is needed;
   - a tensor that the loop only reads is *copied in*: a new statement fills a new temporary with the footprint that isl
     computes, the loop's reads go there, and the new temporary is contracted;
   - a *value* in a statement's body that depends on fewer of its dimensions is computed once for the loop, by such a
@@ -63,9 +63,9 @@ def promote(
     padded: bool = False,
     rounded: Math = "ieee",
 ) -> Promoted:
-    """for i: { S; T }  ->  for i: { buffer; copy in; S; T }, S and T touching the buffer instead of the tensor."""
+    """for i: { S; T }  ->  for i: { buffer; copy in; S; T }, S and T accessing the buffer instead of the tensor."""
     if memory not in MEMORIES:
-        raise InvalidSchedule(f"promote: no memory {memory!r}; there are {', '.join(MEMORIES)}")
+        raise InvalidSchedule(f"promote: unknown memory {memory!r}; expected one of {', '.join(MEMORIES)}")
     check_math("promote: rounded", rounded)
     _check_layout(memory, panel, layout)
     _check_stages(memory, stages)
@@ -83,7 +83,7 @@ def promote(
     inside = [nest.statement(name) for name in statements(loop)]
     touching = [s for s in inside if tensor in s.tensors]
     if not touching:
-        raise InvalidSchedule(f"promote: nothing inside {at} around {statement} touches {tensor}")
+        raise InvalidSchedule(f"promote: nothing inside {at} around {statement} accesses {tensor}")
     if any(buffer.tensor == tensor for other in loops(tree) for buffer in other.buffers):
         raise InvalidSchedule(f"promote: {tensor} is promoted already")
     if not any(s.write.tensor == tensor for s in touching):
@@ -95,7 +95,7 @@ def promote(
     if known.role != "temporary":
         raise InvalidSchedule(
             f"promote: {tensor} is written inside {at} and visible to the caller ({known.role}); "
-            "only what the loop alone uses, or only reads, can be promoted"
+            "only a tensor that is private to the loop, or only read in it, can be promoted"
         )
     return sized(
         Promoted(nest, replace_node(tree, loop, replace(loop, buffers=(*loop.buffers, buffer)))), buffer
@@ -107,9 +107,9 @@ def layout_of(
     spread: tuple[int, ...] | None,
     cores: tuple[int, ...] | Literal["swizzled"] | None,
 ) -> Layout | None:
-    """The layout that `promote` is given, perhaps as numbers, as it was until 0.1.0; None for one row after the other.
+    """Return the layout given to `promote`, perhaps as numbers, as until 0.1.0; None for contiguous rows.
 
-    Raises InvalidSchedule for more than one, and for numbers that are no layout.
+    Raises InvalidSchedule for more than one, and for numbers that are not a layout.
     """
     if layout is not None and not isinstance(layout, Layout):
         raise InvalidSchedule(
@@ -120,9 +120,7 @@ def layout_of(
         return layout
     warn("promote: spread= and cores= are deprecated; give layout=", DeprecationWarning, stacklevel=3)
     if [layout, spread, cores].count(None) != 2:
-        raise InvalidSchedule(
-            "promote: layout, spread and cores are ways to lay a panel out; give one of them"
-        )
+        raise InvalidSchedule("promote: layout, spread and cores are alternatives; give one of them")
     if spread is not None:
         return _of_numbers(SmemLayout, spread)
     if cores == "swizzled":
@@ -167,10 +165,10 @@ def _check_layout(memory: str, panel: tuple[int, int] | None, layout: Layout | N
 
 def _check_stages(memory: str, stages: int) -> None:
     if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
-        raise InvalidSchedule(f"promote: stages are a number from 1 on, not {stages!r}")
+        raise InvalidSchedule(f"promote: stages={stages!r}, expected at least 1")
     if stages > 1 and memory == "register":
         raise InvalidSchedule(
-            "promote: registers have no stages: which one is meant is known when the loop runs, and registers have no "
+            "promote: registers cannot have stages, because a stage is selected at run time and registers have no "
             "addresses; promote to local or shared memory"
         )
 
@@ -178,11 +176,11 @@ def _check_stages(memory: str, stages: int) -> None:
 def panel_of(what: str, rank: int, panel: tuple[int, int]) -> Panel:
     """(axis, width) as a layout of so many axes. Raises InvalidSchedule where there are no such panels."""
     if not isinstance(panel, tuple | list) or len(panel) != 2:
-        raise InvalidSchedule(f"a panel is (axis, width), as in panel=(1, 32), not {panel!r}")
+        raise InvalidSchedule(f"panel={panel!r}, expected (axis, width), as in panel=(1, 32)")
     axis, width = panel
     if not 0 <= axis < rank or width < 2:
         raise InvalidSchedule(
-            f"no panels of {width} along axis {axis}; {what} has axes 0 to {rank - 1}, "
+            f"no panels of width {width} along axis {axis}: {what} has axes 0 to {rank - 1}, "
             "and a panel is at least 2 wide"
         )
     return Panel(axis, width)

@@ -1,4 +1,4 @@
-"""Copies of a box of a tensor to shared memory by one instruction of one thread, in place of 16 bytes by each thread.
+"""Bulk copies (TMA) of a box of a tensor to shared memory, by one instruction of one thread.
 
     for e0 (bulk, of 64): for e1 (of 64): x_shared[to + 64 * e0 + e1] = x[i + e0, k + e1]
     ->  copy_bulk(8192, x_shared, to, x_boxes, i, k, …)                     PTX's cp.async.bulk.tensor
@@ -57,7 +57,7 @@ class BulkCopy:
 
     @property
     def blocks(self) -> int:
-        """How many blocks copy a part each."""
+        """The number of blocks that copy a part each."""
         return prod(count for _, count in self.among)
 
     @property
@@ -91,32 +91,35 @@ def bulk_copy(
     s = nest.statement(names[0])
     held = geometries.get(s.write.tensor)
     if len(names) > 1 or s.op != "=" or s.body != read(0) or held is None:
-        raise refuse("it has more to do than copy a tensor to a buffer")
+        raise refuse("it does more than copy a tensor to a buffer")
     tensor, buffer = nest.tensor(s.reads[0].tensor), nest.tensor(s.write.tensor)
     if tensor.name in geometries or tensor.gather is not None or tensor.dtype != buffer.dtype:
-        raise refuse(f"{tensor.name} has to lie in memory as {buffer.dtype}, row behind row")
+        raise refuse(f"{tensor.name} must be stored as contiguous rows of {buffer.dtype}")
     if any(tensor.name == other.write.tensor for other in map(nest.statement, statements(part))):
         raise refuse(f"{tensor.name} is written in the same kernel")
     if len([n for n in statements(part) if nest.statement(n).write.tensor == buffer.name]) > 1:
-        raise refuse(f"{buffer.name} is written by others too")
+        raise refuse(f"{buffer.name} has other writers")
     panel = held.buffer.panel
     if not isinstance(held.buffer.layout, SwizzledLayout) or panel is None:
         raise refuse(f"{buffer.name} has no swizzled lines: promote(…, layout=pf.SwizzledLayout())")
     if panel.width * buffer.itemsize != LINE_BYTES:
-        raise refuse(f"panels of {panel.width} are no lines of {LINE_BYTES} bytes")
+        raise refuse(f"panels of width {panel.width} are not lines of {LINE_BYTES} bytes")
     if top.bind == OWN_WARP and held.buffer.stages == 1:
         raise refuse(
-            f"{buffer.name} has one stage, and a warp that only copies runs ahead: promote it with more"
+            f"{buffer.name} has one stage, but a producer warp runs ahead: promote it with more stages"
         )
     if top.bind != OWN_WARP and ahead is not None and s.name not in ahead:
-        raise refuse(f"{buffer.name} has no stages, and it would be waited for at once: shift the copy ahead")
+        raise refuse(
+            f"{buffer.name} has one stage, so the copy would be waited for immediately: promote it with stages and "
+            "shift the copy ahead"
+        )
     if any(x.bind in ON_THREADS for x in loops_around(part, s.name)) or any(x.bind for x in chain[1:]):
-        raise refuse("threads share it")
+        raise refuse("several threads share it")
     if not all(isinstance(n, int) for n in tensor.shape[1:]) or not 2 <= tensor.rank <= MOST_AXES:
-        raise refuse(f"{tensor.name} has to have 2 to {MOST_AXES} axes, all but the first of known extent")
+        raise refuse(f"{tensor.name} must have 2 to {MOST_AXES} axes, all but the first of constant extent")
     for axis in range(1, tensor.rank):
         if prod(n for n in tensor.shape[axis:] if isinstance(n, int)) * tensor.itemsize % ACCESS_BYTES:
-            raise refuse(f"rows of {tensor.name} begin at no multiples of {ACCESS_BYTES} bytes")
+            raise refuse(f"rows of {tensor.name} do not start at multiples of {ACCESS_BYTES} bytes")
     box = _box(nest, part, s, chain, held)
     if isinstance(box, str):
         raise refuse(box)
@@ -127,7 +130,7 @@ def bulk_copy(
 
 
 def _in_parts(copy: BulkCopy, itemsize: int) -> bool:
-    """Whether each part of a box begins at whole lines of the buffer, from a multiple of 1024 bytes on."""
+    """True if each part of a box starts at whole lines of the buffer, aligned to 1024 bytes."""
     return copy.box[copy.cut] % copy.blocks == 0 and prod(copy.part) * itemsize % WHOLE == 0
 
 
@@ -150,7 +153,7 @@ def _box(
     if len(moved) != len(chain) or not all(1 <= each <= MOST_ALONG for each in box):
         return f"a box has one loop an axis, of at most {MOST_ALONG} values"
     if box[-1] * tensor.itemsize != LINE_BYTES:
-        return f"neighbours of {tensor.name} are no lines of {LINE_BYTES} bytes"
+        return f"rows of {tensor.name} are not lines of {LINE_BYTES} bytes"
     (first,) = held.cell(s.name, s.write)
     for axis, date in moved.items():
         first = first.sub(date.scale_val(isl.Val(prod(box[axis + 1 :]))))
@@ -160,7 +163,7 @@ def _box(
 
 
 def check_swizzled(nest: Nest, part: Tree, geometries: Mapping[str, Geometry], known: frozenset[str]) -> None:
-    """Raises InvalidSchedule where anything but such copies and warpgroups' products touches swizzled lines."""
+    """Raises InvalidSchedule where anything but such copies and warpgroups' products accesses swizzled lines."""
     for s in map(nest.statement, statements(part)):
         for access in s.accesses:
             held = geometries.get(access.tensor)

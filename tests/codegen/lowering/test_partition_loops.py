@@ -148,7 +148,7 @@ def test_full_is_what_counting_says(make: Callable[[], Schedule]) -> None:
 
 def test_one_tile_or_none_that_differs_is_refused() -> None:
     fits = Schedule(triangle(6)).split("zero", "i", 3)
-    with pytest.raises(InvalidSchedule, match="cut short in some tiles and not in others"):
+    with pytest.raises(InvalidSchedule, match="partial in some tiles and full in others"):
         fits.separate("zero", "i_in")
     small = Schedule(triangle(6)).split("zero", "i", 8)
     with pytest.raises(InvalidSchedule, match="no tile is full"):

@@ -34,9 +34,9 @@ BAD = [
     ("for i in x:\n    x[0] = i", "x:", "a loop over x"),
     ("for i, j in range(N):\n    x[i] = 0.0", "i, j", "is not a name"),
     ("for i in range(N):\n    x[i] = 0.0\nelse:\n    x[0] = 1.0", "x[0] = 1.0", "a loop with an else"),
-    ("while True:\n    x[0] = 0.0", "while", "while is no statement"),
+    ("while True:\n    x[0] = 0.0", "while", "while is not a statement"),
     ("if x:\n    x[0] = 0.0", "x:", "x is not a condition"),
-    ("while x[0] > 0.0:\n    x[0] -= 1.0", "while", "while is no statement"),
+    ("while x[0] > 0.0:\n    x[0] -= 1.0", "while", "while is not a statement"),
     (
         "t = 0\nfor i in range(N):\n    t = t + 1\n    x[t] = 0.0",
         "t] = 0.0",
@@ -59,7 +59,7 @@ BAD = [
     ("x[0] = print(2.0)", "print", "a call of print"),
     ("x[0] = max(2.0)", "max(2.0)", "with 1 arguments"),
     ("x[0] = y[0]", "y[0]", "y[0] is not known here"),
-    ("x[0] = y", "y", "y is no size"),
+    ("x[0] = y", "y", "y is not a known size"),
     ("y[0] = 1.0", "y[0]", "y[0] is assigned, but not given"),
     ("x[0] = True", "True", "truth value"),
     ("x[0] = 1.0 if x else 2.0", "x else", "x is not a condition"),
@@ -124,7 +124,7 @@ def test_a_function_without_source() -> None:
     exec("def f(x: 'f64[N]'):\n    x[0] = 1.0", space)
     with pytest.raises(pf.NoSource, match=r"'f' has no source to read: pf\.nest reads a function's text"):
         pf.nest(space["f"])
-    with pytest.raises(pf.NoSource, match="no `def` by itself"):
+    with pytest.raises(pf.NoSource, match="is not a plain `def`"):
         pf.nest(lambda x: x)
 
 

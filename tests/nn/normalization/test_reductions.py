@@ -206,11 +206,11 @@ def test_places_in_long_rows(target: pf.Target) -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (lambda x: nn.var(x, 1, correction=7), "7 values of .* leave|nothing to divide by"),
+        (lambda x: nn.var(x, 1, correction=7), "7 values of .* leave no positive divisor"),
         (lambda x: nn.norm(x, order=3), "order 3, expected 1, 2 or math.inf"),
         (lambda x: nn.logsumexp(x, 3), "axis 3 of"),
         (lambda x: nn.argmax(x[:0], 0), r"axes \(0,\) of \(0, 7, 5\) are empty"),
-        (lambda x: nn.argmax(x) + 1, "integers are for nn.embedding and results alone"),
+        (lambda x: nn.argmax(x) + 1, "integers are for nn.embedding and results only"),
         (lambda x: nn.logsumexp(x[:0]), r"logsumexp: axes \(0, 1, 2\) of \(0, 7, 5\) are empty"),
     ],
 )

@@ -188,11 +188,11 @@ def test_what_does_not_fit_is_said() -> None:
         nn.gru(x, w, u)
     with pytest.raises(BadArgument, match=r"the input \(4, 3, 5\) does not fit the weight \(28, 6\)"):
         nn.lstm(x, np.ones((28, 6)), u)
-    with pytest.raises(BadArgument, match="the biases b and bu come together"):
+    with pytest.raises(BadArgument, match="give both biases b and bu"):
         nn.lstm(x, w, u, b)
     with pytest.raises(BadArgument, match=r"a bias has shape \(7,\), expected \(28,\)"):
         nn.lstm(x, w, u, b, bu[:7])
-    with pytest.raises(BadArgument, match="the states h and c come together"):
+    with pytest.raises(BadArgument, match="give both states h and c"):
         nn.lstm(x, w, u, b, bu, h)
     with pytest.raises(BadArgument, match=r"an initial state has shape \(4, 3, 5\), expected .* \(3, 7\)"):
         nn.lstm(x, w, u, b, bu, x, x)

@@ -100,7 +100,7 @@ def test_verbs_by_hand() -> None:
     schedule = Schedule(scaled()).promote("w0_at_x", "lookup0", at="j", memory="local")
     net = pf.compile(schedule.source, target="cpu", schedule=schedule)
     np.testing.assert_array_equal(net(X), 2 * W[X])
-    with pytest.raises(InvalidSchedule, match="where the next row of w0_at_x lies is in x"):
+    with pytest.raises(InvalidSchedule, match="the address of the next row of w0_at_x is read from x"):
         Schedule(scaled()).vectorize("lookup0", "k").prefetch("lookup0", "w0_at_x", "i")
     nest = pf.rewrite.compose_views(pf.lower(nn.embedding(nn.input("x", (8,), "int64"), W) @ W.T.copy())).nest
     with pytest.raises(InvalidSchedule, match="those of w0_at_x lie where x says: promote it"):
@@ -127,19 +127,25 @@ def test_views_and_formulas_say_where_rows_lie() -> None:
 @pytest.mark.parametrize(
     ("made", "why"),
     [
-        (lambda: nn.embedding(nn.input("x", (3,)), W), "are no integers; nn.input"),
+        (
+            lambda: nn.embedding(nn.input("x", (3,)), W),
+            "does not hold integers; expected an input such as nn.input",
+        ),
         (
             lambda: nn.embedding(nn.input("x", (3,), "int64") + 1.0, W),
-            "integers are for nn.embedding and results alone",
+            "integers are for nn.embedding and results only",
         ),
-        (lambda: nn.relu(nn.input("x", (3,), "int64")), "integers are for nn.embedding and results alone"),
+        (lambda: nn.relu(nn.input("x", (3,), "int64")), "integers are for nn.embedding and results only"),
         (
             lambda: nn.embedding(nn.input("x", (3,), "int64"), nn.relu(nn.constant(W))),
             "the table .* is computed",
         ),
-        (lambda: nn.embedding(nn.input("x", (3,), "int64"), np.float32(1.0).reshape(())), "has no rows"),
+        (
+            lambda: nn.embedding(nn.input("x", (3,), "int64"), np.float32(1.0).reshape(())),
+            "not a floating-point table",
+        ),
         (lambda: nn.Embedding(0, 3), "both sizes must be at least 1"),
-        (lambda: nn.Embedding(4, 3, padding_idx=-1), "padding_idx -1 is no row; they are 0 … 3"),
+        (lambda: nn.Embedding(4, 3, padding_idx=-1), "padding_idx -1 is not a row; expected 0 to 3"),
     ],
 )
 def test_what_does_not_fit(made: object, why: str) -> None:

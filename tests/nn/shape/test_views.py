@@ -113,7 +113,7 @@ def test_a_view_that_changes_nothing_is_the_value() -> None:
         (lambda x: nn.concat([]), "no values"),
         (lambda x: x[0, 0, 0], "too many axes"),
         (lambda x: x[9], "index 9 along axis 0"),
-        (lambda x: x[[1, 2]], "an index that is data is no view"),
+        (lambda x: x[[1, 2]], "an index that is a value is not supported"),
     ],
 )
 def test_what_does_not_fit(view: Callable[[nn.Value], nn.Value], why: str) -> None:

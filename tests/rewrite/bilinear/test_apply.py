@@ -206,17 +206,17 @@ def others(A: f64[N, N], B: f64[N, N], C: f64[N, N], D: f32[N, N]):
 @pytest.mark.parametrize(
     ("nest", "statement", "why"),
     [
-        (triangle, "S0", r"S0 is no box: it runs at \[0, 0, 0\] and not at \[0, 0, 1\]"),
+        (triangle, "S0", r"S0 does not run over a box: it has the instance \[0, 0, 0\] and not \[0, 0, 1\]"),
         (
             feeds_itself,
             "S1",
             r"S1 shares a loop with statements that depend on it .*\(S1\[\d+, \d+, \d+\], S0\[",
         ),
-        (others, "S0", "S0 adds up no products"),
+        (others, "S0", "S0 is not a sum of products"),
         (others, "S1", "S1 reads C, which it writes"),
         (others, "S2", "the value of S2 depends on its index"),
-        (others, "S3", "values of float32 and float64 meet in S3"),
-        (others, "S4", "no factor of S4 goes without the columns"),
+        (others, "S3", "S3 mixes float32 and float64"),
+        (others, "S4", "the factors of S4 are not such that one is independent of the columns"),
     ],
 )
 def test_what_is_refused(nest: pf.Nest, statement: str, why: str) -> None:
@@ -227,7 +227,7 @@ def test_what_is_refused(nest: pf.Nest, statement: str, why: str) -> None:
 def test_dimensions_that_are_no_roles_are_refused() -> None:
     nest = pf.einsum("ik,kj->ij", {"i": 4, "j": 4, "k": 4})
     for dims in (("i", "j", "k"), ("i", "i", "j"), ("i", "k", "x")):
-        with pytest.raises(IllegalRewrite, match="no factor of mac with rows, steps, columns"):
+        with pytest.raises(IllegalRewrite, match="the factors of mac with rows, steps, columns"):
             pf.rewrite.bilinear(nest, "mac", pf.bilinear.strassen, dims=dims)
 
 
@@ -241,7 +241,7 @@ def test_a_table_that_multiplies_mod_2_only() -> None:
         ("int32", "modulo=2 if only the last bit"),
     ):
         nest = pf.einsum("ik,kj->ij", {"i": 4, "j": 4, "k": 4}, dtype=dtype)
-        with pytest.raises(IllegalRewrite, match=f"multiplies mod 2 only, and out is {dtype}.*{remedy}"):
+        with pytest.raises(IllegalRewrite, match=f"multiplies modulo 2 only, but out is {dtype}.*{remedy}"):
             pf.rewrite.bilinear(nest, "mac", ones)
     done = pf.rewrite.bilinear(nest, "mac", ones, modulo=2)
     rng = np.random.default_rng(0)

@@ -113,17 +113,17 @@ W = whole(4, 4)
         (
             over(lambda x: (x @ W) * whole(3, 1), 3, 4),
             "mul0",
-            r"no function of the element w0\[m, l\]|no function of",
+            r"not a function of the element w0\[m, l\]|not a function of",
         ),
         (over(lambda x: (x @ W) * x, 3, 4), "mul0", "does not compute p \\* u \\+ q"),
-        (over(lambda x: (x @ W) + whole(4), 3, 4), "add0", "multiplies by nothing"),
+        (over(lambda x: (x @ W) + whole(4), 3, 4), "add0", "multiplies by no scale"),
         (over(lambda x: nn.exp(x @ W) * 2.0, 3, 4), "mul0", "exp0 does not compute"),
         (over(lambda x: (x @ nn.transpose(x)) * 2.0, 3, 4), "mul0", "no factor of mac0 is a constant"),
         (over(lambda x: nn.sum(x, axis=1) * 2.0, 3, 4), "mul0", "no factor of sum0 is a constant"),
-        (over(lambda x: nn.max(x, axis=1) * 2.0, 3, 4), "mul0", "is no sum"),
+        (over(lambda x: nn.max(x, axis=1) * 2.0, 3, 4), "mul0", "is neither a sum"),
         (over(lambda x: x * 2.0, 3, 4), "mul0", "the caller sees it"),
         (over(lambda x: (lambda y: (y * 2.0) + nn.exp(y))(x @ W), 3, 4), "mul0", "exp0 reads y0 too"),
-        (over(lambda x: x @ W, 3, 4), "mac0", "no function of one value"),
+        (over(lambda x: x @ W, 3, 4), "mac0", "not a function of one earlier value"),
     ],
 )
 def test_what_is_refused(nest: Nest, statement: str, why: str) -> None:

@@ -223,10 +223,10 @@ def twice(a: f64[N, M], l: f64[N], r: f64[N]):  # noqa: E741
 @pytest.mark.parametrize(
     ("nest", "maximum", "block", "why"),
     [
-        (log_sum_exp, "S3", 4, "no maximum of one value"),
+        (log_sum_exp, "S3", 4, "not a maximum of one value"),
         (log_sum_exp, "S1", 0, "a block has 0 values"),
         (normalised, "S1", 4, "S5 needs t under the final maximum"),
-        (seen, "S1", 4, "no maximum of one value that stays inside"),
+        (seen, "S1", 4, "not a maximum of one value into a temporary"),
         (twice, "S1", 4, r"S3 would run after S5, which has to come later \(S3\[0, 4\], S5\[0, 0\]\)"),
     ],
 )
@@ -257,8 +257,8 @@ def sums(a: f64[N, M], b: f64[N], y: f64[N], z: f64[N]):
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("S0", "S0 is no sum"),
-        ("S2", "y does not start from 0"),
+        ("S0", "S0 is not a sum"),
+        ("S2", "y is not set to 0"),
         ("S3", "all factors of S3 vary"),
     ],
 )

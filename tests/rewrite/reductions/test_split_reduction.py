@@ -179,11 +179,11 @@ def mixed(A: f64[N, N], x: f64[N], y: f64[N], z: f64[N]):
 @pytest.mark.parametrize(
     ("statement", "dim", "options", "why"),
     [
-        ("S2", "j", {"size": 0}, "it takes one of size, parts and shares"),
-        ("S2", "j", {"size": 2, "parts": 2}, "it takes one of size, parts and shares"),
+        ("S2", "j", {"size": 0}, "size, parts and shares exclude each other"),
+        ("S2", "j", {"size": 2, "parts": 2}, "size, parts and shares exclude each other"),
         ("S0", "i", {"size": 2}, "S0 assigns, it does not accumulate"),
         ("S3", "k", {"size": 2}, "S3 has the dimensions i, j"),
-        ("S3", "i", {"size": 2}, "each value of i has a total of its own"),
+        ("S3", "i", {"size": 2}, "each value of i has its own result"),
         ("S1", "j", {"size": 2}, "S1 shares its loops with other statements"),
         ("S2", "j", {"size": 2}, "the value of S2 depends on its index"),
     ],

@@ -47,9 +47,9 @@ def test_each_term_is_a_sum_and_the_values_are_the_same() -> None:
 
 def test_what_is_refused_is_said() -> None:
     nest = both("a[i, k] * b[k, j] + c[i, j]")
-    assert "a term of T reads c, which the sum makes" in str(why_not_terms(nest, "T"))
+    assert "a term of T reads c, which the sum accumulates" in str(why_not_terms(nest, "T"))
     assert "T adds one term" in str(why_not_terms(both("a[i, k] * b[k, j]"), "T"))
-    with pytest.raises(IllegalRewrite, match="S is no sum"):
+    with pytest.raises(IllegalRewrite, match="S is not a sum"):
         terms(nest, "S")
 
 

@@ -133,8 +133,8 @@ def mixed(A: f64[N, N], y: f64[N], z: f64[8], B: f64[8, 8]):
         ("S1", Shares(4, 2), "not all results of S1 have the same steps"),
         ("S1", Shares(0, 2), "there is at least one share"),
         ("S1", Shares(4, 0), "at least one value along each dimension"),
-        ("S1", Shares(4, 2, {"j": 2}), "j is no dimension of the results of S1"),
-        ("S1", Shares(4, 2, {"k": 2}), "k is no dimension of the results of S1"),
+        ("S1", Shares(4, 2, {"j": 2}), "j is not a dimension of the results of S1"),
+        ("S1", Shares(4, 2, {"k": 2}), "k is not a dimension of the results of S1"),
     ],
 )
 def test_what_is_refused(statement: str, shares: Shares, why: str) -> None:

@@ -34,8 +34,8 @@ def test_what_was_rounded_is_nearer_to_real_numbers() -> None:
 @pytest.mark.parametrize(
     ("tensor", "why"),
     [
-        ("e0", "e0 is float32, which rounds nothing"),
-        ("out", "out is visible to others (output), who want float16"),
+        ("e0", "e0 is float32, which is not rounded"),
+        ("out", "out has role output, so it must stay float16"),
     ],
 )
 def test_what_is_refused(tensor: str, why: str) -> None:
@@ -69,7 +69,7 @@ def test_a_product_reads_numbers_cut_to_tf32_in_another_order() -> None:
     assert not holds_rounded(done.nest, "w", "tf32"), "an input"
     for given, why in {
         ("w_narrow", "tf32"): "w_narrow is rounded to tf32 already",
-        ("x", "tf32", (0, 0)): "x has 2 axes. What would do: each of these axes once",
+        ("x", "tf32", (0, 0)): "x has 2 axes. Needed: each of these axes once",
         ("x", "ieee"): "and one of tf32, bf16, f16",
     }.items():
         with pytest.raises(pf.IllegalRewrite, match=why):

@@ -147,10 +147,10 @@ def once(x: "f64[N]", row: "f64[N]", y: "f64[N]"):
 @pytest.mark.parametrize(
     ("nest", "array", "why"),
     [
-        (carried, "row", "S0 reads what the caller put into row (S0[0, 0])"),
+        (carried, "row", "S0 reads the caller's values of row (S0[0, 0])"),
         (across, "row", "no loop is around all its uses"),
-        (once, "row", "no call writes row again and again"),
-        (rows, "x", "no call writes x again and again"),
+        (once, "row", "no loop overwrites row repeatedly"),
+        (rows, "x", "no loop overwrites x repeatedly"),
     ],
 )
 def test_what_cannot_be_private_is_refused_in_words(nest: pf.Nest, array: str, why: str) -> None:

@@ -48,7 +48,7 @@ def test_what_is_refused_is_said() -> None:
     assert refusal is not None
     assert "reads elements of B that were written before" in str(refusal)
     assert len(refusal.instances) == 2
-    assert "A is no array that a call changes" in str(why_not_snapshot(nest, "S", "A"))
+    assert "A is not an array that the nest reads and writes" in str(why_not_snapshot(nest, "S", "A"))
     with pytest.raises(IllegalRewrite, match="T does not read A"):
         snapshot(nest, "T", "A")
 

@@ -117,7 +117,7 @@ def test_sums_that_do_the_same_are_one_and_each_region_runs_in_its_turn() -> Non
 def test_fixed_sizes_without_anything_behind_a_block_are_refused() -> None:
     assert why_not_panels(lu.with_sizes({"N": 40}), BY["lu"][1], 32) is None
     refusal = why_not_panels(lu.with_sizes({"N": 30}), BY["lu"][1], 32)
-    assert "no sum has rows and columns behind a block of its steps" in str(refusal)
+    assert "no sum updates rows and columns behind a block of steps" in str(refusal)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_fixed_sizes_without_anything_behind_a_block_are_refused() -> None:
     [
         ({}, 0, "a block has 0 steps"),
         ({}, 2.5, "a block has 2.5 steps"),
-        ({"S1": "[i, j, 0]"}, 4, r"'\[i, j, 0\]' are no dates of S1"),
-        ({"S1": "[i, j, j, k]"}, 4, "are no dates of S1"),
-        ({"S1": "[i, j, j, i]"}, 4, "are no dates of S1"),
-        ({"S1": "[i, 0, 0, 1]"}, 4, "are no dates of S1"),
+        ({"S1": "[i, j, 0]"}, 4, r"'\[i, j, 0\]' are not valid dates of S1"),
+        ({"S1": "[i, j, j, k]"}, 4, "are not valid dates of S1"),
+        ({"S1": "[i, j, j, i]"}, 4, "are not valid dates of S1"),
+        ({"S1": "[i, 0, 0, 1]"}, 4, "are not valid dates of S1"),
     ],
 )
 def test_what_is_refused_is_said(changed: dict[str, str], size: float, why: str) -> None:
@@ -137,13 +137,15 @@ def test_what_is_refused_is_said(changed: dict[str, str], size: float, why: str)
 
 
 def test_statements_that_are_no_part_are_refused() -> None:
-    assert "S0 are not what one outermost loop holds" in str(why_not_panels(lu, {"S0": "[i, j, k, 0]"}, 4))
+    assert "S0 are not exactly the statements of one outermost loop" in str(
+        why_not_panels(lu, {"S0": "[i, j, k, 0]"}, 4)
+    )
 
 
 def test_an_order_that_turns_a_dependence_round_is_refused_with_the_two_instances() -> None:
     refusal = why_not_panels(lu, BY["lu"][1] | {"S1": "[i, j, 0, 0]"}, 4)
     assert refusal is not None
-    assert "these would run the other way round" in str(refusal)
+    assert "two instances would run in the wrong order" in str(refusal)
     assert [str(instance) for instance in refusal.instances] == ["S0[2, 1, 0]", "S1[2, 1]"]
 
 

@@ -175,5 +175,5 @@ def test_a_tile_that_needs_both_ends_of_an_array_is_refused() -> None:
         for i in range(N):
             y[i] = T[i] + T[N - 1 - i]
 
-    with pytest.raises(IllegalRewrite, match="what one tile touches of S0 has no constant shape"):
+    with pytest.raises(IllegalRewrite, match="one tile's footprint in S0 has no constant shape"):
         overlap(mirrored, {"S1": {"i": 4}}, ["S0"])

@@ -76,7 +76,7 @@ def test_gates_of_one_product_are_read_where_they_lie() -> None:
 def test_what_an_output_demands_stays_and_says_why() -> None:
     views = compose_views(nn.lower(nn.transpose(x)))
     assert copies(views.nest) == ["permute0"]
-    assert "x is not made here (input)" in str(views)
+    assert "x is not computed in this nest (input)" in str(views)
     views = compose_views(nn.lower(nn.stack([x, nn.relu(x)])))
     assert copies(views.nest) == ["stack0_0"]
 
@@ -224,7 +224,7 @@ def changing(x: f32[N], y: f32[N], z: f64[N], w: f32[N]):
 @pytest.mark.parametrize(
     ("tensor", "why"),
     [
-        ("T", r"what T shows is overwritten before it is read \(S0\[1\], S4\[1\]\)"),
+        ("T", r"an element that T shows is overwritten before it is read \(S0\[1\], S4\[1\]\)"),
         ("U", "S1 computes U"),
         ("V", "S2 shows values of float64 as float32"),
         ("y", "y is visible to the caller"),
@@ -255,8 +255,8 @@ def test_halves_are_read_through_where_each_value_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("S0", r"x is not made here \(inout\)"),
-        ("S1", "S1 computes what it writes"),
+        ("S0", r"x is not computed in this nest \(inout\)"),
+        ("S1", "S1 computes its values"),
         ("S3", r"S1 computes elements of U that have no place in x"),
         ("S5", r"S7 writes the same elements of w"),
     ],
@@ -282,7 +282,7 @@ def test_a_source_that_changes_after_it_was_shown_is_refused() -> None:
         for i in range(N):
             v[i] = U[i] + 1.0
 
-    assert "U is written again after S1 shows it" in str(why_not_place(later, "S1"))
+    assert "U is overwritten after S1 copies it" in str(why_not_place(later, "S1"))
 
 
 def test_an_element_that_would_have_two_places_is_refused() -> None:
@@ -302,4 +302,4 @@ def test_an_element_written_twice_is_refused() -> None:
         for i in range(N):
             y[i] = T[i] + T[i]
 
-    assert "both write one element of T (S0[1], S1[0])" in str(why_not_read_through(twice, "T"))
+    assert "two instances write one element of T (S0[1], S1[0])" in str(why_not_read_through(twice, "T"))

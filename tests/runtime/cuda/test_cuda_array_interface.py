@@ -111,7 +111,7 @@ def test_numba_gets_arrays_of_its_own(dtype: str, monkeypatch: pytest.MonkeyPatc
 
 def test_without_out_a_library_that_says_no_more_is_told_to_give_it(monkeypatch: pytest.MonkeyPatch) -> None:
     net, gpu = compiled("float32", monkeypatch)
-    with pytest.raises(pf.BadArgument, match=r"give out= for .*, float32 \[5, 8\]"):
+    with pytest.raises(pf.BadArgument, match=r"pass out= for .*, float32 \[5, 8\]"):
         net(put(gpu, Plain, draw("float32")))
 
 

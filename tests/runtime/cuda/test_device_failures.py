@@ -145,6 +145,6 @@ def test_without_memory_in_place_the_next_call_has_every_buffer() -> None:
 def test_a_launch_that_finds_an_earlier_failure_says_so() -> None:
     found = launch_failed("k", ("mac",), (2, 1, 1), (32, 2, 1), 0, "CUDA_ERROR_MISALIGNED_ADDRESS: …")
     assert "grid 2 × 1 × 1, block 32 × 2 × 1 (64 threads)" in str(found)
-    assert "it may be one that was launched before" in str(found)
+    assert "it may have been an earlier kernel" in str(found)
     refused = launch_failed("k", ("mac",), (2, 1, 1), (32, 2, 1), 0, "CUDA_ERROR_INVALID_VALUE: …")
     assert "before" not in str(refused)

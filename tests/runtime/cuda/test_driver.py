@@ -144,8 +144,8 @@ def test_blocks_that_wait_for_each_other_are_launched_together_or_not_at_all(
     with pytest.raises(TargetUnavailable) as refused:
         gpu.launch([replace(step, grid=(133, 2, 1))])
     assert str(refused.value) == (
-        "the 266 blocks of kernel 'k' wait for each other, and a GPU holds 264 of them at once (2 of 1024 threads on "
-        "each of 132 multiprocessors); give them more work each, so that there are fewer"
+        "the 266 blocks of kernel 'k' synchronise with each other, but a GPU can hold 264 of them at a time "
+        "(2 of 1024 threads on each of 132 multiprocessors); use fewer blocks with more work each"
     )
 
 

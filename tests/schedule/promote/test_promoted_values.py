@@ -101,11 +101,11 @@ def changing(c: f64, x: f64[N], n: i64[N], y: f64[N], z: f32[N]):
 @pytest.mark.parametrize(
     ("statement", "value", "why"),
     [
-        ("S0", "c * x[i]", "no tensor 'c [*] x.i.', and no value in S0 that reads like this"),
+        ("S0", "c * x[i]", "'c [*] x.i.' is neither a tensor nor a value in S0"),
         ("S0", "c + i", r"c \+ i depends on an index of S0 as a number"),
         ("S1", "c * x[i]", "x is written after load_x would have copied it"),
-        ("S2", "c * z[i]", "values of float32 and float64 meet"),
-        ("S3", "1.0 / (c * x[i])", "a divisor"),
+        ("S2", "c * z[i]", "in S2 mixes float32 and float64"),
+        ("S3", "1.0 / (c * x[i])", "stands for a division"),
     ],
 )
 def test_what_is_refused(statement: str, value: str, why: str) -> None:

@@ -91,9 +91,9 @@ def test_validation_finds_a_stage_that_is_given_away_too_early() -> None:
 @pytest.mark.parametrize(
     ("memory", "stages", "why"),
     [
-        ("register", 2, "registers have no stages"),
-        ("shared", 0, "stages are a number from 1 on, not 0"),
-        ("shared", True, "stages are a number from 1 on, not True"),
+        ("register", 2, "registers cannot have stages"),
+        ("shared", 0, "stages=0, expected at least 1"),
+        ("shared", True, "stages=True, expected at least 1"),
     ],
 )
 def test_stages_that_cannot_be(memory: str, stages: int, why: str) -> None:
@@ -105,7 +105,7 @@ def test_stages_that_cannot_be(memory: str, stages: int, why: str) -> None:
 def test_stages_are_of_iterations_in_order() -> None:
     s = pf.Schedule(cases.dense(24, 4, batch=8)).promote("x", "mac0", at="i", memory="local", stages=2)
     with pytest.raises(
-        InvalidSchedule, match="x_local has a stage for each of several iterations of i in a row"
+        InvalidSchedule, match="x_local has a stage for each of several consecutive iterations of i"
     ):
         s.bind("mac0", i="cores")
 

@@ -110,7 +110,7 @@ def test_sums_that_are_the_output_across_memory() -> None:
 
 def test_only_an_output_is_detached() -> None:
     nest = convolution((1, 2, 5, 5), 3, (3, 3), "NCHW")
-    assert "x is an input, no output" in str(detach(nest, "x"))
+    assert "x has role input, not output" in str(detach(nest, "x"))
     done = detach(nest, "out")
     assert isinstance(done, Nest)
     done.check()

@@ -86,7 +86,7 @@ def test_a_layer_that_begins_at_the_end_has_to_wait_for_the_last_step() -> None:
     nest = nn.lower(nn.rnn(nn.flip(nn.rnn(x, w, u)[0], 0), w, u)[0])
     note = said(plan_for(nest, TWO))
     assert note.startswith("loops in time do not run behind each other on cores: bind(")
-    assert "is refused: the flow dependence " in note
+    assert "is refused: it would break the flow dependence " in note
 
 
 def test_one_core_and_one_layer_have_nothing_to_tell() -> None:

@@ -79,7 +79,7 @@ def test_rows_below_a_block_take_turns_in_each_step() -> None:
 
 def test_what_has_nothing_behind_a_block_is_said() -> None:
     plan = planned(lu, 33, ONE)
-    why = "no sum has rows and columns behind a block of its steps."
+    why = "no sum updates rows and columns behind a block of steps."
     assert f"S0, S1, S2 do not run in blocks of 64 steps: {why}" in plan.notes
 
 

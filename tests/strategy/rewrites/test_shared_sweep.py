@@ -94,7 +94,7 @@ def waiting(a: "f64[M, N]", x: "f64[M]"):
     assert not found.passes
     (why,) = found.refused
     assert "read a each on its own" in why.text
-    assert "would be broken" in why.text
+    assert "would break" in why.text
     plan = plan_for(nest, small(2))
     assert why in plan.remarks
 

@@ -71,7 +71,7 @@ def test_what_comes_later_keeps_the_pipeline_legal() -> None:
     made = skewed().tile("S0", _t=2, i=3).bind("S0", _t="pipeline")
     with pytest.raises(IllegalSchedule):
         made.reverse("S0", "i")
-    with pytest.raises(InvalidSchedule, match="one loop in order directly inside"):
+    with pytest.raises(InvalidSchedule, match="exactly one sequential loop"):
         pf.Schedule(swept).bind("S0", i="pipeline")
 
 

@@ -187,8 +187,8 @@ def test_only_products_by_warpgroups_read_swizzled_lines() -> None:
     ("changed", "ahead", "why"),
     [
         ({"layout": None}, 1, "x_shared has no swizzled lines: promote"),
-        ({"panel": (1, 16)}, 1, "panels of 16 are no lines of 128 bytes"),
-        ({}, 0, "x_shared has no stages, and it would be waited for at once"),
+        ({"panel": (1, 16)}, 1, "panels of width 16 are not lines of 128 bytes"),
+        ({}, 0, "x_shared has one stage, so the copy would be waited for immediately"),
     ],
 )
 def test_what_is_no_box_says_why(changed: dict[str, object], ahead: int, why: str) -> None:
@@ -210,7 +210,7 @@ def test_a_row_that_begins_anywhere_is_refused() -> None:
     s = s.split(name, "k", 32).reorder(name, "k", "i", "k_in").bind(name, i="thread.x")
     s = s.promote("x", name, at="k", memory="shared", panel=(1, 32), stages=2, layout=pf.SwizzledLayout())
     s = s.bind("load_x", load_x_0="bulk").shift("load_x", "k", -1)
-    with pytest.raises(InvalidSchedule, match="rows of x begin at no multiples of 16 bytes"):
+    with pytest.raises(InvalidSchedule, match="rows of x do not start at multiples of 16 bytes"):
         pf.compile(s.source, schedule=s, target="cuda", machine="h200", device="lockstep")
 
 

@@ -315,7 +315,7 @@ def _by_hand(threads: bool, **changed: object) -> pf.Schedule:
         ({"layout": None}, "x_shared has no swizzled lines: promote"),
         (
             {"stages": 1},
-            "no loop hands copies over. What would make it legal: promote what is copied with stages",
+            "no loop hands copies over. To make it legal: promote what is copied with stages",
         ),
     ],
 )

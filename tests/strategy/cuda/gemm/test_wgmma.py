@@ -286,5 +286,5 @@ def test_numbers_that_are_no_layout_are_refused() -> None:
     promote = partial(s.promote, "x", "mac0", at="k", memory="shared", panel=(0, 32))
     with pytest.raises(InvalidSchedule, match="a CoreMatrixLayout has tile, lanes, side, depth, gap"):
         promote(cores=(4, 8))  # type: ignore[arg-type]  # too few numbers are what is refused
-    with pytest.raises(InvalidSchedule, match="layout, spread and cores are ways to lay a panel out"):
+    with pytest.raises(InvalidSchedule, match="layout, spread and cores are alternatives"):
         promote(spread=(4, 4, 0, 1, 0), cores=(4, 8, 2, 8, 0, 0, 0, 0))
