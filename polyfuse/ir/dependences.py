@@ -18,7 +18,7 @@ What reads s in between still has its place: flow brings it the updates before, 
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -77,6 +77,9 @@ class Pairs:
         return {}
 
 
+KINDS = ("flow", "anti", "output", "reduction")
+"""The kinds of dependences, in the order in which pairs are listed."""
+
 KEPT = 8
 """Answers kept of one relation: trees that are proven one after the other differ in few loops."""
 
@@ -89,16 +92,33 @@ class Dependences:
     statements they belong to.
 
     Attributes:
-        flow: Write to read of the same value.
-        anti: Read to the write that overwrites the value.
-        output: Write to the next write of the same element.
-        reduction: Two updates of a group: any order is legal, running them at the same time is not.
+        pairs: The relations, one for each kind and pair of statements.
     """
 
-    flow: isl.UnionMap
-    anti: isl.UnionMap
-    output: isl.UnionMap
-    reduction: isl.UnionMap
+    pairs: tuple[Pairs, ...]
+
+    @cached_property
+    def flow(self) -> isl.UnionMap:
+        """Return the pairs of a write and a read of the same value."""
+        return self._of_kind("flow")
+
+    @cached_property
+    def anti(self) -> isl.UnionMap:
+        """Return the pairs of a read and the write that overwrites the value."""
+        return self._of_kind("anti")
+
+    @cached_property
+    def output(self) -> isl.UnionMap:
+        """Return the pairs of a write and the next write of the same element."""
+        return self._of_kind("output")
+
+    @cached_property
+    def reduction(self) -> isl.UnionMap:
+        """Return the pairs of updates of a group: any order is legal, running them at the same time is not."""
+        return self._of_kind("reduction")
+
+    def _of_kind(self, kind: str) -> isl.UnionMap:
+        return union_map(pair.map for pair in self.pairs if pair.kind == kind)
 
     @property
     def ordering(self) -> isl.UnionMap:
@@ -113,11 +133,6 @@ class Dependences:
             ("output", self.output),
             ("reduction", self.reduction),
         )
-
-    @cached_property
-    def pairs(self) -> tuple[Pairs, ...]:
-        """The relations split by kind and by the two statements."""
-        return tuple(split(kind, relation) for kind, union in self.kinds() for relation in maps_of(union))
 
     def between(self, first: str, second: str) -> tuple[Pairs, ...]:
         """Return the dependences between two statements, in either direction.
@@ -149,6 +164,14 @@ class Dependences:
     @cached_property
     def _by_source(self) -> Mapping[str, tuple[Pairs, ...]]:
         return grouped((pair.source, pair) for pair in self.pairs)
+
+    def before(self, statement: str) -> tuple[Pairs, ...]:
+        """The pairs whose sink is a statement."""
+        return self._by_sink.get(statement, ())
+
+    @cached_property
+    def _by_sink(self) -> Mapping[str, tuple[Pairs, ...]]:
+        return grouped((pair.sink, pair) for pair in self.pairs)
 
     @cached_property
     def values(self) -> Mapping[tuple[str, str], tuple[Pairs, ...]]:
@@ -188,28 +211,16 @@ class AccessRelations:
         return self.assigns.union(self.accumulates)
 
 
-def access_relations(readers: Iterable[Statement], writers: Iterable[Statement]) -> AccessRelations:
-    """Return the reads, assignments and accumulations of some statements."""
-    every = tuple(writers)
+def access_relations(
+    readers: Iterable[Statement], writers: Iterable[Statement], tensors: Container[str] | None = None
+) -> AccessRelations:
+    """Return the reads, assignments and accumulations of some statements: of all tensors, or of some."""
+    chosen = tuple(s for s in writers if tensors is None or s.write.tensor in tensors)
     return AccessRelations(
-        reads=relation_of((s, a) for s in readers for a in s.reads),
-        assigns=relation_of((s, s.write) for s in every if not s.is_reduction),
-        accumulates=relation_of((s, s.write) for s in every if s.is_reduction),
-        operators={s.name: s.op for s in every if s.is_reduction},
-    )
-
-
-def through(accesses: AccessRelations, tensors: Container[str]) -> AccessRelations:
-    """Only what accesses some tensors."""
-
-    def kept(relation: isl.UnionMap) -> isl.UnionMap:
-        return union_map(part for part in maps_of(relation) if tuple_names(part)[1] in tensors)
-
-    return replace(
-        accesses,
-        reads=kept(accesses.reads),
-        assigns=kept(accesses.assigns),
-        accumulates=kept(accesses.accumulates),
+        reads=relation_of((s, a) for s in readers for a in s.reads if tensors is None or a.tensor in tensors),
+        assigns=relation_of((s, s.write) for s in chosen if not s.is_reduction),
+        accumulates=relation_of((s, s.write) for s in chosen if s.is_reduction),
+        operators={s.name: s.op for s in chosen if s.is_reduction},
     )
 
 
@@ -221,20 +232,9 @@ def merged(
     `targets` says which tensor each statement writes. A statement writes one, so a pair passes through its source's
     target (flow, output, reduction) or its sink's (anti).
     """
-    gone: list[Pairs] = []
-    untouched: list[Pairs] = []
-    for p in old.pairs:
-        through = targets[p.sink if p.kind == "anti" else p.source]
-        (gone if through in touched else untouched).append(p)
-    pairs = tuple(p for kind, _ in old.kinds() for p in (*untouched, *fresh.pairs) if p.kind == kind)
-    new = dict(fresh.kinds())
-    unions = {
-        kind: union.subtract(union_map(p.map for p in gone if p.kind == kind)).union(new[kind])
-        for kind, union in old.kinds()
-    }
-    result = Dependences(**unions)
-    result.__dict__["pairs"] = pairs
-    return result
+    untouched = (p for p in old.pairs if targets[p.sink if p.kind == "anti" else p.source] not in touched)
+    both = grouped((p.kind, p) for p in (*untouched, *fresh.pairs))
+    return Dependences(tuple(p for kind in KINDS for p in both.get(kind, ())))
 
 
 def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
@@ -242,11 +242,10 @@ def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
     flow, own = flow_and_reduction(accesses, order)
     overwritten = sources(accesses.writes, accesses.assigns, accesses.accumulates, order)
     anti = unhidden(accesses.reads, accesses.assigns, accesses.writes, order)
+    output = overwritten.subtract(among_groups(overwritten, accesses.operators))
+    kinds = zip(KINDS, (flow, anti, output, own), strict=True)
     return Dependences(
-        flow=coalesced(flow),
-        anti=coalesced(anti),
-        output=coalesced(overwritten.subtract(among_groups(overwritten, accesses.operators))),
-        reduction=coalesced(own),
+        tuple(split(kind, relation) for kind, union in kinds for relation in maps_of(coalesced(union)))
     )
 
 

@@ -23,7 +23,6 @@ from polyfuse.ir.dependences import (
     dependences,
     grouped,
     merged,
-    through,
 )
 from polyfuse.ir.nest_text import set_of, statement_text
 from polyfuse.ir.sizes import with_sizes
@@ -262,10 +261,17 @@ class Nest:
             The nest.
         """
         new = replace(self, tensors=tensors, statements=statements, order=order)
+        known = {s.name: s for s in self.statements}
+        new.__dict__["domains"] = {
+            s.name: self.domains[s.name]
+            if s.name in known and s.domain is known[s.name].domain
+            else s.domain.intersect_params(self.context)
+            for s in statements
+        }
         inside = [s for s in statements if touched & set(s.tensors)]
         here = restrict(order, frozenset(s.name for s in inside))
         if here is not None:
-            fresh = dependences(through(access_relations(inside, inside), touched), dates(here, new.domains))
+            fresh = dependences(access_relations(inside, inside, touched), dates(here, new.domains))
             targets = {s.name: s.write.tensor for s in (*self.statements, *statements)}
             new.__dict__["_dependences"] = merged(self.dependences(), fresh, targets, touched)
         return new

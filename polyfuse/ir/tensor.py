@@ -10,6 +10,7 @@ import ml_dtypes  # its import tells NumPy of bfloat16
 import numpy as np
 
 from polyfuse.errors import InvalidNest
+from polyfuse.sets import SET
 
 Role = Literal["input", "output", "inout", "constant", "temporary", "gathered"]
 """Who gives a tensor its values and who sees them: the caller (input, output, inout), the model (constant),
@@ -142,9 +143,15 @@ class Tensor:
         >>> print(Tensor("A", ("N", 3), "float32", "input").elements(("N",)))
         [N] -> { A[i0, i1] : 0 <= i0 < N and 0 <= i1 <= 2 }
         """
-        dims = ", ".join(f"i{d}" for d in range(self.rank))
-        bounds = " and ".join(f"0 <= i{d} < {size}" for d, size in enumerate(self.shape)) or "1 = 1"
-        return isl.Set(f"[{', '.join(params)}] -> {{ {self.name}[{dims}] : {bounds} }}")
+        dims = [f"i{d}" for d in range(self.rank)]
+        if any(isinstance(size, str) for size in self.shape):
+            bounds = " and ".join(f"0 <= {dim} < {size}" for dim, size in zip(dims, self.shape, strict=True))
+            return isl.Set(f"[{', '.join(params)}] -> {{ {self.name}[{', '.join(dims)}] : {bounds} }}")
+        space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=dims, params=list(params))
+        found = isl.Set.universe(space.set_tuple_name(SET, self.name))
+        for d, size in enumerate(self.shape):  # text takes isl eight times as long
+            found = found.lower_bound_val(SET, d, isl.Val(0)).upper_bound_val(SET, d, isl.Val(int(size) - 1))
+        return found
 
     def __str__(self) -> str:
         text = f"{self.role} {self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -265,6 +265,8 @@ def restrict(tree: Tree, keep: frozenset[str]) -> Tree | None:
     """The tree with only some of its statements; None if none of them is in it."""
     if tree.members <= keep:
         return tree
+    if tree.members.isdisjoint(keep):
+        return None
     match tree:
         case Leaf(name):
             return tree if name in keep else None

@@ -18,7 +18,7 @@ import islpy as isl
 
 from polyfuse.errors import ValidationFailure
 from polyfuse.ir import Access, Nest, Statement, Tensor
-from polyfuse.ir.dependences import Pairs, access_relations, dependences, split, through
+from polyfuse.ir.dependences import Pairs, access_relations, dependences, split
 from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.tree import Loop, date_map, dates, loops_around, restrict
 from polyfuse.proving import proving
@@ -172,10 +172,12 @@ def false_pairs(nest: Nest, web: Web) -> tuple[Pairs, ...]:
 
     Asked of the web by itself: in the nest, the writes of other webs lie in between and hide some.
     """
-    accesses = access_relations(map(nest.statement, web.readers), map(nest.statement, web.writers))
+    accesses = access_relations(
+        map(nest.statement, web.readers), map(nest.statement, web.writers), {web.tensor}
+    )
     order = restrict(nest.order, frozenset(web.statements))
     assert order is not None, "a web has a writer"
-    found = dependences(through(accesses, {web.tensor}), dates(order, nest.domains))
+    found = dependences(accesses, dates(order, nest.domains))
     true = found.flow.union(found.reduction)
     relations = (("anti", found.anti), ("output", found.output))
     return tuple(split(kind, pair) for kind, all_ in relations for pair in maps_of(all_.subtract(true)))

@@ -80,51 +80,103 @@ def compose_views(nest: Nest, accept: Accept = always, keep: Mapping[str, str] =
     Returns:
         The new nest.
     """
+    found = _Composition(nest, accept, keep)
     done: list[Composed] = []
-    kept: dict[str, Refusal] = {}
-    while (step := _step(nest, kept, accept, keep)) is not None:
+    while (step := found.step()) is not None:
         if isinstance(step, Composed):
             done.append(step)
-            nest = step.nest
-        else:
-            nest = step
+        found.take(step.nest if isinstance(step, Composed) else step)
     if done:
-        nest.check()
-    left = {s.name for s in nest.statements}
-    return Views(nest, tuple(done), tuple(refusal for name, refusal in kept.items() if name in left))
+        found.nest.check()
+    left = {s.name for s in found.nest.statements}
+    return Views(
+        found.nest, tuple(done), tuple(refusal for name, refusal in found.kept.items() if name in left)
+    )
 
 
-def _step(
-    nest: Nest, kept: dict[str, Refusal], accept: Accept, keep: Mapping[str, str]
-) -> Composed | Nest | None:
-    """The next view composed, or the nest without what no view needs; why others stay is noted."""
-    computed = {s.write.tensor for s in nest.statements if not is_view(s)}
-    for s in nest.statements:
+class _Composition:
+    """A nest on the way: which views are still to be tried, and why others stay.
+
+    Each step composes the first view in the nest's order that can be. Whether one can depends on what touches its own
+    tensor, what it and the others that fill it show, and the operands of what computes that: after a step only those
+    views are tried again that it concerns. `accept` may look at more, and is asked again in the end.
+    """
+
+    def __init__(self, nest: Nest, accept: Accept, keep: Mapping[str, str]) -> None:
+        self.nest, self.accept, self.keep = nest, accept, keep
+        self.kept: dict[str, Refusal] = {}
+        self.untried = {s.name for s in nest.statements}
+        self.unwanted: set[str] = set()  # views that `accept` has kept, of the nest as it is
+        self.outdated: set[str] = set()  # and of the nest as it was
+        self.showing: set[str] = set()  # views that show the caller what is computed
+        self.needed: Nest | None = None
+
+    def step(self) -> Composed | Nest | None:
+        """The next view composed, or the nest without what no view needs; why others stay is noted."""
+        found = self._first()
+        if found is None and self.outdated:
+            self.untried |= self.outdated
+            self.outdated.clear()
+            return self._first()
+        return found
+
+    def take(self, nest: Nest) -> None:
+        """Go on with the nest after a step."""
+        before, self.nest, self.needed = self.nest, nest, None
+        was, now = (set(map(id, x.statements)) for x in (before, nest))
+        changed = [s for x, other in ((before, now), (nest, was)) for s in x.statements if id(s) not in other]
+        self.untried |= {s.name for s in changed}
+        for tensor in {name for s in changed for name in s.tensors}:
+            if before.writers(tensor) or nest.writers(tensor):
+                self.untried |= {s.name for s in nest.writers(tensor)}
+                for target in {s.write.tensor for s in nest.readers(tensor)}:
+                    self.untried |= {s.name for s in (*nest.writers(target), *nest.readers(target))}
+        self.outdated |= self.unwanted
+        self.unwanted.clear()
+
+    def _first(self) -> Composed | Nest | None:
+        for s in self.nest.statements:
+            untried = s.name in self.untried
+            refusal = self._tried(s) if untried else None
+            if isinstance(refusal, Composed):
+                return refusal
+            if s.name in self.showing:
+                self.needed = needed(self.nest) if self.needed is None else self.needed
+                if self.needed is not self.nest:
+                    return self.needed
+                if untried and (there := _computed_there(self.nest, s)) is not None:
+                    return there
+            if refusal is not None:
+                self.kept[s.name] = refusal
+            self.untried.discard(s.name)
+        return None
+
+    def _tried(self, s: Statement) -> Composed | Refusal | None:
+        """The nest without a view, or why it stays; None where there is none to try."""
+        nest = self.nest
+        for noted in (self.showing, self.unwanted, self.outdated):
+            noted.discard(s.name)
         if not is_view(s) or not s.reads:
-            continue  # numbers go with the rest of their tensor
+            return None  # numbers go with the rest of their tensor
         fills = nest.writers(s.write.tensor)
-        stays = next((x.name for x in fills if x.name in keep), None)
+        stays = next((x.name for x in fills if x.name in self.keep), None)
         if stays is not None:
-            kept[s.name] = Refusal(f"composing {s.name}", keep[stays], "another schedule")
-            continue
+            return Refusal(f"composing {s.name}", self.keep[stays], "another schedule")
         ways = (placed, _read_through) if len(fills) > 1 else (_read_through, placed)
         refusals: list[Refusal] = []
         for way in ways:
             found = way(nest, s)
             if isinstance(found, Refusal):
                 refusals.append(found)
-            elif (why := accept(nest, found)) is None:
+            elif (why := self.accept(nest, found)) is None:
                 return found
             else:
+                self.unwanted.add(s.name)
                 refusals.append(Refusal(f"composing {s.name}", why, "another schedule"))
         visible = nest.tensor(s.write.tensor).role != "temporary"
-        if visible and s.reads[0].tensor in computed:
-            if (cut := needed(nest)) is not nest:
-                return cut
-            if (there := _computed_there(nest, s)) is not None:
-                return there
-        kept[s.name] = refusals[ways.index(placed) if visible else 0]  # what is visible is never read through
-    return None
+        if visible and any(not is_view(x) for x in nest.writers(s.reads[0].tensor)):
+            self.showing.add(s.name)
+        return refusals[ways.index(placed) if visible else 0]  # what is visible is never read through
 
 
 def _read_through(nest: Nest, s: Statement) -> Composed | Refusal:

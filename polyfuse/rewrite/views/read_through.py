@@ -56,11 +56,9 @@ def through(nest: Nest, tensor: str) -> Composed | Refusal:
     tensors = tuple(t for t in nest.tensors if t.name != tensor)
     kept = tuple(p for s in nest.statements if s.name not in gone for p in pieces.get(s.name, (s,)))
     order = with_pieces(order, into)
-    if any(len(parts) > 1 for parts in into.values()):
-        result = replace(nest, tensors=tensors, statements=kept, order=order)
-    else:
-        shown = {access.tensor for s in sources for access in s.reads}
-        result = nest.rewritten(tensors, kept, order, frozenset({tensor, *shown}))
+    touched = {tensor, *(access.tensor for s in sources for access in s.reads)}
+    touched |= {t for s in nest.readers(tensor) if len(into[s.name]) > 1 for t in s.tensors}
+    result = nest.rewritten(tensors, kept, order, frozenset(touched))
     return Composed(checked(nest, result, gone, into), tensor, tuple(sorted(gone)), into)
 
 

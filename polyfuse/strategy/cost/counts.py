@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import islpy as isl
 
@@ -90,6 +91,7 @@ class Counts:
         self._carried: dict[tuple[int, int, int], tuple[object, bool]] = {}
         self._profiles: dict[tuple[str, int], tuple[isl.PwAff, tuple[float, ...]]] = {}
         self._filled: dict[str, float] = {}
+        self._sizes: dict[str, int] = {}
         self._extents: dict[tuple[str, int], tuple[isl.PwAff, tuple[int, int]]] = {}
 
     @cached_property
@@ -132,13 +134,15 @@ class Counts:
     def tensor_bytes(self, name: str) -> int:
         """The size of a tensor."""
         tensor = self.nest.tensor(name)
-        elements = tensor.elements(self.nest.params).intersect_params(self.nominal)
-        return bounding_count(elements, {}) * tensor.itemsize
+        sizes = [self.size(extent) if isinstance(extent, str) else extent for extent in tensor.shape]
+        return prod(sizes) * tensor.itemsize if all(size > 0 for size in sizes) else 0
 
     def size(self, extent: str) -> int:
         """A symbolic extent's value at the nominal sizes."""
-        value = isl.PwAff(f"[{', '.join(self.nest.params)}] -> {{ [({extent})] }}")
-        return int(greatest(value.intersect_params(self.nominal)).to_python())
+        if extent not in self._sizes:
+            value = isl.PwAff(f"[{', '.join(self.nest.params)}] -> {{ [({extent})] }}")
+            self._sizes[extent] = int(greatest(value.intersect_params(self.nominal)).to_python())
+        return self._sizes[extent]
 
     def work(self, name: str) -> Work:
         """Instances and operations of a statement; a reduction's combination counts as one operation."""

@@ -30,8 +30,8 @@ def needs_of(nest: Nest, product: str, after: tuple[str, ...]) -> Needs:
     for name in after:
         maps = [
             p.map.reverse().apply_range(found[p.source])
-            for p in nest.dependences().pairs
-            if p.kind in ("flow", "reduction") and p.sink == name and p.source in found and p.source != name
+            for p in nest.dependences().before(name)
+            if p.kind in ("flow", "reduction") and p.source in found and p.source != name
         ]
         if maps:
             every = maps[0]
@@ -59,7 +59,7 @@ def reached(nest: Nest, name: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """The statements among these that must run behind one, directly or because of others; the nearest first."""
     found = [name]
     for source in found:
-        sinks = (p.sink for p in nest.dependences().pairs if p.source == source and p.sink in names)
+        sinks = (p.sink for p in nest.dependences().after(source) if p.sink in names)
         found += [sink for sink in dict.fromkeys(sinks) if sink not in found]
     return tuple(found[1:])
 

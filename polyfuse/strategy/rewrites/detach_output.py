@@ -11,7 +11,6 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite.reductions.detach_output import detach
-from polyfuse.strategy.match.epilogue import needs_of
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.remarks import Remark, applied
 
@@ -32,12 +31,27 @@ def with_readers(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]
 
 
 def across(nest: Nest) -> tuple[str, ...]:
-    """The products whose sums' neighbours in memory are no columns, and the reductions that follow them."""
+    """The products into outputs whose neighbours in memory are no columns, and the reductions that follow such sums.
+
+    A reduction follows a product that values reach it from, directly or through statements in between. It comes behind
+    the first of these, in the nest's order.
+    """
     order = statements(nest.order)
-    found: list[str] = []
+    into = {
+        s.name for s in nest.statements if s.is_reduction and nest.tensor(s.write.tensor).role == "output"
+    }
+    if not into:
+        return ()
+    first: dict[str, int] = {}
     for position, name in enumerate(order):
+        leads = [
+            first[p.source]
+            for p in nest.dependences().before(name)
+            if p.kind in ("flow", "reduction") and p.source in first and p.source != name
+        ]
         products = products_of(nest, name)
         if products and products[0].across:
-            needs = needs_of(nest, name, order[position + 1 :])
-            found += [name, *(after for after in needs if nest.statement(after).is_reduction)]
-    return tuple(dict.fromkeys(found))
+            leads.append(position)
+        if leads:
+            first[name] = min(leads)
+    return tuple(sorted((name for name in order if name in into & first.keys()), key=first.__getitem__))
