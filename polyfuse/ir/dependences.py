@@ -66,6 +66,11 @@ class Pairs:
             self._kept[key] = source, sink, rest
         return self._kept[key][2]
 
+    @property
+    def is_value(self) -> bool:
+        """Whether a value travels: to what reads it, or to what adds to it."""
+        return self.kind in ("flow", "reduction")
+
     @cached_property
     def is_empty(self) -> bool:
         """True if there are no pairs."""
@@ -172,12 +177,6 @@ class Dependences:
     @cached_property
     def _by_sink(self) -> Mapping[str, tuple[Pairs, ...]]:
         return grouped((pair.sink, pair) for pair in self.pairs)
-
-    @cached_property
-    def values(self) -> Mapping[tuple[str, str], tuple[Pairs, ...]]:
-        """The pairs by which values travel, of each two statements: flow, and what sums add to."""
-        travels = (pair for pair in self.pairs if pair.kind in ("flow", "reduction"))
-        return grouped(((pair.source, pair.sink), pair) for pair in travels)
 
     def __str__(self) -> str:
         lines = []

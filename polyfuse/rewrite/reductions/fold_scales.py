@@ -93,21 +93,33 @@ def fold(nest: Nest, statement: str) -> Folded:
     Raises:
         IllegalRewrite: if `why_not_fold` returns a reason.
     """
-    fixed = constant_tensors(nest, nest.order)
+    done = folded(nest, statement, constant_tensors(nest, nest.order))
+    if isinstance(done, Refusal):
+        raise IllegalRewrite(done)
+    done.nest.check()
+    return done
+
+
+def folded(nest: Nest, statement: str, fixed: frozenset[str]) -> Folded | Refusal:
+    """Return what `fold` makes, its nest not checked yet; or why not. `fixed` is `constant_tensors(nest, nest.order)`.
+
+    Dependences through tensors that no changed statement touches are taken over, though early kernels now come first:
+    none leads from another kernel to an early one.
+    """
     chain = _chain(nest, statement, fixed)
     if isinstance(chain, Refusal):
-        raise IllegalRewrite(chain)
+        return chain
     position = _place(nest, statement, chain, fixed)
     if isinstance(position, Refusal):
-        raise IllegalRewrite(position)
+        return position
     s = nest.statement(statement)
     weight = chain.sum.reads[position]
-    folded, scaled = _scaled(nest, chain, weight, s)
+    tensor, scaled = _scaled(nest, chain, weight, s)
     made, offset = _offset(nest, chain, s)
     changed = {
         chain.sum.name: replace(
             chain.sum,
-            reads=tuple(into(a, folded) if p == position else a for p, a in enumerate(chain.sum.reads)),
+            reads=tuple(into(a, tensor) if p == position else a for p, a in enumerate(chain.sum.reads)),
         ),
         statement: _shifted(s, chain, made),
     }
@@ -124,14 +136,13 @@ def fold(nest: Nest, statement: str) -> Folded:
         )
     )
     lost = {t.write.tensor for t in chain.between}
-    tensors = (*(t for t in nest.tensors if t.name not in lost), folded)
+    tensors = (*(t for t in nest.tensors if t.name not in lost), tensor)
     if isinstance(made, Tensor):
         tensors = (*tensors, made)
     every = {x.name: x for x in (*new, *kept)}
-    result = replace(
-        nest, tensors=tensors, statements=tuple(every[name] for name in statements(order)), order=order
-    )
-    result.check()
+    old = (*chain.between, chain.sum, s)
+    touched = frozenset(name for x in (*old, *changed.values(), *new) for name in x.tensors)
+    result = nest.rewritten(tensors, tuple(every[name] for name in statements(order)), order, touched)
     before = sum(operations(x.body) for x in (*chain.between, s))
     scale, used = _numbered(chain.value.scale, 0)
     factor = value_text(replace(s, reads=tuple(chain.reads[p] for p in used), body=scale), scale)
@@ -140,18 +151,17 @@ def fold(nest: Nest, statement: str) -> Folded:
 
 
 @proving("the question why_not_fold")
-def why_not_fold(nest: Nest, statement: str, fixed: frozenset[str] | None = None) -> Refusal | None:
+def why_not_fold(nest: Nest, statement: str) -> Refusal | None:
     """Return the reason why no factor of a statement's value can be folded into a constant.
 
     Args:
         nest: The nest.
         statement: The statement's name.
-        fixed: `constant_tensors(nest, nest.order)`, if the caller has it already.
 
     Returns:
         The reason; None if the rewrite is legal.
     """
-    fixed = fixed if fixed is not None else constant_tensors(nest, nest.order)
+    fixed = constant_tensors(nest, nest.order)
     chain = _chain(nest, statement, fixed)
     if isinstance(chain, Refusal):
         return chain

@@ -72,37 +72,32 @@ def differences(
     Sums' own pairs count as flow, since the pieces of a sum add to one another. Pairs of statements between which both
     have the very same relations, and nothing that is gone lies, need no proof: `Nest.rewritten` took them over.
     """
-    old, new = before.dependences().values, after.dependences().values
-    sources = {source for source, sink in old if sink in gone}
-    sinks = {sink for source, sink in old if source in gone}
-    same = {
-        (source, sink)
-        for (source, sink), pairs in old.items()
-        if not gone & {source, sink}
-        and not (source in sources and sink in sinks)
-        and _are(pairs, new.get((source, sink), ()))
-    }
-    expected = union_map(p.map for ends, pairs in old.items() if ends not in same for p in pairs)
+    old, new = before.dependences().pairs, after.dependences().pairs
+    taken_over = set(map(id, old)) & set(map(id, new))
+    changed = [p for p in (*old, *new) if id(p) not in taken_over and p.is_value]
+    ends = {(p.source, p.sink) for p in changed}
+    sources = {p.source for p in changed if p.sink in gone}
+    sinks = {p.sink for p in changed if p.source in gone}
+
+    def unproven(p: Pairs) -> bool:
+        return p.is_value and ((p.source, p.sink) in ends or (p.source in sources and p.sink in sinks))
+
+    expected = union_map(p.map for p in old if unproven(p))
     for name in gone:
         here = isl.UnionSet.from_set(before.domains[name])
         through = expected.intersect_range(here).apply_range(expected.intersect_domain(here))
         expected = expected.subtract_domain(here).subtract_range(here).union(through)
-    left = {ends: pairs for ends, pairs in new.items() if ends not in same}
+    left = [p for p in new if unproven(p)]
     whole = {part: name for name, parts in into.items() for part in parts}
     back = union_map(
         _origin(after.domains[part], whole.get(part, part))
-        for part in dict.fromkeys(n for ends in left for n in ends)
+        for part in dict.fromkeys(n for p in left for n in (p.source, p.sink))
     )
-    found = union_map(p.map for pairs in left.values() for p in pairs).apply_domain(back).apply_range(back)
+    found = union_map(p.map for p in left).apply_domain(back).apply_range(back)
     for difference in (expected.subtract(found), found.subtract(expected)):
         for pair in maps_of(difference):
             return pair
     return None
-
-
-def _are(some: tuple[Pairs, ...], others: tuple[Pairs, ...]) -> bool:
-    """True if they are identical objects, which needs no isl operation."""
-    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
 
 
 def _origin(piece: isl.Set, name: str) -> isl.Map:

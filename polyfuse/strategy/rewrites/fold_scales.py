@@ -8,7 +8,7 @@ from __future__ import annotations
 from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
-from polyfuse.rewrite.reductions.fold_scales import fold, why_not_fold
+from polyfuse.rewrite.reductions.fold_scales import Folded, folded
 from polyfuse.strategy.remarks import Remark, applied
 
 PASS = "fold scales"
@@ -22,8 +22,10 @@ def with_scales_folded(nest: Nest) -> tuple[Nest, tuple[Remark, ...]]:
     said: list[Remark] = []
     fixed = constant_tensors(nest, nest.order)
     for name in reversed(statements(nest.order)):
-        if name in nest.order.members and why_not_fold(nest, name, fixed) is None:
-            done = fold(nest, name)
+        done = folded(nest, name, fixed) if name in nest.order.members else None
+        if isinstance(done, Folded):
             nest, fixed = done.nest, constant_tensors(done.nest, done.nest.order)
             said.append(applied(PASS, (name,), f"{done} (fold=False keeps it)."))
+    if said:
+        nest.check()
     return nest, tuple(said)
