@@ -137,7 +137,7 @@ class Loop:
         """The statements below, in order."""
         return self.body.names
 
-    @property
+    @cached_property
     def members(self) -> frozenset[str]:
         """The statements below, to look one up."""
         return self.body.members

@@ -100,8 +100,10 @@ class Counts:
         return _where(nominal_sizes(self.nest))
 
     @cached_property
-    def domains(self) -> dict[str, isl.Set]:
+    def domains(self) -> Mapping[str, isl.Set]:
         """Each statement's domain at the nominal sizes."""
+        if not self.nest.params:
+            return self.nest.domains
         return {name: domain.intersect_params(self.nominal) for name, domain in self.nest.domains.items()}
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import parts, statements
 from polyfuse.rewrite import fold, why_not_fold
+from polyfuse.strategy.rewrites.fold_scales import with_scales_folded
 
 RNG = np.random.default_rng(0)
 
@@ -150,3 +152,12 @@ def test_scales_join_the_weights_on_a_gpu_too() -> None:
     net = pf.compile(dense(), machine="h200", device="none")
     assert any("folded" in t.name for t in net.schedule.nest.tensors)
     assert any(launch.once for launch in net.kernels)
+
+
+@pytest.mark.parametrize("make", [lambda: conv("NCHW"), lambda: conv("NHWC", scaled=1), dense])
+def test_dependences_taken_over_are_those_of_the_new_nest(make: Callable[[], Nest]) -> None:
+    nest = make()
+    folded, said = with_scales_folded(nest)
+    assert said
+    taken_over, anew = folded.dependences(), replace(folded).dependences()
+    assert all(old.is_equal(new) for (_, old), (_, new) in zip(taken_over.kinds(), anew.kinds(), strict=True))

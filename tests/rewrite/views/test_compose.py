@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -303,3 +304,22 @@ def test_an_element_written_twice_is_refused() -> None:
             y[i] = T[i] + T[i]
 
     assert "two instances write one element of T (S0[1], S1[0])" in str(why_not_read_through(twice, "T"))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.relu(nn.concat([x, y], 1)),
+        lambda: (
+            nn.relu(nn.concat([nn.transpose(x), nn.exp(nn.transpose(y))], 0)),
+            nn.sum(nn.concat([x, y], 0), -1),
+        ),
+        lambda: nn.tanh(nn.pad(nn.exp(nn.pad(nn.relu(x), (1, (2, 0)))), (1, (0, 1)))),
+        lambda: nn.concat([nn.relu(x), nn.tanh(y)], 1),
+    ],
+)
+def test_dependences_taken_over_are_those_of_the_new_nest(make: Callable[[], Any]) -> None:
+    made = make()
+    after = compose_views(nn.lower(made if isinstance(made, tuple) else (made,))).nest
+    taken_over, anew = after.dependences(), replace(after).dependences()
+    assert all(old.is_equal(new) for (_, old), (_, new) in zip(taken_over.kinds(), anew.kinds(), strict=True))
