@@ -9,42 +9,67 @@ Then what is not in N may go: nothing flows from it to what is left.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from polyfuse.ir import Nest
+from polyfuse.ir import Nest, Statement
+from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.tree import statements
 from polyfuse.proving import proving
 
 
+@dataclass(frozen=True)
+class Use:
+    """Which of a statement's instances are needed, and what that was found from."""
+
+    found_from: tuple[object, ...]
+    instances: isl.Set
+    is_all: bool
+
+
 @proving("the rewrite needed")
-def needed(nest: Nest) -> Nest:
+def needed(nest: Nest, known: dict[str, Use] | None = None) -> Nest:
     """Remove dead instances: restrict each domain to the instances whose values are used.
 
     Args:
         nest: The nest.
+        known: What was found for a nest whose dependences this one takes over (`Nest.rewritten`), by statement; only
+            what is new is asked of isl, and added.
 
     Returns:
         The nest; a domain is restricted only to one convex set without gaps, and not if the statement reads its own
         values.
     """
-    flow = [p for p in nest.dependences().pairs if p.kind == "flow"]
+    known = {} if known is None else known
     keep = dict(nest.domains)
+    cut: dict[str, Statement] = {}
     for name in reversed(statements(nest.order)):
-        sinks = [p for p in flow if p.source == name]
-        visible = nest.tensor(nest.statement(name).write.tensor).role != "temporary"
+        sinks = [p for p in nest.dependences().after(name) if p.kind == "flow"]
+        s = nest.statement(name)
+        visible = nest.tensor(s.write.tensor).role != "temporary"
         if visible or not sinks or any(p.sink == name for p in sinks):
             continue
-        used = isl.Set.empty(keep[name].get_space())
-        for p in sinks:
-            used = used.union(p.map.intersect_range(keep[p.sink]).domain())
-        used = used.coalesce()
-        if used.n_basic_set() == 1 and not used.involves_locals():
-            keep[name] = used
-    cut = {
-        s.name: replace(s, domain=keep[s.name].gist_params(nest.context))
-        for s in nest.statements
-        if not nest.domains[s.name].is_subset(keep[s.name])
-    }
+        found_from = (keep[name], *(part for p in sinks for part in (p.map, keep[p.sink])))
+        if name not in known or not _are(known[name].found_from, found_from):
+            used = _used(keep[name], sinks, keep)
+            known[name] = Use(found_from, used, used is keep[name] or keep[name].is_subset(used))
+        keep[name] = known[name].instances
+        if not known[name].is_all:
+            cut[name] = replace(s, domain=keep[name].gist_params(nest.context))
     return replace(nest, statements=tuple(cut.get(s.name, s) for s in nest.statements)) if cut else nest
+
+
+def _used(domain: isl.Set, sinks: list[Pairs], keep: Mapping[str, isl.Set]) -> isl.Set:
+    """The instances whose values reach what is kept, if that is one convex part without gaps; else all."""
+    used = isl.Set.empty(domain.get_space())
+    for p in sinks:
+        used = used.union(p.map.intersect_range(keep[p.sink]).domain())
+    used = used.coalesce()
+    return used if used.n_basic_set() == 1 and not used.involves_locals() else domain
+
+
+def _are(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
+    """Whether they are the very same objects, which costs no question to isl."""
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))

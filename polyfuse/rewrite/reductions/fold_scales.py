@@ -100,6 +100,7 @@ def fold(nest: Nest, statement: str) -> Folded:
     return done
 
 
+@proving("the rewrite fold")
 def folded(nest: Nest, statement: str, fixed: frozenset[str]) -> Folded | Refusal:
     """Return what `fold` makes, its nest not checked yet; or why not. `fixed` is `constant_tensors(nest, nest.order)`.
 

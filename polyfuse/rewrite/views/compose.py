@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from polyfuse.ir import Nest, Statement
 from polyfuse.proving import proving
 from polyfuse.refusals import Refusal
-from polyfuse.rewrite.dead_instances import needed
+from polyfuse.rewrite.dead_instances import Use, needed
 from polyfuse.rewrite.inline import inline, why_not_inline
 from polyfuse.rewrite.views.flow import Composed, is_view
 from polyfuse.rewrite.views.in_place_of import moved_to, placed
@@ -109,7 +109,8 @@ class _Composition:
         self.unwanted: set[str] = set()  # views that `accept` has kept, of the nest as it is
         self.outdated: set[str] = set()  # and of the nest as it was
         self.showing: set[str] = set()  # views that show the caller what is computed
-        self.needed: Nest | None = None
+        self.cut: Nest | None = None
+        self.uses: dict[str, Use] = {}
 
     def step(self) -> Composed | Nest | None:
         """The next view composed, or the nest without what no view needs; why others stay is noted."""
@@ -122,7 +123,7 @@ class _Composition:
 
     def take(self, nest: Nest) -> None:
         """Go on with the nest after a step."""
-        before, self.nest, self.needed = self.nest, nest, None
+        before, self.nest, self.cut = self.nest, nest, None
         was, now = (set(map(id, x.statements)) for x in (before, nest))
         changed = [s for x, other in ((before, now), (nest, was)) for s in x.statements if id(s) not in other]
         self.untried |= {s.name for s in changed}
@@ -141,9 +142,9 @@ class _Composition:
             if isinstance(refusal, Composed):
                 return refusal
             if s.name in self.showing:
-                self.needed = needed(self.nest) if self.needed is None else self.needed
-                if self.needed is not self.nest:
-                    return self.needed
+                self.cut = needed(self.nest, self.uses) if self.cut is None else self.cut
+                if self.cut is not self.nest:
+                    return self.cut
                 if untried and (there := _computed_there(self.nest, s)) is not None:
                     return there
             if refusal is not None:
