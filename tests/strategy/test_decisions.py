@@ -85,3 +85,9 @@ def test_a_plan_prints_its_kernels_and_reasons() -> None:
     assert text.startswith("1 kernel, ")
     assert "zero0, mac0, bias0, relu0" in text
     assert "- mac0 and bias0 are fused at j" in text
+
+
+def test_why_a_product_has_no_tiles_is_a_reason_that_programs_read() -> None:
+    (remark,) = (each for each in plan_for(mlp(1, 2, 4), CUDA).log if each.pass_ == "register tiles")
+    assert (remark.taken, remark.reason) == (False, Reason.NO_SIZE)
+    assert remark.statements == ("zero0", "mac0", "bias0", "relu0")

@@ -132,7 +132,7 @@ def in_window_rows(
         return Refused(Reason.ILLEGAL, f"not all results of {found.statement} are independent in this kernel")
     seen = why_seen(kernel, schedule.nest.statement(found.statement).write.tensor)
     if seen is not None:
-        return Refused(Reason.OTHER_FORM, seen)
+        return seen
     extents = {d: model.counts.extent(loop) for d, loop in band.items()}
     tiles = sorted(_tiles(found, extents), key=lambda tile: _seconds(found, extents, tile, machine))
     if not tiles:

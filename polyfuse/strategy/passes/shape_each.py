@@ -169,8 +169,7 @@ def _in_register_tiles(task: Task) -> Shaped | Refused | None:
     """A GPU's kernel around one product in register tiles."""
     if task.joined:
         return None
-    made = in_registers(task.schedule, task.model, task.part, task.choose, task.shared)
-    return Refused(Reason.OTHER_FORM, made) if isinstance(made, str) else made
+    return in_registers(task.schedule, task.model, task.part, task.choose, task.shared)
 
 
 FORMS = (

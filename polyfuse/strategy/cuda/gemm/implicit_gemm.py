@@ -49,6 +49,7 @@ from polyfuse.strategy.cuda.transforms.staging import check_fits
 from polyfuse.strategy.cuda.transforms.thread_copies import by_threads
 from polyfuse.strategy.match.gemm import Factor, Product, moved_axes
 from polyfuse.strategy.match.gemm_problem import Extents
+from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import constant_extent, inside, reordered
 from polyfuse.strategy.transforms.packing import added
 from polyfuse.strategy.transforms.time_loops import Planned
@@ -207,12 +208,12 @@ def in_patches(
     product: Convolution,
     tile: ThreadblockTile,
     machine: Machine,
-) -> Planned | str:
+) -> Planned | Refused:
     """A kernel around one convolution in register tiles, or why not."""
     try:
         return _Patches(schedule, counts, kernel, product, tile, machine).made()
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return str(refused)
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, str(error))
 
 
 class _Patches(Tiles):

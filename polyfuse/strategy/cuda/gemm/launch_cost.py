@@ -19,6 +19,7 @@ from polyfuse.strategy.cuda.gemm.schedule import band_by_dimension, of_one_step
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
 from polyfuse.strategy.cuda.tiles.tile_cost import waiting_seconds
 from polyfuse.strategy.match.gemm import products_among
+from polyfuse.strategy.remarks import Refused
 from polyfuse.strategy.rewrites.split_k import extents_of
 
 
@@ -30,7 +31,7 @@ def tiled_alone(nest: Nest, kernel: Kernel, plain: KernelCost, machine: Machine)
     products = products_among(nest, kernel.names, by_value=True)
     known = len(products) == 1 and kernel.band and not nest.params
     product = of_one_step(products[0]) if known else None
-    if machine.gpu is None or product is None or isinstance(band_by_dimension(kernel, product), str):
+    if machine.gpu is None or product is None or isinstance(band_by_dimension(kernel, product), Refused):
         return plain
     itemsize = nest.tensor(nest.statement(product.statement).write.tensor).itemsize
     shapes = tiles_for(extents_of(nest, product, machine), itemsize, machine, machine.gpu)

@@ -40,6 +40,7 @@ from polyfuse.strategy.cuda.transforms.vector_access import in_vectors_of
 from polyfuse.strategy.match.gemm import Factor, Product, products_of
 from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.match.operand_rows import kept_factors, may_run_ahead, terms_of, why_not_kept
+from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import (
     held_in_registers,
     inside,
@@ -62,12 +63,12 @@ def in_register_tiles(
     product: Product,
     tile: ThreadblockTile,
     machine: Machine,
-) -> Planned | str:
+) -> Planned | Refused:
     """A kernel around one product in register tiles, or why not."""
     try:
         return Tiles(schedule, counts, kernel, product, tile, machine).made()
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return str(refused)
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, str(error))
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,10 @@ class Tiles:
         p, t = self.product, self.tile
         return (p.left, p.rows, t.left), (p.right, p.columns, t.right)
 
-    def made(self) -> Planned | str:
+    def made(self) -> Planned | Refused:
         """The kernel in register tiles, or why not; an IllegalSchedule or InvalidSchedule where a verb is refused."""
         band = band_by_dimension(self.kernel, self.product)
-        if isinstance(band, str):
+        if isinstance(band, Refused):
             return band
         p, names = self.product, self.kernel.names
         sums = self.schedule.nest.statement(self.name).write.tensor
@@ -124,12 +125,12 @@ class Tiles:
         steps = ""
         for unit in units(schedule, names, keep):
             if not is_perfect(schedule, unit):
-                return f"{unit[0]} and others share loops inside a tile"
+                return Refused(Reason.OTHER_FORM, f"{unit[0]} and others share loops inside a tile")
             if self.name in unit:
                 schedule, steps = self.stepped(schedule, over, keep)
             missing = set(over.all) - {loop.name for loop in schedule.loops(unit[0])}
             if missing:
-                return f"{unit[0]} is no function of single results"
+                return Refused(Reason.OTHER_FORM, f"{unit[0]} is no function of single results")
             schedule = schedule.bind(unit[0], **dict(zip(over.threads, AXES, strict=True)))
             if self.name not in unit:
                 schedule = schedule.unroll(unit[0], over.rows)
@@ -257,11 +258,12 @@ def product_of(nest: Nest, name: str) -> Product | None:
     return of_one_step(products_of(nest, name, by_value=True))
 
 
-def why_seen(kernel: Kernel, sums: str) -> str | None:
+def why_seen(kernel: Kernel, sums: str) -> Refused | None:
     """Why registers cannot hold a product's sums; None where only its kernel sees them."""
     if sums in internal(kernel):
         return None
-    return f"{sums} is summed up in memory, where another kernel or the caller sees it"
+    line = f"{sums} is summed up in memory, where another kernel or the caller sees it"
+    return Refused(Reason.OTHER_FORM, line)
 
 
 def of_one_step(choices: tuple[Product, ...]) -> Product | None:
@@ -367,16 +369,17 @@ def whole_steps(nest: Nest, product: Product) -> int:
     return int(last.to_python()) + 1 if every.is_subset(domain) else 0
 
 
-def band_by_dimension(kernel: Kernel, product: Product) -> dict[int, Loop] | str:
+def band_by_dimension(kernel: Kernel, product: Product) -> dict[int, Loop] | Refused:
     """The loop of the kernel's band for each of the product's dimensions but its steps; or why there is not one."""
     found: dict[int, Loop] = {}
     for loop in kernel.band:
         dims = dims_of(loop.date(product.statement))
         if len(dims) != 1 or dims & found.keys():
-            return f"loop {loop.name} is no dimension of {product.statement}"
+            return Refused(Reason.OTHER_FORM, f"loop {loop.name} is no dimension of {product.statement}")
         found[next(iter(dims))] = loop
     outside = frozenset[int]().union(*(dims_of(loop.date(product.statement)) for loop in kernel.around))
     wanted = {product.rows, product.columns, *product.others} - outside
     if found.keys() != wanted or not {product.rows, product.columns} <= wanted:
-        return f"not all results of {product.statement} are independent in this kernel"
+        line = f"not all results of {product.statement} are independent in this kernel"
+        return Refused(Reason.ILLEGAL, line)
     return found

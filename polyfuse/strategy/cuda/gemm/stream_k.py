@@ -30,6 +30,7 @@ from polyfuse.strategy.cuda.gemm.schedule import ResultLoops, Tiles, of_one_step
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.match.gemm import Product, contractions_of
 from polyfuse.strategy.match.gemm_problem import Extents
+from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import reordered
 from polyfuse.strategy.transforms.time_loops import Planned
 
@@ -121,16 +122,16 @@ def _priced(t: ThreadblockTile, extents: Extents, machine: Machine, gpu: Gpu) ->
 
 def in_shares(
     schedule: Schedule, counts: Counts, kernel: Kernel, own: InShares, machine: Machine
-) -> Planned | str:
+) -> Planned | Refused:
     """A kernel that sums up the parts of a product, a share a block; or why not."""
     found = (of_one_step(contractions_of(schedule.nest, name, by_value=True)) for name in kernel.names)
     product = next((p for p in found if p is not None), None)
     if product is None:
-        return "there is no product of one step"
+        return Refused(Reason.OTHER_FORM, "there is no product of one step")
     try:
         return _Shares(schedule, counts, kernel, product, own, machine).made()
-    except (IllegalSchedule, InvalidSchedule) as refused:
-        return str(refused)
+    except (IllegalSchedule, InvalidSchedule) as error:
+        return Refused(Reason.ILLEGAL, str(error))
 
 
 class _Shares(Tiles):

@@ -38,7 +38,7 @@ from polyfuse.strategy.cuda.tiles.tile_shape import EXPOSED
 from polyfuse.strategy.match.attention import OneKernel
 from polyfuse.strategy.match.gemm import Product, products_among
 from polyfuse.strategy.plan import Group
-from polyfuse.strategy.remarks import Refused, details
+from polyfuse.strategy.remarks import Reason, Refused, details
 from polyfuse.strategy.transforms.packing import added
 from polyfuse.strategy.transforms.time_loops import Planned
 
@@ -50,7 +50,7 @@ UNDER_MAXIMUM = "attention"
 
 def in_registers(
     schedule: Schedule, model: Model, part: Tree, choose: Choose, shared: Mapping[str, InShares]
-) -> tuple[Schedule, list[Group]] | Refused | str | None:
+) -> tuple[Schedule, list[Group]] | Refused | None:
     """The schedule with a kernel in register tiles; why it is not, or None where it holds no single product.
 
     Of the products in `shared` the shape is decided: the shares are of its tiles.
@@ -59,12 +59,12 @@ def in_registers(
     own = next((shared[name] for name in kernel.names if name in shared), None)
     if own is not None:
         made = in_shares(schedule, counts, kernel, own, machine)
-        return made if isinstance(made, str) else _grouped(schedule, model, part, own.tile, made)
+        return made if isinstance(made, Refused) else _grouped(schedule, model, part, own.tile, made)
     product = product_in(schedule.nest, kernel) if machine.gpu is not None and kernel.band else None
     if product is None:
         return in_window_rows(schedule, model, part, choose) if machine.gpu is not None else None
     band = band_by_dimension(kernel, product)
-    if isinstance(band, str):
+    if isinstance(band, Refused):
         return band
     seen = why_seen(kernel, schedule.nest.statement(product.statement).write.tensor)
     if seen is not None:
@@ -75,29 +75,30 @@ def in_registers(
         else product_tiles(schedule, counts, kernel, product, band, machine)
     )
     if not shapes:
-        return "no tile of results fits the product's sizes"
+        return Refused(Reason.NO_SIZE, "no tile of results fits the product's sizes")
     plain = model.cost(part)
     best, alone = shapes[0], plain.total + waiting_seconds(shapes[0], machine)
     taken = choose(kernel.names, "form", sorted((best.seconds, alone)))
     if (taken == 0) != (best.seconds <= alone):
-        return f"{microseconds(best.seconds)} expected, {microseconds(alone)} with one result a thread"
+        line = f"{microseconds(best.seconds)} expected, {microseconds(alone)} with one result a thread"
+        return Refused(Reason.DEARER, line)
     best = shapes[choose(kernel.names, "register tiles", [shape.seconds for shape in shapes])]
     done = (
         in_patches(schedule, counts, kernel, product, best, machine)
         if isinstance(product, Convolution)
         else in_register_tiles(schedule, counts, kernel, product, best, machine)
     )
-    if isinstance(done, str) and best.cluster is not None and not isinstance(product, Convolution):
+    if isinstance(done, Refused) and best.cluster is not None and not isinstance(product, Convolution):
         why = f"blocks of {product.statement} are in no clusters: {done}"
         best = next(shape for shape in shapes if shape.cluster is None)
         done = in_register_tiles(schedule, counts, kernel, product, best, machine)
-        done = done if isinstance(done, str) else replace(done, notes=(*done.notes, why))
-    if isinstance(done, str) and best.copy.boxes and not isinstance(product, Convolution):
+        done = done if isinstance(done, Refused) else replace(done, notes=(*done.notes, why))
+    if isinstance(done, Refused) and best.copy.boxes and not isinstance(product, Convolution):
         why = f"no factor of {product.statement} is copied in boxes: {done}"
         best = next(shape for shape in shapes if not shape.copy.boxes)
         done = in_register_tiles(schedule, counts, kernel, product, best, machine)
-        done = done if isinstance(done, str) else replace(done, notes=(*done.notes, why))
-    return done if isinstance(done, str) else _grouped(schedule, model, part, best, done)
+        done = done if isinstance(done, Refused) else replace(done, notes=(*done.notes, why))
+    return done if isinstance(done, Refused) else _grouped(schedule, model, part, best, done)
 
 
 def _grouped(

@@ -110,5 +110,5 @@ def _in_tiles(
     if isinstance(done, Planned):
         return done
     if tile.operands.across_steps:
-        raise InvalidSchedule(done)
+        raise InvalidSchedule(done.text)
     return None
