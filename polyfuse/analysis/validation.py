@@ -116,16 +116,17 @@ def validate(
 
 
 def _in_budget(name: str, check: Callable[[], None], context: isl.Context, operations: int) -> None:
-    try:
-        with proving(f"validation of {name}"), at_most(context, operations):
-            check()
-    except isl.Error as error:
-        if STOPPED not in str(error):
-            raise
-        raise BudgetExceeded(
-            f"validation of {name} needs more than {operations} operations of isl; a schedule of fewer loops, or one "
-            "that promotes less, may need fewer"
-        ) from error
+    with proving(f"validation of {name}"):
+        try:
+            with at_most(context, operations):
+                check()
+        except isl.Error as error:
+            if STOPPED not in str(error):
+                raise
+            raise BudgetExceeded(
+                f"validation of {name} needs more than {operations} operations of isl; a schedule of fewer loops, or "
+                "one that promotes less, may need fewer"
+            ) from error
 
 
 def _no(check: str, broken: Broken | None) -> None:
