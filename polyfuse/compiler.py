@@ -194,9 +194,8 @@ def decided(
     with proving("rewrites of products"):
         fast = _as_wanted(nest, model, wanted, fuse)
     able = _one_block_at_a_time(model) if place == "simulator" else model
-    with proving("the choice of a schedule"):
-        choose = Picked(picks) if picks else cheapest
-        plan = plan_for(fast.nest, able, fuse=fuse, choose=choose, force=force)
+    choose = Picked(picks) if picks else cheapest
+    plan = plan_for(fast.nest, able, fuse=fuse, choose=choose, force=force)
     plan = replace(plan, remarks=(*fast.remarks, *plan.remarks, *_unused(plan.schedule, model)))
     try:
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)

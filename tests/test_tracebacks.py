@@ -78,7 +78,7 @@ def test_lines_of_a_library_that_calls_polyfuse_are_shown_and_those_it_calls_are
     code += "with contextlib.ExitStack() as stack:\n    stack.callback(pf.Machine.preset, 'none')\n"
     lines = errors_of("-c", code)
     assert all("contextlib.py" in line for line in lines[1:-1]), lines
-    assert lines[-1].startswith("polyfuse.errors.TargetUnavailable: no machine 'none'")
+    assert lines[-1].startswith("polyfuse.errors.TargetUnavailable: unknown machine 'none'")
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -90,7 +90,7 @@ def test_a_notebook_shows_the_same(full: bool) -> None:
     lines = subprocess.run(command, capture_output=True, text=True, env=environment).stdout.splitlines()
     assert any("raise TargetUnavailable" in line for line in lines) is full
     assert full or len(lines) == 2, lines
-    assert "no machine 'none'" in lines[-1]
+    assert "unknown machine 'none'" in lines[-1]
 
 
 def test_notes_are_part_of_the_message() -> None:

@@ -105,7 +105,8 @@ def _numbers_fit(nest: Nest, statement: Statement) -> None:
     leaf = leaf_types(target, [nest.tensor(access.tensor).dtype for access in statement.reads])
 
     def visit(part: sympy.Basic, meets: Type) -> None:
-        if not part.free_symbols:
+        # a maximum of numbers, say, is as large as they are: SymPy has no value for it
+        if not part.free_symbols and (isinstance(part, Boolean) or not part.args or part.doit().is_Number):
             fits = isinstance(part, Boolean) or is_number(meets) or not meets.startswith("int")
             if not fits and not _fits_integer(part, meets):
                 value = part.doit()

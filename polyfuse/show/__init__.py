@@ -6,7 +6,7 @@ Text needs nothing beside polyfuse; pictures need `pip install 'polyfuse[plot]'`
 from polyfuse.show.dependence_graph import dependence_graph, dependence_plot
 from polyfuse.show.domain import domain_plot
 from polyfuse.show.formulas import latex
-from polyfuse.show.notebook import load_ipython_extension, notebook
+from polyfuse.show.notebook_views import load_ipython_extension, notebook
 from polyfuse.show.pages import html
 from polyfuse.show.tree_picture import tree_picture
 from polyfuse.show.tuning_curve import tuning_plot

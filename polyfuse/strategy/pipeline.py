@@ -17,6 +17,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.empty import computes_nothing
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
+from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, asked_once, cheapest
 from polyfuse.strategy.cost.composite import schedule_costs
@@ -169,6 +170,7 @@ OPTIONAL = (
 """The passes that `force` can leave out, beside alternatives."""
 
 
+@proving("the choice of a schedule")
 def plan_for(
     nest: Nest,
     machine: Machine,

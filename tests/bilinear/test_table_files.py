@@ -39,7 +39,7 @@ def test_the_layout_of_alphatensor(x: Algorithm, dtype: str, tmp_path: Path) -> 
     found = pf.bilinear.load(tmp_path / "some.npz", key)
     assert (found.left, found.right, found.result) == (x.left, x.right, x.result)
     with pytest.raises(
-        pf.InvalidAlgorithm, match=r"2 entries, and entry= names none; there are \d,\d,\d, 1,1,1"
+        pf.InvalidAlgorithm, match=r"2 entries, and entry= names none; expected one of \d,\d,\d, 1,1,1"
     ):
         pf.bilinear.load(tmp_path / "some.npz")
 

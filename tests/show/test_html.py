@@ -56,6 +56,6 @@ def test_in_a_notebook_values_show_themselves(shell: object) -> None:
 
 
 def test_outside_of_ipython_there_is_nothing_to_register_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyfuse.show.notebook._shell", lambda: None)
+    monkeypatch.setattr("polyfuse.show.notebook_views._shell", lambda: None)
     with pytest.raises(BadArgument, match="not an IPython session"):
         show.notebook()

@@ -391,4 +391,5 @@ def _box(values: isl.Set, first: int) -> int:
 
 
 def _int(value: isl.Val) -> int:
-    return int(value.to_python())
+    # to_python prints the number, which isl does not do any more once its operations are used up
+    return int(value.get_num_si())

@@ -34,9 +34,12 @@ def in_shares(nest: pf.Nest, count: int) -> pf.Schedule:
         s = s.bind(name, i_in="thread.y", j_in="thread.x")
         s = s if name == PART else s.unroll(name, "i_in_in").unroll(name, "j_in_in")
     s = s.promote("y0_parts_sum", FIRST, at="i_j", memory="register")
-    for tensor, axis, spread in (("x", 0, (4, 4, 0, 4, 8)), ("w0", 1, (4, 4, 0, 1, 0))):
+    for tensor, axis, layout in (
+        ("x", 0, pf.SmemLayout(4, 4, 0, 4, 8)),
+        ("w0", 1, pf.SmemLayout(4, 4, 0, 1, 0)),
+    ):
         s = copied_ahead(
-            s.promote(tensor, PART, "k", "shared", (axis, TILE), spread, stages=2), f"load_{tensor}"
+            s.promote(tensor, PART, "k", "shared", (axis, TILE), layout, stages=2), f"load_{tensor}"
         )
     s = s.microkernel(PART, "k_in").reorder("mac0", "i", "j", "k_part").fuse("zero0", "mac0", at="j")
     return (
