@@ -1,12 +1,14 @@
 """How calls of operations on tiles are printed: a `TileSpec`, and the other arguments by name, an operand in a line.
 
-tile_mac(
-    TileSpec(rows=8, columns=32),
-    y=y, y_at=(0, 0), y_row=0,
-    a=x, a_at=(8 * i, 0), a_row=0, a_step=1,
-    b=w, b_at=(j, 0, 0), b_step=1,
-    steps=512,
-)
+::
+
+    tile_mac(
+        TileSpec(rows=8, columns=32),
+        y=y, y_at=(0, 0), y_row=0,
+        a=x, a_at=(8 * i, 0), a_row=0, a_step=1,
+        b=w, b_at=(j, 0, 0), b_step=1,
+        steps=512,
+    )
 """
 
 from __future__ import annotations

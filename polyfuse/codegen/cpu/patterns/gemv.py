@@ -15,14 +15,16 @@ from polyfuse.schedule.microkernel_verb import padded
 def row_product(top: For) -> ast.Call | None:
     """The call for the loops steps and columns around a store; None where these are not all, or of no known number.
 
-    for k: for c in 0 … 64: y[c] += x[0, k] * w[j, k, c]
-    ->  row_mac(
-            TileSpec(rows=1, columns=64),
-            y=y, y_at=(0,),
-            a=x, a_at=(0, 0), a_step=1,
-            b=w, b_at=(j, 0, 0), b_step=1,
-            steps=n,
-        )
+    ::
+
+        for k: for c in 0 … 64: y[c] += x[0, k] * w[j, k, c]
+        ->  row_mac(
+                TileSpec(rows=1, columns=64),
+                y=y, y_at=(0,),
+                a=x, a_at=(0, 0), a_step=1,
+                b=w, b_at=(j, 0, 0), b_step=1,
+                steps=n,
+            )
     """
     match top.body:
         case For(body=Store() as store) as columns:

@@ -1,8 +1,10 @@
 """A product in a tile that a border cuts aslant as one call: tile_mac_slanted(…).
 
-for k: for r < min(6, n - 6*i): for c = max(0, 6*i + r - 32*j) … 32: y[6*i + r, 32*j + c] += …
-->  tile_mac_slanted(TileSpec(rows=6, columns=32), rows_here=min(6, n - 6 * i),
-                     lows=((0, 0), (6 * i - 32 * j, 1)), highs=((32, 0),), y=y, …)
+::
+
+    for k: for r < min(6, n - 6*i): for c = max(0, 6*i + r - 32*j) … 32: y[6*i + r, 32*j + c] += …
+    ->  tile_mac_slanted(TileSpec(rows=6, columns=32), rows_here=min(6, n - 6 * i),
+                         lows=((0, 0), (6 * i - 32 * j, 1)), highs=((32, 0),), y=y, …)
 """
 
 from __future__ import annotations

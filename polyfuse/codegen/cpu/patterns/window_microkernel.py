@@ -1,8 +1,11 @@
 """A product over windows as one call: tile_mac_windows(…).
 
-for c < 16: for r = max(0, 1 - p) … min(3, 29 - p): for s < 3: for q = max(0, 1 - s - 14*j) … min(14, 29 - s - 14*j): …
-->  tile_mac_windows(TileSpec(rows=14, columns=32, cases='1:14 0:14 0:13'), columns_here=32, y=y, …,
-                     lows=(max(0, 1 - 14*j), 0, 0), highs=(14, 14, min(14, 27 - 14*j)))
+::
+
+    for c < 16: for r = max(0, 1 - p) … min(3, 29 - p):
+        for s < 3: for q = max(0, 1 - s - 14*j) … min(14, 29 - s - 14*j): …
+    ->  tile_mac_windows(TileSpec(rows=14, columns=32, cases='1:14 0:14 0:13'), columns_here=32, y=y, …,
+                         lows=(max(0, 1 - 14*j), 0, 0), highs=(14, 14, min(14, 27 - 14*j)))
 
 The innermost loop of steps is written out where it is short: each of its values may have other rows. That is what the
 border of a padded image does, so no padding is ever stored. Where sizes are known a few tiles differ in their rows, and

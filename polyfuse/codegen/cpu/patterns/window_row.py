@@ -1,14 +1,16 @@
 """A microkernel's loops over one row and a window as one call: row_mac_windows(…).
 
-for r = max(0, 1 - k) … min(3, 29 - k): for s < 3: for q = max(0, 1 - s) … min(28, 29 - s):
-    y[q] += w[r, s] * x[k + r - 1, q + s - 1]
-->  row_mac_windows(
-        TileSpec(rows=1, columns=28),
-        y=y, y_at=(0,),
-        a=w, a_at=(max(0, 1 - k), 0), a_column=0, …,
-        b=x, b_at=(k + max(0, 1 - k) - 1, -1), b_column=1, …,
-        counts=(min(3, 29 - k) - max(0, 1 - k),), lows=(1, 0, 0), highs=(28, 28, 27),
-    )
+::
+
+    for r = max(0, 1 - k) … min(3, 29 - k): for s < 3: for q = max(0, 1 - s) … min(28, 29 - s):
+        y[q] += w[r, s] * x[k + r - 1, q + s - 1]
+    ->  row_mac_windows(
+            TileSpec(rows=1, columns=28),
+            y=y, y_at=(0,),
+            a=w, a_at=(max(0, 1 - k), 0), a_column=0, …,
+            b=x, b_at=(k + max(0, 1 - k) - 1, -1), b_column=1, …,
+            counts=(min(3, 29 - k) - max(0, 1 - k),), lows=(1, 0, 0), highs=(28, 28, 27),
+        )
 
 The last two say which columns each value of s has.
 """
