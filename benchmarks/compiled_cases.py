@@ -42,12 +42,12 @@ CPU, CUDA = "zen5", "h200"
 THREADS = (1, 2)
 
 Made = tuple[pf.Nest, pf.Schedule | None]
-"""What a case compiles: a nest, and its schedule where one was made by hand."""
+"""The inputs of one compile: a nest, and its schedule where one was made by hand."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is compiled, made anew each time, and for which machine."""
+    """Return the nest to compile, made anew each time, and the machine to compile it for."""
 
     make: Callable[[], Made]
     machine: pf.Machine

@@ -76,7 +76,7 @@ def _run(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _reported(path: Path) -> Iterator[None]:
-    """What a user's file raises is a BadArgument that names the line; errors of polyfuse stay what they are."""
+    """Turn an exception of a user's file into a BadArgument that names the line; polyfuse errors stay as they are."""
     try:
         yield
     except PolyfuseError:

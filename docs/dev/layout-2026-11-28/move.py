@@ -137,7 +137,7 @@ def rewritten(text: str, python: bool) -> str:
 
 
 def git(*words: str) -> str:
-    """What a git command prints."""
+    """Return the output of a git command."""
     return subprocess.run(["git", *words], check=True, capture_output=True, text=True, cwd=ROOT).stdout
 
 

@@ -1,4 +1,4 @@
-"""What emitted CPU source may call beside Python's and numba's own functions: all of it is in `polyfuse.intrinsics`."""
+"""The names in `polyfuse.intrinsics` that emitted CPU source may call, besides Python's and numba's functions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ INTRINSICS = (
 """The names that emitted source imports from `FACADE`."""
 
 FUNCTIONS = {**VECTOR_FUNCTIONS, **EXTREMA}
-"""What a body's functions of floating-point numbers are called."""
+"""The names of the floating-point functions that a body may call."""
 
 CALLED = frozenset(
     ("math", "np", "float32", "float64", "int32", "int64", "uint64", "range", "min", "max", *INTRINSICS)

@@ -18,7 +18,7 @@ from numba.core.typing.templates import signature as typed
 from numba.extending import lower_builtin, register_model
 
 AT_LEAST = "at least "
-"""What `cases` begins with where it does not say all."""
+"""The prefix of `cases` where it does not list all of them."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ register_model(TileSpecType)(OpaqueModel)
 
 @infer_global(TileSpec)
 class _TypeOfASpec(AbstractTemplate):
-    """What numba takes a spec in compiled source for: its numbers and its text are literals there."""
+    """Return the numba type of a spec in compiled source, where its numbers and its text are literals."""
 
     prefer_literal = True
 
