@@ -6,10 +6,12 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from importlib import metadata, resources
 from pathlib import Path
 
+import grimp
 import pytest
 
 import polyfuse
@@ -64,3 +66,19 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_interpret_stays_the_function_when_its_module_is_imported() -> None:
     code = "import polyfuse.interpret, polyfuse; print(callable(polyfuse.interpret))"
     assert in_fresh_python(code).strip() == "True"
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """In annotations and functions neither; import-linter's contract asks the same of folders."""
+    graph = grimp.build_graph("polyfuse", cache_dir=None)
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    assert_acyclic(imports)
+    with pytest.raises(AssertionError, match=r"polyfuse\.ir\.check"):
+        assert_acyclic({**imports, "polyfuse.ir.check": {"polyfuse.ir.nest"}})
+
+
+def assert_acyclic(imports: Mapping[str, set[str]]) -> None:
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        raise AssertionError(" <- ".join(error.args[1])) from error

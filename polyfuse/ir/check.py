@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import islpy as isl
 import sympy
@@ -28,17 +27,15 @@ from polyfuse.errors import InvalidNest
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
+from polyfuse.ir.nest_data import NestData
 from polyfuse.ir.number_types import Type, is_number, joined, leaf_types, type_of
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import ITEMSIZE, Tensor, computed_in
 from polyfuse.ir.tree import statements
 from polyfuse.sets import maps_of, param_names, point_of, tuple_names, union_map
 
-if TYPE_CHECKING:
-    from polyfuse.ir.nest import Nest
 
-
-def check(nest: Nest) -> None:
+def check(nest: NestData) -> None:
     """Raise InvalidNest at the first invariant that does not hold."""
     _names(nest)
     check_gathered(nest)
@@ -51,7 +48,7 @@ def check(nest: Nest) -> None:
     _written_before_read(nest)
 
 
-def _names(nest: Nest) -> None:
+def _names(nest: NestData) -> None:
     tensors = [t.name for t in nest.tensors]
     names = [s.name for s in nest.statements]
     for kind, found in (("tensor", tensors), ("statement", names)):
@@ -71,7 +68,7 @@ def _names(nest: Nest) -> None:
             )
 
 
-def _written(nest: Nest, statement: Statement) -> None:
+def _written(nest: NestData, statement: Statement) -> None:
     target = nest.tensor(statement.write.tensor)
     if target.role in ("input", "constant", "gathered"):
         raise InvalidNest(f"statement {statement.name} writes {target.name}, which has role {target.role}")
@@ -84,7 +81,7 @@ def _written(nest: Nest, statement: Statement) -> None:
         _is_of_integers(nest, statement, target)
 
 
-def _is_of_integers(nest: Nest, statement: Statement, target: Tensor) -> None:
+def _is_of_integers(nest: NestData, statement: Statement, target: Tensor) -> None:
     """A sum of fractions in an integer would be cut off at every step, and depend on their order."""
     reads = [nest.tensor(access.tensor).dtype for access in statement.reads]
     dtype = type_of(statement.body, leaf_types(target.dtype, reads))
@@ -96,7 +93,7 @@ def _is_of_integers(nest: Nest, statement: Statement, target: Tensor) -> None:
         )
 
 
-def _numbers_fit(nest: Nest, statement: Statement) -> None:
+def _numbers_fit(nest: NestData, statement: Statement) -> None:
     """As in NumPy, where 2**40 is no int32, inf is no integer, and 2 ** -1 of integers is none.
 
     int32 * 2**40   ->   refused          float32 * 2**40, int64 * 2**40, int32 * 1.5   ->   fine
@@ -155,7 +152,7 @@ def _fits(statement: Statement) -> None:
                 )
 
 
-def _in_bounds(nest: Nest, statement: Statement, access: Access) -> None:
+def _in_bounds(nest: NestData, statement: Statement, access: Access) -> None:
     tensor = nest.tensor(access.tensor)
     domain = nest.domains[statement.name]
     if not domain.is_subset(access.map.domain()):
@@ -179,13 +176,13 @@ def _in_bounds(nest: Nest, statement: Statement, access: Access) -> None:
         )
 
 
-def _of_temporaries(nest: Nest, relation: isl.UnionMap) -> isl.UnionMap:
+def _of_temporaries(nest: NestData, relation: isl.UnionMap) -> isl.UnionMap:
     names = {t.name for t in nest.with_role("temporary")}
     kept = union_map(part for part in maps_of(relation) if tuple_names(part)[1] in names)
     return kept.intersect_params(nest.context)
 
 
-def _written_before_read(nest: Nest) -> None:
+def _written_before_read(nest: NestData) -> None:
     accesses = nest.accesses
     needed = replace(
         accesses,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from polyfuse.ir.nest_data import AnyNest, NestData
 from polyfuse.ir.tree import restrict
 
-if TYPE_CHECKING:
-    from polyfuse.ir.nest import Nest
 
-
-def drop_empty(nest: Nest) -> Nest:
+def drop_empty(nest: AnyNest) -> AnyNest:
     """Return the nest without the statements whose domain is empty; the same nest if that is none of them, or all.
 
     An order has at least one statement, so that a nest which computes nothing at all keeps its statements.
@@ -23,6 +20,6 @@ def drop_empty(nest: Nest) -> Nest:
     return replace(nest, statements=tuple(s for s in nest.statements if s.name in running), order=order)
 
 
-def computes_nothing(nest: Nest) -> bool:
+def computes_nothing(nest: NestData) -> bool:
     """Whether the domain of every statement is empty."""
     return all(domain.is_empty() for domain in nest.domains.values())

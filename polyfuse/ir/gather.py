@@ -12,22 +12,20 @@ No kernel has a guard: a call checks its indices before the first kernel runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from polyfuse.errors import BadArgument, InvalidNest
+from polyfuse.ir.nest_data import NestData
 from polyfuse.ir.sizes import Sizes, extent
 from polyfuse.ir.tensor import Tensor
-
-if TYPE_CHECKING:
-    from polyfuse.ir.nest import Nest
 
 INTEGERS = ("int32", "int64")
 """The element types of an index."""
 
 
-def check_gathered(nest: Nest) -> None:
+def check_gathered(nest: NestData) -> None:
     """Raise InvalidNest at the first gathered tensor that is not what it says, or whose parts may change."""
     for tensor in nest.with_role("gathered"):
         table, index = parts_of(nest, tensor)
@@ -47,18 +45,18 @@ def check_gathered(nest: Nest) -> None:
             raise InvalidNest(f"{tensor} is not what {table} and {index} give: rows for each index")
 
 
-def parts_of(nest: Nest, tensor: Tensor) -> tuple[Tensor, Tensor]:
+def parts_of(nest: NestData, tensor: Tensor) -> tuple[Tensor, Tensor]:
     """The table and the index of a gathered tensor."""
     assert tensor.gather is not None, f"{tensor.name} is not gathered"
     return nest.tensor(tensor.gather.table), nest.tensor(tensor.gather.index)
 
 
-def read_from(nest: Nest, tensor: Tensor) -> tuple[Tensor, ...]:
+def read_from(nest: NestData, tensor: Tensor) -> tuple[Tensor, ...]:
     """The tensors with memory that a read of one accesses: itself, or a table and its index."""
     return (tensor,) if tensor.gather is None else parts_of(nest, tensor)
 
 
-def tables_of(nest: Nest) -> Mapping[str, tuple[Tensor, ...]]:
+def tables_of(nest: NestData) -> Mapping[str, tuple[Tensor, ...]]:
     """For each input that holds row numbers, return the tables that it indexes."""
     found: dict[str, list[Tensor]] = {}
     for tensor in nest.with_role("gathered"):
@@ -67,13 +65,13 @@ def tables_of(nest: Nest) -> Mapping[str, tuple[Tensor, ...]]:
     return {name: tuple(tables) for name, tables in found.items()}
 
 
-def rows_of(nest: Nest, sizes: Sizes) -> dict[str, int]:
+def rows_of(nest: NestData, sizes: Sizes) -> dict[str, int]:
     """For each input that holds row numbers, return the number of rows."""
     tables = tables_of(nest).items()
     return {name: min(extent(table.shape[0], sizes) for table in every) for name, every in tables}
 
 
-def check_indices(nest: Nest, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Sizes) -> None:
+def check_indices(nest: NestData, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Sizes) -> None:
     """BadArgument for an index that is not a row of its tables, with its place and value.
 
     A negative index is not a row either: nothing is counted from the end.
@@ -84,7 +82,7 @@ def check_indices(nest: Nest, arrays: Mapping[str, np.ndarray[Any, Any]], sizes:
             raise no_row(nest, name, index, rows)
 
 
-def no_row(nest: Nest, name: str, index: np.ndarray[Any, Any], rows: int) -> BadArgument:
+def no_row(nest: NestData, name: str, index: np.ndarray[Any, Any], rows: int) -> BadArgument:
     """Return the error for an array with elements outside of 0 to rows - 1."""
     at = tuple(np.argwhere((index < 0) | (index >= rows))[0].tolist())
     place = f"[{', '.join(map(str, at))}]" if at else ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import islpy as isl
 import sympy
@@ -18,14 +17,12 @@ import sympy
 from polyfuse.errors import BadArgument
 from polyfuse.ir.access import Access
 from polyfuse.ir.empty import drop_empty
+from polyfuse.ir.nest_data import AnyNest, NestData
 from polyfuse.ir.scalar import substitute
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Loop, Tree, children, with_children
 from polyfuse.ir.whole import is_whole
 from polyfuse.sets import PARAM, fix_params, unmet
-
-if TYPE_CHECKING:
-    from polyfuse.ir.nest import Nest
 
 Sizes = Mapping[str, int]
 
@@ -125,7 +122,7 @@ LARGEST = 2**40
 """A size at most: with factors of up to 2**20 (ir/check.py), index arithmetic cannot leave 64 bits."""
 
 
-def check_names(nest: Nest, sizes: Sizes) -> None:
+def check_names(nest: NestData, sizes: Sizes) -> None:
     """BadArgument for a size that the nest does not have."""
     unknown = [name for name in sizes if name not in nest.params]
     if unknown:
@@ -134,7 +131,7 @@ def check_names(nest: Nest, sizes: Sizes) -> None:
         )
 
 
-def check_sizes(nest: Nest, sizes: Sizes) -> None:
+def check_sizes(nest: NestData, sizes: Sizes) -> None:
     """BadArgument, naming the assumption that fails, for sizes that the context does not allow, or beyond 2**40.
 
     So are those that are not integers.
@@ -154,7 +151,7 @@ def check_sizes(nest: Nest, sizes: Sizes) -> None:
         )
 
 
-def with_sizes(nest: Nest, sizes: Sizes) -> Nest:
+def with_sizes(nest: AnyNest, sizes: Sizes) -> AnyNest:
     """The same program for fixed sizes: domains, accesses, dates, shapes and bodies with numbers in their place.
 
     A size that the caller passes as an integer argument stays in the context, as the one value it may have.

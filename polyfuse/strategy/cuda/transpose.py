@@ -26,7 +26,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import Kernel
 from polyfuse.strategy.cost.roofline import Model, Tiling, cost_of
-from polyfuse.strategy.cuda.transforms.rasterization import GRID
+from polyfuse.strategy.cuda.tiles.rasterization import GRID
 from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.plan import Group
 from polyfuse.strategy.remarks import Reason, Refused, applied

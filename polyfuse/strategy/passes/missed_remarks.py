@@ -13,7 +13,7 @@ from dataclasses import replace
 from polyfuse.ir import Nest
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
-from polyfuse.strategy.cuda.depthwise import PASS as WINDOW_ROWS
+from polyfuse.strategy.cuda.gemm.depthwise import PASS as WINDOW_ROWS
 from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
 from polyfuse.strategy.cuda.gemm.schedule import in_tiles, product_of
 from polyfuse.strategy.cuda.gemm.tile_choice import PASS as REGISTER_TILES

@@ -15,7 +15,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite import follow, why_not_follow
-from polyfuse.strategy.cuda.depthwise import windows_of
+from polyfuse.strategy.cuda.gemm.depthwise import windows_of
 from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
 from polyfuse.strategy.match.gemm import moved_axes
 from polyfuse.strategy.remarks import Remark, applied

@@ -17,7 +17,7 @@ from polyfuse.strategy.cost.roofline import KernelCost, Model, Tiling, microseco
 from polyfuse.strategy.cuda.attention.mma_tiles import beside_tensor_cores
 from polyfuse.strategy.cuda.attention.schedule import shaped
 from polyfuse.strategy.cuda.attention.tiles import PassShape
-from polyfuse.strategy.cuda.depthwise import in_window_rows
+from polyfuse.strategy.cuda.gemm.depthwise import in_window_rows
 from polyfuse.strategy.cuda.gemm.implicit_gemm import (
     Convolution,
     convolution_of,

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.strategy.cuda.tiles.mma import FLOAT32, CopyCost, Instruction, operand_tiles
+from polyfuse.strategy.cuda.tiles.rasterization import Grid, Order
 from polyfuse.strategy.cuda.tiles.smem_layouts import WAYS
 from polyfuse.strategy.cuda.tiles.tile_copies import Copy, Sides
 from polyfuse.strategy.cuda.tiles.tile_shape import (
@@ -24,7 +25,6 @@ from polyfuse.strategy.cuda.tiles.tile_shape import (
     ThreadValues,
     TileShape,
 )
-from polyfuse.strategy.cuda.transforms.rasterization import Grid, Order
 from polyfuse.strategy.match.gemm_problem import Extents
 
 HALF = 2

@@ -42,9 +42,9 @@ from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.cost.occupancy import occupancy
 from polyfuse.strategy.cuda.tiles.mma import CopyCost, Instruction, meeting, operand_tiles
 from polyfuse.strategy.cuda.tiles.operands import Gemm, Operands
+from polyfuse.strategy.cuda.tiles.rasterization import Order
 from polyfuse.strategy.cuda.tiles.tile_copies import Copy, Sides, ThreadCopy
 from polyfuse.strategy.cuda.tiles.tile_shape import Digits, OperandTile, ThreadValues, TileShape
-from polyfuse.strategy.cuda.transforms.rasterization import Order
 from polyfuse.strategy.match.gemm_problem import Extents
 
 MOST_BESIDE_PRODUCER = 168

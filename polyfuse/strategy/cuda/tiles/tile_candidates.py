@@ -25,11 +25,11 @@ from polyfuse.schedule.microkernel_verb import MOST_REGISTERS
 from polyfuse.strategy.cost.gpu_cycles import seconds_of_wait
 from polyfuse.strategy.cuda.tiles.mma import FLOAT32, Fma, Mma, MmaF64, Wgmma
 from polyfuse.strategy.cuda.tiles.operands import Gemm, ImplicitGemm, Stationary
+from polyfuse.strategy.cuda.tiles.rasterization import GRID
 from polyfuse.strategy.cuda.tiles.tile import Cluster, ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_copies import Copy, CpAsync, ThreadCopy, Tma
 from polyfuse.strategy.cuda.tiles.tile_cost import costed
 from polyfuse.strategy.cuda.tiles.tile_shape import TileShape
-from polyfuse.strategy.cuda.transforms.rasterization import GRID
 from polyfuse.strategy.match.gemm_problem import Extents
 
 FLOAT64 = 8

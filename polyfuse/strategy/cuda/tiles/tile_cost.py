@@ -24,9 +24,9 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.machine import Gpu, Machine
 from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz, seconds_of_wait
 from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.cuda.tiles.rasterization import Order
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_shape import EXPOSED, SCHEDULERS
-from polyfuse.strategy.cuda.transforms.rasterization import Order
 from polyfuse.strategy.match.gemm_problem import Extents
 
 SINGLE = {True: 2.5, False: 5.0}

@@ -100,7 +100,9 @@ def test_convolutions_in_groups_are_tiles_with_what_follows_them(name: str) -> N
 def test_depthwise_convolutions_have_several_results_a_thread(
     layout: str, dtype: str, window: int, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polyfuse.strategy.cuda.depthwise.OF_A_LOOPED_TERM", 10**6)  # whatever is expected
+    monkeypatch.setattr(
+        "polyfuse.strategy.cuda.gemm.depthwise.OF_A_LOOPED_TERM", 10**6
+    )  # whatever is expected
     image = (2, 3, 9, 11) if layout == "NCHW" else (2, 9, 11, 3)
     nest = convolution(image, 3, (window, window), layout, dtype, groups=3, padding=1, stride=stride)
     net = pf.compile(nest, target="cuda", machine="h200", device="lockstep")

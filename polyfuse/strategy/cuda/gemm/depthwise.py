@@ -32,8 +32,8 @@ from polyfuse.strategy.cost.gpu_cycles import hertz
 from polyfuse.strategy.cost.kernel_model import Kernel
 from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.cuda.gemm.schedule import why_seen
+from polyfuse.strategy.cuda.tiles.rasterization import GRID
 from polyfuse.strategy.cuda.tiles.tile_shape import SCHEDULERS
-from polyfuse.strategy.cuda.transforms.rasterization import GRID
 from polyfuse.strategy.match.gemm import is_sum_of_products, moved_axes
 from polyfuse.strategy.plan import Group
 from polyfuse.strategy.remarks import Reason, Refused, weighed

@@ -12,8 +12,8 @@ from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.compile.disassembly import main_loop
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.machine import KiB, Machine, MiB
+from polyfuse.strategy.cuda.tiles.rasterization import GRID, Grid
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
-from polyfuse.strategy.cuda.transforms.rasterization import GRID, Grid
 from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.pipeline import plan_for
 from tests.support.on_tensor_cores import in_planned_registers, matmul
