@@ -31,7 +31,7 @@ from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
 from polyfuse.ir.tree import ON_CORES, loops
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine, Machine
 from polyfuse.proving import proving
 from polyfuse.rewrite.storage.expansion import Expansion, expand
 from polyfuse.runtime.artifact import Compiled, Device
@@ -208,7 +208,9 @@ def decided(
 
 def _one_block_at_a_time(model: Machine) -> Machine:
     """The machine as the simulator runs its kernels, block after block."""
-    return model if model.gpu is None else replace(model, gpu=replace(model.gpu, grid_barrier_seconds=None))
+    if not isinstance(model, GpuMachine):
+        return model
+    return replace(model, gpu=replace(model.gpu, grid_barrier_seconds=None))
 
 
 def _finished(
@@ -348,7 +350,9 @@ def _placement(
         model = (
             machine_here() if place == "gpu" or (place == "none" and available()) else Machine.preset("h200")
         )
-    if place == "simulator":  # one thread at a time: nothing that was not asked for needs 32 at once
+    if place == "simulator" and isinstance(
+        model, GpuMachine
+    ):  # one thread at a time: nothing that was not asked for needs 32 at once
         model = replace(model, tensor=tuple(rate for rate in model.tensor if rate[0] != "f64"))
     return "cuda", place, model  # type: ignore[return-value]
 
@@ -364,7 +368,7 @@ def _with_math(nest: Nest, model: Machine, schedule: Schedule | None, math: Math
             f"math={math!r} is an option of the strategy, but schedule= gives a schedule by hand: use "
             f"microkernel(…, math={math!r}) there"
         )
-    if model.kind != "cuda":
+    if not isinstance(model, GpuMachine):
         raise InvalidMath(
             f"math={math!r} is for a GPU's tensor cores, but the target is cpu: leave it "
             "out, or compile with target='cuda'"
@@ -380,7 +384,7 @@ def _with_math(nest: Nest, model: Machine, schedule: Schedule | None, math: Math
 
 def _unused(schedule: Schedule, model: Machine) -> tuple[Remark, ...]:
     """A remark if not all products of a schedule run on tensor cores, though they might have."""
-    if model.math == "ieee":
+    if not isinstance(model, GpuMachine) or model.math == "ieee":
         return ()
     rounded = _rounded(schedule)
     if not rounded:
@@ -396,7 +400,7 @@ def _in_float32(schedule: Schedule, model: Machine) -> tuple[Remark, ...]:
     """A remark that names the products which tensor cores might have computed and do not, if there are any."""
     rounded = _rounded(schedule)
     left = [name for name in _float_products(schedule.source) if name not in rounded]
-    if model.math == "ieee" or not left:
+    if not isinstance(model, GpuMachine) or model.math == "ieee" or not left:
         return ()
     line = f"math={model.math!r} is not used for {', '.join(left)}: float32 as written."
     return (refused("math", left, Reason.NO_TILES, line),)

@@ -10,7 +10,7 @@ from math import prod
 
 from polyfuse.codegen.program import Code, Launch, Program
 from polyfuse.errors import InvalidSchedule
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine, Machine
 from polyfuse.schedule.microkernel_verb import MOST_REGISTERS
 from polyfuse.strategy.cost.occupancy import occupancy
 
@@ -22,13 +22,13 @@ def check_residence(program: Program, machine: Machine) -> None:
     compiler takes, and sizes that a call brings, are checked when the kernel is launched (driver.py).
     """
     for launch in program.launches:
-        if launch.code.grid_barriers and not program.sizes:
+        if isinstance(machine, GpuMachine) and launch.code.grid_barriers and not program.sizes:
             _check(launch, machine)
 
 
 def check_clusters(program: Program, machine: Machine) -> None:
     """Raises InvalidSchedule for a kernel in clusters of blocks, where the machine has none."""
-    if machine.gpu is None:
+    if not isinstance(machine, GpuMachine):
         return
     for code in program.codes:
         if prod(code.cluster) > machine.gpu.cluster:
@@ -46,7 +46,7 @@ def with_room(program: Program, machine: Machine) -> Program:
     kernel's parts (of float64 numbers 4 × 4 results in 120 registers spill 120 bytes in four layers, and none in one),
     and for tiles that are written out twice, whole ones and those that are cut.
     """
-    if program.sizes or machine.gpu is None:
+    if program.sizes or not isinstance(machine, GpuMachine):
         return program
     roomy: dict[int, Code] = {}
     for launch in program.launches:
@@ -60,8 +60,7 @@ def with_room(program: Program, machine: Machine) -> Program:
     return replace(program, launches=launches) if roomy else program
 
 
-def _most_registers(launch: Launch, planned: int, machine: Machine) -> int:
-    assert machine.gpu is not None, "blocks are a GPU's"
+def _most_registers(launch: Launch, planned: int, machine: GpuMachine) -> int:
     blocks, threads = map(prod, launch.extents({}))
     fits = (
         registers
@@ -72,8 +71,7 @@ def _most_registers(launch: Launch, planned: int, machine: Machine) -> int:
     return next(fits, planned)
 
 
-def _check(launch: Launch, machine: Machine) -> None:
-    assert machine.gpu is not None, "blocks are a GPU's"
+def _check(launch: Launch, machine: GpuMachine) -> None:
     blocks, threads = map(prod, launch.extents({}))
     held = occupancy(machine.gpu, max(1, threads), launch.code.registers, launch.code.shared_bytes)
     most = held.blocks * machine.sms

@@ -6,12 +6,12 @@ from polyfuse.codegen.cuda.kernel_grammar import parse
 from polyfuse.codegen.program import Code, Program
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tensor import ITEMSIZE
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine, Machine
 
 
 def check_shared(program: Program, machine: Machine) -> None:
     """Raises InvalidSchedule for a kernel whose block needs more shared memory than the machine gives one."""
-    if machine.gpu is None:
+    if not isinstance(machine, GpuMachine):
         return
     for code in program.codes:
         if code.shared_bytes > machine.gpu.shared_per_block:

@@ -28,7 +28,7 @@ class Rates:
     `drawn_by` of them draw all of it. Reads alone get `reading` times as much from L1, L2 and L3, and a kernel that
     goes through a dozen rows at once `rows` times as much. What is read again is found in L3 if it fits a `share` of
     it: others use L3 too. `keeps` is from where on it pays to store past the caches even if the result is read next,
-    where that is less than L3. It `foresees` rows where its own prefetchers keep up with them (Machine).
+    where that is less than L3. It `foresees` rows where its own prefetchers keep up with them (CpuMachine).
 
     A core begins `multiply_adds` of whole vectors a cycle. A load costs `loading` of one beside which it runs, and
     loops that are not register tiles reach `loops` of the peak. `hertz` are the cycles a second that it ran at

@@ -8,7 +8,7 @@ from typing import Literal
 
 from polyfuse.analysis.validation import Validation
 from polyfuse.codegen.program import Program
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite.storage.expansion import Expansion
 from polyfuse.runtime.cuda.kernel_times import GpuCosts
 from polyfuse.runtime.memory.memory_plan import Memory
@@ -65,8 +65,9 @@ class Compiled:
             bytes_moved=sum(cost.compulsory + cost.again for cost in costs),
             seconds=sum(cost.total for cost in costs),
         )
-        limits = self.machine.gpu
-        gpu = GpuCosts(self.machine.units, limits, self.costs) if limits is not None else None
+        machine, gpu = self.machine, None
+        if isinstance(machine, GpuMachine):
+            gpu = GpuCosts(machine.units, machine.gpu, self.costs)
         return Product(self.program, memory, self.machine.label, work, self.explanation, gpu)
 
     @property

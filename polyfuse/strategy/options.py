@@ -7,8 +7,9 @@ machine stays what it is; `PlannerOptions.on` makes the one that the model is as
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import overload
 
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.strategy.cost.roofline import WAIT_SECONDS
 
 CODE_SECONDS = 0.5
@@ -37,16 +38,22 @@ class PlannerOptions:
     runs_once: bool = False
     rows_ahead: bool = False
 
+    @overload
+    def on(self, machine: CpuMachine) -> CpuMachine: ...
+
+    @overload
+    def on(self, machine: Machine) -> Machine: ...
+
     def on(self, machine: Machine) -> Machine:
         """The machine that the model is asked about."""
-        if self.joined_regions:
+        if self.joined_regions and isinstance(machine, CpuMachine):
             machine = replace(machine, region_seconds=min(WAIT_SECONDS, machine.region_seconds))
-        if self.runs_once:
+        if self.runs_once and isinstance(machine, CpuMachine):
             machine = replace(machine, region_seconds=CODE_SECONDS)
         if self.one_core:
             machine = replace(machine, units=1)
         if self.rows_ahead:
             machine = replace(machine, levels=machine.levels[1:])
-        if not self.copying_warps and machine.gpu is not None:
+        if not self.copying_warps and isinstance(machine, GpuMachine):
             machine = replace(machine, gpu=replace(machine.gpu, meeting_cycles=0, cluster=1))
         return machine

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from polyfuse.errors import TargetUnavailable
-from polyfuse.machine import KiB, Machine, MiB, detect_cpu
+from polyfuse.machine import CpuMachine, GpuMachine, KiB, Machine, MiB, detect_cpu
 from polyfuse.machine.rates import MESH, ZEN, ZEN4, ZEN5, Rates
 
 
 @pytest.mark.parametrize("name", ["a100", "h100", "h200", "rtx4090"])
 def test_presets_of_gpus_are_consistent(name: str) -> None:
-    machine = Machine.preset(name)
+    machine = GpuMachine.preset(name)
+    assert machine == Machine.preset(name)
     assert machine.kind == "cuda"
-    assert machine.gpu is not None
     assert machine.gpu.shared_static <= machine.gpu.shared_per_block <= machine.gpu.shared_per_sm
     assert [level.size for level in machine.levels] == sorted(level.size for level in machine.levels)
     assert machine.bandwidth(machine.levels[0], machine.sms) == machine.levels[0].bandwidth
@@ -27,10 +29,27 @@ def test_an_unknown_preset_names_those_there_are() -> None:
         Machine.preset(3)  # type: ignore[arg-type]
 
 
+def test_the_presets_of_a_kind_are_its_own() -> None:
+    assert isinstance(CpuMachine.preset("XEON"), CpuMachine)
+    with pytest.raises(TargetUnavailable, match="unknown machine 'h200'; expected one of xeon, zen4, zen5"):
+        CpuMachine.preset("h200")
+    with pytest.raises(TargetUnavailable, match="expected one of a100, h100, h200, rtx4090"):
+        GpuMachine.preset("zen5")
+
+
+def test_a_changed_machine_stays_of_its_kind() -> None:
+    one = replace(Machine.preset("zen5"), units=1)
+    assert isinstance(one, CpuMachine)
+    assert isinstance(replace(Machine.preset("h200"), units=1), GpuMachine)
+    assert one == pickle.loads(pickle.dumps(one))
+    with pytest.raises(TypeError, match="gpu"):
+        replace(one, gpu=None)  # type: ignore[call-arg]
+
+
 def test_detect_describes_a_cpu() -> None:
     machine = Machine.detect()
+    assert isinstance(machine, CpuMachine)
     assert machine.kind == "cpu"
-    assert machine.gpu is None
     assert machine.cores >= 1
     assert machine.peak(4, 1) == 2 * machine.peak(8, 1)
 

@@ -110,7 +110,6 @@ def kind_of(tile: ThreadblockTile) -> str:
 
 def warpgroups(kind: str, extents: Extents, format: Any, machine: Machine) -> list[ThreadblockTile]:
     """The tiles of warpgroups of one kind that fit a product."""
-    assert machine.gpu is not None
     return [t for t in wgmma_tiles(extents, format, machine, machine.gpu) if kind_of(t) == kind]
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from polyfuse.codegen.cuda.compile.cubin import Cubin
 from polyfuse.codegen.cuda.tensor_maps import TensorMap
 from polyfuse.errors import BadArgument, PolyfuseError, TargetUnavailable
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.runtime.cuda.device_failures import NO_MEMORY, launch_failed, no_memory, step_failed
 from polyfuse.runtime.cuda.gpu_here import driver_library, gpu_facts, machine_for, too_old
 
@@ -88,7 +88,7 @@ def available() -> bool:
     return missing() is None
 
 
-def machine_here() -> Machine:
+def machine_here() -> GpuMachine:
     """The machine that plans for the GPU here are made for; TargetUnavailable where there is none or an unknown one."""
     reason, driver = missing(), driver_library()
     facts = gpu_facts(driver) if reason is None else None

@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import Any
 
 from polyfuse.errors import TargetUnavailable
-from polyfuse.machine import GiB, Machine
+from polyfuse.machine import GiB, GpuMachine
 
 DRIVERS = {12: "525", 13: "580"}
 """The first display driver for a major version of CUDA ("CUDA Toolkit Release Notes", minor version compatibility)."""
@@ -111,7 +111,7 @@ _THREADS_PER_SM, _SHARED_PER_SM, _REGISTERS_PER_SM, _SHARED_PER_BLOCK, _BLOCKS_P
 """Of `CUdevice_attribute` in "CUDA Driver API"; what a block gets is what its launch may ask for ("optin")."""
 
 
-def machine_for(facts: GpuFacts) -> Machine:
+def machine_for(facts: GpuFacts) -> GpuMachine:
     """The preset that is most like a GPU, with this one's multiprocessors and limits; rates stay the preset's.
 
     Raises TargetUnavailable for a compute capability below 8.0: no kernel here is made for it.
@@ -122,8 +122,7 @@ def machine_for(facts: GpuFacts) -> Machine:
             f"kernels are made for compute capability 8.0 and newer, and {facts.name} has {major}.{minor}; name "
             "target='cpu'"
         )
-    preset = Machine.preset(_preset(facts))
-    assert preset.gpu is not None, "a GPU's preset"
+    preset = GpuMachine.preset(_preset(facts))
     limits = replace(
         preset.gpu,
         compute_capability=facts.compute_capability,

@@ -8,7 +8,7 @@ from polyfuse.analysis.across_blocks import is_resident
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir.tree import SHARED, Loop, Tree, parts, statements
 from polyfuse.ir.tree import loops as loops_of
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.schedule.sections_verb import values_of
@@ -35,26 +35,46 @@ def kernels_of(schedule: Schedule, names: tuple[str, ...], machine: Machine) -> 
 
 def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
     """What the model expects of one kernel as it stands."""
+    if isinstance(machine, GpuMachine):
+        return _on_gpu(counts, part, machine)
+    assert isinstance(machine, CpuMachine)
+    return _on_cpu(counts, part, machine)
+
+
+def _on_gpu(counts: Counts, part: Tree, machine: GpuMachine) -> KernelCost:
+    """A GPU's kernel: its tasks are the values of its loops on blocks."""
+    if is_resident(part):
+        return resident_cost(counts, part, machine, lambda inside: _on_gpu(counts, inside, machine))
+    if any(loop.bind == "microkernel" for loop in loops_of(part)):
+        return in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, machine.units)
+    chain = chain_from(part) if isinstance(part, Loop) else ()
+    return _in_band(counts, part, tuple(loop for loop in chain if loop.bind in BLOCKS), machine)
+
+
+def _on_cpu(counts: Counts, part: Tree, machine: CpuMachine) -> KernelCost:
+    """A CPU's kernel: its tasks are the values of its band down to the vector loop."""
     if isinstance(part, Loop) and part.bind == "pipeline" and values_of(part):
         return cost_in_turns(counts, part, machine)
-    if machine.kind == "cuda" and is_resident(part):
-        return resident_cost(counts, part, machine, lambda inside: finished_cost(counts, inside, machine))
-    joined = joined_kernels(counts.nest, part) if machine.kind == "cpu" else ()
+    joined = joined_kernels(counts.nest, part)
     if joined:
-        return region_cost(joined, [finished_cost(counts, each, machine) for each in joined], machine)
-    band = band_as_bound(counts, part, machine.kind)
-    places = {loop.bind: loop for loop in loops_of(part)}
-    tiled = in_tiles(part) if machine.kind == "cpu" else frozenset[str]()
-    panels = panels_beside(counts.nest, statements(part), tiled)
+        return region_cost(joined, [_on_cpu(counts, each, machine) for each in joined], machine)
+    panels = panels_beside(counts.nest, statements(part), in_tiles(part))
     if panels and isinstance(part, Loop):
         return panel_cost(counts, part, panels, machine)
+    places = {loop.bind: loop for loop in loops_of(part)}
     if "microkernel" in places:
         cores = next((places[place] for place in SHARED if place in places), None)
         at_work = cores_at_work(counts, cores, machine.units) if cores is not None else None
-        at_work = machine.units if machine.kind == "cuda" else at_work
         return in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, at_work)
-    if machine.kind == "cpu" and not band:
+    band = band_of(counts, part)
+    inner = next((p for p, loop in enumerate(band) if loop.bind in ("vector", "unroll")), len(band))
+    if not inner:
         return loops.cost_from(counts, part, Estimator(counts, machine).of(part), machine)
+    return _in_band(counts, part, band[:inner], machine)
+
+
+def _in_band(counts: Counts, part: Tree, band: tuple[Loop, ...], machine: Machine) -> KernelCost:
+    """A kernel whose tasks are the values of these loops, of which one may be shared out."""
     kernel = kernel_of(counts, part, band)
     sizes, order = (1,) * len(kernel.band), tuple(range(len(kernel.band)))
     parallel = next((p for p, loop in enumerate(kernel.band) if loop.bind in SHARED), None)
@@ -67,19 +87,10 @@ def schedule_costs(schedule: Schedule, machine: Machine) -> tuple[KernelCost, ..
     return tuple(finished_cost(counts, part, machine) for part in parts(schedule.tree))
 
 
-def band_as_bound(counts: Counts, part: Tree, kind: str) -> tuple[Loop, ...]:
-    """The loops whose values are a finished kernel's tasks: those on blocks; on a CPU, down to the vector loop."""
-    if kind == "cuda":
-        return (
-            tuple(loop for loop in chain_from(part) if loop.bind in BLOCKS) if isinstance(part, Loop) else ()
-        )
-    band = band_of(counts, part)
-    inner = next((p for p, loop in enumerate(band) if loop.bind in ("vector", "unroll")), len(band))
-    return band[:inner]
-
-
 def planned_costs(groups: tuple[Group, ...], schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
     """What the plan expects of each kernel, with the grid barriers that the synchronised schedule has."""
+    if not isinstance(machine, GpuMachine):
+        return tuple(group.cost for group in groups)
     counts = Counts(schedule.nest)
     kernels = zip(groups, parts(schedule.tree), strict=True)
     return tuple(with_meetings(group.cost, counts, kernel, machine) for group, kernel in kernels)

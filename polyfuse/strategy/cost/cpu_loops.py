@@ -31,7 +31,7 @@ from polyfuse.ir.tree import (
     parts,
     statements,
 )
-from polyfuse.machine import Level, Machine
+from polyfuse.machine import CpuMachine, Level
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import OUT, PARAM, SET, least_and_most
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
@@ -62,12 +62,12 @@ CHAINED = 4.0
 """How much longer a scalar operation takes that waits for the one before."""
 
 
-def usable(machine: Machine, level: Level) -> float:
+def usable(machine: CpuMachine, level: Level) -> float:
     """The bytes of a level that a loop can count on."""
     return level.size * (FIRST if level is machine.levels[0] else CACHE)
 
 
-def holding(machine: Machine, size: float) -> Level:
+def holding(machine: CpuMachine, size: float) -> Level:
     """The smallest level that is sure to hold `size` bytes; the last one if none is."""
     return next((level for level in machine.levels if size <= usable(machine, level)), machine.levels[-1])
 
@@ -100,7 +100,7 @@ class _Chain:
 class Estimator:
     """Prices trees of one nest; what is known of a statement under the same loops is asked of isl once."""
 
-    def __init__(self, counts: Counts, machine: Machine) -> None:
+    def __init__(self, counts: Counts, machine: CpuMachine) -> None:
         self.counts, self.machine = counts, machine
         order = counts.nest.order
         self._order = {name: loops_around(order, name) for name in statements(order)}

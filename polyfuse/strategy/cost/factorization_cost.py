@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import SHARED, Loop, Tree, loops, loops_around, restrict, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.roofline import CPU_EXPOSED, REGION_AGAIN, TILE_EFFICIENCY, KernelCost, Tiling
@@ -23,7 +23,7 @@ def in_tiles(part: Tree) -> frozenset[str]:
     return frozenset(name for loop in loops(part) if loop.bind == "microkernel" for name in loop.names)
 
 
-def panel_cost(counts: Counts, part: Loop, panels: tuple[str, ...], machine: Machine) -> KernelCost:
+def panel_cost(counts: Counts, part: Loop, panels: tuple[str, ...], machine: CpuMachine) -> KernelCost:
     """Products at the rate of tiles, their sums to and fro once a block; panels by their loops."""
     beside = restrict(part, frozenset(panels))
     assert beside is not None, "asked before"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 
 LATENCY = 700
 """Cycles from a tile's loads to its products that other work has to cover: global memory, a store, two barriers. The
 order of magnitude of published microbenchmarks, not measured here."""
 
 
-def seconds_of_wait(machine: Machine) -> float:
+def seconds_of_wait(machine: GpuMachine) -> float:
     """What one load from global memory takes where nothing hides it."""
     return LATENCY / hertz(machine)
 
 
-def hertz(machine: Machine) -> float:
+def hertz(machine: GpuMachine) -> float:
     """Cycles of an SM in a second: 128 fused multiply-adds each."""
     return machine.flops32 / (2 * 128)

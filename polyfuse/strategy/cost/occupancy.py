@@ -40,8 +40,8 @@ class Occupancy:
 def occupancy(gpu: Gpu, threads: int, registers: int | None, shared_bytes: int) -> Occupancy:
     """What an SM holds of blocks with so many threads; 0 blocks where one does not fit. Registers may be unknown.
 
-    >>> from polyfuse.machine import Machine
-    >>> gpu = Machine.preset("h200").gpu
+    >>> from polyfuse.machine import GpuMachine
+    >>> gpu = GpuMachine.preset("h200").gpu
     >>> print(occupancy(gpu, 256, 128, 20480))
     2 blocks on an SM, 25% of its threads (registers)
     >>> print(occupancy(gpu, 32, None, 0))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, parts
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost.roofline import WAIT_SECONDS, KernelCost, combined
 
@@ -31,7 +31,7 @@ def joined_kernels(nest: Nest, kernel: Tree) -> tuple[Tree, ...]:
     return inside if sum(map(is_on_cores, inside)) > 1 else ()
 
 
-def region_cost(kernels: Sequence[Tree], costs: Sequence[KernelCost], machine: Machine) -> KernelCost:
+def region_cost(kernels: Sequence[Tree], costs: Sequence[KernelCost], machine: CpuMachine) -> KernelCost:
     """The cost of kernels in one region, from what each costs as one of its own."""
     launch, region = machine.launch_seconds, machine.region_seconds
     starts = [launch + (region if is_on_cores(kernel) else 0.0) for kernel in kernels]

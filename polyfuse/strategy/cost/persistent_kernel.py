@@ -14,30 +14,29 @@ from dataclasses import replace
 from polyfuse.analysis.across_blocks import is_resident
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.ir.tree import Leaf, Loop, Tree, children
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import KernelCost, combined
 
 Priced = Callable[[Tree], KernelCost]
 
 
-def resident_cost(counts: Counts, kernel: Tree, machine: Machine, priced: Priced) -> KernelCost:
+def resident_cost(counts: Counts, kernel: Tree, machine: GpuMachine, priced: Priced) -> KernelCost:
     """The cost of a kernel of several parts, each `priced` as a kernel of its own."""
     found = [(priced(part), times) for part, times in _parts(counts, kernel, 1)]
     return together(found, grid_meetings(counts, kernel), machine)
 
 
-def together(found: Sequence[tuple[KernelCost, int]], meetings: int, machine: Machine) -> KernelCost:
+def together(found: Sequence[tuple[KernelCost, int]], meetings: int, machine: GpuMachine) -> KernelCost:
     """The cost of one launch of what would be kernels, each so many times, whose blocks meet so often."""
-    assert machine.gpu is not None, "blocks are a GPU's"
     launch = machine.launch_seconds
     without = [(replace(cost, overhead=cost.overhead - launch), times) for cost, times in found]
     return combined(without, launch, meetings, machine.gpu.meeting_seconds(meetings))
 
 
-def with_meetings(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machine) -> KernelCost:
+def with_meetings(cost: KernelCost, counts: Counts, kernel: Tree, machine: GpuMachine) -> KernelCost:
     """The cost with the grid barriers that a kernel has now that they are placed."""
-    if machine.gpu is None or not is_resident(kernel):
+    if not is_resident(kernel):
         return cost
     meetings = grid_meetings(counts, kernel)
     waits = machine.gpu.meeting_seconds(meetings)

@@ -19,7 +19,7 @@ from itertools import product
 from polyfuse.analysis.banks import WARP
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import CpuMachine, Gpu, GpuMachine, Machine
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import Kernel, kernel_of
 
@@ -148,7 +148,7 @@ def microseconds(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
-Alone = Callable[[Nest, Kernel, KernelCost, Machine], KernelCost]
+Alone = Callable[[Nest, Kernel, KernelCost], KernelCost]
 """What a kernel costs in the tiles that it gets if it is alone, from what it costs without them."""
 
 
@@ -183,15 +183,18 @@ def best(kernel: Kernel, machine: Machine, resident: int) -> KernelCost:
 
 def ranked(kernel: Kernel, machine: Machine, resident: int) -> list[KernelCost]:
     """Every tiling's cost, the cheapest first."""
-    tilings = cuda_tilings(kernel, machine.gpu) if machine.gpu is not None else cpu_tilings(kernel, machine)
+    tilings = (
+        cuda_tilings(kernel, machine.gpu) if isinstance(machine, GpuMachine) else cpu_tilings(kernel, machine)
+    )
     costs = (cost_of(kernel, machine, resident, tiling) for tiling in tilings)
     return sorted(costs, key=lambda cost: (round(cost.total, 12), round(cost.memory, 12)))
 
 
 def cost_of(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> KernelCost:
     """The cost of one tiling."""
-    if machine.gpu is not None:
-        return on_cuda(kernel, machine, machine.gpu, resident, tiling)
+    if isinstance(machine, GpuMachine):
+        return on_cuda(kernel, machine, resident, tiling)
+    assert isinstance(machine, CpuMachine)
     return on_cpu(kernel, machine, resident, tiling)
 
 
@@ -251,7 +254,7 @@ def tiles_along(extent: int, size: int) -> int:
 # -- the two targets ---------------------------------------------------------------------------------------------------
 
 
-def on_cpu(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> KernelCost:
+def on_cpu(kernel: Kernel, machine: CpuMachine, resident: int, tiling: Tiling) -> KernelCost:
     """Tiles in order, or one loop of them over the cores."""
     counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
     units = 1.0 if tiling.parallel is None else evenly(counts[tiling.parallel], machine.units)
@@ -298,7 +301,7 @@ def evenly(values: int, units: int) -> float:
 def in_blocks(kernel: Kernel, machine: Machine, resident: int, at_work: float | None) -> KernelCost:
     """A product's kernel in blocks (strategy.products), on so many cores; None: without a parallel loop."""
     units = 1.0 if at_work is None else at_work
-    region = machine.region_seconds if at_work is not None else 0.0
+    region = machine.region_seconds if isinstance(machine, CpuMachine) and at_work is not None else 0.0
     return KernelCost(
         Tiling((), ()),
         kernel.flops,
@@ -339,8 +342,9 @@ def passed_again(kernel: Kernel, tiling: Tiling) -> Iterator[tuple[float, float]
             yield (use.passes - 1) * float(use.elements * use.itemsize), held
 
 
-def on_cuda(kernel: Kernel, machine: Machine, gpu: Gpu, resident: int, tiling: Tiling) -> KernelCost:
+def on_cuda(kernel: Kernel, machine: GpuMachine, resident: int, tiling: Tiling) -> KernelCost:
     """One block a tile, all at once; each statement's instances over the block's threads."""
+    gpu = machine.gpu
     counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
     blocks, points = math.prod(counts), math.prod(tiling.sizes)
     per_sm = math.ceil(blocks / machine.units)

@@ -19,7 +19,7 @@ import sympy
 
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.scalar import own_operations
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import LOOP_SECONDS, holding
 from polyfuse.strategy.cost.roofline import CPU_EXPOSED, KernelCost, Tiling
@@ -88,7 +88,7 @@ class StageCost:
 class StageModel:
     """Prices the stages of one pipeline on a machine."""
 
-    def __init__(self, nest: Nest, parts: Parts, machine: Machine, result: str) -> None:
+    def __init__(self, nest: Nest, parts: Parts, machine: CpuMachine, result: str) -> None:
         self.nest, self.parts, self.machine = nest, parts, machine
         self.counts = Counts(nest)
         domain = self.counts.domains[result]

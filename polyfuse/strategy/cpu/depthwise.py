@@ -15,7 +15,7 @@ from polyfuse.analysis.once import constant_tensors
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
 from polyfuse.strategy.match.gemm import moved_axes
@@ -27,7 +27,7 @@ VECTORS = 8
 
 
 def summed_in_rows(
-    schedule: Schedule, counts: Counts, name: str, loops: tuple[Loop, ...], machine: Machine
+    schedule: Schedule, counts: Counts, name: str, loops: tuple[Loop, ...], machine: CpuMachine
 ) -> Schedule | None:
     """A sum's loops as microkernels of a row of results; None where it has no such row.
 
@@ -71,7 +71,7 @@ def _in_pieces(
     outer: list[str],
     steps: tuple[Loop, ...],
     row: Loop,
-    machine: Machine,
+    machine: CpuMachine,
 ) -> Schedule:
     size, inner = constant_extent(schedule, row), row.name
     lanes = machine.vector_bytes // schedule.nest.tensor(schedule.nest.statement(name).write.tensor).itemsize

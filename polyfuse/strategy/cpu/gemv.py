@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from polyfuse.analysis.once import constant_tensors
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.match.gemm import Product, products_of
 from polyfuse.strategy.transforms.band_verbs import constant_extent, inside, reordered
@@ -40,7 +40,7 @@ class RowProduct:
     columns: int
     itemsize: int
     fixed: bool
-    machine: Machine
+    machine: CpuMachine
 
     @property
     def lanes(self) -> int:
@@ -74,7 +74,7 @@ class RowProduct:
 
 
 def in_one_row(
-    schedule: Schedule, name: str, loops: tuple[Loop, ...], steps: Loop, vector: Loop, machine: Machine
+    schedule: Schedule, name: str, loops: tuple[Loop, ...], steps: Loop, vector: Loop, machine: CpuMachine
 ) -> Schedule | None:
     """A product's loops over steps and columns as microkernels of a row; None where it is none, or does not pay."""
     known = (p for p in products_of(schedule.nest, name) if len(p.steps) == 1 and not p.across)

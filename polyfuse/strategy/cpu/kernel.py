@@ -17,7 +17,7 @@ import islpy as isl
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Access
 from polyfuse.ir.tree import Loop
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
@@ -51,7 +51,9 @@ SMALL = 4
 """Steps of a contraction in one pass over a vector loop, where no microkernel takes all of them."""
 
 
-def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, machine: Machine) -> Schedule:
+def shaped(
+    schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, machine: CpuMachine
+) -> Schedule:
     """One group, tiled, ordered, vectorized, bound to the cores, its temporaries in buffers of their own."""
     names = kernel.names
     lines = across_lines(schedule, counts, names)
@@ -70,7 +72,7 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
     return _finished(schedule, kernel, machine)
 
 
-def _on_cores(schedule: Schedule, kernel: Kernel, tiling: Tiling, machine: Machine) -> Schedule:
+def _on_cores(schedule: Schedule, kernel: Kernel, tiling: Tiling, machine: CpuMachine) -> Schedule:
     """Tiles of lines on the cores, where a tiling has any loop there: the outermost one with a value for each."""
     if tiling.parallel is None:
         return schedule
@@ -79,7 +81,7 @@ def _on_cores(schedule: Schedule, kernel: Kernel, tiling: Tiling, machine: Machi
     return schedule if enough is None else schedule.bind(kernel.names[0], **{enough: "cores"})
 
 
-def _finished(schedule: Schedule, kernel: Kernel, machine: Machine) -> Schedule:
+def _finished(schedule: Schedule, kernel: Kernel, machine: CpuMachine) -> Schedule:
     """Temporaries of this kernel alone in variables and buffers."""
     for tensor in internal(kernel):
         schedule = contracted(schedule, tensor, users_in(schedule, kernel.names, tensor), machine)
@@ -92,7 +94,7 @@ def _unit(
     unit: tuple[str, ...],
     keep: int,
     points: tuple[str, ...],
-    machine: Machine,
+    machine: CpuMachine,
 ) -> Schedule:
     """One perfect loop nest: contractions outside, then the loop along memory, then small constant loops."""
     name = unit[0]
@@ -136,7 +138,7 @@ def _in_rows(
     steps: Loop,
     rows: list[Loop],
     vector: Loop,
-    machine: Machine,
+    machine: CpuMachine,
 ) -> Schedule | None:
     """A product as a microkernel of several rows: those of a tile, or some of a loop that needs all the same matrix."""
     if rows:
@@ -174,7 +176,7 @@ def _product(
     steps: Loop,
     rows: Loop,
     vector: Loop,
-    machine: Machine,
+    machine: CpuMachine,
 ) -> Schedule | None:
     """A product's rows and a few vectors of columns as a microkernel; None where it is not of that form."""
     itemsize = schedule.nest.tensor(schedule.nest.statement(name).write.tensor).itemsize

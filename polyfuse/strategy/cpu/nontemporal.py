@@ -4,7 +4,7 @@
 
 A store reads its line before it changes it, and keeps it where something else was. Where a whole line is overwritten
 and will be gone before anybody reads it, both are for nothing: scaling 16M floats took 9.4 ms and 5.0 past the caches
-with one thread, 4.4 and 2.6 with two (a Xeon). From when on is the machine's (`Machine.keeps`).
+with one thread, 4.4 and 2.6 with two (a Xeon). From when on is the machine's (`CpuMachine.keeps`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import loops_around
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost.counts import Counts
@@ -34,7 +34,7 @@ SHORT = 4 * LINE
 """Bytes of a row whose lines are worth it: the first and the last are stored as always."""
 
 
-def large_results(kernel: Kernel, counts: Counts, machine: Machine) -> tuple[str, ...]:
+def large_results(kernel: Kernel, counts: Counts, machine: CpuMachine) -> tuple[str, ...]:
     """The kernel's statements that write a result which nobody reads, and which is larger than what caches keep."""
     nest, found = counts.nest, []
     for use in kernel.uses:
@@ -46,7 +46,7 @@ def large_results(kernel: Kernel, counts: Counts, machine: Machine) -> tuple[str
 
 
 def in_long_blocks(
-    schedule: Schedule, kernel: Kernel, counts: Counts, tiling: Tiling, machine: Machine
+    schedule: Schedule, kernel: Kernel, counts: Counts, tiling: Tiling, machine: CpuMachine
 ) -> Schedule | None:
     """A kernel that stores a large result in long blocks, on cores where its tiling has them; None for others.
 
@@ -71,7 +71,7 @@ def in_long_blocks(
     return done.split(kernel.names[0], loop.name, rows).bind(kernel.names[0], **{loop.name: "cores"})
 
 
-def _of_one_row(schedule: Schedule, kernel: Kernel, on_cores: bool, machine: Machine) -> Schedule:
+def _of_one_row(schedule: Schedule, kernel: Kernel, on_cores: bool, machine: CpuMachine) -> Schedule:
     """for i: { t = …; y[i] = … }   ->   for i (on cores): for i_in < 65536 (vector): { t = …; y[…] = … }"""
     name, (loop,) = kernel.names[0], kernel.band
     blocks = schedule.split(name, loop.name, BLOCK)
@@ -84,7 +84,7 @@ def _of_one_row(schedule: Schedule, kernel: Kernel, on_cores: bool, machine: Mac
 
 
 def past_caches(
-    schedule: Schedule, kernel: Kernel, counts: Counts, cost: KernelCost, machine: Machine
+    schedule: Schedule, kernel: Kernel, counts: Counts, cost: KernelCost, machine: CpuMachine
 ) -> tuple[Schedule, tuple[str, ...]]:
     """A kernel in its final shape with its large results stored past the caches, and a sentence on each."""
     said = []

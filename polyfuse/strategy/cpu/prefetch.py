@@ -7,7 +7,7 @@ The first loop over a row waits for memory; the others find the row in L1, and m
 processor's own prefetchers follow loads, and there are none. Nor do they keep up with a loop whose arithmetic takes
 longer than its memory: so few of its loads are on their way at once. One core of a Xeon, ms without and with: softmax
 of 4096 × 1024 2.31 and 1.93, layer norm 1.36 and 1.28, a sum of 16M values of ten operations 14.0 and 10.6. Other
-processors foresee the next rows (`Machine.foresees`): a Zen 4 takes 1.46 ms for that softmax without, and 1.87 with.
+processors foresee the next rows (`CpuMachine.foresees`): a Zen 4 takes 1.46 ms for that softmax without, and 1.87 with.
 Lines that will be written are what costs most there, and loops of sums in pieces, each of which adds up its lanes.
 Overlapping tiles gain on both (Harris' corners 5.1 and 4.5 ms on a Zen 4): they go through several images at once.
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Leaf, Loop, Tree, loops, parts, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.rewrite import Overlapped
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
@@ -40,7 +40,7 @@ SHORT = 64
 
 
 def rows_ahead(
-    schedule: Schedule, kernel: Kernel, cost: KernelCost, machine: Machine, resident: int
+    schedule: Schedule, kernel: Kernel, cost: KernelCost, machine: CpuMachine, resident: int
 ) -> tuple[Schedule, tuple[str, ...]]:
     """A kernel that asks for its next rows, where the model expects that to pay; and a sentence that says so.
 
@@ -69,7 +69,7 @@ def rows_ahead(
 
 
 def tiles_ahead(
-    schedule: Schedule, made: Overlapped, cost: StageCost, machine: Machine, resident: int
+    schedule: Schedule, made: Overlapped, cost: StageCost, machine: CpuMachine, resident: int
 ) -> tuple[Schedule, tuple[str, ...]]:
     """Overlapping tiles that ask for the next rows of images while rows are computed, where the model expects a gain.
 
@@ -131,7 +131,7 @@ def _tensors(schedule: Schedule, name: str) -> tuple[str, ...]:
     return schedule.nest.statement(name).tensors
 
 
-def _fits(kernel: Kernel, rows: Loop, machine: Machine) -> bool:
+def _fits(kernel: Kernel, rows: Loop, machine: CpuMachine) -> bool:
     """Whether two rows find place in L1: the one that is computed, and the next."""
     names = [loop.name for loop in kernel.band]
     fixed = names.index(rows.name) + 1 if rows.name in names else len(names)

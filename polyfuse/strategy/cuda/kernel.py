@@ -18,7 +18,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.vector_access import ACCESS_BYTES
 from polyfuse.ir import Access, Statement
 from polyfuse.ir.tree import Loop
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
@@ -68,9 +68,10 @@ class Threads:
     lanes: bool = False
 
 
-def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, machine: Machine) -> Schedule:
+def shaped(
+    schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, machine: GpuMachine
+) -> Schedule:
     """One group, tiled, bound to blocks and threads, operands and temporaries in shared memory and registers."""
-    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     names = kernel.names
     start = schedule
     schedule, keep, threads = _in_blocks(start, kernel, tiling, machine)
@@ -94,10 +95,9 @@ def shaped(schedule: Schedule, counts: Counts, kernel: Kernel, tiling: Tiling, m
 
 
 def _in_blocks(
-    schedule: Schedule, kernel: Kernel, tiling: Tiling, machine: Machine
+    schedule: Schedule, kernel: Kernel, tiling: Tiling, machine: GpuMachine
 ) -> tuple[Schedule, int, Threads]:
     """The group in tiles that are blocks, how many loops these and those around are, and what its threads will run."""
-    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     names = kernel.names
     tiled = cut(schedule, kernel, tiling, bounded=True)
     threads = threads_of(kernel, tiling, tiled.points, machine.gpu)

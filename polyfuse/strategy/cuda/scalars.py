@@ -15,17 +15,10 @@ from polyfuse.errors import IllegalSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Tree, loops, parts, statements
-from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 
 
-def begun(nest: Nest, machine: Machine, fuse: bool) -> Schedule:
-    """The order as written; on a GPU with what computes single values together."""
-    schedule = Schedule(nest)
-    return _scalars_together(schedule) if fuse and machine.kind == "cuda" else schedule
-
-
-def _scalars_together(schedule: Schedule) -> Schedule:
+def scalars_together(schedule: Schedule) -> Schedule:
     """Neighbouring parts that compute single values in one loop each; a sum's first value right before the sum."""
     nest = schedule.nest
     for name in [s.name for s in nest.statements if s.is_reduction and _is_single(nest, s.name)]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from polyfuse.analysis.bands import among, facts, is_parallel, permutable
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop, Tree, children, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost.counts import Counts
@@ -32,7 +32,7 @@ TOGETHER = 256
 """Threads of the one block whose threads meet."""
 
 
-def planned(schedule: Schedule, counts: Counts, part: Tree, machine: Machine) -> Planned:
+def planned(schedule: Schedule, counts: Counts, part: Tree, machine: GpuMachine) -> Planned:
     """The first mapping of one part that is legal, the most parallel first."""
     notes = list(findings(schedule.nest, part))
     for draft in _drafts(Draft(schedule.nest, schedule.tree), part, notes):

@@ -55,7 +55,7 @@ def alone_cost(nest: Nest, model: Model, part: Tree) -> KernelCost:
     """A kernel that is not joined to others: around one product in blocks, where that is cheaper."""
     usual = model.cost(part)
     if model.tiled is not None:
-        return model.tiled(nest, model.kernel(part), usual, model.machine)
+        return model.tiled(nest, model.kernel(part), usual)
     if model.machine.kind != "cpu" or not model.kernel(part).band:
         return usual
     if len(products_among(nest, model.kernel(part).names, triangles=True)) != 1:

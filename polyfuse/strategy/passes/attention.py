@@ -15,7 +15,7 @@ from polyfuse.analysis.vector_access import ACCESS_BYTES
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tensor import computed_in
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import GpuMachine, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cuda.attention.mma_tiles import tensor_pass_shapes
@@ -67,7 +67,7 @@ def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
 
     With known sizes, in float32 numbers; halves are widened where they are staged, and stay as they are in memory.
     """
-    if machine.gpu is None or nest.params:
+    if not isinstance(machine, GpuMachine) or nest.params:
         return None
     done = nest
     kernels: list[tuple[OneKernel, PassShape]] = []
@@ -76,7 +76,7 @@ def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
     for s in nest.statements:
         if s.op != "max=" or length_of(nest, s) < FEWEST:
             continue
-        found = _in_shape(done, s.name, machine, machine.gpu)
+        found = _in_shape(done, s.name, machine)
         if isinstance(found, Refused):
             line = f"sums under a maximum are not one kernel: {found}"
             refused.append(Remark(PASS, (s.name,), False, found.reason, line))
@@ -88,7 +88,7 @@ def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
 
 
 def _in_shape(
-    nest: Nest, maximum: str, machine: Machine, gpu: Gpu
+    nest: Nest, maximum: str, machine: GpuMachine
 ) -> tuple[Blocked, OneKernel, PassShape] | Refused | None:
     """One maximum in blocks for the cheapest shape of its kernel; why not; None where no product is under it."""
     nest, whole = unrounded_weights(nest, maximum)
@@ -104,8 +104,8 @@ def _in_shape(
         return Refused(Reason.OTHER_FORM, line)
     sizes = _sizes(one)
     itemsize = 8 if "float64" in dtypes else 4
-    shapes = pass_shapes(sizes, itemsize, machine, gpu)
-    shapes += tensor_pass_shapes(one, sizes, machine, gpu)
+    shapes = pass_shapes(sizes, itemsize, machine, machine.gpu)
+    shapes += tensor_pass_shapes(one, sizes, machine, machine.gpu)
     shapes.sort(key=lambda shape: shape.seconds)
     if not shapes:
         return Refused(

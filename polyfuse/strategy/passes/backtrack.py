@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, loops, parts, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.roofline import microseconds
@@ -101,22 +101,24 @@ def reconsidered(first: Doubted, without: Callable[[KeptApart], Doubted]) -> Rec
     (plan, doubts), refused = first, KeptApart()
     remarks: list[Remark] = []
     tried: set[frozenset[str]] = set()
+    machine = plan.machine
     for _ in range(ROUNDS):
         open_ = [doubt for doubt in doubts if frozenset(doubt.names) not in tried]
         if not open_:
             break
+        assert isinstance(machine, CpuMachine), "no GPU's kernels are doubted"
         doubt = max(open_, key=lambda d: d.shaped - d.expected)
         group = frozenset(doubt.names)
         tried.add(group)
         other, others = without(refused | {group})
-        together, apart = compared(plan, other, group, plan.machine)
+        together, apart = compared(plan, other, group, machine)
         remarks.append(_remark(doubt, together, apart))
         if _pays(together, apart):
             plan, doubts, refused = other, others, refused | {group}
     return Reconsidered(plan.with_remarks(*remarks), refused, tuple(remarks))
 
 
-def compared(one: Plan, other: Plan, group: frozenset[str], machine: Machine) -> tuple[float, float]:
+def compared(one: Plan, other: Plan, group: frozenset[str], machine: CpuMachine) -> tuple[float, float]:
     """The seconds that two plans take for a group's statements, and for what either has in one kernel with them."""
     names, more = frozenset[str](), group
     while names != more:
@@ -127,7 +129,7 @@ def compared(one: Plan, other: Plan, group: frozenset[str], machine: Machine) ->
     return _seconds(one, names, machine), _seconds(other, names, machine)
 
 
-def _seconds(plan: Plan, names: frozenset[str], machine: Machine) -> float:
+def _seconds(plan: Plan, names: frozenset[str], machine: CpuMachine) -> float:
     """What finished kernels of these statements take: by their loops, or by their blocks around products."""
     estimator = Estimator(Counts(plan.schedule.nest), machine)
     own = [part for part in parts(plan.schedule.tree) if names & set(statements(part))]

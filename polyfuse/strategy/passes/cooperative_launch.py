@@ -23,7 +23,7 @@ from polyfuse.analysis.storage import BLOCKS, CLUSTERS, LANE, THREADS, buffers_o
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import CLUSTER, Tree, loops, parts, statements
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.occupancy import WARP, occupancy
 from polyfuse.strategy.cost.persistent_kernel import together
@@ -69,9 +69,9 @@ class Needs:
         )
         return Needs(blocks, threads, self.shared + other.shared, self.warps or other.warps)
 
-    def held(self, machine: Machine, gpu: Gpu) -> int:
+    def held(self, machine: GpuMachine) -> int:
         """Blocks that are on the GPU at once, whatever registers they take."""
-        threads = prod(self.threads)
+        gpu, threads = machine.gpu, prod(self.threads)
         if threads > gpu.max_threads_per_block or self.shared > gpu.shared_per_block:
             return 0
         return machine.sms * occupancy(gpu, threads, MOST_REGISTERS, self.shared).blocks
@@ -96,29 +96,30 @@ def in_one_launch(start: Start, plan: Plan, again: Callable[[PlannerOptions], Pl
 
     `again` makes the plan with other options.
     """
-    joined, gpu = _in_one_launch(plan), plan.machine.gpu
-    if gpu is None or plan.schedule.nest.params or not in_own_warps(plan.schedule.tree):
+    machine = plan.machine
+    assert isinstance(machine, GpuMachine), "launches are a GPU's"
+    joined = _in_one_launch(plan, machine)
+    if plan.schedule.nest.params or not in_own_warps(plan.schedule.tree):
         return joined
-    longest = max((len(run.kernels) for run in _runs(plan, plan.machine, gpu, meeting=True)), default=0)
+    longest = max((len(run.kernels) for run in _runs(plan, machine, meeting=True)), default=0)
     if longest < FEWEST:
         return joined
     others = replace(again(PlannerOptions(copying_warps=False)), machine=plan.machine)
     return min(joined, others, key=lambda each: sum(group.cost.total for group in each.groups))
 
 
-def _in_one_launch(plan: Plan) -> Plan:
-    gpu, machine = plan.machine.gpu, plan.machine
-    if gpu is None or plan.schedule.nest.params or len(plan.groups) < FEWEST:
+def _in_one_launch(plan: Plan, machine: GpuMachine) -> Plan:
+    if plan.schedule.nest.params or len(plan.groups) < FEWEST:
         return plan
-    if gpu.meeting_seconds(1) >= machine.launch_seconds:
+    if machine.gpu.meeting_seconds(1) >= machine.launch_seconds:
         return plan
-    runs = _runs(plan, machine, gpu, meeting=False)
+    runs = _runs(plan, machine, meeting=False)
     for run in reversed([run for run in runs if len(run.kernels) >= FEWEST]):
-        plan = _joined(plan, run, machine, gpu)
+        plan = _joined(plan, run, machine)
     return plan
 
 
-def _joined(plan: Plan, run: Run, machine: Machine, gpu: Gpu) -> Plan:
+def _joined(plan: Plan, run: Run, machine: GpuMachine) -> Plan:
     first, last = run.kernels[0].names[0], run.kernels[-1].names[-1]
     taken = {loop.name for kernel in run.kernels for loop in loops(kernel)}
     schedule = plan.schedule.join(first, last, loop=fresh("launch", taken))
@@ -126,25 +127,24 @@ def _joined(plan: Plan, run: Run, machine: Machine, gpu: Gpu) -> Plan:
     waits = len(own) - 1
     cost = together([(group.cost, 1) for group in own], waits, machine)
     names = tuple(name for kernel in run.kernels for name in statements(kernel))
-    remark = _remark(run, names, cost, sum(group.cost.total for group in own), machine, gpu)
+    remark = _remark(run, names, cost, sum(group.cost.total for group in own), machine)
     groups = (*plan.groups[: run.start], Group(names, cost, parts=own), *plan.groups[run.stop :])
     return replace(plan, schedule=schedule, groups=groups).with_remarks(remark)
 
 
-def _remark(
-    run: Run, names: tuple[str, ...], cost: KernelCost, apart: float, machine: Machine, gpu: Gpu
-) -> Remark:
+def _remark(run: Run, names: tuple[str, ...], cost: KernelCost, apart: float, machine: GpuMachine) -> Remark:
     count, blocks = len(run.kernels), prod(run.needs.blocks)
     line = (
         f"{run.kernels[0].names[0]} to {run.kernels[-1].names[-1]}: {count} kernels are one launch of {blocks} blocks "
-        f"that wait for each other ({machine.name} holds {run.needs.held(machine, gpu)} at once): {count - 1} launches "
+        f"that wait for each other ({machine.name} holds {run.needs.held(machine)} at once): {count - 1} launches "
         f"of {microseconds(machine.launch_seconds)} less, {cost.meetings} grid barriers of "
-        f"{microseconds(gpu.meeting_seconds(1))} more; {microseconds(cost.total)} so, {microseconds(apart)} apart."
+        f"{microseconds(machine.gpu.meeting_seconds(1))} more; {microseconds(cost.total)} so, "
+        f"{microseconds(apart)} apart."
     )
     return weighed(PASS, names, True, line, cost.total, apart)
 
 
-def _runs(plan: Plan, machine: Machine, gpu: Gpu, meeting: bool) -> Iterator[Run]:
+def _runs(plan: Plan, machine: GpuMachine, meeting: bool) -> Iterator[Run]:
     """Kernels that follow each other and fit into one launch, as many as possible, from the first on.
 
     `meeting`: as if those with a warp that only copies could meet others.
@@ -156,12 +156,12 @@ def _runs(plan: Plan, machine: Machine, gpu: Gpu, meeting: bool) -> Iterator[Run
         needs = None if apart else needs_of(counts, kernel)
         if open_ is not None and needs is not None and len(open_.kernels) < MOST:
             both = open_.needs.beside(needs)
-            if both is not None and prod(both.blocks) <= both.held(machine, gpu):
+            if both is not None and prod(both.blocks) <= both.held(machine):
                 open_ = Run(open_.start, (*open_.kernels, kernel), both)
                 continue
         if open_ is not None:
             yield open_
-        fits = needs is not None and prod(needs.blocks) <= needs.held(machine, gpu)
+        fits = needs is not None and prod(needs.blocks) <= needs.held(machine)
         open_ = Run(place, (kernel,), needs) if needs is not None and fits else None
     if open_ is not None:
         yield open_

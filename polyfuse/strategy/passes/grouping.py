@@ -10,9 +10,12 @@ another search: what reads the sums may be in the product's kernel, too, and has
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest
 from polyfuse.ir.tree import parts, statements
+from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.rewrite.index_set_splitting import pieces
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.claims import Claims
@@ -24,7 +27,7 @@ from polyfuse.strategy.cpu.prefetch import tiles_ahead
 from polyfuse.strategy.cpu.row_sweep import row_by_row
 from polyfuse.strategy.cuda.attention.schedule import dated
 from polyfuse.strategy.cuda.gemm.launch_cost import tiled_alone
-from polyfuse.strategy.cuda.scalars import begun
+from polyfuse.strategy.cuda.scalars import scalars_together
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
@@ -50,7 +53,7 @@ def in_kernels(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims
     """Statements in kernels, on a GPU with products summed up apart whose sums another kernel reads."""
     machine, fuse = given.model_machine, given.fuse
     found = _found(given, claims, refused)
-    if machine.kind != "cuda" or not given.asks(AFTER_GROUPING):
+    if not isinstance(machine, GpuMachine) or not given.asks(AFTER_GROUPING):
         return found
     claims, model, (schedule, decisions, joined) = found
     left = read_elsewhere(schedule, model, claims.statements | joined, seen=not fuse)
@@ -61,7 +64,7 @@ def in_kernels(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims
     same = _with_stores(schedule, apart)
     if same is None:
         return _found(given, claims, refused)
-    return claims, Model(Counts(apart.nest), machine, tiled_alone), (same, decisions, joined)
+    return claims, _model(Counts(apart.nest), machine), (same, decisions, joined)
 
 
 def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
@@ -83,10 +86,10 @@ def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
 def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Model, Grouped]:
     """As the search finds them; consumers of what several statements write run in pieces where that is cheaper."""
     machine, fuse = given.model_machine, given.fuse
-    tiles = tiled_alone if machine.kind == "cuda" else None
-    model = Model(Counts(claims.nest), machine, tiles)
-    start = begun(claims.nest, machine, fuse)
+    model = _model(Counts(claims.nest), machine)
+    start = _begun(claims.nest, machine, fuse)
     for pipeline in claims.tiled:
+        assert isinstance(machine, CpuMachine), "pipelines in tiles are a CPU's"
         made, cost = pipeline.overlapped, pipeline.cost
         start = tiled.shaped(start, made, parallel=cost.units > 1)
         start, asked = tiles_ahead(start, made, cost, machine, model.counts.total_bytes)
@@ -100,8 +103,8 @@ def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Mo
     split = pieces(claims.nest) if fuse and not claims.statements and given.asks(SPLIT) else None
     if split is None or not split.split:
         return claims, model, whole
-    other = Model(Counts(split.nest), machine, tiles)
-    parted = grouped(begun(split.nest, machine, fuse), other, fuse, refused=refused)
+    other = _model(Counts(split.nest), machine)
+    parted = grouped(_begun(split.nest, machine, fuse), other, fuse, refused=refused)
     usual, apart = (
         sum(m.cost(part).total for part in parts(found[0].tree))
         for m, found in ((model, whole), (other, parted))
@@ -112,6 +115,19 @@ def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Mo
         return replace(claims, remarks=(*claims.remarks, remark)), model, whole
     remark = weighed(SPLIT, (), True, f"{split}: {said}", apart, usual)
     return replace(claims, nest=split.nest, remarks=(*claims.remarks, remark)), other, parted
+
+
+def _model(counts: Counts, machine: Machine) -> Model:
+    """The costs of a nest's kernels, on a GPU with the tiles that a product gets if it is alone."""
+    if isinstance(machine, GpuMachine):
+        return Model(counts, machine, partial(tiled_alone, machine=machine))
+    return Model(counts, machine)
+
+
+def _begun(nest: Nest, machine: Machine, fuse: bool) -> Schedule:
+    """The order as written; on a GPU with what computes single values together."""
+    schedule = Schedule(nest)
+    return scalars_together(schedule) if fuse and isinstance(machine, GpuMachine) else schedule
 
 
 def grouped(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from polyfuse.machine import CpuMachine
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.driver import Start
@@ -36,11 +37,11 @@ class Kernels:
     @staticmethod
     def of(start: Start) -> Kernels:
         """Statements in the groups that the search finds, each kernel in its shape."""
-        tiles = start.fuse and start.machine.kind == "cpu" and start.asks(OVERLAPPED_TILING)
-        claims = start.claims
+        claims, machine = start.claims, start.model_machine
         if claims is None:
-            tiled = recomputed(start.nest, start.model_machine, start.choose) if tiles else None
-            claims = tiled or Claims(start.nest)
+            claims = Claims(start.nest)
+            if start.fuse and isinstance(machine, CpuMachine) and start.asks(OVERLAPPED_TILING):
+                claims = recomputed(start.nest, machine, start.choose)
         return Kernels(start, claims, *_in_shape(start, claims, frozenset(), start.choose))
 
 

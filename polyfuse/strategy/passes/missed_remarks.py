@@ -27,8 +27,6 @@ PASS = "missed remarks"
 
 def with_words(start: Start, plan: Plan, again: object) -> Plan:
     """A plan for a GPU with a remark on each sum of products that has none yet and is in no tiles."""
-    if plan.machine.gpu is None:
-        return plan
     return replace(plan, groups=tuple(_with_words(plan, group) for group in plan.groups))
 
 

@@ -20,7 +20,7 @@ from polyfuse.analysis.storage import buffers_of, geometry
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import ON_CORES, Tree, loops, parts, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import band_of
@@ -42,9 +42,9 @@ def in_one_region(start: Start, plan: Plan, again: Callable[[PlannerOptions], Pl
 
     `again` makes the plan with other options. Forced, it joins what can be joined, whatever that takes.
     """
-    machine, apart = plan.machine, seconds_at_once(plan)
+    machine, apart = _machine(plan), seconds_at_once(plan)
     wanted = start.force.get(PASS, False)
-    if machine.kind != "cpu" or machine.units == 1 or not (wanted or at_best(plan) <= (1 - LEAST) * apart):
+    if machine.units == 1 or not (wanted or at_best(plan) <= (1 - LEAST) * apart):
         return plan
     waiting = again(PlannerOptions(joined_regions=True))
     joined = _in_regions(_early_first(waiting), machine)
@@ -54,6 +54,12 @@ def in_one_region(start: Start, plan: Plan, again: Callable[[PlannerOptions], Pl
     if not wanted and start.choose((names[0], names[-1]), "regions", [together, apart]) == 1:
         return plan
     return joined.plan.with_remarks(*joined.remarks(together, apart))
+
+
+def _machine(plan: Plan) -> CpuMachine:
+    """The CPU that a plan is for."""
+    assert isinstance(plan.machine, CpuMachine), "regions are a CPU's"
+    return plan.machine
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ def seconds_at_once(plan: Plan) -> float:
     """What a plan's kernels take behind each other: threads are awake for all regions but the first."""
     kernels = zip(parts(plan.schedule.tree), plan.once, strict=True)
     regions = sum(is_on_cores(kernel) for kernel, early in kernels if not early)
-    return plan.seconds - max(0, regions - 1) * max(0.0, plan.machine.region_seconds - REGION_AGAIN)
+    return plan.seconds - max(0, regions - 1) * max(0.0, _machine(plan).region_seconds - REGION_AGAIN)
 
 
 def at_best(plan: Plan) -> float:
@@ -89,7 +95,7 @@ def _with_all_regions_saved(plan: Plan) -> float:
 
     Two that are fused cost more apart, each with its region: with a wait instead they cost so much less at most.
     """
-    saved, further = (max(0.0, each - WAIT_SECONDS) for each in (plan.machine.region_seconds, REGION_AGAIN))
+    saved, further = (max(0.0, each - WAIT_SECONDS) for each in (_machine(plan).region_seconds, REGION_AGAIN))
     kernels = zip(parts(plan.schedule.tree), plan.once, strict=True)
     shared = [is_on_cores(kernel) for kernel, early in kernels if not early]
     gains = further * sum(shared) + saved * (len(shared) - sum(shared))
@@ -101,13 +107,13 @@ def _with_all_regions_saved(plan: Plan) -> float:
 
 def _with_all_cores(plan: Plan) -> float:
     """A bound by the machine: all cores at work in all that has a band, and nothing read again."""
-    machine, counts = plan.machine, Counts(plan.schedule.nest)
+    machine, counts = _machine(plan), Counts(plan.schedule.nest)
     kernels = zip(plan.groups, parts(plan.schedule.tree), plan.once, strict=True)
     least = (_at_work(group.cost, counts, kernel, machine) for group, kernel, early in kernels if not early)
     return machine.launch_seconds + machine.region_seconds + sum(least)
 
 
-def _at_work(cost: KernelCost, counts: Counts, kernel: Tree, machine: Machine) -> float:
+def _at_work(cost: KernelCost, counts: Counts, kernel: Tree, machine: CpuMachine) -> float:
     """The same for one kernel, without its launch and its region; one in order stays so."""
     shared = is_on_cores(kernel)
     if not shared and not band_of(counts, kernel):
@@ -135,11 +141,11 @@ def _early_first(plan: Plan) -> Plan:
     return replace(plan, schedule=schedule, groups=tuple(plan.groups[place] for place in order))
 
 
-def _in_regions(plan: Plan, machine: Machine) -> Joined | None:
+def _in_regions(plan: Plan, machine: CpuMachine) -> Joined | None:
     """The plan for `machine` with each run in one region; None where there is no run."""
     kernels = parts(plan.schedule.tree)
     runs = list(_runs(plan.schedule, plan.once))
-    more = machine.region_seconds - plan.machine.region_seconds
+    more = machine.region_seconds - _machine(plan).region_seconds
     groups = [
         replace(group, cost=replace(group.cost, overhead=group.cost.overhead + more))
         if is_on_cores(kernel) and not early

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from polyfuse.machine import GpuMachine
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cuda.gemm.schedule import in_tiles
 from polyfuse.strategy.driver import Start
@@ -36,7 +37,9 @@ def with_result_tiles(
         The plan, and nothing more to say; or None where there is no such plan, and remarks on the parts for which no
         tiles of results were found. Sums that get no tiles stay where they are.
     """
-    parted = in_parts(start.nest, start.model_machine) if start.asks(SPLIT_K) else None
+    machine = start.model_machine
+    assert isinstance(machine, GpuMachine), "tiles of results are a GPU's"
+    parted = in_parts(start.nest, machine) if start.asks(SPLIT_K) else None
     refused = tuple[Remark, ...]()
     for split in (parted, None) if parted is not None else (None,):
         nest, summing, told = (

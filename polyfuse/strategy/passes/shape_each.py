@@ -8,7 +8,7 @@ from functools import partial
 
 from polyfuse.ir.tree import Tree, parts, statements
 from polyfuse.ir.tree import loops as loops_of
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
@@ -16,7 +16,7 @@ from polyfuse.strategy.cost.composite import finished_cost, kernels_of
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import Model, evenly, in_blocks, ranked
+from polyfuse.strategy.cost.roofline import KernelCost, Model, evenly, in_blocks, ranked
 from polyfuse.strategy.cpu import kernel as cpu
 from polyfuse.strategy.cpu.gemm.recurrence import stepped
 from polyfuse.strategy.cpu.gemm.schedule import BLOCKS, blocked
@@ -85,6 +85,7 @@ def in_shapes(
             continue
         under = claims.under_maximum(statements(part))
         if under is not None:
+            assert isinstance(machine, GpuMachine), "sums under a maximum are a GPU's kernel"
             schedule, group = under_maximum(schedule, *under, machine)
             groups.append(group)
             continue
@@ -157,19 +158,23 @@ def _in_squares(task: Task) -> Shaped | Refused | None:
 
 def _in_blocks(task: Task) -> Shaped | Refused | None:
     """A CPU's kernel around products in blocks."""
-    blocks = _blocked(task.schedule, task.model, task.part, task.joined, task.choose)
+    machine = task.model.machine
+    if not isinstance(machine, CpuMachine):
+        return None
+    blocks = _blocked(task.schedule, task.model, task.part, task.joined, task.choose, machine)
     if not isinstance(blocks, loops.Planned):
         return blocks
     names = (*task.kernel.names, *added(task.schedule, blocks.schedule))
     counts = Counts(blocks.schedule.nest)
-    return blocks.schedule, list(_groups(blocks, counts, names, task.model.machine, BLOCKS))
+    return blocks.schedule, list(_groups(blocks, counts, names, machine, BLOCKS))
 
 
 def _in_register_tiles(task: Task) -> Shaped | Refused | None:
     """A GPU's kernel around one product in register tiles."""
-    if task.joined:
+    machine = task.model.machine
+    if task.joined or not isinstance(machine, GpuMachine):
         return None
-    return in_registers(task.schedule, task.model, task.part, task.choose, task.shared)
+    return in_registers(task.schedule, task.model, task.part, task.choose, task.shared, machine)
 
 
 FORMS = (
@@ -197,35 +202,48 @@ def _shaped(task: Task) -> Shaped:
 
 def _in_band_tiles(task: Task, remarks: tuple[Remark, ...]) -> Shaped:
     """A kernel in tiles of its parallel loops, or in the order that waits less."""
-    schedule, part, kernel, choose = task.schedule, task.part, task.kernel, task.choose
-    counts, machine = task.model.counts, task.model.machine
-    costs = ranked(kernel, machine, counts.total_bytes)
-    cost = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
-    program = cpu.shaped if machine.kind == "cpu" else cuda.shaped
+    kernel, machine = task.kernel, task.model.machine
+    costs = ranked(kernel, machine, task.model.counts.total_bytes)
+    cost = costs[task.choose(kernel.names, "tiles", [cost.total for cost in costs])]
+    if isinstance(machine, GpuMachine):
+        shaped = cuda.shaped(task.schedule, task.model.counts, kernel, cost.tiling, machine)
+        return shaped, [*_packs(task, shaped), Group(statements(task.part), cost, remarks)]
+    assert isinstance(machine, CpuMachine)
+    return _in_cpu_tiles(task, cost, machine, remarks)
+
+
+def _in_cpu_tiles(task: Task, cost: KernelCost, machine: CpuMachine, remarks: tuple[Remark, ...]) -> Shaped:
+    """A CPU's kernel in tiles of its parallel loops, or in the order that waits less."""
+    schedule, kernel, counts = task.schedule, task.kernel, task.model.counts
     long = in_long_blocks(schedule, kernel, counts, cost.tiling, machine)
-    shaped = long or program(schedule, counts, kernel, cost.tiling, machine)
-    better = None if long else _better(schedule, shaped, counts, kernel, machine, choose)
+    shaped = long or cpu.shaped(schedule, counts, kernel, cost.tiling, machine)
+    better = None if long else _better(schedule, shaped, counts, kernel, machine, task.choose)
     if better is not None:
         return better.schedule, list(_groups(better, counts, kernel.names, machine, TIME_LOOPS))
-    copies = added(schedule, shaped)
-    packs = kernels_of(shaped, copies, machine) if copies else ()
-    if machine.kind == "cpu":
-        shaped, made = in_long_rows(shaped, counts, kernel.names[0])
-        shaped, past = past_caches(shaped, kernel, counts, cost, machine)
-        shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
-        told = (COLLAPSE, made), (NONTEMPORAL, past), (PREFETCH, asked)
-        remarks += tuple(r for pass_, notes in told for r in details(pass_, kernel.names, notes))
-    return shaped, [*packs, Group(statements(part), cost, remarks)]
+    packs = _packs(task, shaped)
+    shaped, made = in_long_rows(shaped, counts, kernel.names[0])
+    shaped, past = past_caches(shaped, kernel, counts, cost, machine)
+    shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
+    told = (COLLAPSE, made), (NONTEMPORAL, past), (PREFETCH, asked)
+    remarks += tuple(r for pass_, notes in told for r in details(pass_, kernel.names, notes))
+    return shaped, [*packs, Group(statements(task.part), cost, remarks)]
+
+
+def _packs(task: Task, shaped: Schedule) -> list[Group]:
+    """The kernels that copy for one that was put into a shape."""
+    copies = added(task.schedule, shaped)
+    return list(kernels_of(shaped, copies, task.model.machine)) if copies else []
 
 
 def _by_dependences(task: Task, remarks: tuple[Remark, ...]) -> Shaped:
     """A kernel whose outermost loop carries a dependence, or that was put together of several."""
     schedule, part, kernel, choose = task.schedule, task.part, task.kernel, task.choose
     counts, machine = task.model.counts, task.model.machine
-    if machine.kind == "cpu":
-        done, price = loops.planned(schedule, counts, part, machine, choose), None
-    else:
+    if isinstance(machine, GpuMachine):
         done, price = in_order(schedule, counts, part, machine, choose)
+    else:
+        assert isinstance(machine, CpuMachine)
+        done, price = loops.planned(schedule, counts, part, machine, choose), None
     if price is not None:
         remarks += details(GRID_STEPS, kernel.names, done.notes)
         return done.schedule, [Group(part_with(done.schedule, kernel.names[0]).names, price, remarks)]
@@ -233,16 +251,13 @@ def _by_dependences(task: Task, remarks: tuple[Remark, ...]) -> Shaped:
 
 
 def _blocked(
-    schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose
+    schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose, machine: CpuMachine
 ) -> loops.Planned | Refused | None:
     """A CPU kernel around one product, or around several in steps, in blocks; why not, or None where it holds none."""
-    kernel, cost, counts, machine = model.kernel(part), model.cost(part), model.counts, model.machine
+    kernel, cost, counts = model.kernel(part), model.cost(part), model.counts
     banded = bool(kernel.band) and not joined
-    asked = machine.kind == "cpu"
     still = {} if banded or len(kernel.names) == 1 else _still(schedule, kernel.names)
-    products = (
-        products_among(schedule.nest, kernel.names, banded, groups=banded, still=still) if asked else ()
-    )
+    products = products_among(schedule.nest, kernel.names, banded, groups=banded, still=still)
     if not products:
         return None
     if not kernel.band and not joined and len(kernel.names) > 1:
@@ -273,13 +288,13 @@ def _still(schedule: Schedule, names: tuple[str, ...]) -> dict[str, frozenset[in
 
 
 def _better(
-    schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: Machine, choose: Choose
+    schedule: Schedule, shaped: Schedule, counts: Counts, kernel: Kernel, machine: CpuMachine, choose: Choose
 ) -> loops.Planned | None:
     """Another shape for a CPU kernel whose one parallel loop is along memory, or in whose parallel loops one waits.
 
     for i (on cores): for j: x[i] += a[j, i]   ->   for i (tiles, on cores): for j: for i_in (vector): x[i] += a[j, i]
     """
-    if machine.kind != "cpu" or not kernel.band:
+    if not kernel.band:
         return None
     dims = {name: dims_of(kernel.band[0].date(name)) for name in kernel.names}
     jumps = any(far_and_near(schedule.nest, name, moved)[0] for name, moved in dims.items())

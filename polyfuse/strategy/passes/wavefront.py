@@ -18,7 +18,7 @@ from polyfuse.analysis.doacross import waiting
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import SHARED, Loop, Tree, children, loops, parts, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.sections_verb import parts_of
 from polyfuse.strategy.candidates import Choose
@@ -61,7 +61,7 @@ def stages(schedule: Schedule, model: Model) -> tuple[Stage, ...]:
     found, open_ = [], []
     for part in parts(schedule.tree):
         products = products_among(schedule.nest, statements(part))
-        if not products or not isinstance(part, Loop) or model.machine.kind != "cpu":
+        if not products or not isinstance(part, Loop) or not isinstance(model.machine, CpuMachine):
             continue
         if model.kernel(part).band:
             open_.append(part)
@@ -91,22 +91,22 @@ class Behind:
 def may_run_behind(nest: Nest, machine: Machine) -> bool:
     """Whether a nest has two loops around products and other statements at all, and the machine two cores."""
     around = (part for part in parts(nest.order) if isinstance(part, Loop) and len(part.names) > 1)
-    if machine.kind != "cpu" or machine.units < 2:
+    if not isinstance(machine, CpuMachine) or machine.units < 2:
         return False
     return sum(bool(products_among(nest, part.names)) for part in around) > 1
 
 
 def behind_each_other(schedule: Schedule, model: Model, choose: Choose) -> Behind | Refused | None:
     """All loops in time in one pipeline, its products in blocks for one core; why not, or None without two of them."""
-    found = stages(schedule, model)
-    if len(found) < 2:
+    found, machine = stages(schedule, model), model.machine
+    if len(found) < 2 or not isinstance(machine, CpuMachine):
         return None
     try:
         grouped = _in_one_loop(schedule, found)
         grouped.bind(found[0].product, **{LAYER: "pipeline"})  # refused before anything is in blocks
         grouped = _waiting_late(grouped, found)
         part = part_with(grouped, found[0].product)
-        kernel, alone = kernel_of(model.counts, part, ()), PlannerOptions(one_core=True).on(model.machine)
+        kernel, alone = kernel_of(model.counts, part, ()), PlannerOptions(one_core=True).on(machine)
         products = tuple(choices[0] for choices in products_among(grouped.nest, kernel.names))
         done = stepped(grouped, model.counts, kernel, products, alone, choose, rows=True)
         if isinstance(done, Refused):
@@ -182,7 +182,7 @@ def _reading_again(plan: Plan, stage: Stage, counts: Counts) -> float:
     return sum(known.values())
 
 
-def cost_in_turns(counts: Counts, part: Loop, machine: Machine) -> KernelCost:
+def cost_in_turns(counts: Counts, part: Loop, machine: CpuMachine) -> KernelCost:
     """Each part on one core, the first that is free, a step behind the part before it."""
     alone = [_on_one_core(counts, own, machine) for own in parts_of(part)]
     times = counts.extent(part.body) if isinstance(part.body, Loop) else 1

@@ -14,7 +14,7 @@ from typing import Any
 from polyfuse.bilinear import KNOWN, Algorithm, error_growth, named
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.refusals import Refusal
 from polyfuse.rewrite.bilinear.apply import bilinear
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
@@ -193,7 +193,9 @@ def _spread(nest: Nest, s: Statement) -> str:
 
 def price_of(nest: Nest, roles: Roles, machine: Machine) -> Price | GpuPrice | None:
     """What a product costs on a machine, by whichever model it has; None where that has no answer."""
-    return (GpuPrice if machine.kind == "cuda" else Price).of(nest, roles, machine)
+    if isinstance(machine, GpuMachine):
+        return GpuPrice.of(nest, roles, machine)
+    return Price.of(nest, roles, machine) if isinstance(machine, CpuMachine) else None
 
 
 def _options(nest: Nest, roles: Roles, x: Algorithm, machine: Machine) -> Iterator[Option]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite import follow, why_not_follow
 from polyfuse.strategy.cuda.gemm.depthwise import windows_of
 from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
@@ -26,7 +26,8 @@ PASS = "grouped convolution"
 def in_groups(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest for a GPU with all that is pointwise around convolutions in groups in their loops; and what was done."""
     said: list[Remark] = []
-    for name in [s.name for s in nest.statements] if machine.gpu is not None and not nest.params else ():
+    on_gpu = isinstance(machine, GpuMachine)
+    for name in [s.name for s in nest.statements] if on_gpu and not nest.params else ():
         if not _is_in_groups(nest, name):
             continue
         leaders, tensors = [name], {nest.statement(name).write.tensor: name}

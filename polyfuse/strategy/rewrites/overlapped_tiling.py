@@ -13,7 +13,7 @@ from itertools import product
 
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.rewrite import Overlapped, inline, overlap, why_not_inline
 from polyfuse.rewrite.inline import reads, substituted
 from polyfuse.strategy.candidates import Choose, cheapest
@@ -38,7 +38,7 @@ TYPICAL = (32, 256)
 """The tile for which inlining is decided."""
 
 
-def recomputed(nest: Nest, machine: Machine, choose: Choose = cheapest) -> Claims:
+def recomputed(nest: Nest, machine: CpuMachine, choose: Choose = cheapest) -> Claims:
     """The nest with its pipelines in tiles where that pays on a machine."""
     done = Claims(nest)
     for pipeline in pipelines(nest):
@@ -47,7 +47,7 @@ def recomputed(nest: Nest, machine: Machine, choose: Choose = cheapest) -> Claim
     return done
 
 
-def _decided(nest: Nest, pipeline: Pipeline, machine: Machine, choose: Choose) -> Claims:
+def _decided(nest: Nest, pipeline: Pipeline, machine: CpuMachine, choose: Choose) -> Claims:
     """One pipeline, rewritten or left."""
     name = ", ".join(nest.statement(n).write.tensor for n in pipeline.results)
 

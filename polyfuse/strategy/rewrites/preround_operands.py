@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.precision import STORED
 from polyfuse.ir.tensor import HALVES
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite.storage.widen_halves import narrow, users_of, why_not_narrow
 from polyfuse.sets import IN
 from polyfuse.strategy.cuda.gemm.schedule import in_tiles
@@ -53,9 +53,9 @@ def candidates(start: Start) -> Iterator[Candidate]:
 
 def rounded_first(nest: Nest, machine: Machine) -> RoundedFirst | None:
     """The nest with such copies; None where no product may read one, or tensor cores do not take them in boxes."""
-    math = machine.math
-    if machine.gpu is None or not has_warpgroups(machine.gpu, math):
+    if not isinstance(machine, GpuMachine) or not has_warpgroups(machine.gpu, machine.math):
         return None
+    math = machine.math
     done, said, products = nest, list[str](), dict[str, None]()
     for tensor in nest.tensors:
         axes = tuple(range(tensor.rank)) if STORED[math] in HALVES else _steps_last(done, tensor.name)

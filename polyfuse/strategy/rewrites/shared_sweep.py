@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.tree import Sequence, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine, Machine
 from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
 from polyfuse.schedule import Schedule
 from polyfuse.sets import OUT, dimension
@@ -70,13 +70,15 @@ def candidates(start: Start) -> Iterator[Candidate | Remark]:
 def seconds_of_calls_with_rows_ahead(usual: Plan, other: Plan) -> tuple[float, float]:
     """What two plans take where rows come from the second cache ahead of their use."""
     every = frozenset(s.name for plan in (usual, other) for s in plan.schedule.nest.statements)
-    return compared(usual, other, every, ROWS_AHEAD.on(usual.machine))
+    machine = usual.machine
+    assert isinstance(machine, CpuMachine), "only a CPU reads a matrix once"
+    return compared(usual, other, every, ROWS_AHEAD.on(machine))
 
 
 def read_once(nest: Nest, machine: Machine) -> ReadOnce:
     """The nest with such matrices read once, where that is legal and caches near the cores do not hold them."""
     done, taken = ReadOnce(nest), set[str]()
-    if nest.params or machine.kind != "cpu":
+    if nest.params or not isinstance(machine, CpuMachine):
         return done
     near = machine.units * usable(machine, machine.levels[CACHED])
     counts = Counts(nest)
@@ -157,7 +159,7 @@ def _dims(nest: Nest, s: Statement, access: Access) -> tuple[int, ...] | None:
 # -- what goes into a pass ---------------------------------------------------------------------------------------------
 
 
-def _cheapest(nest: Nest, pair: Pair, machine: Machine) -> tuple[Nest, RowPass]:
+def _cheapest(nest: Nest, pair: Pair, machine: CpuMachine) -> tuple[Nest, RowPass]:
     """The nest for a pass, and the pass with the rows at a time that the model expects to take least."""
     nest, one = row_pass(nest, pair, machine)
     estimator = Estimator(Counts(nest), ROWS_AHEAD.on(machine))
@@ -169,7 +171,7 @@ def _cheapest(nest: Nest, pair: Pair, machine: Machine) -> tuple[Nest, RowPass]:
     return nest, replace(one, height=min(HEIGHTS, key=seconds))
 
 
-def row_pass(nest: Nest, pair: Pair, machine: Machine) -> tuple[Nest, RowPass]:
+def row_pass(nest: Nest, pair: Pair, machine: CpuMachine) -> tuple[Nest, RowPass]:
     """The nest with both sums ready to share their rows, those across rows in a part for each core; and the pass.
 
     Raises IllegalSchedule or InvalidSchedule where their loops do not come apart.
@@ -191,7 +193,7 @@ def row_pass(nest: Nest, pair: Pair, machine: Machine) -> tuple[Nest, RowPass]:
     return split.nest, RowPass(tuple(rows), HEIGHTS[0], share, split.partial, first)
 
 
-def _share(nest: Nest, rows: Rows, machine: Machine) -> int:
+def _share(nest: Nest, rows: Rows, machine: CpuMachine) -> int:
     """Rows of a core: about equally many each, and whole tiles of them."""
     row = nest.statement(rows.name).dims.index(rows.row)
     count = int(nest.domains[rows.name].dim_max_val(row).to_python()) + 1

@@ -19,7 +19,7 @@ from math import ceil, prod
 
 from polyfuse.ir import Nest
 from polyfuse.ir.scalar import read
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite import accumulate
 from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
 from polyfuse.rewrite.reductions.stream_k import Shares
@@ -79,9 +79,9 @@ def _shares_of(nest: Nest, product: Product, priced: Priced) -> Shares:
     return Shares(priced.count, shape.steps, tile)
 
 
-def in_parts(nest: Nest, machine: Machine) -> Parted | None:
+def in_parts(nest: Nest, machine: GpuMachine) -> Parted | None:
     """The nest with the products split whose parts are expected to be faster; None where there are none."""
-    if nest.params or machine.gpu is None:
+    if nest.params:
         return None
     done, products, said, dealt_out = nest, list[str](), list[Remark](), dict[str, InShares]()
     for name in [s.name for s in nest.statements]:
@@ -134,18 +134,17 @@ def _is_in_parts(nest: Nest, name: str) -> bool:
 def fills_tiles(nest: Nest, name: str, machine: Machine) -> bool:
     """Whether a statement is a product with results for a tile: its parts are these, not neighbouring steps."""
     product = product_of(nest, name)
-    if product is None or machine.gpu is None:
+    if product is None or not isinstance(machine, GpuMachine):
         return False
     extents = extents_of(nest, product, machine)
     return bool(tiles_for(extents, _itemsize(nest, product), machine, machine.gpu))
 
 
-def _choices(extents: Extents, itemsize: int, machine: Machine) -> list[_Choice]:
+def _choices(extents: Extents, itemsize: int, machine: GpuMachine) -> list[_Choice]:
     """The product in one piece, infinitely slow where no tile fits; then in 2, 4, … parts."""
     results = extents.rows * extents.columns * extents.count * itemsize
 
     def seconds(size: int, parts: int) -> float:
-        assert machine.gpu is not None
         whole = size if extents.whole_steps and extents.whole_steps % size == 0 else 0
         part = replace(extents, steps=size, count=extents.count * parts, whole_steps=whole)
         best = next(iter(tiles_for(part, itemsize, machine, machine.gpu)), None)
@@ -162,7 +161,7 @@ def _choices(extents: Extents, itemsize: int, machine: Machine) -> list[_Choice]
     return found
 
 
-def seconds_in_parts(extents: Extents, itemsize: int, machine: Machine) -> float:
+def seconds_in_parts(extents: Extents, itemsize: int, machine: GpuMachine) -> float:
     """What a product is expected to take, in one piece or in parts; infinity where it has no tiles."""
     return min(choice.seconds for choice in _choices(extents, itemsize, machine))
 
@@ -172,7 +171,7 @@ def _itemsize(nest: Nest, product: Product) -> int:
     return nest.tensor(nest.statement(product.statement).write.tensor).itemsize
 
 
-def extents_of(nest: Nest, product: Product, machine: Machine) -> Extents:
+def extents_of(nest: Nest, product: Product, machine: GpuMachine) -> Extents:
     """A product's size, and how its factors lie."""
     s = nest.statement(product.statement)
 

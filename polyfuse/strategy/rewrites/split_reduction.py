@@ -20,7 +20,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.ir import Nest
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import parts, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite.inline import inline, reads, why_not_inline
 from polyfuse.rewrite.reductions.split_reduction import (
     SplitReduction,
@@ -148,8 +148,8 @@ def _alone(nest: Nest, reduction: str) -> Nest:
 
 
 def _at_once(machine: Machine) -> int:
-    gpu = machine.gpu
-    return machine.units if gpu is None else machine.units * gpu.max_threads_per_sm
+    threads = machine.gpu.max_threads_per_sm if isinstance(machine, GpuMachine) else 1
+    return machine.units * threads
 
 
 def _reduced(nest: Nest, name: str) -> dict[str, int]:

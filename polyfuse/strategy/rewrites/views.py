@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.tree import parts, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine, Machine
 from polyfuse.rewrite import Composed, compose_views
 from polyfuse.rewrite.views.flow import is_view
 from polyfuse.strategy.cost.counts import Counts
@@ -60,7 +60,7 @@ def _why_keep(before: Nest, done: Composed, machine: Machine) -> str | None:
     ]
     if not lost:
         return None
-    if machine.kind != "cpu":
+    if not isinstance(machine, CpuMachine):
         chosen = any(
             before.tensor(a.tensor).gather for n in done.statements for a in before.statement(n).reads
         )
@@ -78,7 +78,7 @@ def _why_keep(before: Nest, done: Composed, machine: Machine) -> str | None:
     )
 
 
-def _seconds_lost(nest: Nest, s: Statement, machine: Machine) -> float:
+def _seconds_lost(nest: Nest, s: Statement, machine: CpuMachine) -> float:
     flops = Counts(nest).work(s.name).flops
     peak = machine.peak(nest.tensor(s.write.tensor).itemsize, machine.units)
     return flops / (machine.loops * peak) - flops / (peak * TILE_EFFICIENCY)

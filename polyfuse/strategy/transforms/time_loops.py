@@ -17,7 +17,7 @@ import islpy as isl
 from polyfuse.analysis.budget import at_most
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop, Tree, sequence, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
@@ -63,7 +63,7 @@ class Planned:
 
 
 def planned(
-    schedule: Schedule, counts: Counts, part: Tree, machine: Machine, choose: Choose = cheapest
+    schedule: Schedule, counts: Counts, part: Tree, machine: CpuMachine, choose: Choose = cheapest
 ) -> Planned:
     """The cheapest legal shape of one part of a schedule on a CPU. Another order may make several parts of it."""
     names = statements(part)
@@ -178,7 +178,7 @@ def _by_parts(estimator: Estimator, names: tuple[str, ...], notes: list[str], dr
     return _priced(estimator, names, notes, [draft])
 
 
-def cost_from(counts: Counts, part: Tree, estimate: Estimate, machine: Machine) -> KernelCost:
+def cost_from(counts: Counts, part: Tree, estimate: Estimate, machine: CpuMachine) -> KernelCost:
     """An estimate as the cost of a kernel."""
     flops = sum(counts.work(name).flops for name in statements(part))
     touched = {t for name in statements(part) for t in counts.nest.statement(name).tensors}

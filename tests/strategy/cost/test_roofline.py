@@ -70,7 +70,7 @@ def test_rows_that_several_loops_read_come_again_where_l1_does_not_hold_them() -
     kernel = Kernel(("sum", "norm"), (), (rows,), (use,), (Share("sum", rows * columns, 1, lanes=512),), None)
     x = float(rows * columns * 4)
     assert list(passed_again(kernel, Tiling((1,), (0,)))) == [(2 * x, 4.0 * columns)]
-    few, many = (on_cuda(kernel, CUDA, CUDA.gpu, 2 * int(x), Tiling((n,), (0,))).memory for n in (1, 32))
+    few, many = (on_cuda(kernel, CUDA, 2 * int(x), Tiling((n,), (0,))).memory for n in (1, 32))
     assert many - few == pytest.approx(2 * x / CUDA.bandwidth(CUDA.levels[-1], CUDA.units))
     net = pf.compile(
         nn.lower(nn.LayerNorm(columns), batch=rows), target="cuda", machine="h200", device="none"

@@ -35,7 +35,7 @@ from typing import Any
 
 from polyfuse.bilinear import Algorithm
 from polyfuse.ir import Nest
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.rewrite.bilinear.dimension_roles import Roles
 from polyfuse.strategy.cost.bilinear_products import REST, is_constant
 from polyfuse.strategy.cpu.gemm.blocking import blocking
@@ -55,7 +55,7 @@ class Price:
     """
 
     roles: Roles
-    machine: Machine
+    machine: CpuMachine
     extents: Extents
     itemsize: int
     constant: tuple[bool, bool]
@@ -63,7 +63,7 @@ class Price:
     constants: int
 
     @staticmethod
-    def of(nest: Nest, roles: Roles, machine: Machine) -> Price | None:
+    def of(nest: Nest, roles: Roles, machine: CpuMachine) -> Price | None:
         """None where the model has no answer: sizes that are not known, or a GPU."""
         extents = _extents(roles)
         if extents is None or machine.kind != "cpu":

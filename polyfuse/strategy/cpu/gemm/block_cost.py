@@ -18,7 +18,7 @@ LINE = 64
 
 STREAM_EXPOSED = 0.2
 """The part of the time that multiply-adds do not hide of panels that tiles ask for and of rows of b as they lie; of
-panels that go by again, and of rows and sums behind L2, it is the machine's (`Machine.exposed`)."""
+panels that go by again, and of rows and sums behind L2, it is the machine's (`CpuMachine.exposed`)."""
 
 UNASKED = 1.25
 """How much longer panels take than their bandwidth says that come from behind L2 while tiles wait for them and that

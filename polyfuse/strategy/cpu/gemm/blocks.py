@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polyfuse.machine import Level, Machine
+from polyfuse.machine import CpuMachine, Level
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Task:
     left: Operand
     right: Operand
     itemsize: int
-    machine: Machine
+    machine: CpuMachine
     across: bool = False
     held: int = 0
 

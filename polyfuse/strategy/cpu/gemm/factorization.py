@@ -11,7 +11,7 @@ from __future__ import annotations
 from polyfuse.analysis.bands import facts
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop, Tree, loops, restrict, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator
@@ -28,7 +28,7 @@ def panels_on_cores(
     counts: Counts,
     names: tuple[str, ...],
     products: frozenset[str],
-    machine: Machine,
+    machine: CpuMachine,
     around: int,
 ) -> Schedule:
     """Each loop nest beside the products with rows or columns on cores, where the model finds that cheaper."""

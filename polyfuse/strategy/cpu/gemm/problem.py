@@ -8,7 +8,7 @@ from math import ceil, inf, prod
 
 from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir.tree import Loop
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.load_balance import Share, busiest, pieces, place_of, place_one_by_one
@@ -38,7 +38,7 @@ class Question:
     schedule: Schedule
     counts: Counts
     product: Product
-    machine: Machine
+    machine: CpuMachine
     around: tuple[Loop, ...]
     held: int
     made: frozenset[str]

@@ -18,7 +18,7 @@ from math import ceil
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop, Sequence
 from polyfuse.ir.tree import loops as loops_of
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts, dims_of
@@ -57,7 +57,7 @@ def stepped(
     counts: Counts,
     kernel: Kernel,
     products: tuple[Product, ...],
-    machine: Machine,
+    machine: CpuMachine,
     choose: Choose = cheapest,
     rows: bool = False,
 ) -> Planned | Refused:
@@ -161,7 +161,7 @@ def _grouped(
 
 
 def _one_row(
-    schedule: Schedule, counts: Counts, product: Product, machine: Machine, around: int
+    schedule: Schedule, counts: Counts, product: Product, machine: CpuMachine, around: int
 ) -> Planned | None:
     """A product of one row inside the loops around the kernel as microkernels of a row; None where it has more."""
     name = product.statement
@@ -184,7 +184,7 @@ def _rows_outside(
     counts: Counts,
     kernel: Kernel,
     product: Product,
-    machine: Machine,
+    machine: CpuMachine,
     steps: tuple[Loop, ...],
 ) -> Schedule | None:
     """for t: { for i: S; for i: T }  ->  for i (parts, on cores): for t: for i_in: { S; T }.
@@ -229,7 +229,7 @@ def _batches(product: Product, outer: list[Loop]) -> tuple[Loop, ...]:
     return tuple(outer) if all(dims_of(loop.date(product.statement)) in wanted for loop in outer) else ()
 
 
-def _cores_for(kernel: Kernel, counts: Counts, rows: int, machine: Machine) -> int:
+def _cores_for(kernel: Kernel, counts: Counts, rows: int, machine: CpuMachine) -> int:
     """How many cores share the rows: all, or one."""
     if machine.units == 1 or rows < machine.units:
         return 1
@@ -245,7 +245,7 @@ def _held(counts: Counts, schedule: Schedule, name: str, steps: tuple[Loop, ...]
     return sum(u.bytes_in((1,) * len(steps), step.extents) for u in step.uses)
 
 
-def _rows_in_cache(schedule: Schedule, counts: Counts, name: str, rows: str, machine: Machine) -> int:
+def _rows_in_cache(schedule: Schedule, counts: Counts, name: str, rows: str, machine: CpuMachine) -> int:
     """How many rows leave what a step touches in half of L2; all, where what moves with no row is read too often then.
 
     for t: for i:  a step of all rows reads and writes them once a step; parts read the rest once a step and part
@@ -281,7 +281,7 @@ def _on_lanes(
     return schedule
 
 
-def _in_buffers(schedule: Schedule, kernel: Kernel, machine: Machine) -> Schedule:
+def _in_buffers(schedule: Schedule, kernel: Kernel, machine: CpuMachine) -> Schedule:
     """Temporaries of this kernel alone in buffers, where they are not in one of a tile."""
     for tensor in internal(kernel):
         part = part_with(schedule, kernel.names[0])

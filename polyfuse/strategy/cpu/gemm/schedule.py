@@ -17,7 +17,7 @@ from math import ceil
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop
-from polyfuse.machine import Machine
+from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import loop_named
 from polyfuse.strategy.candidates import Choose, cheapest
@@ -67,7 +67,7 @@ def blocked(
     counts: Counts,
     kernel: Kernel,
     products: tuple[Product, ...],
-    machine: Machine,
+    machine: CpuMachine,
     parallel: bool,
     choose: Choose = cheapest,
 ) -> Planned | Refused:
@@ -102,7 +102,7 @@ def blocked_inside(
     counts: Counts,
     kernel: Kernel,
     product: Product,
-    machine: Machine,
+    machine: CpuMachine,
     names: tuple[str, ...],
     around: tuple[Loop, ...],
     held: int,
@@ -148,7 +148,7 @@ class _Blocks:
         counts: Counts,
         kernel: Kernel,
         product: Product,
-        machine: Machine,
+        machine: CpuMachine,
         names: tuple[str, ...] | None = None,
         around: tuple[Loop, ...] = (),
         held: int | None = None,

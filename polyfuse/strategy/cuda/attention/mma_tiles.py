@@ -19,7 +19,7 @@ from polyfuse.analysis.vector_access import ACCESS_BYTES
 from polyfuse.ir.precision import STEPS as OF_ONE
 from polyfuse.ir.precision import STORED, Math
 from polyfuse.ir.tensor import HALVES
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.schedule.microkernel_verb import CONVERTED_REGISTERS
 from polyfuse.strategy.cost.gpu_cycles import hertz
 from polyfuse.strategy.cuda.attention.tiles import STEPS, Panels, PassShape, Sizes, cheapest_first
@@ -60,7 +60,7 @@ class TensorPassShape(PassShape):
         """Shared memory of a block: queries, keys, values, exponentials, and four numbers a row."""
         return self.queries(steps).shared_bytes + self.values().shared_bytes + 4 * self.rows * FLOAT32
 
-    def issued(self, sizes: Sizes, machine: Machine, at_once: int) -> float:
+    def issued(self, sizes: Sizes, machine: GpuMachine, at_once: int) -> float:
         """Cycles of an SM for a block of keys: the tensor cores', or all instructions' where they wait for these."""
         a, b = self.scores.shape, self.results.shape
         products = (
@@ -96,14 +96,14 @@ class TensorPassShape(PassShape):
         return ceil(self.copied(sizes) / vector / WARP) * (2 + self.scores.mma.stores(vector))
 
 
-def tensor_pass_shapes(one: OneKernel, sizes: Sizes, machine: Machine, gpu: Gpu) -> list[PassShape]:
+def tensor_pass_shapes(one: OneKernel, sizes: Sizes, machine: GpuMachine, gpu: Gpu) -> list[PassShape]:
     """The shapes for a machine's `math` that fit, the cheapest first; none where `why_not_rounded` says why."""
     if machine.math == "ieee" or why_not_rounded(one, machine) is not None:
         return []
     return cheapest_first(_every(machine.math, sizes.columns), sizes, machine, gpu)
 
 
-def why_not_rounded(one: OneKernel, machine: Machine) -> str | None:
+def why_not_rounded(one: OneKernel, machine: GpuMachine) -> str | None:
     """Why tensor cores cannot multiply a kernel's factors in a machine's format; None if they can."""
     math, p, q = machine.math, one.scores, one.results
     if STORED[math] not in HALVES or math not in dict(machine.tensor):
@@ -120,7 +120,7 @@ def why_not_rounded(one: OneKernel, machine: Machine) -> str | None:
     return None
 
 
-def beside_tensor_cores(one: OneKernel, shape: PassShape, machine: Machine) -> tuple[str, ...]:
+def beside_tensor_cores(one: OneKernel, shape: PassShape, machine: GpuMachine) -> tuple[str, ...]:
     """That a kernel's products are multiply-adds where tensor cores were allowed, and why, for a report."""
     if machine.math == shape.math:
         return ()

@@ -20,7 +20,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.vector_access import ACCESS_BYTES
 from polyfuse.ir.precision import Math
 from polyfuse.layouts import Layout, SmemLayout
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.schedule.microkernel_verb import MOST_REGISTERS, registers_for
 from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz
 from polyfuse.strategy.cost.occupancy import occupancy
@@ -145,14 +145,14 @@ class PassShape:
         """How exponentials lie in shared memory."""
         return Panels(ROW, self.rows, exponentials_spread(self))
 
-    def beside(self, sizes: Sizes, machine: Machine) -> float:
+    def beside(self, sizes: Sizes, machine: GpuMachine) -> float:
         """Instructions of a thread in a block of keys that are no products'."""
         a, b = self.scores.shape, self.results.shape
         of_a_score = OF_A_SCORE if a.itemsize == 4 else OF_A_DOUBLE[0] + rate_of(a, machine) * OF_A_DOUBLE[1]
         exchanges = a.rows * OF_AN_EXCHANGE * log2(a.threads_x)
         return a.rows * (a.columns * (of_a_score + sizes.written) + b.columns + OF_A_ROW) + exchanges
 
-    def issued(self, sizes: Sizes, machine: Machine, at_once: int) -> float:
+    def issued(self, sizes: Sizes, machine: GpuMachine, at_once: int) -> float:
         """Cycles of an SM in which a block of keys is issued, with so many of its schedulers at work."""
         a, b = self.scores.shape, self.results.shape
         fma = rate_of(a, machine) * a.rows * (a.columns * sizes.steps + b.columns * self.keys)
@@ -191,12 +191,14 @@ class PassShape:
         )
 
 
-def pass_shapes(sizes: Sizes, itemsize: int, machine: Machine, gpu: Gpu) -> list[PassShape]:
+def pass_shapes(sizes: Sizes, itemsize: int, machine: GpuMachine, gpu: Gpu) -> list[PassShape]:
     """The shapes that fit, the cheapest first."""
     return cheapest_first(_every(itemsize, sizes.columns), sizes, machine, gpu)
 
 
-def cheapest_first(every: Iterable[PassShape], sizes: Sizes, machine: Machine, gpu: Gpu) -> list[PassShape]:
+def cheapest_first(
+    every: Iterable[PassShape], sizes: Sizes, machine: GpuMachine, gpu: Gpu
+) -> list[PassShape]:
     """Those of some shapes that fit, with what the model expects of each."""
     fit = (s for s in every if _fits(s, sizes, gpu))
     return sorted((_costed(s, sizes, machine, gpu) for s in fit), key=lambda s: s.seconds)
@@ -229,7 +231,7 @@ def _resident(s: PassShape, sizes: Sizes, gpu: Gpu) -> int:
     return occupancy(gpu, s.scores.shape.threads, s.registers, s.shared_bytes(sizes.steps)).blocks
 
 
-def _costed(s: PassShape, sizes: Sizes, machine: Machine, gpu: Gpu) -> PassShape:
+def _costed(s: PassShape, sizes: Sizes, machine: GpuMachine, gpu: Gpu) -> PassShape:
     """A shape with what the model expects of it."""
     cycles, a = hertz(machine), s.scores.shape
     blocks = ceil(sizes.rows / s.rows) * sizes.count
@@ -265,7 +267,7 @@ def _delivered(tile: ThreadblockTile, side: OperandTile) -> float:
     return EXCHANGING.delivered(tile.shape, side)
 
 
-def rate_of(shape: TileShape, machine: Machine) -> float:
+def rate_of(shape: TileShape, machine: GpuMachine) -> float:
     """How many times as long a multiply-add takes as one in float32."""
     return 1.0 if shape.itemsize == 4 else machine.flops32 / machine.flops64
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from polyfuse.bilinear import Algorithm
 from polyfuse.ir import Nest
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.rewrite.bilinear.dimension_roles import Roles
 from polyfuse.strategy.cost.bilinear_products import REST, is_constant
 from polyfuse.strategy.cuda.gemm.schedule import product_of
@@ -37,13 +37,13 @@ class GpuPrice:
     extents: Extents
     itemsize: int
     constant: tuple[bool, bool]
-    machine: Machine
+    machine: GpuMachine
 
     @staticmethod
-    def of(nest: Nest, roles: Roles, machine: Machine) -> GpuPrice | None:
+    def of(nest: Nest, roles: Roles, machine: GpuMachine) -> GpuPrice | None:
         """None where the model has no answer: sizes that are not known, or a product that has no tiles."""
         product = product_of(nest, roles.statement.name)
-        if nest.params or product is None or machine.gpu is None:
+        if nest.params or product is None:
             return None
         itemsize = nest.tensor(roles.statement.write.tensor).itemsize
         constant = is_constant(nest, roles, roles.left), is_constant(nest, roles, roles.right)
@@ -75,7 +75,6 @@ class GpuPrice:
 
     def _tiled(self, extents: Extents) -> float:
         """Seconds of one product in one piece; inf where it has no tiles."""
-        assert self.machine.gpu is not None, "priced on a GPU"
         shapes = tiles_for(self._aligned(extents), self.itemsize, self.machine, self.machine.gpu)
         return shapes[0].seconds if shapes else inf
 

@@ -22,7 +22,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Access, Nest
 from polyfuse.ir.tree import Loop, Tree, parts, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import greatest
 from polyfuse.strategy.candidates import Choose
@@ -118,11 +118,10 @@ def _size(nest: Nest, name: str, d: int) -> int:
 
 
 def in_window_rows(
-    schedule: Schedule, model: Model, part: Tree, choose: Choose
+    schedule: Schedule, model: Model, part: Tree, choose: Choose, machine: GpuMachine
 ) -> tuple[Schedule, list[Group]] | Refused | None:
     """The schedule with several results of windows a thread; why not, or None where a kernel has no such windows."""
-    kernel, machine = model.kernel(part), model.machine
-    nest = schedule.nest
+    kernel, nest = model.kernel(part), schedule.nest
     sums = [name for name in kernel.names if is_sum_of_products(nest.statement(name))]
     found = windows_of(nest, sums[0]) if len(sums) == 1 and not kernel.around else None
     if found is None:
@@ -170,7 +169,7 @@ def _tiles(w: Windows, extents: dict[int, int]) -> Iterator[dict[int, int]]:
             yield dict(zip(dims, sizes, strict=True))
 
 
-def _seconds(w: Windows, extents: dict[int, int], tile: dict[int, int], machine: Machine) -> float:
+def _seconds(w: Windows, extents: dict[int, int], tile: dict[int, int], machine: GpuMachine) -> float:
     """Seconds in which instructions are issued; of one result a thread without a tile."""
     window = prod(w.sizes.values())
     threads = prod(ceil(extents[d] / tile.get(d, 1)) for d in w.results)

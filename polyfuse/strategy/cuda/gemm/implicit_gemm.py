@@ -30,7 +30,7 @@ from polyfuse.ir.precision import PRECISIONS, STORED
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tensor import HALVES, computed_in
 from polyfuse.ir.tree import Loop, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.promote.promoted_values import box_around, padded_domain
 from polyfuse.sets import dimension, greatest
@@ -149,10 +149,9 @@ def convolution_tiles(
     kernel: Kernel,
     product: Convolution,
     band: Mapping[int, Loop],
-    machine: Machine,
+    machine: GpuMachine,
 ) -> tuple[ThreadblockTile, ...]:
     """The tiles that fit a convolution's sizes and a machine, the cheapest first."""
-    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     nest, p = schedule.nest, product
     box = box_around(nest.domains[p.statement])
     *window, channels = (_size(box, d) or 1 for d in p.steps)
@@ -207,7 +206,7 @@ def in_patches(
     kernel: Kernel,
     product: Convolution,
     tile: ThreadblockTile,
-    machine: Machine,
+    machine: GpuMachine,
 ) -> Planned | Refused:
     """A kernel around one convolution in register tiles, or why not."""
     try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyfuse.ir import Nest
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.strategy.cost.kernel_model import Kernel
 from polyfuse.strategy.cost.roofline import KernelCost
 from polyfuse.strategy.cuda.gemm.schedule import band_by_dimension, of_one_step
@@ -23,7 +23,7 @@ from polyfuse.strategy.remarks import Refused
 from polyfuse.strategy.rewrites.split_k import extents_of
 
 
-def tiled_alone(nest: Nest, kernel: Kernel, plain: KernelCost, machine: Machine) -> KernelCost:
+def tiled_alone(nest: Nest, kernel: Kernel, plain: KernelCost, machine: GpuMachine) -> KernelCost:
     """The cost of a kernel with its product in tiles, if it has one that gets some, and that is cheaper.
 
     With symbolic sizes the tiles that it gets are not known yet.
@@ -31,7 +31,7 @@ def tiled_alone(nest: Nest, kernel: Kernel, plain: KernelCost, machine: Machine)
     products = products_among(nest, kernel.names, by_value=True)
     known = len(products) == 1 and kernel.band and not nest.params
     product = of_one_step(products[0]) if known else None
-    if machine.gpu is None or product is None or isinstance(band_by_dimension(kernel, product), Refused):
+    if product is None or isinstance(band_by_dimension(kernel, product), Refused):
         return plain
     itemsize = nest.tensor(nest.statement(product.statement).write.tensor).itemsize
     shapes = tiles_for(extents_of(nest, product, machine), itemsize, machine, machine.gpu)

@@ -26,7 +26,7 @@ from polyfuse.analysis.vector_access import ACCESSES
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
 from polyfuse.strategy.cost.counts import Counts, dims_of
@@ -62,7 +62,7 @@ def in_register_tiles(
     kernel: Kernel,
     product: Product,
     tile: ThreadblockTile,
-    machine: Machine,
+    machine: GpuMachine,
 ) -> Planned | Refused:
     """A kernel around one product in register tiles, or why not."""
     try:
@@ -95,7 +95,7 @@ class Tiles:
         kernel: Kernel,
         product: Product,
         tile: ThreadblockTile,
-        machine: Machine,
+        machine: GpuMachine,
     ) -> None:
         self.schedule, self.counts, self.kernel = schedule, counts, kernel
         self.product, self.tile, self.machine = product, tile, machine
@@ -148,7 +148,7 @@ class Tiles:
         gpu, math = self.machine.gpu, self.tile.math
         if not self.tile.mma.rounds or self.tile.kept:
             return ()
-        if gpu is None or not has_warpgroups(gpu, math):
+        if not has_warpgroups(gpu, math):
             return ()
         reason = why_not_kept(self.schedule.nest, self.product, math)
         return () if reason is None else (f"not all factors of {self.name} are copied as they are: {reason}",)
@@ -283,10 +283,9 @@ def product_tiles(
     kernel: Kernel,
     product: Product,
     band: Mapping[int, Loop],
-    machine: Machine,
+    machine: GpuMachine,
 ) -> tuple[ThreadblockTile, ...]:
     """The tiles that fit a product's sizes and a machine, the cheapest first."""
-    assert machine.gpu is not None, "a CUDA machine has the limits of a GPU"
     sums = schedule.nest.statement(product.statement).write.tensor
     extents = extents_for(schedule, counts, kernel, product, band, machine)
     return tuple(tiles_for(extents, schedule.nest.tensor(sums).itemsize, machine, machine.gpu))
@@ -298,7 +297,7 @@ def extents_for(
     kernel: Kernel,
     product: Product,
     band: Mapping[int, Loop],
-    machine: Machine,
+    machine: GpuMachine,
 ) -> Extents:
     """How large a product is, and what is known of its factors."""
     s = schedule.nest.statement(product.statement)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.rewrite.reductions.stream_k import Dealt
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
@@ -64,14 +64,14 @@ class InShares:
     dealt: Dealt
 
 
-def seconds_to_add(parts: int, stored: int, machine: Machine) -> float:
+def seconds_to_add(parts: int, stored: int, machine: GpuMachine) -> float:
     """What a kernel takes that adds up so many parts of each result, of so many bytes in all."""
     reading = stored / machine.bandwidth(machine.level(stored), machine.units)
     return reading + machine.launch_seconds + parts / IN_FLIGHT * seconds_of_wait(machine)
 
 
 def cheapest_in_shares(
-    tiles: Iterable[ThreadblockTile], extents: Extents, machine: Machine, gpu: Gpu
+    tiles: Iterable[ThreadblockTile], extents: Extents, machine: GpuMachine, gpu: Gpu
 ) -> Priced | None:
     """The tile that is expected to be fastest in shares, one for each block that is resident; None if none gains."""
     priced = (_priced(t, extents, machine, gpu) for t in tiles if _may_be_shared(t, extents))
@@ -87,7 +87,7 @@ def _may_be_shared(t: ThreadblockTile, extents: Extents) -> bool:
     return t.math == "ieee" and t.stages <= MOST_STAGES and t.shape.is_whole(extents)
 
 
-def _priced(t: ThreadblockTile, extents: Extents, machine: Machine, gpu: Gpu) -> Priced | None:
+def _priced(t: ThreadblockTile, extents: Extents, machine: GpuMachine, gpu: Gpu) -> Priced | None:
     """A tile in shares: chunks take what they take on full SMs; and each result is stored and loaded once more."""
     blocks, s = t.blocks(extents), t.shape
     resident = min(t.resident(gpu), ceil(blocks / machine.units))
@@ -121,7 +121,7 @@ def _priced(t: ThreadblockTile, extents: Extents, machine: Machine, gpu: Gpu) ->
 
 
 def in_shares(
-    schedule: Schedule, counts: Counts, kernel: Kernel, own: InShares, machine: Machine
+    schedule: Schedule, counts: Counts, kernel: Kernel, own: InShares, machine: GpuMachine
 ) -> Planned | Refused:
     """A kernel that sums up the parts of a product, a share a block; or why not."""
     found = (of_one_step(contractions_of(schedule.nest, name, by_value=True)) for name in kernel.names)
@@ -144,7 +144,7 @@ class _Shares(Tiles):
         kernel: Kernel,
         product: Product,
         own: InShares,
-        machine: Machine,
+        machine: GpuMachine,
     ) -> None:
         super().__init__(schedule, counts, kernel, product, own.tile, machine)
         self.dealt = own.dealt

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree, parts, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.composite import finished_cost, kernels_of
@@ -49,20 +49,25 @@ UNDER_MAXIMUM = "attention"
 
 
 def in_registers(
-    schedule: Schedule, model: Model, part: Tree, choose: Choose, shared: Mapping[str, InShares]
+    schedule: Schedule,
+    model: Model,
+    part: Tree,
+    choose: Choose,
+    shared: Mapping[str, InShares],
+    machine: GpuMachine,
 ) -> tuple[Schedule, list[Group]] | Refused | None:
     """The schedule with a kernel in register tiles; why it is not, or None where it holds no single product.
 
     Of the products in `shared` the shape is decided: the shares are of its tiles.
     """
-    kernel, counts, machine = model.kernel(part), model.counts, model.machine
+    kernel, counts = model.kernel(part), model.counts
     own = next((shared[name] for name in kernel.names if name in shared), None)
     if own is not None:
         made = in_shares(schedule, counts, kernel, own, machine)
-        return made if isinstance(made, Refused) else _grouped(schedule, model, part, own.tile, made)
-    product = product_in(schedule.nest, kernel) if machine.gpu is not None and kernel.band else None
+        return made if isinstance(made, Refused) else _grouped(schedule, model, part, own.tile, made, machine)
+    product = product_in(schedule.nest, kernel) if kernel.band else None
     if product is None:
-        return in_window_rows(schedule, model, part, choose) if machine.gpu is not None else None
+        return in_window_rows(schedule, model, part, choose, machine)
     band = band_by_dimension(kernel, product)
     if isinstance(band, Refused):
         return band
@@ -98,14 +103,19 @@ def in_registers(
         best = next(shape for shape in shapes if not shape.copy.boxes)
         done = in_register_tiles(schedule, counts, kernel, product, best, machine)
         done = done if isinstance(done, Refused) else replace(done, notes=(*done.notes, why))
-    return done if isinstance(done, Refused) else _grouped(schedule, model, part, best, done)
+    return done if isinstance(done, Refused) else _grouped(schedule, model, part, best, done, machine)
 
 
 def _grouped(
-    before: Schedule, model: Model, part: Tree, tile: ThreadblockTile, done: Planned
+    before: Schedule,
+    model: Model,
+    part: Tree,
+    tile: ThreadblockTile,
+    done: Planned,
+    machine: GpuMachine,
 ) -> tuple[Schedule, list[Group]]:
     """The schedule after a kernel was put into a shape, that kernel, and those that copy for it."""
-    kernel, machine = model.kernel(part), model.machine
+    kernel = model.kernel(part)
     copies = added(before, done.schedule)
     (own,) = (statements(p) for p in parts(done.schedule.tree) if kernel.names[0] in statements(p))
     packs = kernels_of(done.schedule, tuple(name for name in copies if name not in own), machine)
@@ -126,7 +136,7 @@ def product_in(nest: Nest, kernel: Kernel) -> Product | None:
 
 
 def under_maximum(
-    before: Schedule, one: OneKernel, shape: PassShape, machine: Machine
+    before: Schedule, one: OneKernel, shape: PassShape, machine: GpuMachine
 ) -> tuple[Schedule, Group]:
     """The schedule with sums under a maximum in their shape, and their kernel."""
     done = shaped(before, one, shape)
@@ -138,7 +148,7 @@ def under_maximum(
 
 
 def _tiled_cost(
-    plain: KernelCost, tile: ThreadblockTile | PassShape, itemsize: int, machine: Machine
+    plain: KernelCost, tile: ThreadblockTile | PassShape, itemsize: int, machine: GpuMachine
 ) -> KernelCost:
     """A kernel's cost in register tiles."""
     cost = replace(
@@ -147,7 +157,14 @@ def _tiled_cost(
         compute=tile.issuing,
         memory=tile.moving,
         again=0,
-        utilisation=plain.flops / (machine.peak(itemsize, machine.units, tile.math) * tile.issuing),
+        utilisation=plain.flops / (_peak(itemsize, tile.math, machine) * tile.issuing),
         exposed=EXPOSED,
     )
     return replace(cost, waiting=tile.seconds - cost.total)
+
+
+def _peak(itemsize: int, math: str, machine: GpuMachine) -> float:
+    """The GPU's peak rate, of its tensor cores where they compute."""
+    if math == "ieee":
+        return machine.peak(itemsize, machine.units)
+    return machine.tensor_peak(math, machine.units)

@@ -19,7 +19,7 @@ from polyfuse.analysis.bands import facts
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Loop, Sequence, Tree, loops, statements
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy.candidates import Choose
@@ -40,7 +40,7 @@ from polyfuse.strategy.transforms.time_loops import Planned
 
 
 def in_order(
-    schedule: Schedule, counts: Counts, part: Tree, machine: Machine, choose: Choose
+    schedule: Schedule, counts: Counts, part: Tree, machine: GpuMachine, choose: Choose
 ) -> tuple[Planned, KernelCost | None]:
     """A kernel whose outermost loop carries a dependence, by all blocks together or as time_loops.py does it.
 
@@ -66,10 +66,10 @@ def in_order(
 
 
 def in_grid_steps(
-    schedule: Schedule, counts: Counts, part: Tree, machine: Machine, choose: Choose
+    schedule: Schedule, counts: Counts, part: Tree, machine: GpuMachine, choose: Choose
 ) -> tuple[Planned, KernelCost] | Refused:
     """A kernel whose outermost loops run in order, each part of a step on the whole machine; or why not."""
-    if machine.gpu is None or machine.gpu.grid_barrier_seconds is None:
+    if machine.gpu.grid_barrier_seconds is None:
         return Refused(
             Reason.OTHER_FORM, "blocks run one after the other here, and none can wait for another"
         )
@@ -92,7 +92,7 @@ def in_grid_steps(
 
 
 def _made(
-    schedule: Schedule, counts: Counts, every: tuple[Part, ...], machine: Machine
+    schedule: Schedule, counts: Counts, every: tuple[Part, ...], machine: GpuMachine
 ) -> tuple[Planned, KernelCost] | Refused:
     """All parts of a step on blocks and threads; or why not. What stays is promoted at a loop around all steps."""
     notes: list[str] = []
@@ -119,9 +119,8 @@ def _made(
     return _priced(Planned(schedule, tuple(notes)), step.name, meetings, costs, machine)
 
 
-def _crowded(schedule: Schedule, name: str, every: tuple[Part, ...], machine: Machine) -> Refused | None:
+def _crowded(schedule: Schedule, name: str, every: tuple[Part, ...], machine: GpuMachine) -> Refused | None:
     """Why no SM holds a block of the launch, which has the most threads of any part along each axis."""
-    assert machine.gpu is not None, "blocks are a GPU's"
     needs = needs_of(Counts(schedule.nest), part_with(schedule, name))
     registers = max((part.tile.registers for part in every if part.tile is not None), default=None)
     threads = prod(needs.threads)
@@ -190,7 +189,7 @@ def _kernels(counts: Counts, free: Free, tree: Tree, around: tuple[Loop, ...]) -
 
 
 def _priced(
-    done: Planned, step: str, meetings: int, costs: list[KernelCost], machine: Machine
+    done: Planned, step: str, meetings: int, costs: list[KernelCost], machine: GpuMachine
 ) -> tuple[Planned, KernelCost]:
     """The kernel with what the model expects of it: its parts', and each meeting of all blocks."""
     total = together([(cost, 1) for cost in costs], meetings, machine)

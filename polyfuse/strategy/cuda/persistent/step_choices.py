@@ -17,7 +17,7 @@ from typing import Literal
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts, dims_of
@@ -33,7 +33,7 @@ from polyfuse.strategy.match.gemm_problem import Extents
 
 
 def decided(
-    schedule: Schedule, counts: Counts, every: Sequence[Part], machine: Machine, gpu: Gpu, choose: Choose
+    schedule: Schedule, counts: Counts, every: Sequence[Part], machine: GpuMachine, gpu: Gpu, choose: Choose
 ) -> tuple[Part, ...]:
     """The parts with what they are to be."""
     found = list(every)
@@ -74,7 +74,7 @@ class Asked:
     counts: Counts
     part: Part
     behind: tuple[tuple[Part, Follower], ...]
-    machine: Machine
+    machine: GpuMachine
     gpu: Gpu
     choose: Choose
 

@@ -12,7 +12,7 @@ from math import prod
 
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import Loop
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts
@@ -65,7 +65,7 @@ class Part:
 
 
 def part_of(
-    schedule: Schedule, counts: Counts, kernel: Kernel, alone: bool, machine: Machine, choose: Choose
+    schedule: Schedule, counts: Counts, kernel: Kernel, alone: bool, machine: GpuMachine, choose: Choose
 ) -> Part:
     """A kernel as a part of a step."""
     costs = ranked(kernel, machine, counts.total_bytes)
@@ -80,13 +80,13 @@ def part_of(
     return replace(part, product=product, band=tuple(band.items()))
 
 
-def seconds_of(tile: ThreadblockTile, times: int, machine: Machine) -> float:
+def seconds_of(tile: ThreadblockTile, times: int, machine: GpuMachine) -> float:
     """What a product in tiles takes in all steps, in one launch."""
     return machine.launch_seconds + times * (tile.seconds - machine.launch_seconds) + tile.once
 
 
 def mapped(
-    schedule: Schedule, counts: Counts, part: Part, machine: Machine
+    schedule: Schedule, counts: Counts, part: Part, machine: GpuMachine
 ) -> tuple[Schedule, KernelCost, tuple[str, ...]]:
     """A part on blocks and threads as it was decided; with a result a thread where a verb refuses tiles."""
     kernel = part.kernel
@@ -102,7 +102,7 @@ def mapped(
 
 
 def _in_tiles(
-    schedule: Schedule, counts: Counts, part: Part, tile: ThreadblockTile, machine: Machine
+    schedule: Schedule, counts: Counts, part: Part, tile: ThreadblockTile, machine: GpuMachine
 ) -> Planned | None:
     """A product's part of a step in register tiles; None where a verb is refused, unless other parts count on it."""
     assert part.product is not None, "it has a tile"

@@ -31,7 +31,7 @@ from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.layouts.core_matrix import INSTRUCTION_ROWS, CoreMatrixLayout
 from polyfuse.layouts.smem import SmemLayout
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.schedule.microkernel_verb import BEGUN_IN, registers_for, warpgroup_registers
 from polyfuse.strategy.cuda.tiles.smem_layouts import (
     Access,
@@ -202,7 +202,7 @@ class Fma:
 
     # -- cost
 
-    def demands(self, shape: TileShape, copies: int, machine: Machine) -> tuple[float, float]:
+    def demands(self, shape: TileShape, copies: int, machine: GpuMachine) -> tuple[float, float]:
         """Cycles of an SM in which one tile's products are issued, with all that belongs to them; and in which its
         shared memory delivers their operands.
         """
@@ -319,7 +319,7 @@ class MmaF64(_WarpMma):
         """Instructions that store a copied vector."""
         return vector
 
-    def demands(self, shape: TileShape, copies: int, machine: Machine) -> tuple[float, float]:
+    def demands(self, shape: TileShape, copies: int, machine: GpuMachine) -> tuple[float, float]:
         """Cycles of an SM for a tile's products: the tensor cores' or, if they wait for these, all instructions'."""
         warps, groups = shape.warps, shape.steps // STEPS[self.math]
         products = shape.rows * (shape.columns // 2) * groups
@@ -386,7 +386,7 @@ class Mma(_WarpMma):
         """Instructions that round and store a copied vector: stores of runs."""
         return vector * self.held(FLOAT32) // FLOAT32 + vector // 2
 
-    def demands(self, shape: TileShape, copies: int, machine: Machine) -> tuple[float, float]:
+    def demands(self, shape: TileShape, copies: int, machine: GpuMachine) -> tuple[float, float]:
         """Cycles of an SM for a tile's products: the tensor cores' or, if they wait for these, all instructions'."""
         warps, instructions = shape.warps, shape.steps // STEPS[self.math]
         products = shape.rows // 2 * (shape.columns // 2) * instructions
@@ -489,7 +489,7 @@ class Wgmma:
         )
         return CopyCost(count, COPYING * count / 2)
 
-    def demands(self, shape: TileShape, copies: int, machine: Machine) -> tuple[float, float]:
+    def demands(self, shape: TileShape, copies: int, machine: GpuMachine) -> tuple[float, float]:
         """Cycles of an SM for a tile's products, or for issuing all instructions if that takes longer; and of its
         shared memory, which every instruction's operands are read from.
         """
@@ -527,9 +527,8 @@ def operand_tiles(mma: Instruction, shape: TileShape) -> tuple[OperandTile, Oper
     )
 
 
-def reached(machine: Machine) -> float:
+def reached(machine: GpuMachine) -> float:
     """The part of its peak that mma.sync reaches on a machine."""
-    assert machine.gpu is not None, "tensor cores are a GPU's"
     return SYNCHRONOUS if machine.gpu.compute_capability >= (9, 0) else 1.0
 
 
@@ -546,7 +545,7 @@ def _flops(shape: TileShape) -> int:
     return 2 * shape.threads * shape.rows * shape.columns * shape.steps
 
 
-def _tensor_rate(machine: Machine, math: Math) -> float:
+def _tensor_rate(machine: GpuMachine, math: Math) -> float:
     """Operations of an SM's tensor cores in a cycle."""
     return dict(machine.tensor)[math] / (machine.flops32 / (2 * 128))
 

@@ -38,7 +38,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import BULK, OWN_WARP
 from polyfuse.layouts import Layout
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.strategy.cost.occupancy import occupancy
 from polyfuse.strategy.cuda.tiles.mma import CopyCost, Instruction, meeting, operand_tiles
 from polyfuse.strategy.cuda.tiles.operands import Gemm, Operands
@@ -221,7 +221,7 @@ class ThreadblockTile:
         threads = self.shape.threads + (WARP if self.producer_warp else 0)
         return occupancy(gpu, threads, self.registers, self.shared_bytes).blocks
 
-    def demands(self, machine: Machine) -> tuple[float, float]:
+    def demands(self, machine: GpuMachine) -> tuple[float, float]:
         """Cycles of an SM in which one tile's products are issued, with all that belongs to them; and in which its
         shared memory delivers their operands.
         """

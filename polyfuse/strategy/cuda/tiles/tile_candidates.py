@@ -20,7 +20,7 @@ from polyfuse.ir.precision import STORED, Math
 from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.layouts.core_matrix import FORMATS
 from polyfuse.layouts.swizzle import LINE_BYTES
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.schedule.microkernel_verb import MOST_REGISTERS
 from polyfuse.strategy.cost.gpu_cycles import seconds_of_wait
 from polyfuse.strategy.cuda.tiles.mma import FLOAT32, Fma, Mma, MmaF64, Wgmma
@@ -85,7 +85,7 @@ LONGER = (1, 2)
 
 
 @lru_cache(maxsize=64)
-def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> tuple[ThreadblockTile, ...]:
+def tiles_for(extents: Extents, itemsize: int, machine: GpuMachine, gpu: Gpu) -> tuple[ThreadblockTile, ...]:
     """The tiles that a product may take, the cheapest first: tensor cores' where the machine's `math` has some.
 
     Of tensor cores' tiles that take equally long, to a nanosecond, the one whose copies are fewer instructions. Those
@@ -99,7 +99,7 @@ def tiles_for(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> tu
     return tuple(sorted(found, key=lambda t: t.seconds))
 
 
-def fma_tiles(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[ThreadblockTile]:
+def fma_tiles(extents: Extents, itemsize: int, machine: GpuMachine, gpu: Gpu) -> list[ThreadblockTile]:
     """The tiles of threads' multiply-adds that fit a product and a machine, the cheapest first."""
     every = (t for t in every_fma(itemsize) if t.stages == 1 or extents.wide or extents.singles)
     found = [costed(t, extents, machine, gpu) for t in every if fits(t, extents, gpu) and _suits(t, extents)]
@@ -159,7 +159,7 @@ def _suits(t: ThreadblockTile, extents: Extents) -> bool:
 # -- tensor cores ------------------------------------------------------------------------------------------------------
 
 
-def mma_tiles(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[ThreadblockTile]:
+def mma_tiles(extents: Extents, itemsize: int, machine: GpuMachine, gpu: Gpu) -> list[ThreadblockTile]:
     """The tiles of mma.sync for a machine's `math` that fit a product, the cheapest first; none for other than float32
     sums.
     """
@@ -176,7 +176,7 @@ def _every_mma(format: Math) -> Iterator[ThreadblockTile]:
         yield ThreadblockTile(shape, Mma(format), ThreadCopy())
 
 
-def mma_f64_tiles(extents: Extents, itemsize: int, machine: Machine, gpu: Gpu) -> list[ThreadblockTile]:
+def mma_f64_tiles(extents: Extents, itemsize: int, machine: GpuMachine, gpu: Gpu) -> list[ThreadblockTile]:
     """The tiles of mma.sync that fit a product of float64 numbers whose results all take the same steps, the cheapest
     first.
     """
@@ -208,7 +208,7 @@ def has_warpgroups(gpu: Gpu, format: Math) -> bool:
     return gpu.compute_capability == CAPABILITY and format in FORMATS
 
 
-def wgmma_tiles(extents: Extents, format: Math, machine: Machine, gpu: Gpu) -> list[ThreadblockTile]:
+def wgmma_tiles(extents: Extents, format: Math, machine: GpuMachine, gpu: Gpu) -> list[ThreadblockTile]:
     """The tiles of warpgroups that fit a product and a machine, unsorted; none for a GPU without such instructions.
 
     Operands that are rounded on their way come through registers. Those that are kept as they are threads ask for, or
@@ -224,7 +224,7 @@ def wgmma_tiles(extents: Extents, format: Math, machine: Machine, gpu: Gpu) -> l
 
 
 def fitting(
-    every: Iterable[Iterable[ThreadblockTile]], extents: Extents, machine: Machine, gpu: Gpu
+    every: Iterable[Iterable[ThreadblockTile]], extents: Extents, machine: GpuMachine, gpu: Gpu
 ) -> list[ThreadblockTile]:
     """Those tiles of warpgroups that fit, with their prices, whose clusters have all of their blocks."""
     fit = (t for tiles in every for t in tiles if _fits_warpgroups(t, extents, gpu))
@@ -294,7 +294,7 @@ def _fits_warpgroups(t: ThreadblockTile, extents: Extents, gpu: Gpu) -> bool:
 
 @lru_cache(maxsize=64)
 def fma_convolutions(
-    extents: Extents, operands: ImplicitGemm, itemsize: int, machine: Machine, gpu: Gpu
+    extents: Extents, operands: ImplicitGemm, itemsize: int, machine: GpuMachine, gpu: Gpu
 ) -> tuple[ThreadblockTile, ...]:
     """The tiles of threads' multiply-adds that fit a convolution and a machine, the cheapest first, of equals those
     whose blocks have fewer rows of the image, each of which has addresses and guards of its own. Kept, since layers ask
@@ -335,7 +335,7 @@ def _fits_grid(t: ThreadblockTile, extents: Extents) -> bool:
 
 @lru_cache(maxsize=64)
 def mma_convolutions(
-    extents: Extents, operands: ImplicitGemm, itemsize: int, machine: Machine, gpu: Gpu
+    extents: Extents, operands: ImplicitGemm, itemsize: int, machine: GpuMachine, gpu: Gpu
 ) -> tuple[ThreadblockTile, ...]:
     """The tiles of mma.sync for a machine's `math` that fit a convolution, the cheapest first; none for sums of other
     numbers.
@@ -394,7 +394,7 @@ def _fits_warps_of_pixels(t: ThreadblockTile, extents: Extents, gpu: Gpu, most: 
 
 @lru_cache(maxsize=64)
 def mma_f64_convolutions(
-    extents: Extents, operands: ImplicitGemm, itemsize: int, machine: Machine, gpu: Gpu
+    extents: Extents, operands: ImplicitGemm, itemsize: int, machine: GpuMachine, gpu: Gpu
 ) -> tuple[ThreadblockTile, ...]:
     """The tiles of mma.sync that fit a convolution of float64 numbers, the cheapest first; none where tensor cores have
     none.
@@ -419,7 +419,7 @@ def _every_mma_f64_convolution(operands: ImplicitGemm) -> Iterator[ThreadblockTi
 def stationary_tiles(
     extents: Extents,
     itemsize: int,
-    machine: Machine,
+    machine: GpuMachine,
     gpu: Gpu,
     holds: Literal["left", "right"] | None,
     period: int = 0,
@@ -433,7 +433,7 @@ def stationary_tiles(
     return sorted((_with_copy(t, extents, machine, gpu) for t in fit), key=lambda t: t.seconds)
 
 
-def _with_copy(t: ThreadblockTile, extents: Extents, machine: Machine, gpu: Gpu) -> ThreadblockTile:
+def _with_copy(t: ThreadblockTile, extents: Extents, machine: GpuMachine, gpu: Gpu) -> ThreadblockTile:
     """With what the model expects of a step, and of what is copied once."""
     moved = t.blocks(extents) * t.held_bytes
     once = moved / machine.bandwidth(machine.levels[0], machine.units) + seconds_of_wait(machine)

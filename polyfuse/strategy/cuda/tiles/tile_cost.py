@@ -21,7 +21,7 @@ from dataclasses import replace
 from math import ceil
 
 from polyfuse.analysis.banks import WARP
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz, seconds_of_wait
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.tiles.rasterization import Order
@@ -35,7 +35,7 @@ sm_80 and sm_90 1.5 to 2.8 and 3.7 to 4.8, without 20 of each tile that `demands
 of 32 to 64 rows by 64 to 128 columns)."""
 
 
-def waiting_seconds(tile: ThreadblockTile, machine: Machine) -> float:
+def waiting_seconds(tile: ThreadblockTile, machine: GpuMachine) -> float:
     """What threads with one result each wait for their tiles, of 64 bytes of steps and not loaded ahead."""
     return tile.tiles * ceil(tile.shape.steps / (4 * tile.shape.vector)) * seconds_of_wait(machine)
 
@@ -46,7 +46,7 @@ def singly(t: ThreadblockTile, extents: Extents) -> float:
     return max(0.0, ceil(t.staged / WARP) * each - t.copies.instructions)
 
 
-def costed(t: ThreadblockTile, extents: Extents, machine: Machine, gpu: Gpu) -> ThreadblockTile:
+def costed(t: ThreadblockTile, extents: Extents, machine: GpuMachine, gpu: Gpu) -> ThreadblockTile:
     """A tile with what the model expects of it."""
     cycles, blocks, s = hertz(machine), t.blocks(extents), t.shape
     resident = 1 if extents.lone else min(t.resident(gpu), ceil(blocks / machine.units))

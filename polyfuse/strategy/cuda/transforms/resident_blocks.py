@@ -7,7 +7,7 @@ A block that waits for one that has not begun would wait forever.
 
 from __future__ import annotations
 
-from polyfuse.machine import Machine
+from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.kernel_model import Kernel
 from polyfuse.strategy.transforms.band_verbs import constant_extent, inside
@@ -17,7 +17,7 @@ BLOCKS_OF_AN_SM = 1
 
 
 def blocks_at_once(
-    schedule: Schedule, kernel: Kernel, blocks: tuple[str, ...], machine: Machine
+    schedule: Schedule, kernel: Kernel, blocks: tuple[str, ...], machine: GpuMachine
 ) -> tuple[Schedule, tuple[str, ...], int]:
     """The schedule, which of some loops over blocks may be bound, and how many loops in order are around these.
 

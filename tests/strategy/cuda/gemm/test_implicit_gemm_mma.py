@@ -310,7 +310,6 @@ def test_machine_code_is_tensor_cores_in_planned_registers(layout: str, math: An
 @pytest.mark.parametrize("left", [False, True], ids=["channels first", "channels last"])
 def test_the_model_expects_large_ones_to_be_faster(preset: str, left: bool) -> None:
     machine = Machine.preset(preset)
-    assert machine.gpu is not None
     extents = Extents(*((56, 64) if left else (64, 56)), 64, 32, wide=False, windows=9, deep=56)
     operands = ImplicitGemm(pixels_left=left, padded=True)
     plain = fma_convolutions(extents, operands, 4, machine, machine.gpu)
@@ -328,7 +327,6 @@ def test_the_model_expects_large_ones_to_be_faster(preset: str, left: bool) -> N
 @pytest.mark.parametrize("left", [False, True], ids=["channels first", "channels last"])
 def test_halves_are_half_of_the_bytes(preset: str, left: bool) -> None:
     machine = replace(Machine.preset(preset), math="bf16")
-    assert machine.gpu is not None
     extents = Extents(*((56, 64) if left else (64, 56)), 64, 32, wide=False, windows=9, deep=56)
     wide, narrow = (
         mma_convolutions(extents, ImplicitGemm(left, True, halves, left, left), 4, machine, machine.gpu)[0]

@@ -65,7 +65,6 @@ def test_tiles_are_asked_for_ahead_and_zeros_with_them() -> None:
 @pytest.mark.parametrize("left", [False, True], ids=["channels first", "channels last"])
 def test_the_model_expects_them_to_be_faster_and_none_of_them_waits_for_a_bank(left: bool) -> None:
     machine = Machine.preset("h200")
-    assert machine.gpu is not None
     extents = Extents(*((56, 64) if left else (64, 56)), 64, 32, wide=False, windows=9, deep=56)
     operands = ImplicitGemm(pixels_left=left, padded=True)
     found = mma_f64_convolutions(extents, operands, 8, machine, machine.gpu)

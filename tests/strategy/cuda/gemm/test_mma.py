@@ -156,7 +156,6 @@ def test_ieee_is_the_default_and_what_it_was() -> None:
 @pytest.mark.parametrize("preset", ["a100", "h100", "h200", "rtx4090"])
 def test_a_shape_fits_its_machine_and_is_faster_than_without(preset: str) -> None:
     machine = Machine.preset(preset)
-    assert machine.gpu is not None
     found = {
         math: mma_tiles(Extents(4096, 4096, 4096, 1), 4, replace(machine, math=math), machine.gpu)
         for math in MATHS

@@ -104,7 +104,6 @@ def test_machine_code_is_tensor_cores_in_planned_registers(sizes: tuple[int, int
 @pytest.mark.parametrize("preset", ["a100", "h100", "h200"])
 def test_the_model_expects_them_to_be_faster(preset: str) -> None:
     machine = Machine.preset(preset)
-    assert machine.gpu is not None
     extents = Extents(4096, 4096, 4096, 1, whole_steps=4096)
     first, *_ = found = mma_f64_tiles(extents, 8, machine, machine.gpu)
     assert [s.seconds for s in found] == sorted(s.seconds for s in found)
@@ -140,7 +139,6 @@ def test_shapes_are_for_results_that_all_take_the_same_steps() -> None:
     product, *_ = products_of(full, "mac0")
     assert whole_steps(full, product) == 96
     machine = Machine.preset("h200")
-    assert machine.gpu is not None
     sizes = Extents(1024, 1024, 1024, 1)
     assert mma_f64_tiles(replace(sizes, whole_steps=1024), 8, machine, machine.gpu)
     assert not mma_f64_tiles(sizes, 8, machine, machine.gpu)

@@ -42,7 +42,6 @@ def test_few_products_of_a_nest_are_shared_out_and_what_is_refused_is_not() -> N
     assert set(made.shared) < set(made.products)
     assert "in shares of 35" in made.remarks[0].text
     assert "in one piece" in made.remarks[0].text
-    assert in_parts(cases.dense(4096, 768, batch=768), Machine.preset("zen5")) is None
     rounded = in_parts(cases.dense(4096, 768, batch=768), replace(H200, math="tf32"))
     assert rounded is None or not rounded.shared  # tensor cores multiply the same steps for every result
 

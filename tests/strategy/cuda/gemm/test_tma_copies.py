@@ -143,7 +143,6 @@ def test_machine_code_copies_while_it_multiplies(turned: bool, tile: tuple[int, 
 @pytest.mark.parametrize("kept", ["steps", "columns"])
 def test_the_model_takes_them_for_large_products(kept: Kept) -> None:
     machine = replace(Machine.preset("h200"), math="bf16")
-    assert machine.gpu is not None
     extents = Extents(1024, 1024, 1024, 1, whole_steps=1024, kept=kept)
     assert kind_of(tiles_for(extents, 4, machine, machine.gpu)[0]) == "boxed"
     assert not warpgroups("boxed", replace(extents, whole_steps=0), "bf16", machine)

@@ -192,9 +192,7 @@ def sums_of_halves() -> pf.Nest:
 def test_the_model_takes_them_where_warps_would_wait(kept: Kept) -> None:
     """One block on an SM has nothing to multiply while its warps meet; with several, others do meanwhile."""
     machine = replace(Machine.preset("h200"), math="bf16")
-    assert machine.gpu is not None
     machine = replace(machine, gpu=replace(machine.gpu, cluster=1))
-    assert machine.gpu is not None
     extents = Extents(1024, 1024, 1024, 1, whole_steps=1024, kept=kept, once=True)
     best = tiles_for(extents, 4, machine, machine.gpu)[0]
     assert kind_of(best) == "produced"

@@ -166,7 +166,6 @@ def test_machine_code_copies_while_it_multiplies(turned: bool, tile: tuple[int, 
 @pytest.mark.parametrize("kept", ["steps", "columns"])
 def test_no_shape_has_copies_that_wait_for_banks(kept: Kept) -> None:
     machine = replace(Machine.preset("h200"), math="bf16")
-    assert machine.gpu is not None
     found = warpgroups("kept", Extents(4096, 4096, 4096, 1, whole_steps=4096, kept=kept), "bf16", machine)
     assert len({(t.shape.threads, t.shape.rows, t.shape.columns) for t in found}) >= 10
     for s in found:
@@ -180,7 +179,6 @@ def test_no_shape_has_copies_that_wait_for_banks(kept: Kept) -> None:
 @pytest.mark.parametrize("kept", ["steps", "columns"])
 def test_the_model_takes_them_for_large_products(kept: Kept) -> None:
     machine = replace(Machine.preset("h200"), math="bf16")
-    assert machine.gpu is not None
     for size in (1024, 4096):
         extents = Extents(size, size, size, 1, whole_steps=size)
         through_registers, as_they_are = (
