@@ -324,11 +324,13 @@ def fix_params(set_: isl.Set, sizes: dict[str, int]) -> isl.Set:
     return set_
 
 
-def unmet(context: isl.Set, sizes: dict[str, int]) -> tuple[str, ...]:
-    """The constraints on sizes that numbers for them break; of several pieces those of the one that they break least.
+def unmet(context: isl.Set, sizes: dict[str, int]) -> str:
+    """The constraints on sizes that numbers for them break; of several pieces those of each that they break least.
 
     >>> unmet(isl.Set("[N, M] -> { : N >= 1 and N + 2 <= M }"), {"N": 3, "M": 4})
-    ('M >= 2 + N',)
+    'M >= 2 + N'
+    >>> unmet(isl.Set("[N, M] -> { : N <= 4 or (M >= 1 and N <= M + 1) }"), {"N": 6, "M": 3})
+    'N <= 4 or M >= -1 + N'
     """
     broken: list[tuple[str, ...]] = []
     for piece in context.get_basic_sets():
@@ -338,7 +340,8 @@ def unmet(context: isl.Set, sizes: dict[str, int]) -> tuple[str, ...]:
         )
         failing = (part for part in alone if fix_params(part, sizes).is_empty())
         broken.append(tuple(str(part).partition(":")[2].rstrip("} ").strip() for part in failing))
-    return min(broken, key=len, default=())
+    least = min(map(len, broken), default=0)
+    return " or ".join(dict.fromkeys(" and ".join(texts) for texts in broken if len(texts) == least))
 
 
 def single_expression(value: isl.PwAff) -> str | None:

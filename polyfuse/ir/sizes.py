@@ -144,7 +144,7 @@ def check_sizes(nest: NestData, sizes: Sizes) -> None:
                 f"the size {name} is {value}, beyond 2**40: index arithmetic could leave 64 bits"
             )
     if sizes and fix_params(nest.context, dict(sizes)).is_empty():
-        failing = " and ".join(unmet(nest.context, dict(sizes))) or "together, they"
+        failing = unmet(nest.context, dict(sizes)) or "together, they"
         raise BadArgument(
             f"sizes {dict(sizes)} are outside of what the nest allows: {failing} does not hold; "
             f"its context is {nest.context}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.ir.sizes import extent
+from polyfuse.sets import fix_params
 from tests.frontend.python.running import by_python, called, defined
 
 MARGIN = 24
@@ -142,3 +144,72 @@ def test_strided_loops_whose_dependences_isl_simplifies_late(target: str) -> Non
     compiled = pf.compile(nest, **TARGETS[target])
     arrays = {"N": 9, "M": 6, "A": np.arange(12)}
     np.testing.assert_array_equal(called(compiled, arrays)["A"], by_python(nest, arrays)["A"])
+
+
+def shifted_loops(draw: random.Random) -> str:
+    """One or two nests of loops whose subscripts need something of the sizes wherever they run."""
+    length = draw.choice(("M", "N", "M + 6", "M + N", "9"))
+    lines = ["@pf.nest", f'def f(M: "i64", N: "i64", A: "f64[{length}]"):']
+    for _ in range(draw.randint(1, 2)):
+        names = "ij"[: draw.randint(1, 2)]
+        for depth, name in enumerate(names, 1):
+            low, high = (
+                f"{draw.choice(('0', 'N', 'N', 'M', 'M', 'N - M', 'M - N'))} + {draw.randint(-4, 4)}"
+                for _ in "lh"
+            )
+            step = draw.choice(("", "", ", 2", ", 3"))
+            lines.append(f"{'    ' * depth}for {name} in range({low}, {high}{step}):")
+        to, read = (f"{draw.choice(names)} + {draw.randint(-3, 3)}" for _ in "tr")
+        lines.append(f"{'    ' * (len(names) + 1)}A[{to}] = A[{read}] + 1")
+    return "\n".join(lines)
+
+
+class Touched(list[int]):
+    """An array that only remembers which of its elements were read or written."""
+
+    def __getitem__(self, at: Any) -> Any:
+        self.append(at)
+        return 0.0
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self.append(at)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_context_is_as_weak_as_its_accesses_need(seed: int) -> None:
+    """It allows the small sizes at which Python touches nothing outside of the array, and no others."""
+    text = shifted_loops(random.Random(seed))
+    try:
+        nest = defined(text)
+    except pf.InvalidNest:  # out of bounds wherever it runs
+        return
+    space: dict[str, Any] = {}
+    exec(text.removeprefix("@pf.nest"), space)
+    (shape,) = (t.shape for t in nest.tensors if t.rank)
+    for m, n in itertools.product(range(1, 8), repeat=2):
+        sizes, touched = {"M": m, "N": n}, Touched()
+        space["f"](m, n, touched)
+        inside = all(0 <= at < extent(shape[0], sizes) for at in touched)
+        assert fix_params(nest.context, sizes).is_empty() != inside, f"{text}\n{sizes}: {nest.context}"
+
+
+EMPTY_HERE = """
+@pf.nest
+def f(M: "i64", N: "i64", A: "f64[M + 6]"):
+    for i in range(8, N):
+        A[i + 3] = A[i - 8] + 1
+    for i in range(M):
+        A[i] += 1
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "lockstep"])
+def test_a_loop_that_does_not_run_needs_nothing_of_sizes(target: str) -> None:
+    compiled = pf.compile(defined(EMPTY_HERE), **TARGETS[target])
+    for m, n in ((1, 8), (1, 1), (9, 12)):
+        arrays = {"M": m, "N": n, "A": np.arange(m + 6.0)}
+        np.testing.assert_array_equal(
+            called(compiled, arrays)["A"], by_python(compiled.nest, arrays)["A"], f"{m}, {n}"
+        )
+    with pytest.raises(pf.BadArgument, match=r"allows: N <= 8 or N <= 3 \+ M does not hold"):
+        called(compiled, {"M": 5, "N": 9, "A": np.arange(11.0)})
