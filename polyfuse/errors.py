@@ -123,7 +123,3 @@ class BudgetExceeded(PolyfuseError):
 
 class IslFailure(PolyfuseError):
     """An isl operation failed; the message has what was being proven and isl's own words."""
-
-
-class CacheDamaged(PolyfuseError):
-    """The checksum of a cache entry does not match; the entry is ignored and rebuilt."""
