@@ -9,7 +9,7 @@ import pytest
 import polyfuse as pf
 from papers.polybench import KERNELS
 from polyfuse.ir.tree import Tree, loops, parts, statements
-from polyfuse.strategy.passes.loop_remarks import findings
+from polyfuse.strategy.transforms.loop_remarks import findings
 from tests.frontend.python.running import assert_close, by_python, called
 from tests.frontend.python.test_polybench import NAMES, inputs_of, smaller
 

@@ -13,16 +13,15 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.schedule.sections_verb import values_of
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.cpu_loops import Estimator
+from polyfuse.strategy.cost.cpu_loops import Estimator, cost_from
+from polyfuse.strategy.cost.doacross_cost import cost_in_turns
 from polyfuse.strategy.cost.factorization_cost import in_tiles, panel_cost, panels_beside
 from polyfuse.strategy.cost.kernel_model import band_of, kernel_of
 from polyfuse.strategy.cost.load_balance import cores_at_work
 from polyfuse.strategy.cost.parallel_regions import joined_kernels, region_cost
 from polyfuse.strategy.cost.persistent_kernel import resident_cost, with_meetings
 from polyfuse.strategy.cost.roofline import KernelCost, Tiling, cost_of, in_blocks
-from polyfuse.strategy.passes.wavefront import cost_in_turns
 from polyfuse.strategy.plan import Group
-from polyfuse.strategy.transforms import time_loops as loops
 
 
 def kernels_of(schedule: Schedule, names: tuple[str, ...], machine: Machine) -> Iterator[Group]:
@@ -69,7 +68,7 @@ def _on_cpu(counts: Counts, part: Tree, machine: CpuMachine) -> KernelCost:
     band = band_of(counts, part)
     inner = next((p for p, loop in enumerate(band) if loop.bind in ("vector", "unroll")), len(band))
     if not inner:
-        return loops.cost_from(counts, part, Estimator(counts, machine).of(part), machine)
+        return cost_from(counts, part, Estimator(counts, machine).of(part), machine)
     return _in_band(counts, part, band[:inner], machine)
 
 

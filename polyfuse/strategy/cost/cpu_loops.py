@@ -37,7 +37,7 @@ from polyfuse.sets import OUT, PARAM, SET, least_and_most
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
 from polyfuse.strategy.cost.load_balance import cores_at_work
 from polyfuse.strategy.cost.op_latency import effort
-from polyfuse.strategy.cost.roofline import CPU_EXPOSED, REGION_AGAIN, WAIT_SECONDS
+from polyfuse.strategy.cost.roofline import CPU_EXPOSED, REGION_AGAIN, WAIT_SECONDS, KernelCost, Tiling
 
 Relation = TypeVar("Relation", isl.Set, isl.Map)
 
@@ -393,3 +393,23 @@ def _box(values: isl.Set, first: int) -> int:
 def _int(value: isl.Val) -> int:
     # to_python prints the number, which isl does not do any more once its operations are used up
     return int(value.get_num_si())
+
+
+def cost_from(counts: Counts, part: Tree, estimate: Estimate, machine: CpuMachine) -> KernelCost:
+    """An estimate as the cost of a kernel."""
+    flops = sum(counts.work(name).flops for name in statements(part))
+    touched = {t for name in statements(part) for t in counts.nest.statement(name).tensors}
+    compulsory = sum(counts.tensor_bytes(t) for t in touched)
+    again = max(0, int(estimate.traffic) - compulsory)
+    return KernelCost(
+        Tiling((), ()),
+        flops,
+        compulsory,
+        again,
+        1,
+        estimate.units / machine.units,
+        estimate.compute,
+        estimate.memory,
+        estimate.overhead,
+        CPU_EXPOSED,
+    )

@@ -20,9 +20,9 @@ from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion.group_search import part_of
-from polyfuse.strategy.passes.loop_remarks import findings
 from polyfuse.strategy.remarks import Refused
 from polyfuse.strategy.transforms.isl_scheduler import found_by_isl
+from polyfuse.strategy.transforms.loop_remarks import findings
 from polyfuse.strategy.transforms.time_loops import Planned, arranged_by
 
 BLOCK = 128

@@ -22,6 +22,7 @@ from polyfuse.analysis.storage import CLUSTERS
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop, Tree
 from polyfuse.layouts import SmemLayout
+from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import Kernel
@@ -69,10 +70,12 @@ class _Crossing:
         return loop is self.results or loop is self.operands
 
 
-def in_squares(schedule: Schedule, model: Model, part: Tree) -> tuple[Schedule, list[Group]] | Refused | None:
-    """A pointwise kernel in squares of blocks; why not, or None on a CPU and where none of its reads goes across."""
-    kernel, counts, machine = model.kernel(part), model.counts, model.machine
-    found = _crossing(schedule, counts, kernel) if machine.kind == "cuda" and not kernel.around else None
+def in_squares(
+    schedule: Schedule, model: Model, part: Tree, machine: GpuMachine
+) -> tuple[Schedule, list[Group]] | Refused | None:
+    """A pointwise kernel in squares of blocks; why not, or None where none of its reads goes across."""
+    kernel, counts = model.kernel(part), model.counts
+    found = None if kernel.around else _crossing(schedule, counts, kernel)
     if found is None:
         return None
     try:

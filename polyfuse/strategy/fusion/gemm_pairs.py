@@ -15,15 +15,13 @@ In another loop two products have no blocks (schedule.py): together they are til
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree
 from polyfuse.machine import Machine
 from polyfuse.strategy.cost.counts import Counts, dims_of
-from polyfuse.strategy.cost.kernel_model import kernel_of
+from polyfuse.strategy.cost.read_again import STRIDED, held_and_again, reading
 from polyfuse.strategy.cost.roofline import CACHED, KernelCost, Model, evenly, in_blocks
-from polyfuse.strategy.cpu.gemm.block_cost import STRIDED
 from polyfuse.strategy.match.gemm import products_among
 
 
@@ -107,27 +105,6 @@ def _with_misses(
     cost: KernelCost, counts: Counts, part: Tree, around: tuple[Loop, ...], machine: Machine, units: float = 1
 ) -> KernelCost:
     """`with_again` where L2 does not hold what one value of these loops touches: what it holds waits for nothing."""
-    held, again = _held_and_again(counts, part, around)
+    held, again = held_and_again(counts, part, around)
     kept = held <= machine.levels[CACHED].size
-    return cost if kept else _reading(cost, held, again, machine, units)
-
-
-def with_again(
-    cost: KernelCost, counts: Counts, part: Tree, around: tuple[Loop, ...], machine: Machine, units: float = 1
-) -> KernelCost:
-    """A price with what all values but the first of the loops `around` read again; so many cores share the values."""
-    return _reading(cost, *_held_and_again(counts, part, around), machine, units)
-
-
-def _reading(cost: KernelCost, held: float, again: int, machine: Machine, units: float) -> KernelCost:
-    """A price with bytes that are read again, from where so many bytes are held."""
-    seconds = again / units / machine.reading(machine.level(held), 1.0)
-    return replace(cost, again=again, memory=cost.memory + seconds)
-
-
-def _held_and_again(counts: Counts, part: Tree, around: tuple[Loop, ...]) -> tuple[float, int]:
-    """The bytes that one value of some loops around a kernel touches, and those that the others read again."""
-    step = kernel_of(counts, part, around)
-    held = sum(u.bytes_in((1,) * len(around), step.extents) for u in step.uses)
-    same = sum(u.elements * u.itemsize for u in step.uses if u.read and all(r == 1.0 for r in u.ratios))
-    return held, (prod(step.extents) - 1) * same
+    return cost if kept else reading(cost, held, again, machine, units)

@@ -19,15 +19,13 @@ from math import prod
 
 from polyfuse.analysis.across_blocks import is_resident
 from polyfuse.analysis.producer_consumer import in_own_warps
-from polyfuse.analysis.storage import BLOCKS, CLUSTERS, LANE, THREADS, buffers_of, geometry
 from polyfuse.ir.fresh_names import fresh
-from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import CLUSTER, Tree, loops, parts, statements
+from polyfuse.ir.tree import Tree, loops, parts, statements
 from polyfuse.machine import GpuMachine
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.occupancy import WARP, occupancy
 from polyfuse.strategy.cost.persistent_kernel import together
 from polyfuse.strategy.cost.roofline import KernelCost, microseconds
+from polyfuse.strategy.cuda.persistent.launch_needs import Needs, needs_of
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.options import PlannerOptions
 from polyfuse.strategy.plan import Group, Plan
@@ -42,39 +40,6 @@ counts, and a kernel of many parts compiles longer: two or three launches saved 
 MOST = 8
 """Kernels in one launch. numba takes time quadratic in what a kernel holds: 0.5 s for one layer of 512 at batch 64, 1.8
 for 4, 4.6 for 8 and 11 for 12 (one Zen 5 core)."""
-
-MOST_REGISTERS = 255
-"""Registers of a thread at most (CUDA C++ Programming Guide, table of technical specifications)."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What a launch needs: blocks and threads along x, y and z, bytes of shared memory, and whether its threads are
-    `warps`.
-
-    Lanes and tensor cores' fragments depend on the whole block's shape, which then has to be the kernel's own.
-    """
-
-    blocks: tuple[int, ...]
-    threads: tuple[int, ...]
-    shared: int
-    warps: bool
-
-    def beside(self, other: Needs) -> Needs | None:
-        """What one launch needs for both; None where their threads cannot be one block's."""
-        if (self.warps or other.warps) and self.threads != other.threads:
-            return None
-        blocks, threads = (
-            tuple(map(max, *pair)) for pair in ((self.blocks, other.blocks), (self.threads, other.threads))
-        )
-        return Needs(blocks, threads, self.shared + other.shared, self.warps or other.warps)
-
-    def held(self, machine: GpuMachine) -> int:
-        """Blocks that are on the GPU at once, whatever registers they take."""
-        gpu, threads = machine.gpu, prod(self.threads)
-        if threads > gpu.max_threads_per_block or self.shared > gpu.shared_per_block:
-            return 0
-        return machine.sms * occupancy(gpu, threads, MOST_REGISTERS, self.shared).blocks
 
 
 @dataclass(frozen=True)
@@ -165,25 +130,3 @@ def _runs(plan: Plan, machine: GpuMachine, meeting: bool) -> Iterator[Run]:
         open_ = Run(place, (kernel,), needs) if needs is not None and fits else None
     if open_ is not None:
         yield open_
-
-
-def needs_of(counts: Counts, kernel: Tree) -> Needs:
-    """What a kernel needs as it stands."""
-    along = dict.fromkeys((*BLOCKS, *THREADS), 1)
-    for loop in loops(kernel):
-        axis = THREADS[0] if loop.bind == LANE else loop.bind
-        if axis in along:
-            count = counts.extent(loop)
-            along[axis] = max(along[axis], -(-count // WARP) * WARP if loop.bind == LANE else count)
-    warps = any(loop.bind == LANE or loop.math != "ieee" for loop in loops(kernel))
-    blocks = tuple(along[axis] * along[own] for axis, own in zip(CLUSTERS, CLUSTER, strict=True))
-    return Needs(blocks, tuple(along[axis] for axis in THREADS), _shared(counts.nest, kernel), warps)
-
-
-def _shared(nest: Nest, kernel: Tree) -> int:
-    """Bytes of a block's shared memory."""
-    return sum(
-        prod(geometry(nest, kernel, loop, buffer).shape) * nest.tensor(buffer.tensor).itemsize
-        for loop, buffer in buffers_of(kernel)
-        if buffer.memory == "shared"
-    )

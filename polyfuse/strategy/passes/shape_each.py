@@ -152,8 +152,11 @@ class Form:
 
 
 def _in_squares(task: Task) -> Shaped | Refused | None:
-    """A pointwise kernel in squares of blocks."""
-    return None if task.joined else in_squares(task.schedule, task.model, task.part)
+    """A GPU's pointwise kernel in squares of blocks."""
+    machine = task.model.machine
+    if task.joined or not isinstance(machine, GpuMachine):
+        return None
+    return in_squares(task.schedule, task.model, task.part, machine)
 
 
 def _in_blocks(task: Task) -> Shaped | Refused | None:

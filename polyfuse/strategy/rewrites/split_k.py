@@ -132,9 +132,11 @@ def _is_in_parts(nest: Nest, name: str) -> bool:
 
 
 def fills_tiles(nest: Nest, name: str, machine: Machine) -> bool:
-    """Whether a statement is a product with results for a tile: its parts are these, not neighbouring steps."""
+    """Whether a statement is a product with results for a GPU's tile: its parts are these, not neighbouring steps."""
+    if not isinstance(machine, GpuMachine):
+        return False
     product = product_of(nest, name)
-    if product is None or not isinstance(machine, GpuMachine):
+    if product is None:
         return False
     extents = extents_of(nest, product, machine)
     return bool(tiles_for(extents, _itemsize(nest, product), machine, machine.gpu))

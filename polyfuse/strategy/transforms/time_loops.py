@@ -21,15 +21,15 @@ from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.cpu_loops import Estimate, Estimator
+from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.kernel_model import kernel_of
-from polyfuse.strategy.cost.roofline import CPU_EXPOSED, KernelCost, Tiling, microseconds
+from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion.group_search import part_of
-from polyfuse.strategy.passes.loop_remarks import findings, skewed
 from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import contracted, internal, users_in
 from polyfuse.strategy.transforms.isl_scheduler import found_by_isl
+from polyfuse.strategy.transforms.loop_remarks import findings, skewed
 from polyfuse.strategy.transforms.skew import shifted_order
 from polyfuse.strategy.transforms.time_tilings import shapes
 
@@ -176,23 +176,3 @@ def _by_parts(estimator: Estimator, names: tuple[str, ...], notes: list[str], dr
         )
         draft = min(candidates, key=lambda one: one[0])[1] if candidates else draft
     return _priced(estimator, names, notes, [draft])
-
-
-def cost_from(counts: Counts, part: Tree, estimate: Estimate, machine: CpuMachine) -> KernelCost:
-    """An estimate as the cost of a kernel."""
-    flops = sum(counts.work(name).flops for name in statements(part))
-    touched = {t for name in statements(part) for t in counts.nest.statement(name).tensors}
-    compulsory = sum(counts.tensor_bytes(t) for t in touched)
-    again = max(0, int(estimate.traffic) - compulsory)
-    return KernelCost(
-        Tiling((), ()),
-        flops,
-        compulsory,
-        again,
-        1,
-        estimate.units / machine.units,
-        estimate.compute,
-        estimate.memory,
-        estimate.overhead,
-        CPU_EXPOSED,
-    )

@@ -16,7 +16,8 @@ from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.strategy import plan_for
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.passes.cooperative_launch import FEWEST, MOST, Needs, needs_of
+from polyfuse.strategy.cuda.persistent.launch_needs import Needs, needs_of
+from polyfuse.strategy.passes.cooperative_launch import FEWEST, MOST
 
 pytest.importorskip("numba.cuda")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import product
 from math import ceil, gcd
 
+from polyfuse.strategy.cost.read_again import STRIDED
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
 
 PAGE = 4096
@@ -23,9 +24,6 @@ panels that go by again, and of rows and sums behind L2, it is the machine's (`C
 UNASKED = 1.25
 """How much longer panels take than their bandwidth says that come from behind L2 while tiles wait for them and that
 nobody has asked for: 8 layers of 64 x 512 x 512 with 8 MiB of panels, from an L3 of 28 GB/s (one core of a Xeon)."""
-
-STRIDED = 3.0
-"""How much longer rows in different places take, of a panel (4.5 ms for these 8 layers, 2.5 as panels) or of a copy."""
 
 SCATTERED = 20.0
 """How much longer to stream panels takes whose rows lie in different pages, and in few sets of L1 and L2: 64 x 1024 x

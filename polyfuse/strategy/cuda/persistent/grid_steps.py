@@ -30,10 +30,10 @@ from polyfuse.strategy.cost.occupancy import occupancy
 from polyfuse.strategy.cost.persistent_kernel import grid_meetings, together
 from polyfuse.strategy.cost.roofline import KernelCost, microseconds
 from polyfuse.strategy.cuda import time_loops as loops_cuda
+from polyfuse.strategy.cuda.persistent.launch_needs import needs_of
 from polyfuse.strategy.cuda.persistent.step_choices import decided
 from polyfuse.strategy.cuda.persistent.step_parts import Part, mapped, part_of
 from polyfuse.strategy.fusion.group_search import aligned, part_with, shared_loops
-from polyfuse.strategy.passes.cooperative_launch import needs_of
 from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import separated
 from polyfuse.strategy.transforms.time_loops import Planned
