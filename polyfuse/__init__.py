@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 _HOME = {
     "Access": "polyfuse.ir",
     "BadArgument": "polyfuse.errors",
+    "Binding": "polyfuse.ir",
     "CoreMatrixLayout": "polyfuse.layouts",
     "DeviceFailure": "polyfuse.errors",
     "Executable": "polyfuse.compiler",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from polyfuse.frontend import nest as nest
     from polyfuse.interpret import interpret as interpret
     from polyfuse.ir import Access as Access
+    from polyfuse.ir import Binding as Binding
     from polyfuse.ir import Nest as Nest
     from polyfuse.ir import Statement as Statement
     from polyfuse.ir import Tensor as Tensor

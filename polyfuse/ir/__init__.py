@@ -1,6 +1,7 @@
 """The intermediate representation: tensors, accesses, statements, nests, their order and their dependences."""
 
 from polyfuse.ir.access import Access
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.dependences import Dependences
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.nest_text import statement
@@ -10,6 +11,7 @@ from polyfuse.refusals import Instance, Violation
 
 __all__ = [
     "Access",
+    "Binding",
     "DType",
     "Dependences",
     "Instance",

@@ -9,7 +9,10 @@ from enum import StrEnum
 
 
 class Binding(StrEnum):
-    """What a loop is bound to."""
+    """What a loop is bound to, for `Schedule.bind`, which takes the members and their strings alike.
+
+    `VECTOR`, `UNROLL` and `MICROKERNEL` have verbs of their own: `vectorize`, `unroll` and `microkernel`.
+    """
 
     CORES = "cores"
     """Cores, equally many values each, in no order."""
@@ -18,19 +21,29 @@ class Binding(StrEnum):
     PIPELINE = "pipeline"
     """Cores: each value waits for the one before it at every value of the loop directly inside."""
     BLOCK_X = "block.x"
+    """Blocks of a GPU's grid along x, in no order."""
     BLOCK_Y = "block.y"
+    """The same along y."""
     BLOCK_Z = "block.z"
+    """The same along z."""
     CLUSTER_X = "cluster.x"
-    """Blocks of one cluster, at once on neighbouring multiprocessors."""
+    """Blocks of one cluster along x, at once on neighbouring multiprocessors."""
     CLUSTER_Y = "cluster.y"
+    """The same along y."""
     CLUSTER_Z = "cluster.z"
+    """The same along z."""
     THREAD_X = "thread.x"
+    """Threads of a block along x, neighbours in a warp."""
     THREAD_Y = "thread.y"
+    """Threads of a block along y."""
     THREAD_Z = "thread.z"
+    """Threads of a block along z."""
     LANE = "lane"
     """The 32 threads of a warp, along thread.x, which combine a reduction's values."""
     VECTOR = "vector"
+    """The lanes of vector instructions."""
     UNROLL = "unroll"
+    """Copies of the body, one for each value."""
     MICROKERNEL = "microkernel"
     """A tile of a product in registers, with the loops inside."""
     BULK = "bulk"

@@ -362,7 +362,7 @@ class Schedule(Proven):
 
         Args:
             statement: A statement inside the loops; may be left out if each loop name is unique.
-            **places: The binding by loop name.
+            **places: The binding by loop name: a `pf.Binding`, or its string.
 
         Returns:
             The new schedule.

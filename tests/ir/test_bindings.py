@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import polyfuse as pf
-from polyfuse import nn
+from polyfuse import Binding, nn
 from polyfuse.errors import InvalidSchedule
-from polyfuse.ir.bindings import ON_CORES, Binding
+from polyfuse.ir.bindings import ON_CORES
 
 
 def test_a_binding_is_the_string_that_a_user_writes() -> None:
