@@ -42,10 +42,9 @@ from polyfuse.runtime.memory.memory_plan import Memory
 from polyfuse.runtime.store.cache import keep, recall
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, as_written, plan_for, planned_costs, schedule_costs
-from polyfuse.strategy.candidates import Choose, Picked, cheapest
-from polyfuse.strategy.driver import Forced
+from polyfuse.strategy.candidates import Answer, Choose, Picked, cheapest
 from polyfuse.strategy.match.gemm import products_of
-from polyfuse.strategy.pipeline import checked
+from polyfuse.strategy.pipeline import wishes_of
 from polyfuse.strategy.remarks import Reason, Remark, refused
 from polyfuse.strategy.rewrites.fast_matmul import Fast, Wanted, with_fast_products
 from polyfuse.strategy.rewrites.fold_scales import with_scales_folded
@@ -105,9 +104,10 @@ def compile(
             accumulating in float32. polyfuse.ir.precision gives the error bounds. A product with fewer rows or
             columns than a warp's tile keeps "ieee". "ieee" rounds no factor, as None does, and also promises NaN
             and infinity exactly where the nest's own sums have them, so that "auto" chooses no fast product.
-        force: Overrule the cost model by the names of the strategy's passes (`polyfuse.strategy.pipeline` lists them):
-            {"wavefront": False} leaves a pass out, {"attention": True} takes the cheapest candidate of one that
-            compares plans, and {"blocked factorization": "64 steps"} the candidate of that name.
+        force: Overrule the cost model by the names of the strategy's passes (`polyfuse.strategy.pipeline.PASSES`):
+            {"wavefront": False} leaves a pass out, {"attention": True} takes what a pass offers whatever it costs, and
+            {"blocked factorization": "64 steps"} takes the candidate of that name. {"group of mac0, mac1": False}
+            asks a pass about some statements alone. An unknown name is refused with the names that there are.
 
     Returns:
         The compiled nest, to be called with arrays.
@@ -144,13 +144,14 @@ def compile(
         raise BadArgument(
             "compile: force= is for the strategy, and schedule= is one made by hand: leave one of them out"
         )
-    forced = checked(force or {})
+    forced = dict(force or {})
+    wishes_of(forced)  # refused before anything is planned
     tuning = _tuned(nest, goal, model, schedule, fuse, wanted, tune, forced) if tune is not None else None
     picks = tuning.best.picks if tuning is not None else {}
     decide = partial(decided, nest, goal, place, model, schedule, fuse, wanted, picks, forced)
     start = time.perf_counter()
     options: dict[str, object] = {"device": place, "fuse": fuse, "picks": _away(picks), **wanted.key}
-    options |= {"force": dict(forced)} if forced else {}
+    options |= {"force": forced} if forced else {}
     key = digest(key_parts(nest, schedule, model, options))
     found = recall(key)
     if found.kept is not None:
@@ -176,7 +177,7 @@ def decided(
     fuse: bool,
     wanted: Wanted,
     picks: Mapping[str, int],
-    force: Forced | None = None,
+    force: Mapping[str, bool | str] | None = None,
 ) -> Compiled:
     """Every stage before machine code, with what each left.
 
@@ -194,7 +195,7 @@ def decided(
     with proving("rewrites of products"):
         fast = _as_wanted(nest, model, wanted, fuse)
     able = _one_block_at_a_time(model) if place == "simulator" else model
-    choose = Picked(picks) if picks else cheapest
+    choose = Choose(Picked(picks)) if picks else cheapest
     plan = plan_for(fast.nest, able, fuse=fuse, choose=choose, force=force)
     plan = replace(plan, remarks=(*fast.remarks, *plan.remarks, *_unused(plan.schedule, model)))
     try:
@@ -276,7 +277,7 @@ def _tuned(
     fuse: bool,
     wanted: Wanted,
     tune: Trials,
-    force: Forced,
+    force: Mapping[str, bool | str],
 ) -> Tuning:
     """A search for the nest, or what an earlier one found."""
     if goal != "cpu":
@@ -301,8 +302,8 @@ def _tuned(
     def source() -> Nest:
         return _as_wanted(_expanded(nest)[0], model, wanted, fuse).nest
 
-    def plan(choose: Choose) -> Plan:
-        return plan_for(source(), model, fuse=fuse, choose=choose, force=force)
+    def plan(answer: Answer) -> Plan:
+        return plan_for(source(), model, fuse=fuse, choose=Choose(answer), force=force)
 
     return tuned(nest.name, key, plan, built, model, tune)
 

@@ -12,6 +12,7 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda.driver import machine_here
 from polyfuse.strategy import plan_for
+from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.plan import Plan
 
 
@@ -25,4 +26,4 @@ def in_other_tiles(nest: pf.Nest, place: int, preset: str | None) -> Plan:
     def choose(kernel: tuple[str, ...], what: str, seconds: Sequence[float]) -> int:
         return min(place, len(seconds) - 1) if what == "register tiles" else 0
 
-    return plan_for(expand(nest).nest, machine, choose=choose)
+    return plan_for(expand(nest).nest, machine, choose=Choose(choose))

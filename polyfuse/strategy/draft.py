@@ -67,6 +67,11 @@ class Draft:
         step = Step(verb, args, tuple(options.items()))
         return replace(self, tree=REWRITES[verb](self.nest, self.tree, step), steps=(*self.steps, step))
 
+    @property
+    def name(self) -> str:
+        """The verbs, as a wish calls the draft (candidates.py)."""
+        return "; ".join(map(str, self.steps)) or "as written"
+
     def noted(self, *notes: str) -> Draft:
         """With more to tell."""
         return replace(self, notes=(*self.notes, *notes))

@@ -8,7 +8,7 @@ for all of them. Which passes there are, and in which order, is in `pipeline.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from polyfuse.ir import Nest
@@ -21,9 +21,6 @@ from polyfuse.strategy.options import PlannerOptions
 from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Reason, Remark
 
-Forced = Mapping[str, bool | str]
-"""What passes are to do whatever the model expects: by name False, True, or the name of a candidate."""
-
 
 @dataclass(frozen=True)
 class Start:
@@ -32,10 +29,9 @@ class Start:
     Attributes:
         nest: what is to run.
         machine: where.
-        choose: which of several sizes or shapes is taken.
+        choose: decides between candidates, by the model, a search, or what a caller forces.
         fuse: whether statements may share kernels.
         options: what the model assumes beside the machine.
-        force: what passes are to do whatever the model expects.
         claims: kernels that are decided before the search for groups; None where passes may still claim some.
         apart: groups of statements that no kernel holds.
         remarks: on what was done to the nest so far.
@@ -46,7 +42,6 @@ class Start:
     choose: Choose = cheapest
     fuse: bool = True
     options: PlannerOptions = field(default_factory=PlannerOptions)
-    force: Forced = field(default_factory=dict)
     claims: Claims | None = None
     apart: KeptApart = frozenset()
     remarks: tuple[Remark, ...] = ()
@@ -55,10 +50,6 @@ class Start:
     def model_machine(self) -> Machine:
         """The machine as the model is to see it."""
         return self.options.on(self.machine)
-
-    def asks(self, pass_: str) -> bool:
-        """Whether a pass is asked at all: not if it is forced to do nothing."""
-        return self.force.get(pass_) is not False
 
     def with_remarks(self, *remarks: Remark) -> Start:
         """The start with more to tell."""
@@ -145,14 +136,14 @@ def cheapest_plan(
     """
     plan = planned(start) if usual is None else usual
     for place, one in enumerate(passes):
-        if start.asks(one.name) and _may_replace_forced(start, one, passes[:place]):
+        if start.choose.asks(one.name) and _may_replace_forced(start, one, passes[:place]):
             plan = _kept(plan, start, one, passes[:place], planned)
     return plan
 
 
 def _may_replace_forced(start: Start, one: Alternative, before: Sequence[Alternative]) -> bool:
     """Whether what passes `before` are forced to do is in the candidates of one pass, too."""
-    return all(other.name in one.crossed_with for other in before if start.force.get(other.name))
+    return all(other.name in one.crossed_with for other in before if start.choose.forces(other.name))
 
 
 def _kept(
@@ -163,11 +154,12 @@ def _kept(
     planned: Callable[[Start], Plan],
 ) -> Plan:
     """The usual plan or the cheapest of one pass's candidates."""
-    offered, wanted = tuple(one.candidates(start)), start.force.get(one.name)
+    offered, wish = tuple(one.candidates(start)), start.choose.wish(one.name)
     refused = [each for each in offered if isinstance(each, Remark)]
     candidates = [each for each in offered if isinstance(each, Candidate)]
-    if isinstance(wanted, str):
-        candidates = [each for each in candidates if each.name == wanted]
+    start.choose.offer(one.name, (each.name for each in candidates if each.name))
+    if wish is not None and isinstance(wish.choice, str):
+        candidates = [each for each in candidates if each.name == wish.choice]
     crossed = [other for other in before if other.name in one.crossed_with]
     plans = [(each, cheapest_plan(each.start, crossed, planned)) for each in candidates]
     if not plans:
@@ -176,7 +168,9 @@ def _kept(
     usually, so, candidate, other = min(priced, key=lambda each: each[1])
     lost = one.lost(other, candidate.products)
     reason = Reason.NO_TILES if lost else Reason.CHEAPER if so < usually else Reason.DEARER
-    reason = Reason.CHOSEN if wanted else reason
+    if wish is not None:
+        reason = Reason.CHOSEN
+        start.choose.granted.add(wish)
     taken = reason in (Reason.CHOSEN, Reason.CHEAPER)
     remarks = one.remarks(one.name, candidate, taken, reason, so, usually)
     return (other if taken else usual).with_remarks(*refused, *remarks)
@@ -188,19 +182,19 @@ class Rewrite:
 
     Attributes:
         name: for remarks and for `force`.
-        run: (nest, machine) -> (nest, remarks); the same nest where nothing is done.
+        run: (nest, machine, choose) -> (nest, remarks); the same nest where nothing is done.
         kinds: the kinds of machines that it is for.
     """
 
     name: str
-    run: Callable[[Nest, Machine], tuple[Nest, tuple[Remark, ...]]]
+    run: Callable[[Nest, Machine, Choose], tuple[Nest, tuple[Remark, ...]]]
     kinds: tuple[str, ...] = ("cpu", "cuda")
 
 
 def rewritten(start: Start, rewrites: Sequence[Rewrite]) -> Start:
     """The start after rewrites, in order."""
     for one in rewrites:
-        if start.machine.kind in one.kinds and start.asks(one.name):
-            nest, remarks = one.run(start.nest, start.model_machine)
+        if start.machine.kind in one.kinds and start.choose.asks(one.name):
+            nest, remarks = one.run(start.nest, start.model_machine, start.choose)
             start = replace(start, nest=nest).with_remarks(*remarks)
     return start

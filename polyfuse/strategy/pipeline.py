@@ -4,7 +4,7 @@
     plan  --WHOLE_PLAN-->  plan;      and the same for what SOURCE_ALTERNATIVES make of the nest, the cheapest of all
 
 What a pass does is in its module, what all of them have in common in `driver.py`: candidates are planned, priced, and
-the cheapest is kept, with a remark on each. `force` overrules prices, by the passes' names.
+the cheapest is kept, with a remark on each. `force` overrules prices, by the passes' names (`PASSES`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,14 @@ from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
 from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.candidates import Choose, asked_once, cheapest
+from polyfuse.strategy.candidates import Choose, Wish, cheapest
 from polyfuse.strategy.cost.composite import schedule_costs
-from polyfuse.strategy.driver import Alternative, Forced, Rewrite, Start, cheapest_plan, rewritten
+from polyfuse.strategy.cost.roofline import BAND_TILES
+from polyfuse.strategy.cpu.gemm.problem import PACKED_TOGETHER
+from polyfuse.strategy.cuda.gemm import depthwise
+from polyfuse.strategy.cuda.persistent import grid_steps, step_choices
+from polyfuse.strategy.driver import Alternative, Rewrite, Start, cheapest_plan, rewritten
+from polyfuse.strategy.fusion import group_search
 from polyfuse.strategy.options import PlannerOptions
 from polyfuse.strategy.passes import (
     attention,
@@ -57,6 +62,7 @@ from polyfuse.strategy.rewrites import (
     split_sum_terms,
     views,
 )
+from polyfuse.strategy.transforms import time_loops
 
 Again = Callable[[PlannerOptions], Plan]
 """Makes the plan once more, where the model assumes something else."""
@@ -158,16 +164,38 @@ WHOLE_PLAN = (
 """On finished kernels. Parallel region and cooperative launch change what the model should have assumed, so they plan
 again with an option; missed remarks come before, as a joined kernel's parts keep theirs."""
 
-OPTIONAL = (
-    *(one.name for one in (*REWRITES, *KERNELS, *WHOLE_PLAN)),
-    *RESULT_TILES,
-    overlapped_tiling.PASS,
-    grouping.SPLIT,
-    private_accumulator.AFTER_GROUPING,
-    shape_each.EQUAL_KERNELS,
-    *(form.name for form in shape_each.FORMS),
+CHOICES = (
+    *(BAND_TILES, depthwise.PASS, PACKED_TOGETHER, time_loops.PASS),
+    *(grid_steps.PASS, step_choices.SAME_BLOCKS, step_choices.STATIONARY),
 )
-"""The passes that `force` can leave out, beside alternatives."""
+"""What passes decide while a kernel gets its shape."""
+
+ON_STATEMENTS = (
+    *(views.PASS, grouped_conv.PASS, split_sum_terms.PASS, detach_output.PASS),
+    *(split_reduction.WHERE_SUMMED, rematerialize.PASS, split_k.PASS, overlapped_tiling.PASS),
+    *(group_search.PASS, backtrack.PASS, loop_partition.PASS),
+    *(form.name for form in shape_each.FORMS),
+    *CHOICES,
+)
+"""The passes that decide on each kernel, or on each statement: `force` may ask them about some alone."""
+
+PASSES = tuple(
+    dict.fromkeys(
+        (
+            *(one.name for one in (*SOURCE_ALTERNATIVES, *REWRITES)),
+            *RESULT_TILES,
+            *(one.name for one in ALTERNATIVES),
+            *(overlapped_tiling.PASS, group_search.PASS, grouping.SPLIT, private_accumulator.AFTER_GROUPING),
+            *(form.name for form in shape_each.FORMS),
+            *(*CHOICES, shape_each.EQUAL_KERNELS),
+            *(one.name for one in (*KERNELS, *WHOLE_PLAN)),
+        )
+    )
+)
+"""All that `force` can ask for, in the order in which it is decided."""
+
+NO_CANDIDATES = (shape_each.EQUAL_KERNELS, missed_remarks.PASS)
+"""The passes that do nothing to a plan which could be wanted: they can only be left out."""
 
 
 @proving("the choice of a schedule")
@@ -176,7 +204,7 @@ def plan_for(
     machine: Machine,
     fuse: bool = True,
     choose: Choose = cheapest,
-    force: Forced | None = None,
+    force: Mapping[str, object] | None = None,
 ) -> Plan:
     """The schedule that the cost model finds best for a machine, by public verbs only.
 
@@ -185,9 +213,10 @@ def plan_for(
         machine: where it is to run.
         fuse: False is the baseline: every statement is a kernel, but a reduction's first value belongs with it, and
             each kernel is tiled and bound as the same kernel would be in a fused plan.
-        choose: takes sizes and shapes once the kernels stand: the cheapest, or what a search wants to try.
-        force: by the name of a pass what it is to do whatever the model expects: False leaves it out; True takes the
-            cheapest of its candidates, and a text the candidate of that name.
+        choose: decides where the model has several candidates, such as a search that tries others than the cheapest.
+        force: what passes are to do whatever the model expects, by their names (`PASSES`): False leaves a pass out,
+            True takes what it offers, and a text takes the candidate of that name. "PASS of STATEMENT" is about kernels
+            with that statement alone, for the passes in `ON_STATEMENTS`.
 
     Returns:
         The plan, with a remark on every decision.
@@ -195,12 +224,12 @@ def plan_for(
     Raises:
         BadArgument: if `force` names no pass, or something that the pass cannot do for this nest.
     """
-    force = checked(force or {})
+    choose = choose.with_wishes(wishes_of(force or {}))
     if computes_nothing(nest):
         return as_written(nest, machine, "no statement ever runs")
-    start = Start(nest, machine, asked_once(choose), fuse, force=force)
+    start = Start(nest, machine, choose, fuse)
     plan = cheapest_plan(start, SOURCE_ALTERNATIVES if fuse else (), rewritten_plan)
-    _check_taken(plan, start.force)
+    _check_granted(plan, choose)
     return plan
 
 
@@ -216,7 +245,7 @@ def rewritten_plan(start: Start) -> Plan:
 
     plan = kernels_apart(lean)
     for one in WHOLE_PLAN:
-        if start.machine.kind in one.kinds and start.asks(one.name) and (start.fuse or not one.fuses):
+        if start.machine.kind in one.kinds and start.choose.asks(one.name) and (start.fuse or not one.fuses):
             plan = one.run(start, plan, from_the_start if one.rewrites_again else after_rewrites)
     return plan
 
@@ -236,42 +265,69 @@ def kernel_plan(start: Start) -> Plan:
     """The plan for a nest as it is: statements in kernels, and each kernel in its shape."""
     found = Kernels.of(start)
     for one in KERNELS:
-        if start.asks(one.name):
+        if start.choose.asks(one.name):
             found = one.run(found)
     return found.plan
 
 
-def checked(force: Mapping[str, object]) -> Forced:
+def wishes_of(force: Mapping[str, object]) -> tuple[Wish, ...]:
     """What passes are to do, if each can.
 
     Raises:
         BadArgument: for a name that no pass has, or a value that it does not take.
     """
-    alternatives = {one.name for one in (*SOURCE_ALTERNATIVES, *ALTERNATIVES)}
-    known = sorted({*alternatives, *OPTIONAL})
-    done: dict[str, bool | str] = {}
-    for name, value in force.items():
-        if name not in known:
-            raise BadArgument(f"force: no pass is called {name!r}; there are {', '.join(known)}")
-        if name in alternatives or name == parallel_region.PASS:
-            if not isinstance(value, bool | str):
-                raise BadArgument(f"force: {name!r} takes True, False or a candidate's name, not {value!r}")
-        elif value is not False:
-            raise BadArgument(f"force: {name!r} takes False alone, which leaves it out, not {value!r}")
-        done[name] = value
-    return done
+    return tuple(_wish(name, choice) for name, choice in force.items())
 
 
-def _check_taken(plan: Plan, force: Forced) -> None:
-    """BadArgument where a pass had nothing to do of what was wanted."""
-    taken = {remark.pass_ for remark in plan.remarks if remark.taken}
-    for name, wanted in force.items():
-        if wanted and name not in taken:
-            what = "no candidate" if wanted is True else f"no candidate {wanted!r}"
-            raise BadArgument(
-                f"force: {name!r} has {what} for nest {plan.schedule.nest.name!r} on {plan.machine.name}, or none that "
-                "goes with the other passes that were forced"
-            )
+def _wish(name: str, choice: object) -> Wish:
+    pass_ = next((p for p in PASSES if name == p or name.startswith(f"{p} of ")), None)
+    if pass_ is None:
+        raise BadArgument(
+            f"force: no pass is called {name!r}; there are {', '.join(sorted(PASSES))}. These also take the statements "
+            f"that they are to be asked about, as in '{backtrack.PASS} of a, b': {', '.join(sorted(ON_STATEMENTS))}"
+        )
+    statements_ = frozenset(name.removeprefix(pass_).removeprefix(" of ").split(", ")) - {""}
+    if statements_ and pass_ not in ON_STATEMENTS:
+        raise BadArgument(
+            f"force: {pass_!r} decides on the whole nest, and takes no statements, as in {name!r}"
+        )
+    if pass_ == group_search.PASS and len(statements_) < 2:
+        raise BadArgument(
+            f"force: {pass_!r} takes two statements or more, as in 'group of a, b', not {name!r}"
+        )
+    if pass_ in NO_CANDIDATES and choice is not False:
+        raise BadArgument(f"force: {name!r} takes False alone, which leaves it out, not {choice!r}")
+    if not isinstance(choice, bool | str):
+        raise BadArgument(f"force: {name!r} takes True, False or a candidate's name, not {choice!r}")
+    return Wish(pass_, statements_, choice)
+
+
+def _check_granted(plan: Plan, choose: Choose) -> None:
+    """BadArgument where a pass had nothing to do of what was wanted; with the candidates that it had."""
+    taken = {remark.pass_ for remark in plan.log if remark.taken}
+    for wish in choose.wishes:
+        decided = wish in choose.granted
+        if wish.choice is False:
+            granted = decided or not wish.statements
+        elif wish.pass_ in CHOICES:
+            granted = decided
+        else:
+            granted = wish.pass_ in taken and (decided or wish.choice is True)
+        if not granted:
+            raise BadArgument(_not_granted(wish, tuple(choose.offered.get(wish.pass_, ())), plan))
+
+
+MOST_NAMES = 20
+"""Candidates that an error names."""
+
+
+def _not_granted(wish: Wish, names: tuple[str, ...], plan: Plan) -> str:
+    what = f"candidate {wish.choice!r}" if isinstance(wish.choice, str) else "candidate"
+    line = f"force: {str(wish)!r} has no {what} for nest {plan.schedule.nest.name!r} on {plan.machine.name}"
+    if isinstance(wish.choice, str) and names:
+        more = f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        return f"{line}; it has {', '.join(map(repr, names[:MOST_NAMES]))}{more}"
+    return f"{line}, or none that goes with what else was forced, or was found cheaper"
 
 
 def as_written(nest: Nest, machine: Machine, why: str) -> Plan:

@@ -19,6 +19,7 @@ class Decision:
 
     `at` is the innermost loop the two share, or the deepest one tried. `bytes_saved` no longer cross a kernel's
     border, `launches_saved` kernels are no longer started. Costs are in seconds, for the kernels of the two alone.
+    `chosen` says that a wish decided, and not the costs.
     """
 
     producer: str
@@ -31,6 +32,7 @@ class Decision:
     cost_together: float
     violation: Violation | None
     sentence: str
+    chosen: bool = False
 
     def __str__(self) -> str:
         return self.sentence
@@ -44,6 +46,8 @@ class Decision:
     @property
     def reason(self) -> Reason:
         """Why the two are fused, or are not."""
+        if self.chosen:
+            return Reason.CHOSEN
         if self.taken:
             return Reason.CHEAPER if self.cost_together else Reason.ALWAYS
         if self.violation is not None and not self.cost_together:
@@ -166,6 +170,11 @@ def marginal_sentence(producer: str, consumer: str, at: str, saved: float, least
         f"{producer} and {consumer} may be fused at {at}, which hardly pays: {microseconds(saved)} would be saved, "
         f"less than the {microseconds(least)} below which the model's answer is not worth a larger kernel."
     )
+
+
+def kept_apart_sentence(producer: str, consumer: str, at: str) -> str:
+    """Why two were not fused although nobody knows whether it would pay: a wish keeps them apart."""
+    return f"{producer} and {consumer} may be fused at {at}; they are kept apart, as was asked for."
 
 
 def doubtful_sentence(producer: str, consumer: str, at: str) -> str:

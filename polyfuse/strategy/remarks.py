@@ -75,10 +75,19 @@ def refused(pass_: str, statements: Iterable[str], reason: Reason, text: str) ->
 
 
 def weighed(
-    pass_: str, statements: Iterable[str], taken: bool, text: str, so: float, otherwise: float
+    pass_: str,
+    statements: Iterable[str],
+    taken: bool,
+    text: str,
+    so: float,
+    otherwise: float,
+    chosen: bool = False,
 ) -> Remark:
-    """The remark on something that was done, or not, for what the model expects with it (`so`) and without."""
-    reason = Reason.CHEAPER if taken else Reason.DEARER
+    """The remark on something that was done, or not, for what the model expects with it (`so`) and without.
+
+    Unless it was `chosen`, by a wish and not for its price.
+    """
+    reason = Reason.CHOSEN if chosen else Reason.CHEAPER if taken else Reason.DEARER
     return Remark(pass_, tuple(statements), taken, reason, text, (so, otherwise))
 
 

@@ -16,7 +16,7 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule, InvalidTuning
 from polyfuse.machine import Machine
 from polyfuse.runtime.compile_key import schedule_text
 from polyfuse.strategy import Plan
-from polyfuse.strategy.candidates import Choose
+from polyfuse.strategy.candidates import Answer
 from polyfuse.strategy.tuning_trials import Trial, Tuning
 from polyfuse.tune.evaluate import Build, Task, Variant, forget, measured
 from polyfuse.tune.kept_trials import keep, recalled
@@ -29,7 +29,7 @@ ATTEMPTS = 16
 
 EXHAUSTED = "nothing new to try"
 
-Planner = Callable[[Choose], Plan]
+Planner = Callable[[Answer], Plan]
 """What makes a plan of the answers to the strategies' questions."""
 
 

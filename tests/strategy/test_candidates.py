@@ -14,7 +14,7 @@ from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
 from polyfuse.machine import KiB, cpu
 from polyfuse.strategy import plan_for
-from polyfuse.strategy.candidates import Choose, Picked, cheapest, question
+from polyfuse.strategy.candidates import Answer, Choose, Picked, question
 from tests.support.execution import memory, run_plain
 from tests.support.loop_programs import PROGRAMS, gemm, jacobi_2d, trmm
 from tests.support.models import CPU, mlp
@@ -23,7 +23,7 @@ SMALL = cpu("small caches", 2, 32, (1 * KiB, 4 * KiB, 16 * KiB), 3.0e9)
 """Caches so small that loops of some dozens are tiled and packed."""
 
 
-def random_answers(seed: int) -> Choose:
+def random_answers(seed: int) -> Answer:
     rng = Random(seed)
     return lambda kernel, what, seconds: rng.randrange(len(seconds))
 
@@ -31,7 +31,7 @@ def random_answers(seed: int) -> Choose:
 class Heard:
     """The questions asked, with how many options each has; answered as another does."""
 
-    def __init__(self, answers: Choose = cheapest) -> None:
+    def __init__(self, answers: Answer = lambda *_: 0) -> None:
         self.answers = answers
         self.questions: dict[str, int] = {}
         self.given: dict[str, int] = {}
@@ -70,7 +70,7 @@ def test_any_answers_make_a_plan_that_computes_the_same(make: Callable[[], Nest]
         nest.with_constants({t.name: inputs[t.name] for t in nest.with_role("constant")}), inputs
     )
     for seed in range(4):
-        schedule = plan_for(nest, SMALL, choose=random_answers(seed)).schedule
+        schedule = plan_for(nest, SMALL, choose=Choose(random_answers(seed))).schedule
         validate(schedule.source, schedule.nest, schedule.tree)
         arrays = memory(schedule.source, schedule.nest, schedule.tree, inputs, {})
         run_plain(schedule.nest, schedule.tree, arrays, {}, seed)
@@ -81,8 +81,8 @@ def test_any_answers_make_a_plan_that_computes_the_same(make: Callable[[], Nest]
 @EVERY
 def test_answers_that_are_picked_again_make_the_same_plan(make: Callable[[], Nest]) -> None:
     heard = Heard(random_answers(5))
-    first = plan_for(make(), SMALL, choose=heard)
-    again = plan_for(make(), SMALL, choose=Picked(heard.given))
+    first = plan_for(make(), SMALL, choose=Choose(heard))
+    again = plan_for(make(), SMALL, choose=Choose(Picked(heard.given)))
     assert again.schedule.trace() == first.schedule.trace()
     assert str(again) == str(first)
 
@@ -100,12 +100,12 @@ def test_answers_that_are_picked_again_make_the_same_plan(make: Callable[[], Nes
 )
 def test_what_is_asked(make: Callable[[], Nest], what: str) -> None:
     heard = Heard()
-    plan_for(make(), CPU, choose=heard)
+    plan_for(make(), CPU, choose=Choose(heard))
     assert max(count for asked, count in heard.questions.items() if asked.startswith(what)) > 1
 
 
 def test_the_first_option_is_what_a_compile_takes() -> None:
     assert (
-        plan_for(gemm(64), CPU, choose=Picked({})).schedule.trace()
+        plan_for(gemm(64), CPU, choose=Choose(Picked({}))).schedule.trace()
         == plan_for(gemm(64), CPU).schedule.trace()
     )

@@ -11,7 +11,8 @@ import polyfuse as pf
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import pipeline, schedule_costs
-from polyfuse.strategy.driver import Alternative, Candidate, Forced, Start, cheapest_plan
+from polyfuse.strategy.candidates import Choose, Wish
+from polyfuse.strategy.driver import Alternative, Candidate, Start, cheapest_plan
 from polyfuse.strategy.passes import shape_each
 from polyfuse.strategy.plan import Group, Plan
 from polyfuse.strategy.remarks import Reason, Remark, refused
@@ -36,7 +37,7 @@ def alternative(letter: str, *crossed: str, lost: bool = False) -> Alternative:
     return Alternative(letter, candidates, crossed, lost=lambda plan, products: gone)
 
 
-def kept(*passes: Alternative, force: Forced | None = None) -> tuple[str, list[str], Plan]:
+def kept(*passes: Alternative, wishes: tuple[Wish, ...] = ()) -> tuple[str, list[str], Plan]:
     """The nest that is kept, those that were planned in order, and the plan."""
     asked: list[str] = []
 
@@ -50,7 +51,7 @@ def kept(*passes: Alternative, force: Forced | None = None) -> tuple[str, list[s
         nothing = (Group((), replace(other, overhead=other.overhead - other.total)) for other in others)
         return Plan(schedule, (), (group, *nothing), ZEN5)
 
-    start = Start(replace(NEST, name="e"), ZEN5, force=force or {})
+    start = Start(replace(NEST, name="e"), ZEN5, Choose(wishes=wishes))
     plan = cheapest_plan(start, passes, planned)
     return plan.schedule.nest.name, asked, plan
 
@@ -102,11 +103,14 @@ def test_the_passes_are_listed_in_the_page_on_architecture() -> None:
     for passes in every:
         own = [one.name for one in passes]
         assert [name for name in names if name in own] == own
-    assert set(pipeline.OPTIONAL) <= set(names)
+    assert set(pipeline.PASSES) <= set(names)
 
 
 def test_what_is_forced_is_kept_and_what_would_replace_it_is_not_asked() -> None:
-    name, asked, plan = kept(alternative("b"), alternative("c"), force={"b": True})
+    name, asked, plan = kept(alternative("b"), alternative("c"), wishes=(Wish("b", frozenset(), True),))
     assert (name, asked) == ("e+b", ["e", "e+b"])
     assert plan.remarks[-1].reason is Reason.CHOSEN
-    assert kept(alternative("a"), alternative("b"), force={"a": False})[:2] == ("e", ["e", "e+b"])
+    assert kept(alternative("a"), alternative("b"), wishes=(Wish("a", frozenset(), False),))[:2] == (
+        "e",
+        ["e", "e+b"],
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -63,6 +64,31 @@ def test_a_candidate_is_taken_by_name_and_computes_the_same() -> None:
     np.testing.assert_allclose(one, other, rtol=1e-4)
 
 
+def test_every_choice_of_sizes_has_candidates_with_names() -> None:
+    """The error lists them in the model's order; each can be taken, for one kernel or for all."""
+    nest = pf.einsum("ik,kj->ij", {"i": 64, "j": 64, "k": 64}, dtype="float32")
+    with pytest.raises(BadArgument, match="has no candidate '48 x 48'") as refused:
+        plan_for(nest, ONE_CORE, force={"blocks for the caches": "48 x 48"})
+    first, second, *_ = re.findall("'(tiles of [^']*)'", str(refused.value))
+    usual, same, other = (
+        plan_for(nest, ONE_CORE, force=force)
+        for force in ({}, {"blocks for the caches": first}, {"blocks for the caches of mac": second})
+    )
+    assert usual.schedule.trace() == same.schedule.trace() != other.schedule.trace()
+
+
+def test_two_statements_are_put_in_one_kernel_or_kept_apart() -> None:
+    nest = pf.lower(nn.Sequential(nn.Linear(32, 32), nn.ReLU()), batch=4)
+    relu = next(s.name for s in nest.statements if s.name.startswith("relu"))
+    usual = plan_for(nest, ONE_CORE)
+    together = next(group for group in usual.groups if relu in group.statements)
+    assert "mac0" in together.statements
+    apart = plan_for(nest, ONE_CORE, force={f"group of mac0, {relu}": False})
+    assert not any({"mac0", relu} <= set(group.statements) for group in apart.groups)
+    said = next(each for each in apart.log if each.pass_ == "group" and each.reason is Reason.CHOSEN)
+    assert said.text.endswith("they are kept apart, as was asked for.")
+
+
 def test_kernels_share_a_region_if_that_is_forced() -> None:
     two = replace(ONE_CORE, units=2)
     nest = pf.lower(nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)), batch=256)
@@ -75,8 +101,15 @@ def test_kernels_share_a_region_if_that_is_forced() -> None:
 @pytest.mark.parametrize(
     ("force", "why"),
     [
-        ({"no such pass": False}, "no pass is called 'no such pass'; there are attention, backtrack, batch "),
-        ({"views": True}, "'views' takes False alone, which leaves it out, not True"),
+        (
+            {"no such pass": False},
+            "no pass is called 'no such pass'; there are attention, backtrack, band tiles, ",
+        ),
+        ({"equal kernels": True}, "'equal kernels' takes False alone, which leaves it out, not True"),
+        ({"views": True}, "'views' has no candidate for nest"),
+        ({"wavefront of mac0": False}, "'wavefront' decides on the whole nest, and takes no statements"),
+        ({"group of mac0": True}, "'group' takes two statements or more, as in 'group of a, b'"),
+        ({"group of mac0, nobody": False}, "'group of mac0, nobody' has no candidate for nest"),
         ({"attention": 3}, "'attention' takes True, False or a candidate's name, not 3"),
         ({"attention": True}, "'attention' has no candidate for nest"),
         ("attention", "expected choices by the names of passes"),

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -23,13 +23,15 @@ from polyfuse.rewrite import expand
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.simulator import lockstep
 from polyfuse.simulator.races import BarrierError, RaceError
-from polyfuse.strategy.cuda.gemm import tile_choice as in_registers
+from polyfuse.strategy.candidates import Choose, Wish
 from polyfuse.strategy.cuda.tiles.mma import Wgmma
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_candidates import wgmma_tiles
 from polyfuse.strategy.cuda.tiles.tile_copies import CpAsync, ThreadCopy, Tma
 from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.pipeline import Plan, plan_for
+
+T = TypeVar("T")
 
 
 def matmul(
@@ -70,14 +72,9 @@ def large() -> pf.Nest:
 def by_tensor_cores(nest: pf.Nest, math: Any = "ieee") -> pf.Executable:
     """The plan with tensor cores, whether the model finds them the faster form at these sizes or not."""
     machine = replace(Machine.preset("h200"), math=math)
-    for n in (0, 1):
-        plan = plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form"))
-        if "factors" in str(plan.schedule):
-            schedule = plan.schedule
-            return pf.compile(
-                schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep"
-            )
-    raise AssertionError(str(plan))
+    schedule = plan_for(nest, machine, force={"register tiles": True}).schedule
+    assert "factors" in str(schedule)
+    return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
 
 
 def in_planned_registers(net: pf.Executable, capability: tuple[int, int]) -> Cubin:
@@ -113,26 +110,49 @@ def warpgroups(kind: str, extents: Extents, format: Any, machine: Machine) -> li
     return [t for t in wgmma_tiles(extents, format, machine, machine.gpu) if kind_of(t) == kind]
 
 
+class Only(Choose):
+    """Takes register tiles wherever there are any, and of these the fastest that is wanted.
+
+    Its blocks start in groups of `group` rows, if that is given.
+    """
+
+    def __init__(self, wanted: Callable[[ThreadblockTile], bool], group: int | None = None) -> None:
+        super().__init__(None, (Wish("register tiles", frozenset(), True),))
+        self.wanted, self.group = wanted, group
+
+    def with_wishes(self, wishes: Iterable[Wish]) -> Only:
+        assert not tuple(wishes)
+        return self
+
+    def best(
+        self,
+        pass_: str,
+        statements: Sequence[str],
+        options: Sequence[T],
+        seconds: Callable[[T], float],
+        name: Callable[[T], str],
+        what: str = "",
+    ) -> T:
+        wanted = [each for each in options if isinstance(each, ThreadblockTile) and self.wanted(each)]
+        if wanted and self.group is not None:
+            wanted = [replace(each, group=self.group) for each in wanted]
+        return super().best(pass_, statements, wanted or options, seconds, name, what)
+
+
 def by_warpgroups(
-    nest: pf.Nest, math: Any, wanted: Callable[[ThreadblockTile], bool], monkeypatch: pytest.MonkeyPatch
+    nest: pf.Nest, math: Any, wanted: Callable[[ThreadblockTile], bool], group: int | None = None
 ) -> Plan:
     """The plan for an H200 with the only tile that is wanted, whether the model finds it fast or not."""
-    product_tiles = in_registers.product_tiles
-    monkeypatch.setattr(
-        in_registers, "product_tiles", lambda *given: tuple(filter(wanted, product_tiles(*given)))
-    )
-    for n in (0, 1):
-        machine = replace(Machine.preset("h200"), math=math)
-        plan = plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form"))
-        if "cores of" in str(plan.schedule) or "swizzled" in str(plan.schedule):
-            return plan
-    raise AssertionError(str(plan))
+    plan = plan_for(nest, replace(Machine.preset("h200"), math=math), choose=Only(wanted, group))
+    assert "cores of" in str(plan.schedule) or "swizzled" in str(plan.schedule), plan
+    return plan
 
 
-def schedule_with(nest: pf.Nest, math: Any, wanted: Callable[[ThreadblockTile], bool]) -> pf.Schedule:
+def schedule_with(
+    nest: pf.Nest, math: Any, wanted: Callable[[ThreadblockTile], bool], group: int | None = None
+) -> pf.Schedule:
     """The schedule of such a plan."""
-    with pytest.MonkeyPatch.context() as patched:
-        return by_warpgroups(nest, math, wanted, patched).schedule
+    return by_warpgroups(nest, math, wanted, group).schedule
 
 
 def assert_exact(net: pf.Executable, nest: pf.Nest) -> None:

@@ -20,6 +20,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree
 from polyfuse.machine import CpuMachine, Gpu, GpuMachine, Machine
+from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import Kernel, kernel_of
 
@@ -59,6 +60,10 @@ COLUMNS = (64, 128, 256, 512)
 """Columns of a cache tile on a CPU: multiples of the widest vectors."""
 
 
+BAND_TILES = "band tiles"
+"""The choice of tiles for a kernel's parallel loops, as wishes call it (candidates.py)."""
+
+
 @dataclass(frozen=True)
 class Tiling:
     """Tile sizes for the band's loops (1: no tile, the loop itself counts tiles), and the order of the tile loops.
@@ -70,6 +75,14 @@ class Tiling:
     sizes: tuple[int, ...]
     order: tuple[int, ...]
     parallel: int | None = None
+
+    def name(self, kernel: Kernel) -> str:
+        """The loops over tiles in order, as a wish calls the tiling (candidates.py): "i by 64 on cores, j by 32"."""
+        found = []
+        for place in self.order:
+            by = f" by {self.sizes[place]}" if self.sizes[place] > 1 else ""
+            found.append(f"{kernel.band[place].name}{by}{' on cores' if place == self.parallel else ''}")
+        return ", ".join(found)
 
 
 @dataclass(frozen=True)
@@ -188,6 +201,18 @@ def ranked(kernel: Kernel, machine: Machine, resident: int) -> list[KernelCost]:
     )
     costs = (cost_of(kernel, machine, resident, tiling) for tiling in tilings)
     return sorted(costs, key=lambda cost: (round(cost.total, 12), round(cost.memory, 12)))
+
+
+def chosen_tiling(kernel: Kernel, costs: list[KernelCost], choose: Choose) -> KernelCost:
+    """The tiling to take, of all that there are: the first, or what is asked for."""
+    return choose.best(
+        BAND_TILES,
+        kernel.names,
+        costs,
+        seconds=lambda cost: cost.total,
+        name=lambda cost: cost.tiling.name(kernel),
+        what="tiles",
+    )
 
 
 def cost_of(kernel: Kernel, machine: Machine, resident: int, tiling: Tiling) -> KernelCost:

@@ -18,6 +18,7 @@ from polyfuse.ir import Nest, Violation
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, statements
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN, OUT
+from polyfuse.strategy.candidates import Choose, Wish, cheapest
 from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.fusion.gemm_pairs import joined_in_steps, joined_in_tiles
 from polyfuse.strategy.plan import (
@@ -25,6 +26,7 @@ from polyfuse.strategy.plan import (
     costly_sentence,
     doubtful_sentence,
     fused_sentence,
+    kept_apart_sentence,
     marginal_sentence,
     refused_sentence,
 )
@@ -34,17 +36,23 @@ WORTHWHILE = 0.05
 many layers takes numba much longer to compile than one layer that is launched many times."""
 
 
+PASS = "group"
+
 KeptApart = frozenset[frozenset[str]]
 """Groups of statements that no kernel holds all of."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """A schedule in the middle of the search, the last verdict on each pair, and the groups that are not to be made."""
+    """A schedule in the middle of the search, the last verdict on each pair, and the groups that are not to be made.
+
+    `choose` says which are to be made, or not, whatever they cost.
+    """
 
     schedule: Schedule
     verdicts: dict[tuple[str, str], Decision]
     refused: KeptApart = frozenset()
+    choose: Choose = cheapest
 
     def with_verdict(self, decision: Decision, schedule: Schedule | None = None) -> Search:
         """The search after one more decision."""
@@ -105,6 +113,7 @@ def search(
     fuse: bool,
     done: frozenset[str] = frozenset(),
     refused: KeptApart = frozenset(),
+    choose: Choose = cheapest,
 ) -> tuple[Schedule, tuple[Decision, ...]]:
     """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order.
 
@@ -114,7 +123,7 @@ def search(
     nest = start.nest
     early = early_statements(nest, start.tree)
     inits = {a: b for a, b in inits_of(nest).items() if done.isdisjoint((a, b))}
-    state = with_inits(Search(start, {}, refused), model, inits)
+    state = with_inits(Search(start, {}, refused, choose), model, inits)
     if not fuse:
         return state.schedule, tuple(state.verdicts.values())
     pairs = [p for p in pairs_of(nest, inits) if done.isdisjoint(p) and len(early.intersection(p)) != 1]
@@ -252,6 +261,12 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
         sentence = doubtful_sentence(*pair, at)
         return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, None, sentence))
     together = model.cost(merged)
+    wish = wish_for(state.choose, first, second)
+    if wish is not None and wish.choice is False:
+        sentence = kept_apart_sentence(*pair, at)
+        return state.with_verdict(
+            Decision(*pair, False, at, 0, 0, total, together.total, None, sentence, chosen=True)
+        )
     parts_and_whole = schedule.nest, model, first, second, merged
     products = joined_in_steps(*parts_and_whole) or joined_in_tiles(*parts_and_whole)
     if products is not None:
@@ -261,9 +276,11 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
     earlier = state.verdicts.get(pair)
     violation = earlier.violation if earlier else None
     least = WORTHWHILE * min(cost.total for cost in apart)
-    if total - together.total > least:
+    if wish is not None or total - together.total > least:
         sentence = fused_sentence(*pair, at, saved, total, together.total)
-        decision = Decision(*pair, True, at, saved, 1, total, together.total, violation, sentence)
+        decision = Decision(
+            *pair, True, at, saved, 1, total, together.total, violation, sentence, chosen=wish is not None
+        )
         return state.with_verdict(decision, joined)
     if together.total < total:
         sentence = marginal_sentence(*pair, at, total - together.total, least)
@@ -273,6 +290,27 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
     return state.with_verdict(
         Decision(*pair, False, at, saved, 1, total, together.total, violation, sentence)
     )
+
+
+def kept_apart(choose: Choose) -> KeptApart:
+    """The groups that a wish keeps apart."""
+    return frozenset(w.statements for w in choose.wishes if w.pass_ == PASS and not w.choice)
+
+
+def wish_for(choose: Choose, first: Tree, second: Tree) -> Wish | None:
+    """What is to be done with two kernels, if they have together the statements of a wish, and neither has them all."""
+    members = first.members | second.members
+    found = (
+        wish
+        for wish in choose.wishes
+        if wish.pass_ == PASS
+        and wish.statements <= members
+        and not (wish.statements <= first.members or wish.statements <= second.members)
+    )
+    wish = min(found, key=lambda wish: wish.choice is not False, default=None)
+    if wish is not None:
+        choose.granted.add(wish)
+    return wish
 
 
 def aligned(schedule: Schedule, first: str, second: str, at: str) -> Schedule | Violation | None:

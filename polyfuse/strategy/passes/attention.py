@@ -17,6 +17,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tensor import computed_in
 from polyfuse.machine import GpuMachine, Machine
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cuda.attention.mma_tiles import tensor_pass_shapes
 from polyfuse.strategy.cuda.attention.schedule import dated
@@ -50,7 +51,7 @@ class InOneKernel:
 
 def candidates(start: Start) -> Iterator[Candidate | Remark]:
     """The nest with sums under maxima in one kernel each, and why others are not."""
-    made = in_one_kernel(start.nest, start.model_machine)
+    made = in_one_kernel(start.nest, start.model_machine, start.choose)
     if made is None:
         return
     yield from made.refused
@@ -59,10 +60,11 @@ def candidates(start: Start) -> Iterator[Candidate | Remark]:
         nest = made.nest if summed is None else summed.nest
         told = (applied(PASS, (), f"{line}.", Reason.CHEAPER) for line in made.said)
         changed = replace(start, nest=nest, claims=Claims(nest, one_pass=made.kernels))
-        yield Candidate(changed.with_remarks(*told), made.said)
+        names = dict.fromkeys(shape.name for _, shape in made.kernels)
+        yield Candidate(changed.with_remarks(*told), made.said, name="; ".join(names))
 
 
-def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
+def in_one_kernel(nest: Nest, machine: Machine, choose: Choose = cheapest) -> InOneKernel | None:
     """The nest with every maximum under which there is a product in blocks of keys; None where there is none.
 
     With known sizes, in float32 numbers; halves are widened where they are staged, and stay as they are in memory.
@@ -76,7 +78,7 @@ def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
     for s in nest.statements:
         if s.op != "max=" or length_of(nest, s) < FEWEST:
             continue
-        found = _in_shape(done, s.name, machine)
+        found = _in_shape(done, s.name, machine, choose)
         if isinstance(found, Refused):
             line = f"sums under a maximum are not one kernel: {found}"
             refused.append(Remark(PASS, (s.name,), False, found.reason, line))
@@ -88,7 +90,7 @@ def in_one_kernel(nest: Nest, machine: Machine) -> InOneKernel | None:
 
 
 def _in_shape(
-    nest: Nest, maximum: str, machine: GpuMachine
+    nest: Nest, maximum: str, machine: GpuMachine, choose: Choose
 ) -> tuple[Blocked, OneKernel, PassShape] | Refused | None:
     """One maximum in blocks for the cheapest shape of its kernel; why not; None where no product is under it."""
     nest, whole = unrounded_weights(nest, maximum)
@@ -115,16 +117,17 @@ def _in_shape(
             f"{sizes.keys} keys, with all of {sizes.columns} columns, multiples of {ACCESS_BYTES // itemsize} up to "
             f"{512 // itemsize}.",
         )
-    again = blocked(nest, maximum, shapes[0].keys, shapes[0].narrowed)
+    best = choose.best(PASS, (), shapes, seconds=lambda shape: shape.seconds, name=lambda shape: shape.name)
+    again = blocked(nest, maximum, best.keys, best.narrowed)
     assert isinstance(again, Blocked), "as for blocks of another size"
     again = replace(again, said=(*whole, *again.said))
     one = one_kernel(again.online)
     assert isinstance(one, OneKernel), "as for blocks of another size"
     try:
-        dated(Schedule(one.nest), one, shapes[0])
+        dated(Schedule(one.nest), one, best)
     except (IllegalSchedule, InvalidSchedule) as error:
         return Refused(Reason.ILLEGAL, f"{maximum} and what is under it are no kernel: {error}")
-    return again, one, shapes[0]
+    return again, one, best
 
 
 def _sizes(one: OneKernel) -> Sizes:

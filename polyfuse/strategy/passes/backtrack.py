@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, loops, parts, statements
 from polyfuse.machine import CpuMachine
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.roofline import microseconds
@@ -62,7 +63,12 @@ class Reconsidered:
 
 
 def doubts_of(
-    nest: Nest, decisions: Iterable[Decision], names: tuple[str, ...], expected: float, found: Sequence[Group]
+    nest: Nest,
+    decisions: Iterable[Decision],
+    names: tuple[str, ...],
+    expected: float,
+    found: Sequence[Group],
+    choose: Choose = cheapest,
 ) -> tuple[Doubt, ...]:
     """Whether to doubt one group: fused for its price by the search, and far dearer as the kernels `found` for it.
 
@@ -70,7 +76,7 @@ def doubts_of(
     """
     shaped = sum(group.cost.total for group in found if not _of_constants(nest, group))
     weighed = any(d.taken and d.cost_together and {d.producer, d.consumer} <= set(names) for d in decisions)
-    if weighed and shaped > DOUBTFUL * expected:
+    if weighed and (shaped > DOUBTFUL * expected or choose.forces(PASS, names)):
         return (Doubt(names, expected, shaped),)
     pair = _kept_from_blocks(nest, names, found) if weighed else ()
     return (Doubt(pair, expected, shaped),) if pair else ()
@@ -96,7 +102,9 @@ def _of_constants(nest: Nest, group: Group) -> bool:
     return all(nest.tensor(access.tensor).role == "constant" for s in own for access in s.reads)
 
 
-def reconsidered(first: Doubted, without: Callable[[KeptApart], Doubted]) -> Reconsidered:
+def reconsidered(
+    first: Doubted, without: Callable[[KeptApart], Doubted], choose: Choose = cheapest
+) -> Reconsidered:
     """The cheapest of a plan and of those `without` its doubtful groups, the most doubtful one first."""
     (plan, doubts), refused = first, KeptApart()
     remarks: list[Remark] = []
@@ -112,8 +120,9 @@ def reconsidered(first: Doubted, without: Callable[[KeptApart], Doubted]) -> Rec
         tried.add(group)
         other, others = without(refused | {group})
         together, apart = compared(plan, other, group, machine)
-        remarks.append(_remark(doubt, together, apart))
-        if _pays(together, apart):
+        pays = choose.takes(PASS, doubt.names, apart < CLEARLY * together)
+        remarks.append(_remark(doubt, together, apart, pays, choose.wished(PASS, doubt.names)))
+        if pays:
             plan, doubts, refused = other, others, refused | {group}
     return Reconsidered(plan.with_remarks(*remarks), refused, tuple(remarks))
 
@@ -142,15 +151,10 @@ def holds_product(part: Tree) -> bool:
     return any(loop.bind == "microkernel" for loop in loops(part))
 
 
-def _remark(doubt: Doubt, together: float, apart: float) -> Remark:
-    pays = _pays(together, apart)
+def _remark(doubt: Doubt, together: float, apart: float, pays: bool, chosen: bool) -> Remark:
     kept = "run apart" if pays else "stay in one kernel"
     line = (
         f"{', '.join(doubt.names)} {kept}: in their best shape {microseconds(together)} together and "
         f"{microseconds(apart)} apart expected, where the search thought of {microseconds(doubt.expected)} together."
     )
-    return weighed(PASS, doubt.names, pays, line, apart, together)
-
-
-def _pays(together: float, apart: float) -> bool:
-    return apart < CLEARLY * together
+    return weighed(PASS, doubt.names, pays, line, apart, together, chosen)

@@ -61,30 +61,38 @@ def in_one_launch(start: Start, plan: Plan, again: Callable[[PlannerOptions], Pl
 
     `again` makes the plan with other options.
     """
-    machine = plan.machine
+    machine, wanted = plan.machine, start.choose.forces(PASS)
     assert isinstance(machine, GpuMachine), "launches are a GPU's"
-    joined = _in_one_launch(plan, machine)
+    joined = _in_one_launch(plan, machine, wanted)
     if plan.schedule.nest.params or not in_own_warps(plan.schedule.tree):
         return joined
     longest = max((len(run.kernels) for run in _runs(plan, machine, meeting=True)), default=0)
-    if longest < FEWEST:
+    if longest < (2 if wanted else FEWEST):
         return joined
     others = replace(again(PlannerOptions(copying_warps=False)), machine=plan.machine)
-    return min(joined, others, key=lambda each: sum(group.cost.total for group in each.groups))
+    able = [each for each in (joined, others) if _has_one_launch(each)] if wanted else []
+    return min(able or [joined, others], key=lambda each: sum(group.cost.total for group in each.groups))
 
 
-def _in_one_launch(plan: Plan, machine: GpuMachine) -> Plan:
-    if plan.schedule.nest.params or len(plan.groups) < FEWEST:
+def _has_one_launch(plan: Plan) -> bool:
+    """Whether kernels of a plan are one launch."""
+    return any(remark.pass_ == PASS and remark.taken for remark in plan.remarks)
+
+
+def _in_one_launch(plan: Plan, machine: GpuMachine, wanted: bool) -> Plan:
+    """The plan with the runs that are worth it in one launch each; all of them if that is `wanted`."""
+    fewest = 2 if wanted else FEWEST
+    if plan.schedule.nest.params or len(plan.groups) < fewest:
         return plan
-    if machine.gpu.meeting_seconds(1) >= machine.launch_seconds:
+    if not wanted and machine.gpu.meeting_seconds(1) >= machine.launch_seconds:
         return plan
     runs = _runs(plan, machine, meeting=False)
-    for run in reversed([run for run in runs if len(run.kernels) >= FEWEST]):
-        plan = _joined(plan, run, machine)
+    for run in reversed([run for run in runs if len(run.kernels) >= fewest]):
+        plan = _joined(plan, run, machine, wanted)
     return plan
 
 
-def _joined(plan: Plan, run: Run, machine: GpuMachine) -> Plan:
+def _joined(plan: Plan, run: Run, machine: GpuMachine, chosen: bool) -> Plan:
     first, last = run.kernels[0].names[0], run.kernels[-1].names[-1]
     taken = {loop.name for kernel in run.kernels for loop in loops(kernel)}
     schedule = plan.schedule.join(first, last, loop=fresh("launch", taken))
@@ -92,12 +100,14 @@ def _joined(plan: Plan, run: Run, machine: GpuMachine) -> Plan:
     waits = len(own) - 1
     cost = together([(group.cost, 1) for group in own], waits, machine)
     names = tuple(name for kernel in run.kernels for name in statements(kernel))
-    remark = _remark(run, names, cost, sum(group.cost.total for group in own), machine)
+    remark = _remark(run, names, cost, sum(group.cost.total for group in own), machine, chosen)
     groups = (*plan.groups[: run.start], Group(names, cost, parts=own), *plan.groups[run.stop :])
     return replace(plan, schedule=schedule, groups=groups).with_remarks(remark)
 
 
-def _remark(run: Run, names: tuple[str, ...], cost: KernelCost, apart: float, machine: GpuMachine) -> Remark:
+def _remark(
+    run: Run, names: tuple[str, ...], cost: KernelCost, apart: float, machine: GpuMachine, chosen: bool
+) -> Remark:
     count, blocks = len(run.kernels), prod(run.needs.blocks)
     line = (
         f"{run.kernels[0].names[0]} to {run.kernels[-1].names[-1]}: {count} kernels are one launch of {blocks} blocks "
@@ -106,7 +116,7 @@ def _remark(run: Run, names: tuple[str, ...], cost: KernelCost, apart: float, ma
         f"{microseconds(machine.gpu.meeting_seconds(1))} more; {microseconds(cost.total)} so, "
         f"{microseconds(apart)} apart."
     )
-    return weighed(PASS, names, True, line, cost.total, apart)
+    return weighed(PASS, names, True, line, cost.total, apart, chosen)
 
 
 def _runs(plan: Plan, machine: GpuMachine, meeting: bool) -> Iterator[Run]:

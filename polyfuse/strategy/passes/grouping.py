@@ -18,6 +18,7 @@ from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.rewrite.index_set_splitting import pieces
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import Model, microseconds
@@ -31,7 +32,7 @@ from polyfuse.strategy.cuda.scalars import scalars_together
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
-from polyfuse.strategy.fusion.group_search import KeptApart, early_statements, search, with_store
+from polyfuse.strategy.fusion.group_search import KeptApart, early_statements, kept_apart, search, with_store
 from polyfuse.strategy.fusion.scc_order import in_waiting_order
 from polyfuse.strategy.fusion.serial import with_joined
 from polyfuse.strategy.plan import Decision
@@ -53,7 +54,7 @@ def in_kernels(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims
     """Statements in kernels, on a GPU with products summed up apart whose sums another kernel reads."""
     machine, fuse = given.model_machine, given.fuse
     found = _found(given, claims, refused)
-    if not isinstance(machine, GpuMachine) or not given.asks(AFTER_GROUPING):
+    if not isinstance(machine, GpuMachine) or not given.choose.asks(AFTER_GROUPING):
         return found
     claims, model, (schedule, decisions, joined) = found
     left = read_elsewhere(schedule, model, claims.statements | joined, seen=not fuse)
@@ -99,21 +100,23 @@ def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Mo
         start = row_by_row(start, one)
     for under, shape in claims.one_pass:
         start = dated(start, under, shape)
-    whole = grouped(start, model, fuse, claims.statements, refused)
-    split = pieces(claims.nest) if fuse and not claims.statements and given.asks(SPLIT) else None
+    choose = given.choose
+    whole = grouped(start, model, fuse, claims.statements, refused, choose)
+    split = pieces(claims.nest) if fuse and not claims.statements and given.choose.asks(SPLIT) else None
     if split is None or not split.split:
         return claims, model, whole
     other = _model(Counts(split.nest), machine)
-    parted = grouped(_begun(split.nest, machine, fuse), other, fuse, refused=refused)
+    parted = grouped(_begun(split.nest, machine, fuse), other, fuse, refused=refused, choose=choose)
     usual, apart = (
         sum(m.cost(part).total for part in parts(found[0].tree))
         for m, found in ((model, whole), (other, parted))
     )
     said = f"{microseconds(apart)}, {microseconds(usual)} with whole statements."
-    if apart >= usual:
-        remark = weighed(SPLIT, (), False, f"not taken: {split}; {said}", apart, usual)
+    chosen = choose.wished(SPLIT)
+    if not choose.takes(SPLIT, (), apart < usual):
+        remark = weighed(SPLIT, (), False, f"not taken: {split}; {said}", apart, usual, chosen)
         return replace(claims, remarks=(*claims.remarks, remark)), model, whole
-    remark = weighed(SPLIT, (), True, f"{split}: {said}", apart, usual)
+    remark = weighed(SPLIT, (), True, f"{split}: {said}", apart, usual, chosen)
     return replace(claims, nest=split.nest, remarks=(*claims.remarks, remark)), other, parted
 
 
@@ -136,6 +139,7 @@ def grouped(
     fuse: bool,
     done: frozenset[str] = frozenset(),
     refused: KeptApart = frozenset(),
+    choose: Choose = cheapest,
 ) -> Grouped:
     """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
 
@@ -152,10 +156,10 @@ def grouped(
     reordered = separated(in_waiting_order(apart, open_), open_, 0)
     starts = [start]
     starts += [s for s in (apart, reordered) if len(parts(s.tree)) > len(parts(starts[-1].tree))]
-    found = [search(s, model, fuse, done, refused) for s in (starts if fuse else starts[-1:])]
+    found = [search(s, model, fuse, done, refused, choose) for s in (starts if fuse else starts[-1:])]
     schedule, decisions = min(
         found, key=lambda one: sum(alone_cost(one[0].nest, model, part).total for part in parts(one[0].tree))
     )
     if not fuse:
         return schedule, decisions, frozenset()
-    return with_joined(schedule, model, decisions, done, refused)
+    return with_joined(schedule, model, decisions, done, refused | kept_apart(choose))

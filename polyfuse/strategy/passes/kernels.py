@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from polyfuse.machine import CpuMachine
-from polyfuse.strategy.candidates import Choose, cheapest
+from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.fusion.group_search import KeptApart
@@ -40,7 +40,7 @@ class Kernels:
         claims, machine = start.claims, start.model_machine
         if claims is None:
             claims = Claims(start.nest)
-            if start.fuse and isinstance(machine, CpuMachine) and start.asks(OVERLAPPED_TILING):
+            if start.fuse and isinstance(machine, CpuMachine) and start.choose.asks(OVERLAPPED_TILING):
                 claims = recomputed(start.nest, machine, start.choose)
         return Kernels(start, claims, *_in_shape(start, claims, frozenset(), start.choose))
 
@@ -67,11 +67,11 @@ def backtracked(found: Kernels) -> Kernels:
     start, claims, choose = found.start, found.claims, found.start.choose
 
     def without(apart: KeptApart) -> Doubted:
-        return _in_shape(start, claims, apart, cheapest)
+        return _in_shape(start, claims, apart, choose.without_search())
 
-    first = (found.plan, found.doubts) if choose is cheapest else without(frozenset())
-    again = reconsidered(first, without)
-    if choose is cheapest:
+    first = without(frozenset()) if choose.searches else (found.plan, found.doubts)
+    again = reconsidered(first, without, choose)
+    if not choose.searches:
         return replace(found, plan=again.plan)
     chosen, _ = _in_shape(start, claims, again.refused, choose)
     return replace(found, plan=chosen.with_remarks(*again.remarks))
@@ -91,9 +91,9 @@ def with_wavefront(found: Kernels) -> Kernels:
         return replace(found, plan=found.plan.with_remarks(remark))
     other, _ = in_shapes(start, claims, model, (behind.grouped, *kernels[1:]), start.choose, behind)
     other = replace(other, remarks=(*start.remarks, *other.remarks))
-    return replace(found, plan=cheaper_in_turns(found.plan, other, behind, model.counts))
+    return replace(found, plan=cheaper_in_turns(found.plan, other, behind, model.counts, start.choose))
 
 
 def with_loop_partition(found: Kernels) -> Kernels:
     """The kernels with full tiles apart."""
-    return replace(found, plan=with_full_tiles(found.plan))
+    return replace(found, plan=with_full_tiles(found.plan, found.start.choose))

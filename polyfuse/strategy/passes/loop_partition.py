@@ -20,6 +20,7 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import dims_of
 from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Reason, Refused, applied, refused
@@ -33,7 +34,7 @@ OPERATIONS = 2_000_000
 """isl operations for asking which tiles of a kernel are full; where they do not do, the code stays one."""
 
 
-def with_full_tiles(plan: Plan) -> Plan:
+def with_full_tiles(plan: Plan, choose: Choose = cheapest) -> Plan:
     """A CPU's plan with full tiles apart in its kernels, each statement's at most once; the remarks say which."""
     if plan.machine.kind != "cpu":
         return plan
@@ -41,7 +42,7 @@ def with_full_tiles(plan: Plan) -> Plan:
     for group in plan.groups:
         remarks = []
         for name in group.statements:
-            top = _short_loops(schedule, name)
+            top = _short_loops(schedule, name) if choose.asks(PASS, (name,)) else None
             if top is None:
                 continue
             done = _separated(schedule, name, top)

@@ -43,7 +43,7 @@ def in_one_region(start: Start, plan: Plan, again: Callable[[PlannerOptions], Pl
     `again` makes the plan with other options. Forced, it joins what can be joined, whatever that takes.
     """
     machine, apart = _machine(plan), seconds_at_once(plan)
-    wanted = start.force.get(PASS, False)
+    wanted = start.choose.forces(PASS)
     if machine.units == 1 or not (wanted or at_best(plan) <= (1 - LEAST) * apart):
         return plan
     waiting = again(PlannerOptions(joined_regions=True))
@@ -51,9 +51,9 @@ def in_one_region(start: Start, plan: Plan, again: Callable[[PlannerOptions], Pl
     if joined is None or not (wanted or seconds_at_once(joined.plan) <= (1 - LEAST) * apart):
         return plan
     together, names = seconds_at_once(joined.plan), statements(joined.plan.schedule.tree)
-    if not wanted and start.choose((names[0], names[-1]), "regions", [together, apart]) == 1:
+    if not start.choose.takes(PASS, (names[0], names[-1]), True, "regions", (together, apart)):
         return plan
-    return joined.plan.with_remarks(*joined.remarks(together, apart))
+    return joined.plan.with_remarks(*joined.remarks(together, apart, wanted))
 
 
 def _machine(plan: Plan) -> CpuMachine:
@@ -69,13 +69,13 @@ class Joined:
     plan: Plan
     runs: tuple[tuple[Tree, ...], ...]
 
-    def remarks(self, together: float, apart: float) -> Iterator[Remark]:
+    def remarks(self, together: float, apart: float, chosen: bool) -> Iterator[Remark]:
         """One for each run, with what the whole plan takes so and `apart`."""
         numbers = f"{microseconds(together)} so, {microseconds(apart)} with a region for each kernel."
         for run in self.runs:
             names = tuple(name for kernel in run for name in statements(kernel))
             line = f"{_sentence(run)} {numbers}" if run is self.runs[-1] else _sentence(run)
-            yield weighed(PASS, names, True, line, together, apart)
+            yield weighed(PASS, names, True, line, together, apart, chosen)
 
 
 def seconds_at_once(plan: Plan) -> float:

@@ -39,7 +39,7 @@ def with_result_tiles(
     """
     machine = start.model_machine
     assert isinstance(machine, GpuMachine), "tiles of results are a GPU's"
-    parted = in_parts(start.nest, machine) if start.asks(SPLIT_K) else None
+    parted = in_parts(start.nest, machine, start.choose) if start.choose.asks(SPLIT_K) else None
     refused = tuple[Remark, ...]()
     for split in (parted, None) if parted is not None else (None,):
         nest, summing, told = (
@@ -47,7 +47,7 @@ def with_result_tiles(
         )
         shared = {} if split is None else split.shared
         stay = frozenset[str]()
-        apart = start.asks(PRIVATE_ACCUMULATOR)
+        apart = start.choose.asks(PRIVATE_ACCUMULATOR)
         summed = summed_apart(nest) if apart else None
         while summing or summed is not None:
             changed, own = (nest, ()) if summed is None else (summed.nest, summed.products)

@@ -10,13 +10,13 @@ from polyfuse.ir.tree import Tree, parts, statements
 from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.candidates import Choose, cheapest
+from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cost.composite import finished_cost, kernels_of
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import KernelCost, Model, evenly, in_blocks, ranked
+from polyfuse.strategy.cost.roofline import KernelCost, Model, chosen_tiling, evenly, in_blocks, ranked
 from polyfuse.strategy.cpu import kernel as cpu
 from polyfuse.strategy.cpu.gemm.recurrence import stepped
 from polyfuse.strategy.cpu.gemm.schedule import BLOCKS, blocked
@@ -27,6 +27,7 @@ from polyfuse.strategy.cuda import kernel as cuda
 from polyfuse.strategy.cuda.gemm.stream_k import InShares
 from polyfuse.strategy.cuda.gemm.tile_choice import PASS as TILES
 from polyfuse.strategy.cuda.gemm.tile_choice import in_registers, under_maximum
+from polyfuse.strategy.cuda.persistent.grid_steps import PASS as GRID_STEPS
 from polyfuse.strategy.cuda.persistent.grid_steps import in_order
 from polyfuse.strategy.cuda.transpose import NOT_IN_SQUARES, in_squares
 from polyfuse.strategy.cuda.transpose import PASS as TRANSPOSE
@@ -52,11 +53,12 @@ from polyfuse.strategy.transforms.band_verbs import common_loops, far_and_near, 
 from polyfuse.strategy.transforms.collapse import in_long_rows
 from polyfuse.strategy.transforms.inner_loops import waits
 from polyfuse.strategy.transforms.packing import added
+from polyfuse.strategy.transforms.time_loops import PASS as TIME_LOOPS
 
 EQUAL_KERNELS = "equal kernels"
 """The pass that gives kernels which are equal but for names the same shape (equal_kernels.py)."""
 
-COLLAPSE, NONTEMPORAL, TIME_LOOPS, GRID_STEPS = "collapse", "nontemporal stores", "time loops", "grid steps"
+COLLAPSE, NONTEMPORAL = "collapse", "nontemporal stores"
 """The names of what else gives kernels their shape, for remarks."""
 
 
@@ -72,7 +74,7 @@ def in_shapes(
     (schedule, decisions, joined), counts, machine = kernels, model.counts, model.machine
     groups: list[Group] = []
     doubts: list[Doubt] = []
-    alike = choose is cheapest and given.asks(EQUAL_KERNELS)  # a search decides for each kernel
+    alike = choose.decides_alike and choose.asks(EQUAL_KERNELS)
     repeats = Repeats.of(schedule, counts) if alike else None
     rarely = Model(counts, PlannerOptions(runs_once=True).on(machine), model.tiled)
     start = schedule
@@ -107,7 +109,7 @@ def in_shapes(
         schedule, found = shape() if repeats is None or is_joined else repeats.shaped(schedule, part, shape)
         groups += found
         if machine.kind == "cpu":
-            doubts += doubts_of(schedule.nest, decisions, kernel.names, cost.total, found)
+            doubts += doubts_of(schedule.nest, decisions, kernel.names, cost.total, found, choose)
     return Plan(schedule, decisions, tuple(groups), machine, claims.remarks), tuple(doubts)
 
 
@@ -193,7 +195,7 @@ def _shaped(task: Task) -> Shaped:
     """One kernel in its final shape, with a remark on each form that it might have had and has not."""
     remarks: tuple[Remark, ...] = ()
     for form in FORMS:
-        made = form.run(task) if task.given.asks(form.name) else None
+        made = form.run(task) if task.choose.asks(form.name, task.kernel.names) else None
         if isinstance(made, Refused):
             remarks += (refused(form.name, task.kernel.names, made.reason, f"{form.without}: {made}"),)
         elif made is not None:
@@ -207,7 +209,7 @@ def _in_band_tiles(task: Task, remarks: tuple[Remark, ...]) -> Shaped:
     """A kernel in tiles of its parallel loops, or in the order that waits less."""
     kernel, machine = task.kernel, task.model.machine
     costs = ranked(kernel, machine, task.model.counts.total_bytes)
-    cost = costs[task.choose(kernel.names, "tiles", [cost.total for cost in costs])]
+    cost = chosen_tiling(kernel, costs, task.choose)
     if isinstance(machine, GpuMachine):
         shaped = cuda.shaped(task.schedule, task.model.counts, kernel, cost.tiling, machine)
         return shaped, [*_packs(task, shaped), Group(statements(task.part), cost, remarks)]
@@ -272,7 +274,7 @@ def _blocked(
     if banded:
         several = None if parallel is None else evenly(kernel.extents[parallel], machine.units)
         blocks = in_blocks(kernel, machine, counts.total_bytes, several)
-        if choose(kernel.names, "form", [blocks.total, cost.total]) == 1:
+        if not choose.takes(BLOCKS, kernel.names, True, "form", (blocks.total, cost.total)):
             return Refused(Reason.CHOSEN, "tiles of the band were chosen")
     return blocked(schedule, counts, kernel, products[0], machine, parallel is not None, choose)
 
@@ -310,8 +312,8 @@ def _better(
     done = loops.planned(schedule, counts, part, machine, choose)
     estimator = Estimator(counts, machine)
     usual, other = (estimator.of(loops.held_by(s.tree, kernel.names)).total for s in (shaped, done.schedule))
-    options = sorted([(usual, None), (other, done)], key=lambda option: round(option[0], 12))
-    return options[choose(kernel.names, "order", [seconds for seconds, _ in options])][1]
+    pays = round(other, 12) < round(usual, 12)
+    return done if choose.takes(TIME_LOOPS, kernel.names, pays, "order", (other, usual)) else None
 
 
 def _groups(

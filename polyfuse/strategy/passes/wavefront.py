@@ -149,11 +149,11 @@ def _waiting_late(schedule: Schedule, found: tuple[Stage, ...]) -> Schedule:
     return schedule
 
 
-def cheaper_in_turns(usual: Plan, other: Plan, behind: Behind, counts: Counts) -> Plan:
+def cheaper_in_turns(usual: Plan, other: Plan, behind: Behind, counts: Counts, choose: Choose) -> Plan:
     """The cheaper of two plans, the `other` one with loops behind each other, and what the model says of both."""
     apart = usual.seconds + sum(_reading_again(usual, stage, counts) for stage in behind.stages)
     together = other.seconds
-    pays = together < apart
+    pays = choose.takes(PASS, behind.names, together < apart)
     cost = next(group.cost for group in other.groups if set(behind.names) <= set(group.statements))
     before, after = (sum(g.cost.compulsory for g in plan.groups) for plan in (usual, other))
     kept = f"{abs(before - after)} bytes {'less' if after <= before else 'more'} between kernels and memory"
@@ -165,7 +165,9 @@ def cheaper_in_turns(usual: Plan, other: Plan, behind: Behind, counts: Counts) -
         "loop by itself."
     )
     chosen = other if pays else usual
-    return chosen.with_remarks(weighed(PASS, behind.names, pays, line, together, apart))
+    return chosen.with_remarks(
+        weighed(PASS, behind.names, pays, line, together, apart, choose.wished(PASS, behind.names))
+    )
 
 
 def _reading_again(plan: Plan, stage: Stage, counts: Counts) -> float:

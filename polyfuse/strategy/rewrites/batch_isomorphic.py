@@ -15,6 +15,7 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite import batch
 from polyfuse.rewrite.batching.agenda import compatible
 from polyfuse.rewrite.batching.batch import Batched
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.fusion.group_search import early_statements
@@ -24,30 +25,32 @@ from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
 PASS = "batch isomorphic"
 
 
-def in_batches(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
+def in_batches(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with isomorphic products and what goes with them in batches, if the model expects that to pay."""
     if not _has_members(nest):
         return nest, ()
     found = batch(nest)
     if not any(products_of(nest, each.statement) for each in found.batches):
         return nest, ()
-    if machine.kind == "cuda" and (torn := _added_up_apart(nest, found)):
+    torn = _added_up_apart(nest, found) if machine.kind == "cuda" else ()
+    if torn and not choose.takes(PASS, (), False):
         line = (
             f"isomorphic statements are not batched: what {' and '.join(torn)} compute is added up by statements "
             "that are not batched alike, so that it would go through memory."
         )
         return nest, (refused(PASS, torn, Reason.DEARER, line),)
     copied = [name for name, of in found.stacks.items() if nest.tensor(of[0]).role != "constant"]
-    if copied:
+    if copied and not choose.takes(PASS, (), False):
         line = f"isomorphic statements are not batched: {', '.join(copied)} would be copied in each call."
         return nest, (refused(PASS, (), Reason.DEARER, line),)
     before, after = _unfused(nest, machine), _unfused(found.nest, machine)
     numbers = f"{microseconds(after)} in batches, {microseconds(before)} apart, nothing fused"
-    if after >= before:
+    if not choose.takes(PASS, (), after < before):
         line = f"isomorphic statements are not batched: {numbers}."
-        return nest, (weighed(PASS, (), False, line, after, before),)
+        return nest, (weighed(PASS, (), False, line, after, before, choose.wished(PASS)),)
     lines = (*(f"{line}." for line in str(found).splitlines()), f"in all {numbers}.")
-    return found.nest, tuple(weighed(PASS, (), True, line, after, before) for line in lines)
+    chosen = choose.wished(PASS)
+    return found.nest, tuple(weighed(PASS, (), True, line, after, before, chosen) for line in lines)
 
 
 def _added_up_apart(nest: Nest, found: Batched) -> tuple[str, ...]:

@@ -11,16 +11,19 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite.reductions.detach_output import detach
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.remarks import Remark, applied
 
 PASS = "detach output"
 
 
-def with_readers(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
+def with_readers(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with such outputs detached, and a sentence on each; the same nest where there are none."""
     said: list[Remark] = []
     for name in across(nest) if machine.kind == "cpu" else ():
+        if not choose.asks(PASS, (name,)):
+            continue
         output = nest.statement(name).write.tensor
         done = detach(nest, output) if nest.tensor(output).role == "output" else None
         if isinstance(done, Nest):

@@ -15,6 +15,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
 from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite import follow, why_not_follow
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cuda.gemm.depthwise import windows_of
 from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
 from polyfuse.strategy.match.gemm import moved_axes
@@ -23,12 +24,12 @@ from polyfuse.strategy.remarks import Remark, applied
 PASS = "grouped convolution"
 
 
-def in_groups(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
+def in_groups(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest for a GPU with all that is pointwise around convolutions in groups in their loops; and what was done."""
     said: list[Remark] = []
     on_gpu = isinstance(machine, GpuMachine)
     for name in [s.name for s in nest.statements] if on_gpu and not nest.params else ():
-        if not _is_in_groups(nest, name):
+        if not _is_in_groups(nest, name) or not choose.asks(PASS, (name,)):
             continue
         leaders, tensors = [name], {nest.statement(name).write.tensor: name}
         for other in statements(nest.order):

@@ -66,16 +66,23 @@ def _decided(nest: Nest, pipeline: Pipeline, machine: CpuMachine, choose: Choose
     passes = model.passes(kept)
     priced = (model.in_tiles(passes, sizes) for sizes in _sizes(parts, model.extents))
     costs = sorted(priced, key=lambda cost: cost.total)
-    if costs[0].total >= whole.total:
+    if not choose.takes(PASS, pipeline.results, costs[0].total < whole.total):
         tiles = f"{microseconds(costs[0].total)} in tiles of {_by(costs[0].sizes)}"
         line = f", which does not pay: {tiles}, {microseconds(whole.total)} stage by stage."
         return left(Reason.DEARER, line, (costs[0].total, whole.total))
-    best = costs[choose(pipeline.results, "overlapping tiles", [cost.total for cost in costs])]
-    result, said = nest, list[Remark]()
+    best = choose.best(
+        PASS,
+        pipeline.results,
+        costs,
+        seconds=lambda cost: cost.total,
+        name=lambda cost: _by(cost.sizes),
+        what="overlapping tiles",
+    )
+    result, said, chosen = nest, list[Remark](), choose.wished(PASS, pipeline.results)
     for stage in gone:
         done = inline(result, stage)
         result = done.nest
-        said.append(weighed(PASS, (stage,), True, f"{done}.", best.total, whole.total))
+        said.append(weighed(PASS, (stage,), True, f"{done}.", best.total, whole.total, chosen))
     producers = [n for n in pipeline.producers if n in kept]
     if not producers:
         return Claims(result, (), tuple(said))
@@ -84,7 +91,7 @@ def _decided(nest: Nest, pipeline: Pipeline, machine: CpuMachine, choose: Choose
     except IllegalRewrite as error:
         return left(Reason.ILLEGAL, f": {error}")
     line = _tiled_sentence(made, name, best, whole)
-    said.append(weighed(PASS, made.statements, True, line, best.total, whole.total))
+    said.append(weighed(PASS, made.statements, True, line, best.total, whole.total, chosen))
     return Claims(made.nest, (Tiled(made, best),), tuple(said))
 
 

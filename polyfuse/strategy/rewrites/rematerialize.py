@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
 from polyfuse.rewrite.inline import inline, reads, why_not_inline
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.op_latency import effort
 from polyfuse.strategy.cost.roofline import CACHED, microseconds
@@ -41,7 +42,9 @@ TRIED = 3
 """Temporaries that are tried at most, the largest first: each costs a search for groups."""
 
 
-def computed_where_read(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
+def computed_where_read(
+    nest: Nest, machine: Machine, choose: Choose = cheapest
+) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest without the large temporaries that the model expects to cost less computed at each use; and why.
 
     Every operation keeps its place (`inline`). A nest with symbolic sizes is left: what fits a cache is not known.
@@ -55,16 +58,17 @@ def computed_where_read(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remar
             continue
         made = inline(nest, name)
         other = priced(made.nest, machine)
+        chosen = choose.wished(PASS, (name,))
         numbers = f"{microseconds(other.seconds)} expected so, {microseconds(usual.seconds)} with it stored"
-        if _without(usual, name) != set(other.kernels):
+        if not choose.takes(PASS, (name,), _without(usual, name) == set(other.kernels)):
             line = f"{made.tensor} is stored: without it its readers would run in other kernels."
             said.append(refused(PASS, (name,), Reason.OTHERS_CHANGE, line))
             continue
-        if other.seconds > CLEARLY * usual.seconds:
+        if not choose.takes(PASS, (name,), other.seconds <= CLEARLY * usual.seconds):
             line = f"{made.tensor} is stored, not computed where it is read: {numbers}."
-            said.append(weighed(PASS, (name,), False, line, other.seconds, usual.seconds))
+            said.append(weighed(PASS, (name,), False, line, other.seconds, usual.seconds, chosen))
             continue
-        said.append(weighed(PASS, (name,), True, f"{made}: {numbers}.", other.seconds, usual.seconds))
+        said.append(weighed(PASS, (name,), True, f"{made}: {numbers}.", other.seconds, usual.seconds, chosen))
         nest, usual = made.nest, other
     return nest, tuple(said)
 

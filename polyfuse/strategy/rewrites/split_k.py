@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil, prod
+from math import ceil, isfinite, prod
 
 from polyfuse.ir import Nest
 from polyfuse.ir.scalar import read
@@ -24,6 +24,7 @@ from polyfuse.rewrite import accumulate
 from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
 from polyfuse.rewrite.reductions.stream_k import Shares
 from polyfuse.sets import bounding_count, dimension
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.gemm.schedule import product_of, whole_steps
 from polyfuse.strategy.cuda.gemm.stream_k import InShares, Priced, cheapest_in_shares, seconds_to_add
@@ -65,11 +66,20 @@ class Parted:
 
 @dataclass(frozen=True)
 class _Choice:
-    """How many steps a part takes, how many parts there are, and what the model expects."""
+    """How many steps a part takes, how many parts there are, and what the model expects; `shared` in equal shares.
+
+    A share takes several pieces of so many steps.
+    """
 
     size: int
     parts: int
     seconds: float
+    shared: Priced | None = None
+
+    @property
+    def name(self) -> str:
+        """As a wish calls it (candidates.py)."""
+        return f"{self.parts} {'parts' if self.shared is None else 'shares'}"
 
 
 def _shares_of(nest: Nest, product: Product, priced: Priced) -> Shares:
@@ -79,7 +89,7 @@ def _shares_of(nest: Nest, product: Product, priced: Priced) -> Shares:
     return Shares(priced.count, shape.steps, tile)
 
 
-def in_parts(nest: Nest, machine: GpuMachine) -> Parted | None:
+def in_parts(nest: Nest, machine: GpuMachine, choose: Choose = cheapest) -> Parted | None:
     """The nest with the products split whose parts are expected to be faster; None where there are none."""
     if nest.params:
         return None
@@ -94,16 +104,14 @@ def in_parts(nest: Nest, machine: GpuMachine) -> Parted | None:
             continue
         extents, itemsize = extents_of(nest, product, machine), _itemsize(nest, product)
         whole, *split = _choices(extents, itemsize, machine)
-        best = min(split, key=lambda choice: choice.seconds, default=whole)
         shapes = tiles_for(extents, itemsize, machine, machine.gpu)
-        shared = cheapest_in_shares(shapes, extents, machine, machine.gpu)
-        pays = shared is not None and shared.seconds < min(WORTH_SHARES * whole.seconds, best.seconds)
-        if not pays or len(dealt_out) == MOST_SHARED:
-            shared = None
-        if shared is None and best.seconds >= WORTH * whole.seconds:
+        able = len(dealt_out) < MOST_SHARED
+        shared = cheapest_in_shares(shapes, extents, machine, machine.gpu) if able else None
+        taken = _taken(name, whole, split, shared, choose)
+        if taken is None:
             continue
-        dim = nest.statement(name).dims[product.steps[0]]
-        size = best.size if shared is None else None
+        dim, shared = nest.statement(name).dims[product.steps[0]], taken.shared
+        size = taken.size if shared is None else None
         shares = None if shared is None else _shares_of(nest, product, shared)
         if why_not_split_reduction(done, name, dim, size=size, shares=shares) is not None:
             continue
@@ -112,15 +120,31 @@ def in_parts(nest: Nest, machine: GpuMachine) -> Parted | None:
         products.append(made.partial)
         if shared is not None and made.dealt is not None:
             dealt_out[made.partial] = InShares(shared.tile, made.dealt)
-        seconds, steps = (
-            (best.seconds, best.size) if shared is None else (shared.seconds, shared.tile.shape.steps)
-        )
         line = (
-            f"{made}, {steps} steps of {dim} each: {microseconds(seconds)}, "
+            f"{made}, {taken.size} steps of {dim} each: {microseconds(taken.seconds)}, "
             f"{microseconds(whole.seconds)} in one piece."
         )
-        said.append(weighed(PASS, (name, made.partial), True, line, seconds, whole.seconds))
+        chosen = choose.wished(PASS, (name,))
+        names = name, made.partial
+        said.append(weighed(PASS, names, True, line, taken.seconds, whole.seconds, chosen))
     return Parted(done, tuple(products), tuple(said), dealt_out) if products else None
+
+
+def _taken(
+    name: str, whole: _Choice, split: list[_Choice], priced: Priced | None, choose: Choose
+) -> _Choice | None:
+    """The parts to take of one product: the cheapest, in equal shares where these clearly pay; None for one piece."""
+    best = min(split, key=lambda choice: choice.seconds, default=whole)
+    pays = best.seconds < WORTH * whole.seconds
+    options = sorted(split, key=lambda choice: choice.seconds)
+    if priced is not None:
+        shared = _Choice(priced.tile.shape.steps, priced.count, priced.seconds, priced)
+        first = shared.seconds < min(WORTH_SHARES * whole.seconds, best.seconds)
+        options, pays = [shared, *options] if first else [*options, shared], pays or first
+    options = [choice for choice in options if isfinite(choice.seconds)]
+    if not options or not choose.takes(PASS, (name,), pays):
+        return None
+    return choose.best(PASS, (name,), options, seconds=lambda each: each.seconds, name=lambda each: each.name)
 
 
 def _is_in_parts(nest: Nest, name: str) -> bool:

@@ -28,6 +28,7 @@ from polyfuse.rewrite.reductions.split_reduction import (
     why_not_split_reduction,
 )
 from polyfuse.sets import IN, OUT, bounding_count, dimension
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts, stride
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.fusion.price_nest import price
@@ -62,7 +63,7 @@ NEXT_TO_NOTHING = 1.01
 """What a sum may cost in two passes, as a multiple of one pass, for its rounding alone."""
 
 
-def in_two_passes(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
+def in_two_passes(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with its long reductions split, if the model expects that to pay; and what was done, with numbers."""
     split = _on_cpu if machine.kind == "cpu" else _on_cuda
     done, said = nest, list[SplitReduction]()
@@ -74,16 +75,20 @@ def in_two_passes(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...
         return nest, ()
     before, after = price(nest, machine), price(done, machine)
     numbers = f"{microseconds(after)} in two passes, {microseconds(before)} in one"
-    if after >= before * (NEXT_TO_NOTHING if machine.kind == "cpu" and _sums(nest, done) else 1.0):
+    most = before * (NEXT_TO_NOTHING if machine.kind == "cpu" and _sums(nest, done) else 1.0)
+    chosen = choose.wished(PASS)
+    if not choose.takes(PASS, (), after < most):
         line = f"long reductions are not split: {numbers}."
-        return nest, (weighed(PASS, [made.statement for made in said], False, line, after, before),)
+        return nest, (weighed(PASS, [made.statement for made in said], False, line, after, before, chosen),)
     return done, tuple(
-        weighed(PASS, (made.statement, made.partial), True, f"{made}: {numbers}.", after, before)
+        weighed(PASS, (made.statement, made.partial), True, f"{made}: {numbers}.", after, before, chosen)
         for made in said
     )
 
 
-def with_values_where_summed(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
+def with_values_where_summed(
+    nest: Nest, machine: Machine, choose: Choose = cheapest
+) -> tuple[Nest, tuple[Remark, ...]]:
     """On a GPU, one operation that several reductions to single values read is computed where they read it.
 
     Elsewhere it would be a launch of its own, which all blocks of the next one wait for.
@@ -95,7 +100,8 @@ def with_values_where_summed(nest: Nest, machine: Machine) -> tuple[Nest, tuple[
     for s in nest.statements if machine.kind == "cuda" and not nest.params else ():
         readers = [nest.statement(name) for name in _readers(nest, s.name)]
         single = all(r.is_reduction and nest.tensor(r.write.tensor).rank == 0 for r in readers)
-        if len(readers) > 1 and single and operations(s.body) == 1 and why_not_inline(nest, s.name) is None:
+        able = len(readers) > 1 and single and operations(s.body) == 1
+        if able and why_not_inline(nest, s.name) is None and choose.asks(WHERE_SUMMED, (s.name,)):
             done = inline(nest, s.name)
             nest, said = done.nest, [*said, applied(WHERE_SUMMED, (s.name,), f"{done}.")]
     return nest, tuple(said)

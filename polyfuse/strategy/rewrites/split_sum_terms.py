@@ -10,6 +10,7 @@ from polyfuse.ir import Nest
 from polyfuse.machine import Machine
 from polyfuse.rewrite.reductions.split_sum_terms import terms, why_not_terms
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
@@ -21,7 +22,9 @@ from polyfuse.strategy.transforms.packing import apart
 PASS = "split sum terms"
 
 
-def with_terms_apart(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
+def with_terms_apart(
+    nest: Nest, machine: Machine, choose: Choose = cheapest
+) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with the terms of sums apart that all are products, where that is cheaper; and a sentence on each."""
     said: list[Remark] = []
     for name in [s.name for s in nest.statements] if machine.kind == "cpu" else ():
@@ -35,12 +38,15 @@ def with_terms_apart(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, 
         except (IllegalSchedule, InvalidSchedule) as error:
             said.append(refused(PASS, (name,), Reason.ILLEGAL, f"not taken: {done}; {error}"))
             continue
+        chosen = choose.wished(PASS, (name,))
         numbers = f"{microseconds(after)} so, {microseconds(before)} as one"
-        if after >= before:
-            said.append(weighed(PASS, (name,), False, f"not taken: {done}; {numbers}.", after, before))
+        if not choose.takes(PASS, (name,), after < before):
+            said.append(
+                weighed(PASS, (name,), False, f"not taken: {done}; {numbers}.", after, before, chosen)
+            )
             continue
         nest = done.nest
-        said.append(weighed(PASS, done.statements, True, f"{done}: {numbers}.", after, before))
+        said.append(weighed(PASS, done.statements, True, f"{done}: {numbers}.", after, before, chosen))
     return nest, tuple(said)
 
 

@@ -12,6 +12,7 @@ from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import CpuMachine, Machine
 from polyfuse.rewrite import Composed, compose_views
 from polyfuse.rewrite.views.flow import is_view
+from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import TILE_EFFICIENCY, microseconds
 from polyfuse.strategy.fusion.group_search import early_statements
@@ -21,7 +22,9 @@ from polyfuse.strategy.remarks import Reason, Remark, applied, refused
 PASS = "views"
 
 
-def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ...]]:
+def without_copies(
+    nest: Nest, machine: Machine, choose: Choose = cheapest
+) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with its views composed, and a sentence on each of them; the same nest where there are none."""
     alone = {statements(part)[0] for part in parts(nest.order) if len(statements(part)) == 1}
     if not any(is_view(s) and s.reads and s.name in alone for s in nest.statements):
@@ -40,7 +43,9 @@ def without_copies(nest: Nest, machine: Machine) -> tuple[Nest, tuple[Remark, ..
     }
 
     def accept(before: Nest, done: Composed) -> str | None:
-        return _why_keep(before, done, machine)
+        if not choose.asks(PASS, done.statements):
+            return "a wish keeps it"
+        return None if choose.forces(PASS, done.statements) else _why_keep(before, done, machine)
 
     views = compose_views(nest, accept, keep)
     return views.nest, (

@@ -33,6 +33,8 @@ from polyfuse.strategy.transforms.loop_remarks import findings, skewed
 from polyfuse.strategy.transforms.skew import shifted_order
 from polyfuse.strategy.transforms.time_tilings import shapes
 
+PASS = "time loops"
+
 PRICE_OPERATIONS = 15_000_000
 """isl operations for pricing the shapes of one order of a kernel."""
 
@@ -80,7 +82,9 @@ def planned(
         return Planned(schedule, (*notes, "the order as written is kept"))
     original = priced[0][0]
     order = sorted(priced[1:], key=_worth) or priced
-    first = order[choose(names, "shape", [total for total, _ in order])]
+    first = choose.best(
+        PASS, names, order, seconds=lambda one: one[0], name=lambda one: one[1].name, what="shape"
+    )
     tried = _each_once([first, *order])[:PROOFS]
     for total, draft in _each_once([*tried, *priced[1:2], priced[0]]):
         done = _proven(draft, schedule, notes)

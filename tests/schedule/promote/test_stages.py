@@ -162,11 +162,8 @@ def test_what_arrives_without_a_barrier_is_a_race(copy: str) -> None:
 
 def test_the_strategy_asks_for_tiles_ahead_and_the_simulator_agrees() -> None:
     nest = cases.dense(80, 32, batch=16)
-    plans = [
-        plan_for(nest, Machine.preset("h200"), choose=lambda _, what, __, n=n: n * (what == "form"))
-        for n in (0, 1)
-    ]
-    (plan,) = (each for each in plans if "stages" in str(each.schedule))
+    plan = plan_for(nest, Machine.preset("h200"), force={"register tiles": True})
+    assert "stages" in str(plan.schedule)
     net = pf.compile(nest, schedule=plan.schedule, target="cuda", machine="h200", device="lockstep")
     (launch,) = (each for each in net.program.launches if "tile_fma(" in each.source)
     assert "copy_ahead(" in launch.source

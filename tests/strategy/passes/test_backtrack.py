@@ -13,7 +13,10 @@ from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.strategy import Plan
-from polyfuse.strategy.candidates import Picked, cheapest
+from polyfuse.strategy.candidates import Choose, Picked, cheapest
+from polyfuse.strategy.driver import Start
+from polyfuse.strategy.passes.backtrack import Doubt
+from polyfuse.strategy.passes.kernels import Kernels, backtracked
 from polyfuse.strategy.pipeline import plan_for
 
 ZEN5 = Machine.preset("zen5")
@@ -25,17 +28,14 @@ APART = 1.5
 """What the parts may cost, as a part of what the group does."""
 
 
-def planned(name: str, choose: Picked | None = None) -> Plan:
+def nest_of(name: str) -> pf.Nest:
     pipeline = PIPELINES[name]
-    nest = expand(pipeline.nest).nest.with_sizes(pipeline.large)
-    return plan_for(nest, ONE_CORE, choose=choose or cheapest)
+    return expand(pipeline.nest).nest.with_sizes(pipeline.large)
 
 
-def planned_apart(choose: Picked | None = None) -> Plan:
+def planned_apart(choose: Choose = cheapest) -> Plan:
     """The pyramid's plan where parts are taken even if they cost more: they do, since fused loops come apart."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("polyfuse.strategy.passes.backtrack.CLEARLY", APART)
-        return planned("pyramid", choose)
+    return plan_for(nest_of("pyramid"), ONE_CORE, choose=choose, force={"backtrack": True})
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +66,19 @@ def test_a_group_that_is_dear_in_any_shape_is_taken_apart(pyramid: Plan) -> None
         )
 
 
-def test_a_group_that_is_dearer_in_parts_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyfuse.strategy.passes.backtrack.DOUBTFUL", 0.0)
-    plan = planned("blurs")
+def test_a_group_that_is_dearer_in_parts_stays() -> None:
+    """A doubt is no decision: both forms are priced."""
+    found = Kernels.of(Start(nest_of("blurs"), ONE_CORE))
+    group = max(found.plan.groups, key=lambda group: len(group.statements))
+    doubted = replace(found, doubts=(Doubt(group.statements, 0.0, group.cost.total),))
+    plan = backtracked(doubted).plan
     what, together, apart = compared(plan)
     assert what == "stay in one kernel"
     assert 0.8 * together <= apart
 
 
 def test_choices_are_made_for_the_kernels_that_stay(pyramid: Plan) -> None:
-    other = planned_apart(Picked({"tiles of nothing": 1}))
+    other = planned_apart(Choose(Picked({"tiles of nothing": 1})))
     assert str(other.schedule) == str(pyramid.schedule)
     assert other.notes == pyramid.notes
 

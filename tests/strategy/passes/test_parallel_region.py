@@ -14,6 +14,7 @@ from polyfuse.checks import cuda_cases as cases
 from polyfuse.ir.tree import parts
 from polyfuse.machine import Machine
 from polyfuse.strategy import Plan, plan_for, schedule_costs
+from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.parallel_regions import is_on_cores, joined_kernels
 from polyfuse.strategy.passes.parallel_region import LEAST, at_best
 
@@ -52,7 +53,7 @@ def test_four_layers_of_512_are_one_region_behind_the_packs() -> None:
 
 def test_layers_that_share_rows_for_the_sake_of_their_region_come_apart() -> None:
     nest = cases.dense(*[256] * 9, batch=4)
-    apart = plan_for(nest, TWO, choose=lambda kernel, what, seconds: int(what == "regions"))
+    apart = plan_for(nest, TWO, force={"parallel region": False})
     (kernel,) = (
         part for part, early in zip(parts(apart.schedule.tree), apart.once, strict=True) if not early
     )
@@ -96,7 +97,7 @@ def test_a_search_may_leave_each_its_region() -> None:
         asked.append(what)
         return int(what == "regions")
 
-    plan = plan_for(cases.dense(*[512] * 5, batch=2), TWO, choose=apart)
+    plan = plan_for(cases.dense(*[512] * 5, batch=2), TWO, choose=Choose(apart))
     assert asked.count("regions") == 1
     assert not regions_said(plan)
 

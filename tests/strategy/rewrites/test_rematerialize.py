@@ -9,6 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.machine import Machine
+from polyfuse.strategy.candidates import Choose, Wish
 from polyfuse.strategy.cost.counts import NOMINAL_SIZE
 from polyfuse.strategy.match.stencil import pipelines
 from polyfuse.strategy.pipeline import plan_for
@@ -96,13 +97,21 @@ def test_a_reader_of_several_elements_reads_what_is_stored() -> None:
     assert computed_where_read(nest, ZEN5) == (nest, ())
 
 
-def test_a_temporary_that_saves_next_to_nothing_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyfuse.strategy.rewrites.rematerialize.CLEARLY", 0.1)
+def test_where_memory_is_fast_a_temporary_is_stored_unless_that_is_forced() -> None:
+    l1, *far = ZEN5.levels
+    fast = replace(ZEN5, levels=(l1, *(replace(level, bandwidth=4 * level.bandwidth) for level in far)))
     nest = both_ways(CHEAP).with_sizes({"N": LARGE})
-    kept, (said,) = computed_where_read(nest, ZEN5)
+    kept, (said,) = computed_where_read(nest, fast)
     assert kept is nest
     assert said.text.startswith("t is stored, not computed where it is read: ")
     assert said.reason is Reason.DEARER
+    writer = next(s.name for s in nest.statements if s.write.tensor == "t")
+    for wish in (Wish("rematerialize", frozenset(), True), Wish("rematerialize", frozenset({writer}), True)):
+        forced, (remark,) = computed_where_read(nest, fast, Choose(wishes=[wish]))
+        assert not is_stored(forced)
+        assert (remark.taken, remark.reason, remark.seconds) == (True, Reason.CHOSEN, said.seconds)
+    others = Wish("rematerialize", frozenset({"nothing"}), True)
+    assert computed_where_read(nest, fast, Choose(wishes=[others]))[0] is nest
 
 
 def test_what_grew_too_dear_by_another_one_is_stored() -> None:

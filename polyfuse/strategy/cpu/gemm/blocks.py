@@ -70,6 +70,13 @@ class Blocking:
     pack_right: bool
     seconds: float = 0.0
 
+    @property
+    def name(self) -> str:
+        """What tells it from other blocks of a product, as a wish calls it (polyfuse.strategy.candidates)."""
+        packed = (side for side, packs in (("left", self.pack_left), ("right", self.pack_right)) if packs)
+        size = f"tiles of {self.rows} x {self.columns}, blocks of {self.steps} steps x {self.width} columns"
+        return ", ".join((size, *(f"{side} packed" for side in packed)))
+
 
 @dataclass(frozen=True)
 class Task:

@@ -10,6 +10,7 @@ from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
+from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.load_balance import Share, busiest, pieces, place_of, place_one_by_one
 from polyfuse.strategy.cpu.gemm.blocking import blocking, blockings
@@ -19,6 +20,9 @@ from polyfuse.strategy.transforms.band_verbs import constant_extent
 
 PIECES_IN_STEPS = 8
 """Pieces for each core of the columns that all steps have together, where a step has a part of them."""
+
+PACKED_TOGETHER = "packed together"
+"""The pass that has all cores put a factor into panels before a product, of which each then has rows."""
 
 CLEARLY = 0.98
 """What rows of panels that cores made together may cost by the model, as a part of the other way to share a product
@@ -32,7 +36,7 @@ class Question:
     """A product in a schedule, inside the loops `around` its whole kernel, and the machine that it is to run on.
 
     `held` are the bytes that go by before it reads the same numbers again: a call's, or those of a step of these loops.
-    `made` are the tensors that other statements of its kernel write.
+    `made` are the tensors that other statements of its kernel write. `choose` decides.
     """
 
     schedule: Schedule
@@ -42,6 +46,7 @@ class Question:
     around: tuple[Loop, ...]
     held: int
     made: frozenset[str]
+    choose: Choose
 
     def loops(self) -> dict[int, Loop] | None:
         """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
@@ -84,9 +89,10 @@ class Question:
             return whole
         apart = min(found, key=lambda each: each[0])[1:]
         together = self._packed_together(sizes, loops)
-        if together is None or self._busiest(*together) >= CLEARLY * self._busiest(*apart):
+        if together is None:
             return apart
-        return together
+        pays = self._busiest(*together) < CLEARLY * self._busiest(*apart)
+        return together if self.choose.takes(PACKED_TOGETHER, (p.statement,), pays) else apart
 
     def alike(self) -> tuple[int, ...]:
         """The dimensions of batches that have the same b, if it is no constant: what is packed serves all of them.

@@ -76,7 +76,9 @@ def blocked(
         schedule = apart(schedule, kernel.names)
     except (IllegalSchedule, InvalidSchedule) as error:
         return Refused(Reason.ILLEGAL, str(error))
-    tried = [_Blocks(schedule, counts, kernel, product, machine).asked(parallel) for product in products]
+    tried = [
+        _Blocks(schedule, counts, kernel, product, machine, choose).asked(parallel) for product in products
+    ]
     possible = [one for one in tried if not isinstance(one, Refused)]
     if not possible:
         return next(one for one in tried if isinstance(one, Refused))
@@ -115,7 +117,7 @@ def blocked_inside(
 
     Raises IllegalSchedule or InvalidSchedule where a verb is refused.
     """
-    asked = _Blocks(schedule, counts, kernel, product, machine, names, around, held).asked(parallel)
+    asked = _Blocks(schedule, counts, kernel, product, machine, choose, names, around, held).asked(parallel)
     return asked if isinstance(asked, Refused) else asked.made(choose)
 
 
@@ -135,7 +137,14 @@ class _Asked:
 
     def made(self, choose: Choose) -> Planned:
         """The schedule in blocks. Raises IllegalSchedule or InvalidSchedule where a verb is refused."""
-        choice = self.choices[choose(self.kernel.names, "blocks", [b.seconds for b in self.choices])]
+        choice = choose.best(
+            BLOCKS,
+            self.kernel.names,
+            self.choices,
+            seconds=lambda b: b.seconds,
+            name=lambda b: b.name,
+            what="blocks",
+        )
         return Planned(*self.kernel.in_blocks(self.loops, self.task, choice, self.often, self.share))
 
 
@@ -149,6 +158,7 @@ class _Blocks:
         kernel: Kernel,
         product: Product,
         machine: CpuMachine,
+        choose: Choose,
         names: tuple[str, ...] | None = None,
         around: tuple[Loop, ...] = (),
         held: int | None = None,
@@ -160,7 +170,7 @@ class _Blocks:
         self.around = around
         held = counts.total_bytes if held is None else held
         others = frozenset(schedule.nest.statement(n).write.tensor for n in self.names if n != self.name)
-        self.question = Question(schedule, counts, product, machine, around, held, others)
+        self.question = Question(schedule, counts, product, machine, around, held, others, choose)
         self.after = self.names[self.names.index(self.name) + 1 :]
         self.needs = needs_of(schedule.nest, self.name, self.after)
         self.axes = columns_axes(schedule.nest, product, self.after)

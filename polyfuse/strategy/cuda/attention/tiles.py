@@ -97,6 +97,11 @@ class PassShape:
     why: str = field(default="", compare=False)
 
     @property
+    def name(self) -> str:
+        """What tells it from other shapes, as a wish calls it (polyfuse.strategy.candidates)."""
+        return f"{self.rows} queries x {self.keys} keys, {type(self.scores.mma).__name__}"
+
+    @property
     def rows(self) -> int:
         """Queries of a block."""
         return self.scores.shape.block_rows

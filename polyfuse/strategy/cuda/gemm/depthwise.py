@@ -136,9 +136,16 @@ def in_window_rows(
     tiles = sorted(_tiles(found, extents), key=lambda tile: _seconds(found, extents, tile, machine))
     if not tiles:
         return Refused(Reason.NO_SIZE, "no tile of results fits the windows' sizes")
-    best = tiles[choose(kernel.names, "window tiles", [_seconds(found, extents, t, machine) for t in tiles])]
+    best = choose.best(
+        PASS,
+        kernel.names,
+        tiles,
+        seconds=lambda tile: _seconds(found, extents, tile, machine),
+        name=_by,
+        what="window tiles",
+    )
     plain, seconds = _seconds(found, extents, {}, machine), _seconds(found, extents, best, machine)
-    if plain <= seconds:
+    if not choose.takes(PASS, kernel.names, seconds < plain):
         line = f"{microseconds(seconds)} of instructions expected, {microseconds(plain)} with one result a thread"
         return Refused(Reason.DEARER, line)
     try:
@@ -147,15 +154,15 @@ def in_window_rows(
         return Refused(Reason.ILLEGAL, str(error))
     if isinstance(done, Refused):
         return done
-    by = " × ".join(str(best[d]) for d in best)
     note = (
-        f"{found.statement} in rows of windows: {by} neighbouring results a thread, each pixel loaded once; "
+        f"{found.statement} in rows of windows: {_by(best)} neighbouring results a thread, each pixel loaded once; "
         f"{microseconds(seconds)} of instructions expected, {microseconds(plain)} with one result a thread"
     )
+    chosen = choose.wished(PASS, kernel.names)
     (own,) = (p for p in parts(done.tree) if found.statement in statements(p))
     cost = finished_cost(Counts(done.nest), own, machine)
     return done, [
-        Group(statements(own), cost, (weighed(PASS, (found.statement,), True, note, seconds, plain),))
+        Group(statements(own), cost, (weighed(PASS, (found.statement,), True, note, seconds, plain, chosen),))
     ]
 
 
@@ -167,6 +174,11 @@ def _tiles(w: Windows, extents: dict[int, int]) -> Iterator[dict[int, int]]:
             size <= extents[d] for d, size in zip(dims, sizes, strict=True)
         ):
             yield dict(zip(dims, sizes, strict=True))
+
+
+def _by(tile: dict[int, int]) -> str:
+    """The results of a thread along each dimension."""
+    return " × ".join(map(str, tile.values()))
 
 
 def _seconds(w: Windows, extents: dict[int, int], tile: dict[int, int], machine: GpuMachine) -> float:

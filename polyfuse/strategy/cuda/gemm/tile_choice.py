@@ -83,11 +83,17 @@ def in_registers(
         return Refused(Reason.NO_SIZE, "no tile of results fits the product's sizes")
     plain = model.cost(part)
     best, alone = shapes[0], plain.total + waiting_seconds(shapes[0], machine)
-    taken = choose(kernel.names, "form", sorted((best.seconds, alone)))
-    if (taken == 0) != (best.seconds <= alone):
+    if not choose.takes(PASS, kernel.names, best.seconds <= alone, "form", (best.seconds, alone)):
         line = f"{microseconds(best.seconds)} expected, {microseconds(alone)} with one result a thread"
         return Refused(Reason.DEARER, line)
-    best = shapes[choose(kernel.names, "register tiles", [shape.seconds for shape in shapes])]
+    best = choose.best(
+        PASS,
+        kernel.names,
+        shapes,
+        seconds=lambda tile: tile.seconds,
+        name=lambda tile: tile.name,
+        what="register tiles",
+    )
     done = (
         in_patches(schedule, counts, kernel, product, best, machine)
         if isinstance(product, Convolution)

@@ -38,6 +38,8 @@ from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import separated
 from polyfuse.strategy.transforms.time_loops import Planned
 
+PASS = "grid steps"
+
 
 def in_order(
     schedule: Schedule, counts: Counts, part: Tree, machine: GpuMachine, choose: Choose
@@ -57,8 +59,7 @@ def in_order(
     own = Counts(usual.schedule.nest)
     kernels = dict.fromkeys(part_with(usual.schedule, name) for name in names)
     alone = sum(finished_cost(own, kernel, machine).total for kernel in kernels)
-    options = sorted([(cost.total, True), (alone, False)])
-    if options[choose(names, "steps", [seconds for seconds, _ in options])][1]:
+    if choose.takes(PASS, names, cost.total < alone, "steps", (cost.total, alone)):
         why = f"{microseconds(alone)} expected, if no block waits for another"
         return replace(done, notes=(*done.notes, why)), cost
     why = f"not by all blocks together: {microseconds(cost.total)} expected, {microseconds(alone)} so"

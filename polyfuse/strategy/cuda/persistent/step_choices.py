@@ -23,6 +23,7 @@ from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.gemm.schedule import extents_for, product_tiles
+from polyfuse.strategy.cuda.gemm.tile_choice import PASS as TILES
 from polyfuse.strategy.cuda.persistent.same_blocks import Follower, follower
 from polyfuse.strategy.cuda.persistent.step_parts import Part, seconds_of
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
@@ -30,6 +31,9 @@ from polyfuse.strategy.cuda.tiles.tile_candidates import stationary_tiles
 from polyfuse.strategy.cuda.tiles.tile_cost import waiting_seconds
 from polyfuse.strategy.match.gemm import Factor, Product
 from polyfuse.strategy.match.gemm_problem import Extents
+
+SAME_BLOCKS, STATIONARY = "same blocks", "stationary operand"
+"""What is decided of a product in a time loop: parts behind it run in its blocks; a factor stays in shared memory."""
 
 
 def decided(
@@ -86,8 +90,8 @@ class Asked:
         options, said = self._whose_blocks([usual, *self._staying(0)])
         tile, why = self._held(options)
         one_each = self.part.plain.total + self.part.times * waiting_seconds(usual, self.machine)
-        forms = sorted([(self._seconds(tile), True), (one_each, False)])
-        if not forms[self.choose(self.part.kernel.names, "form", [seconds for seconds, _ in forms])][1]:
+        tiled, names = self._seconds(tile), self.part.kernel.names
+        if not self.choose.takes(TILES, names, tiled < one_each, "form", (tiled, one_each)):
             return self.part
         return replace(self.part, tile=tile, usual=usual, said=(*why, *said))
 
@@ -118,9 +122,9 @@ class Asked:
             )
             return apart, (f"{names} do not run in {their}: {why}",)
         barriers = self.gpu.meeting_seconds(self.part.times)
-        seconds = [self._seconds(self._best(together)), self._seconds(self._best(apart)) + barriers]
-        forms = sorted(zip(seconds, (True, False), strict=True))
-        so = forms[self.choose(self.part.kernel.names, "blocks", [each for each, _ in forms])][1]
+        seconds = self._seconds(self._best(together)), self._seconds(self._best(apart)) + barriers
+        kernel = self.part.kernel.names
+        so = self.choose.takes(SAME_BLOCKS, kernel, seconds[0] < seconds[1], "blocks", seconds)
         one, other = map(microseconds, seconds)
         how = "run" if so else "do not run"
         said = f"{names} {how} in {their}: {one} expected for {self.part.times} steps so, {other} with a grid barrier "
@@ -152,9 +156,9 @@ class Asked:
             return self._best(options), ()
         best, usual = self._best(stay), self._best(read)
         seconds = self._seconds(best), self._seconds(usual)
-        forms = sorted(zip(seconds, (True, False), strict=True))
         held, each = map(microseconds, seconds)
-        if not forms[self.choose(self.part.kernel.names, "held", [one for one, _ in forms])][1]:
+        kernel = self.part.kernel.names
+        if not self.choose.takes(STATIONARY, kernel, seconds[0] < seconds[1], "held", seconds):
             return usual, (f"{not_so}{held} expected for {steps} steps so, {each} where each step reads it",)
         return best, (
             f"{name} stays in shared memory, {best.held_bytes} bytes of it in each of {best.blocks(self._extents)} "

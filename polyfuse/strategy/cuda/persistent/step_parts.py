@@ -18,7 +18,7 @@ from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.gpu_cycles import seconds_of_wait
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import KernelCost, Tiling, ranked
+from polyfuse.strategy.cost.roofline import KernelCost, Tiling, chosen_tiling, ranked
 from polyfuse.strategy.cuda import kernel as cuda
 from polyfuse.strategy.cuda.gemm.implicit_gemm import Convolution
 from polyfuse.strategy.cuda.gemm.schedule import band_by_dimension, in_register_tiles
@@ -70,7 +70,7 @@ def part_of(
     """A kernel as a part of a step."""
     costs = ranked(kernel, machine, counts.total_bytes)
     times = prod(counts.extent(loop) for loop in kernel.around)
-    plain = costs[choose(kernel.names, "tiles", [cost.total for cost in costs])]
+    plain = chosen_tiling(kernel, costs, choose)
     plain = replace(plain, overhead=machine.launch_seconds, waiting=times * 2 * seconds_of_wait(machine))
     part = Part(kernel, alone, plain, times)
     product = product_in(schedule.nest, kernel)

@@ -99,6 +99,25 @@ class ThreadblockTile:
         s = self.shape
         return replace(self, shape=replace(s, steps=steps or s.steps, columns=columns or s.columns))
 
+    @property
+    def name(self) -> str:
+        """What tells it from other tiles of a product, as a wish calls it (polyfuse.strategy.candidates).
+
+        "128 x 128 x 32, 8 x 8 a thread, Fma, CpAsync, 3 stages"
+        """
+        s = self.shape
+        said = [
+            f"{s.block_rows} x {s.block_columns} x {s.steps}",
+            f"{s.rows} x {s.columns} a thread",
+            type(self.mma).__name__,
+            type(self.copy).__name__,
+            f"{self.stages} stage{'s' if self.stages > 1 else ''}",
+        ]
+        said += ["a producer warp"] if self.producer_warp else []
+        if self.cluster is not None:
+            said.append(f"{self.cluster.blocks} blocks {'down' if self.cluster.down else 'across'}")
+        return ", ".join(said)
+
     # -- operands
 
     @property

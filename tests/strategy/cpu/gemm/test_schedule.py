@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, Machine, cpu
 from polyfuse.strategy import plan_for
-from polyfuse.strategy.cpu.gemm import problem as product_task
 from tests.support.examples import examples
 
 SMALL = cpu("small caches", 1, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
@@ -65,11 +63,11 @@ def product(
     return Nest.of([t for t in tensors if t.name in used], statements, constants=constants)
 
 
-def agrees(nest: Nest, machine: Machine) -> pf.Executable:
+def agrees(nest: Nest, machine: Machine, force: Mapping[str, bool] | None = None) -> pf.Executable:
     """The compiled nest, once it gave what the oracle gives: exactly, on integers small enough for any order."""
     rng = np.random.default_rng(1)
     inputs = {t.name: rng.integers(-3, 4, t.shape).astype(t.dtype) for t in nest.inputs}
-    net = pf.compile(nest, target="cpu", machine=machine)
+    net = pf.compile(nest, target="cpu", machine=machine, force=force)
     ((name, wanted),) = pf.interpret(nest, inputs).items()
     found = net(**inputs)
     np.testing.assert_array_equal(inputs[name] if found is None else found, wanted)
@@ -201,7 +199,7 @@ def test_what_batches_have_in_common_is_packed_once(units: int, order: str) -> N
     """for b: { pack w; for i: … }  ->  pack w; for b: for i: …; not where each batch has a w of its own."""
     sizes = {"a": 2, "b": 5, "i": 14, "k": 60, "j": 40}
     nest = pf.einsum(order, {d: size for d, size in sizes.items() if d in order}, dtype="float32")
-    net = agrees(nest, replace(SMALL, units=units, region_seconds=0.0))
+    net = agrees(nest, replace(SMALL, units=units, region_seconds=0.0), {"packed together": True})
     copies = [s.name for s in net.schedule.nest.statements if s.name.startswith(("load", "pack"))]
     around = {loop.name for copy in copies for loop in net.schedule.loops(copy)}
     again = [loop.name for loop in net.schedule.loops("mac") if loop.name not in around]
@@ -245,21 +243,19 @@ def test_cores_put_what_all_of_them_read_into_panels_together() -> None:
     ("right", "after", "dtype"),
     [("kj", "none", "float32"), ("jk", "bias, relu", "float32"), ("kj", "residual, scale", "float64")],
 )
-def test_panels_that_cores_make_together_equal_the_oracle(
-    right: str, after: str, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_panels_that_cores_make_together_equal_the_oracle(right: str, after: str, dtype: str) -> None:
     """Whatever it costs, on small products; also with more cores than tiles."""
-    monkeypatch.setattr(product_task, "CLEARLY", inf)
     for units, sides in ((2, (40, 36, 50)), (3, (70, 50, 33)), (8, (29, 70, 40))):
         nest = product(sides, right=right, after=after, dtype=dtype)
-        net = agrees(nest, replace(SMALL, units=units, region_seconds=0.0))
+        net = agrees(nest, replace(SMALL, units=units, region_seconds=0.0), {"packed together": True})
         assert "cores" in [loop.bind for loop in net.schedule.loops("pack_w")]
 
 
-def test_a_factor_of_an_earlier_kernel_is_packed_by_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product_task, "CLEARLY", inf)
+def test_a_factor_of_an_earlier_kernel_is_packed_by_all_cores() -> None:
     x, w, v = (nn.input(name, shape) for name, shape in (("x", (40, 50)), ("w", (50, 60)), ("v", (60, 36))))
-    net = agrees(nn.lower(x @ (w @ v)), replace(SMALL, units=2, region_seconds=0.0))
+    net = agrees(
+        nn.lower(x @ (w @ v)), replace(SMALL, units=2, region_seconds=0.0), {"packed together": True}
+    )
     assert sum(s.name.startswith("pack") for s in net.schedule.nest.statements) == 2
 
 

@@ -13,7 +13,6 @@ from polyfuse.ir.precision import Math
 from polyfuse.machine import Machine
 from polyfuse.simulator import lockstep
 from polyfuse.simulator.races import BarrierError
-from polyfuse.strategy.cuda.gemm import tile_choice as in_registers
 from polyfuse.strategy.cuda.tiles.tile import WAITING, Cluster, ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
 from polyfuse.strategy.match.gemm_problem import Extents
@@ -48,14 +47,7 @@ def schedule_of(
         sizes = (*groups_of(t), t.shape.rows, t.shape.columns, t.stages)
         return t.cluster == Cluster(cluster, down) and sizes == tile
 
-    with pytest.MonkeyPatch.context() as patched:
-        product_tiles = in_registers.product_tiles
-        patched.setattr(
-            in_registers,
-            "product_tiles",
-            lambda *given: tuple(replace(s, group=group) for s in product_tiles(*given)),
-        )
-        return schedule_with(nest, math, wanted)
+    return schedule_with(nest, math, wanted, group)
 
 
 @cache

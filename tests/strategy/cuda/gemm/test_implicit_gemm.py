@@ -66,8 +66,7 @@ IN_GROUPS = {
 def program(name: str, dtype: str = "float32") -> pf.Executable:
     """The plan with register tiles, whether the model finds them the faster form at these sizes or not."""
     nest, machine = {**CASES, **IN_GROUPS}[name](dtype=dtype), Machine.preset("h200")
-    plans = (plan_for(nest, machine, choose=lambda _, what, __, n=n: n * (what == "form")) for n in (0, 1))
-    schedule = next(plan.schedule for plan in plans if "microkernel" in str(plan.schedule))
+    schedule = plan_for(nest, machine, force={"register tiles": True}).schedule
     return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
 
 
@@ -98,14 +97,11 @@ def test_convolutions_in_groups_are_tiles_with_what_follows_them(name: str) -> N
     [("NCHW", "float32", 3, 1), ("NHWC", "bfloat16", 3, 2), ("NCHW", "float32", 5, 1)],
 )
 def test_depthwise_convolutions_have_several_results_a_thread(
-    layout: str, dtype: str, window: int, stride: int, monkeypatch: pytest.MonkeyPatch
+    layout: str, dtype: str, window: int, stride: int
 ) -> None:
-    monkeypatch.setattr(
-        "polyfuse.strategy.cuda.gemm.depthwise.OF_A_LOOPED_TERM", 10**6
-    )  # whatever is expected
     image = (2, 3, 9, 11) if layout == "NCHW" else (2, 9, 11, 3)
     nest = convolution(image, 3, (window, window), layout, dtype, groups=3, padding=1, stride=stride)
-    net = pf.compile(nest, target="cuda", machine="h200", device="lockstep")
+    net = pf.compile(nest, target="cuda", machine="h200", device="lockstep", force={"rows of windows": True})
     assert len(net.kernels) == 1
     assert "neighbouring results a thread, each pixel loaded once" in net.explain()
     x = np.random.default_rng(2).integers(-3, 4, nest.tensor("x").shape).astype(dtype)

@@ -36,8 +36,8 @@ every_case = pytest.mark.parametrize("name", CASES)
 
 @cache
 def net_of(name: str) -> pf.Executable:
-    with pytest.MonkeyPatch.context() as patch:
-        schedule = by_tensor_cores(convolution(**CASES[name], dtype="float64"), "ieee", patch)
+    schedule = by_tensor_cores(convolution(**CASES[name], dtype="float64"), "ieee")
+    assert "factors" in str(schedule)
     return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
 
 

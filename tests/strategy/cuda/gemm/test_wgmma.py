@@ -59,22 +59,19 @@ NESTS = {
 every_nest = pytest.mark.parametrize("name", NESTS)
 
 
-def schedule_of(
-    nest: pf.Nest, math: Math, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> pf.Schedule:
+def schedule_of(nest: pf.Nest, math: Math, tile: tuple[int, ...]) -> pf.Schedule:
     """The strategy's schedule with one shape: warpgroups down and across, a thread's rows and columns, stages."""
 
     def wanted(t: ThreadblockTile) -> bool:
         return kind_of(t) == "rounded" and (*groups_of(t), t.shape.rows, t.shape.columns, t.stages) == tile
 
-    return by_warpgroups(nest, math, wanted, monkeypatch).schedule
+    return by_warpgroups(nest, math, wanted).schedule
 
 
 @cache
 def net_of(name: str) -> pf.Executable:
     make, math, tile = NESTS[name]
-    with pytest.MonkeyPatch.context() as patched:
-        schedule = schedule_of(make(), math, tile, patched)
+    schedule = schedule_of(make(), math, tile)
     return pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
 
 
@@ -151,11 +148,9 @@ def test_what_was_not_shown_is_not_read() -> None:
         ("tf32", (1, 1, 4, 32, 2)),
     ],
 )
-def test_machine_code_is_warpgroups_in_planned_registers(
-    math: Math, tile: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machine_code_is_warpgroups_in_planned_registers(math: Math, tile: tuple[int, ...]) -> None:
     pytest.importorskip("cuda.core")
-    schedule = schedule_of(matmul(2048, 1024, 2048), math, tile, monkeypatch)
+    schedule = schedule_of(matmul(2048, 1024, 2048), math, tile)
     net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="none")
     cubin = in_planned_registers(net, (9, 0))
     assert cubin.arch == "sm_90a"

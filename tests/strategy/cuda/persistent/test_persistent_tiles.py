@@ -14,6 +14,7 @@ from polyfuse.ir.tree import Loop, loops_around, parts
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.strategy import plan_for
+from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.plan import Plan
 
 pytest.importorskip("numba.cuda")
@@ -97,6 +98,9 @@ def test_a_search_may_try_both() -> None:
     def other(kernel: tuple[str, ...], what: str, seconds: Sequence[float]) -> int:
         return int(what == "held")
 
-    plan = plan_for(recurrent(nn.LSTM(24, 256), 8, 50), Machine.preset("h200"), choose=other)
+    nest, h200 = recurrent(nn.LSTM(24, 256), 8, 50), Machine.preset("h200")
+    plan = plan_for(nest, h200, choose=Choose(other))
     assert not stays(plan)
+    forced = plan_for(nest, h200, force={"stationary operand": False})
+    assert str(forced.schedule) == str(plan.schedule)
     assert "u0 does not stay in shared memory: " in str(plan)

@@ -18,6 +18,7 @@ from polyfuse.ir.tree import Sequence, loops, parts
 from polyfuse.machine import Machine
 from polyfuse.sets import points
 from polyfuse.strategy import plan_for
+from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.plan import Plan
 from tests.strategy.cuda.persistent.test_grid_steps import quick
 
@@ -99,7 +100,7 @@ def test_a_search_may_try_blocks_of_their_own() -> None:
     def other(kernel: tuple[str, ...], what: str, seconds: Several[float]) -> int:
         return int(what == "blocks")
 
-    plan = plan_for(lstm(96), Machine.preset("h200"), choose=other)
+    plan = plan_for(lstm(96), Machine.preset("h200"), choose=Choose(other))
     assert f"do not {RUN}: " in str(plan)
     assert meetings(plan) == 6
 
