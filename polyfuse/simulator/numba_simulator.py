@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.codegen.cuda.device_ops import by_position
 from polyfuse.codegen.cuda.kernel_grammar import CONSTANTS, DTYPES, UNARY_MATH, UnsupportedKernel
 from polyfuse.codegen.looptree.half_types import CONVERSIONS, CONVERTED, converted, copied_bits
 from polyfuse.errors import TargetUnavailable
@@ -51,7 +52,7 @@ def simulate(
     blocks, threads = _extent(grid), _extent(block)
     namespace = _names()
     module = ast.parse(source)  # whose imports are the GPU's: the simulator has its own of everything
-    module.body = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    module.body = [by_position(node) for node in module.body if isinstance(node, ast.FunctionDef)]
     exec(compile(module, f"<simulated kernel {name}>", "exec"), namespace)
     for point in np.ndindex(*blocks):
         device = _Device(blocks, threads)

@@ -128,8 +128,8 @@ def _guarded(top: For) -> tuple[tuple[ast.expr, ...], For]:
 def _under(conditions: tuple[ast.expr, ...], call: str) -> list[str]:
     """The call where the conditions hold."""
     if not conditions:
-        return [call]
-    return [f"if {ast.unparse(all_of(conditions))}:", f"    {call}"]
+        return call.splitlines()
+    return [f"if {ast.unparse(all_of(conditions))}:", *(f"    {line}" for line in call.splitlines())]
 
 
 def copy_vector(store: Store, copy: VectorCopy, variable: str | None, address: Address) -> str:

@@ -3,14 +3,14 @@
     operation  ::= name  kind  parameter*  emission  requires
     kind       ::= "product" | "copy" | "wait" | "signal" | "barrier"     a statement
                  | "value"                                                part of an expression
-    parameter  ::= name  role
+    parameter  ::= name  role  whether a long call has it on a new line
     role       ::= "literal"                                              an integer, written out
                  | "value"                                                a number
                  | "result" | "array"                                     an array that is written, or another one
 
 Everything else about an operation follows from its record or is attached to it by name:
 
-    its call in emitted source     DeviceOp.call                          the loop tree's printer
+    its call in emitted source     DeviceOp.call, by_position             the loop tree's printer
     what the grammar accepts       DeviceOp.parameters                    kernel_grammar.py
     what it compiles to            DeviceOp.emission                      a module of intrinsics/, numba-cuda's
     what it does                   polyfuse.simulator.device_ops          in lock-step, all threads at once
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,10 +38,14 @@ Argument = ast.expr | int | str
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an operation: what it is called, and what may be given for it."""
+    """A parameter of an operation: what it is called, and what may be given for it.
+
+    In calls of an operation with parameters that begin lines, arguments are named.
+    """
 
     name: str
     role: Role
+    begins_line: bool = False
 
     @property
     def is_array(self) -> bool:
@@ -81,12 +86,38 @@ class DeviceOp:
 
         >>> DEVICE_OPS["copy_ahead"].call(count=4, target="xs", to="4 * tx", step=1, source="x", at=0)
         'copy_ahead(4, xs, 4 * tx, 1, x, 0)'
+
+        Of an operation with many parameters in lines, with names:
+
+        >>> corner = {"c0": "k", "c1": "i", "c2": 0, "c3": 0, "c4": 0}
+        >>> box = {"axes": 2, "nbytes": 8192, "target": "xs", "to": 0, "boxes": "x_boxes", **corner}
+        >>> print(DEVICE_OPS["copy_bulk"].call(**box, arrivals="arrived", count=4, group="group"))
+        copy_bulk(
+            axes=2, nbytes=8192,
+            target=xs, to=0,
+            boxes=x_boxes, c0=k, c1=i, c2=0, c3=0, c4=0,
+            arrivals=arrived, count=4, group=group,
+        )
         """
         names = [p.name for p in self.parameters]
         if arguments.keys() != set(names):
             raise TypeError(f"{self.name} takes {', '.join(names) or 'nothing'}, not {', '.join(arguments)}")
-        every = [_expression(arguments[name]) for name in names]
-        return ast.unparse(ast.Call(ast.Name(self.name), every, []))
+        if not any(p.begins_line for p in self.parameters):
+            every = [_expression(arguments[name]) for name in names]
+            return ast.unparse(ast.Call(ast.Name(self.name), every, []))
+        lines = list[str]()
+        for p in self.parameters:
+            text = f"{p.name}={ast.unparse(_expression(arguments[p.name]))}"
+            lines = [*lines[:-1], f"{lines[-1]}, {text}"] if lines and not p.begins_line else [*lines, text]
+        return "\n".join((f"{self.name}(", *(f"    {line}," for line in lines), ")"))
+
+    def in_order(self, call: ast.Call) -> list[ast.expr] | None:
+        """The arguments of a call in the parameters' order; None where they are not these parameters'."""
+        names = [p.name for p in self.parameters]
+        given = {**dict(zip(names, call.args, strict=False)), **{str(k.arg): k.value for k in call.keywords}}
+        if len(call.args) + len(call.keywords) != len(names) or given.keys() != set(names):
+            return None
+        return [given[name] for name in names]
 
 
 def _expression(given: Argument) -> ast.expr:
@@ -98,11 +129,20 @@ def _expression(given: Argument) -> ast.expr:
 def _signature(text: str) -> tuple[Parameter, ...]:
     """Parameters from their names, each with a mark: `#` for a literal, `=` for a result, `*` for another array.
 
+    A bar stands before a parameter that begins a line.
+
     >>> [p.role for p in _signature("count# target= to source*")]
     ['literal', 'result', 'value', 'array']
+    >>> [p.begins_line for p in _signature("rows# | y= | a* a_at")]
+    [False, True, True, False]
     """
     roles: Mapping[str, Role] = {"#": "literal", "=": "result", "*": "array"}
-    return tuple(Parameter(name.rstrip("#=*"), roles.get(name[-1], "value")) for name in text.split())
+    words = text.split()
+    return tuple(
+        Parameter(name.rstrip("#=*"), roles.get(name[-1], "value"), before == "|")
+        for before, name in zip(["", *words], words, strict=False)
+        if name != "|"
+    )
 
 
 _INTRINSICS = "polyfuse.codegen.cuda.intrinsics"
@@ -116,12 +156,12 @@ def _factor(side: str, numbers: str) -> str:
     return f"{side}* {side}_at {' '.join(f'{side}_{name}#' for name in numbers.split())}"
 
 
-_TILE_FMA = f"rows# columns# most# y= {_factor('a', _LINES)} {_factor('b', _LINES)} count"
-_TILE_MMA = f"rows# columns# most# y= {_factor('a', _HOW)} {_factor('b', _HOW)} count lane_x lane_y"
-_TILE_WGMMA = f"rows# columns# steps# y= {_factor('a', _CORES)} {_factor('b', _CORES)}"
+_TILE_FMA = f"rows# columns# most# | y= | {_factor('a', _LINES)} | {_factor('b', _LINES)} | count"
+_TILE_MMA = f"rows# columns# most# | y= | {_factor('a', _HOW)} | {_factor('b', _HOW)} | count lane_x lane_y"
+_TILE_WGMMA = f"rows# columns# steps# | y= | {_factor('a', _CORES)} | {_factor('b', _CORES)}"
 _COPY = "count# target= to step# source* at"
 _CONVERTED_COPY = "count# target= to run# step# source* at"
-_BOX = "axes# nbytes# target= to boxes* c0 c1 c2 c3 c4 arrivals* count# group"
+_BOX = "axes# nbytes# | target= to | boxes* c0 c1 c2 c3 c4 | arrivals* count# group"
 _SLOT = "slots# arrivals= number"
 
 _TABLE: tuple[tuple[str, str, tuple[tuple[str, Kind, str], ...]], ...] = (
@@ -160,7 +200,7 @@ _TABLE: tuple[tuple[str, str, tuple[tuple[str, Kind, str], ...]], ...] = (
         ("hand_back", "signal", _SLOT),
     )),
     ("cluster_tma", "sm_90", (
-        ("copy_multicast", "copy", f"{_BOX} parts# ranks# first"),
+        ("copy_multicast", "copy", f"{_BOX} | parts# ranks# first"),
         ("hand_back_cluster", "signal", "slots# blocks# arrivals= number"),
         ("cluster_barrier", "barrier", ""),
     )),
@@ -192,3 +232,22 @@ def called_in(source: str) -> tuple[DeviceOp, ...]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     return tuple(DEVICE_OPS[name] for name in sorted(names & DEVICE_OPS.keys()))
+
+
+def by_position(function: ast.FunctionDef) -> ast.FunctionDef:
+    """A kernel whose calls of operations have all arguments by position, as it is checked and compiled.
+
+    tile_fma(rows=8, columns=8, …)   ->   tile_fma(8, 8, …)
+    """
+    made = _ByPosition().visit(deepcopy(function))
+    assert isinstance(made, ast.FunctionDef)
+    return made
+
+
+class _ByPosition(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if not (node.keywords and isinstance(node.func, ast.Name) and node.func.id in DEVICE_OPS):
+            return node
+        arguments = DEVICE_OPS[node.func.id].in_order(node)
+        return node if arguments is None else ast.copy_location(ast.Call(node.func, arguments, []), node)

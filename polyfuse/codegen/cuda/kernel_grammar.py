@@ -3,7 +3,7 @@
     kernel      ::= def name(param, ...): [docstring] statement*
     statement   ::= target = expr | target (+= | -= | *= | /=) expr | for | if | cuda.syncthreads() | pass
                   | name = cuda.(shared | local).array(shape, dtype)      (outside loops and branches only)
-                  | operation(expr, ...)                        (a statement of device_ops.py, its arguments)
+                  | operation(expr, ..., name=expr, ...)        (a statement of device_ops.py, its arguments)
     target      ::= name | name[expr, ...]
     for         ::= for name in range(expr [, expr [, expr]]): statement*
     if          ::= if expr: statement* [else: statement*]
@@ -27,7 +27,7 @@ from math import prod
 from typing import NoReturn
 
 from polyfuse.codegen.cuda.compile.narrow_indices import in_short
-from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, STATEMENTS, WAITS, DeviceOp, Parameter
+from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, STATEMENTS, WAITS, DeviceOp, Parameter, by_position
 from polyfuse.errors import PolyfuseError
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint16", "uint32")
@@ -102,7 +102,7 @@ def parse(source: str, name: str) -> KernelSource:
     if len(found) != 1:
         raise UnsupportedKernel(f"the source defines {len(found)} functions named {name!r}, one is needed")
     check = _Check(lines, {a.arg for a in found[0].args.args})
-    return check.kernel(in_short(found[0]))
+    return check.kernel(in_short(by_position(found[0])))
 
 
 class _Check:

@@ -62,21 +62,20 @@ def mma_call(top: For, repeated: bool) -> list[str] | None:
         )
     _check_alike(top.high)
     if tile.by_warpgroup:
-        return [wgmma_call(tile, store, {loop.variable: ast.Constant(0) for loop in loops})]
+        return wgmma_call(tile, store, {loop.variable: ast.Constant(0) for loop in loops}).splitlines()
     first: dict[str, ast.expr] = {loop.variable: ast.Constant(0) for loop in loops}
-    return [
-        DEVICE_OPS[f"tile_mma_{tile.math}"].call(
-            rows=tile.rows,
-            columns=tile.columns,
-            most=repeated * tile.steps,
-            y=store.target.array,
-            **_factor("a", store, tile.left, first),
-            **_factor("b", store, tile.right, {**first, X: ast.Constant(0)}),
-            count=top.high,
-            lane_x=X,
-            lane_y=in_bits(ast.BinOp(ast.Name(Y), ast.Mod(), ast.Constant(8))),
-        )
-    ]
+    call = DEVICE_OPS[f"tile_mma_{tile.math}"].call(
+        rows=tile.rows,
+        columns=tile.columns,
+        most=repeated * tile.steps,
+        y=store.target.array,
+        **_factor("a", store, tile.left, first),
+        **_factor("b", store, tile.right, {**first, X: ast.Constant(0)}),
+        count=top.high,
+        lane_x=X,
+        lane_y=in_bits(ast.BinOp(ast.Name(Y), ast.Mod(), ast.Constant(8))),
+    )
+    return call.splitlines()
 
 
 def _factor(

@@ -172,9 +172,9 @@ class Bulk:
         )
         kept = [c for c in conditions if not any(mentions(c, name) for name in inside)]
         if not kept:
-            return [call]
+            return call.splitlines()
         test = kept[0] if len(kept) == 1 else ast.BoolOp(ast.And(), kept)
-        return [f"if {ast.unparse(test)}:", f"    {call}"]
+        return [f"if {ast.unparse(test)}:", *(f"    {line}" for line in call.splitlines())]
 
 
 def bulk_of(kernel: Kernel) -> Bulk | None:

@@ -22,7 +22,7 @@ from polyfuse.codegen.cuda.compile.dynamic_shared import declared_shared, with_d
 from polyfuse.codegen.cuda.compile.narrow_indices import in_short
 from polyfuse.codegen.cuda.compile.outlining import in_called_parts
 from polyfuse.codegen.cuda.compile.ptx.ptx_passes import rewritten_ptx
-from polyfuse.codegen.cuda.device_ops import DeviceOp, called_in
+from polyfuse.codegen.cuda.device_ops import DeviceOp, by_position, called_in
 from polyfuse.codegen.cuda.kernel_arguments import CONST, pointee
 from polyfuse.codegen.cuda.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
 from polyfuse.codegen.operator_types import registry_for
@@ -208,7 +208,7 @@ def _function(
         for at, node in enumerate(module.body)
         if isinstance(node, ast.FunctionDef) and node.name == name
     )
-    apart = in_called_parts(in_short(kernel))
+    apart = in_called_parts(in_short(by_position(kernel)))
     made = [*apart.functions, apart.kernel]
     module.body[at : at + 1] = [counted(each, waiting=not count_passes) for each in made]
     exec(compile(module, str(path or f"<kernel {name}>"), "exec"), namespace)
