@@ -30,6 +30,7 @@ from polyfuse.strategy.cuda.tiles.tile_candidates import wgmma_tiles
 from polyfuse.strategy.cuda.tiles.tile_copies import CpAsync, ThreadCopy, Tma
 from polyfuse.strategy.match.gemm_problem import Extents
 from polyfuse.strategy.pipeline import Plan, plan_for
+from tests.support.emitted import in_positions
 
 T = TypeVar("T")
 
@@ -178,7 +179,7 @@ def assert_found(launch: Launch, changed: tuple[str, ...], arguments: Callable[[
     That it takes the kernel as it is, and finds the right results, is for a test of its own to tell.
     """
     *changes, error = changed
-    source = launch.source
+    source = in_positions(launch.source)
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         assert old in source, source
         source = source.replace(old, new)

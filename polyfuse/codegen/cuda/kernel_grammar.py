@@ -191,7 +191,7 @@ class _Check:
                 self.block(node.orelse)
             case ast.Expr(value=call) if is_barrier(call):
                 pass
-            case ast.Expr(value=ast.Call(func=ast.Name(id=name), keywords=[]) as call) if name in STATEMENTS:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name)) as call) if name in STATEMENTS:
                 self.operation(call, STATEMENTS[name])
             case ast.Pass():
                 pass
@@ -231,6 +231,9 @@ class _Check:
 
     def operation(self, call: ast.Call, op: DeviceOp) -> None:
         """A device operation: its arguments are what its parameters ask for."""
+        if call.keywords:  # those that are its parameters' are by position already
+            names = ", ".join(parameter.name for parameter in op.parameters)
+            self.refuse(call, f"{op.name} with other arguments than {names or 'none'}")
         if len(call.args) != len(op.parameters):
             self.refuse(
                 call, f"{op.name} with {len(call.args)} arguments, of which it has {len(op.parameters)},"

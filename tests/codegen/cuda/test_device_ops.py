@@ -47,9 +47,13 @@ def test_the_grammar_takes_calls_with_the_parameters_of_the_record_alone(op: Dev
     call = op.call(**arguments(op))
     source = kernel(call if op.kind != "value" else f"y[i] = {call}")
     parse(source, "k")
-    one_more = call[:-1] + (", 1)" if op.parameters else "1)")
+    one_more = call[:-1] + ("more=1)" if call.endswith(",\n)") else ", 1)" if op.parameters else "1)")
     with pytest.raises(UnsupportedKernel, match="argument"):
         parse(source.replace(call, one_more), "k")
+    names = ", ".join(f"{name}={given}" for name, given in reversed(arguments(op).items()))
+    if op.kind != "value":
+        by_name, by_place = (parse(text, "k").body for text in (kernel(f"{op.name}({names})"), source))
+        assert ast.dump(by_name[0]) == ast.dump(by_place[0])
 
 
 @pytest.mark.parametrize(

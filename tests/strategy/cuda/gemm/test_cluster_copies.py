@@ -17,6 +17,7 @@ from polyfuse.strategy.cuda.tiles.tile import WAITING, Cluster, ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
 from polyfuse.strategy.match.gemm_problem import Extents
 from tests.support.boxes import arguments_of
+from tests.support.emitted import in_positions
 from tests.support.on_tensor_cores import (
     assert_exact,
     assert_found,
@@ -210,7 +211,7 @@ def test_the_report_says_what_a_cluster_shares() -> None:
 
 def test_what_depends_on_the_clusters_loop_is_each_blocks_own() -> None:
     """Of a cluster's two blocks down the rows' factor is each block's own, and the columns' is shared."""
-    source = net_of("two down").program.source
+    source = in_positions(net_of("two down").program.source)
     (own,), (shared,) = ([line.split("(")[1] for line in source.splitlines() if f"{name}(" in line and "_boxes" in line]
                          for name in ("copy_bulk", "copy_multicast"))  # fmt: skip
     assert own.startswith("2, 8192, x_shared")
@@ -234,8 +235,9 @@ def test_clusters_along_two_axes_share_rows_across_and_columns_down() -> None:
     net = pf.compile(made.source, schedule=space["s"], target="cuda", machine="h200", device="lockstep")
     (launch,) = net.program.launches
     assert launch.code.cluster == (2, 2, 1)
-    assert "group, 2, 5, cx)" in launch.source, "columns are those of ranks cx and cx + 2"
-    assert "group, 2, 3, 2 * cy)" in launch.source, "rows are those of ranks 2 * cy and 2 * cy + 1"
+    source = in_positions(launch.source)
+    assert "group, 2, 5, cx)" in source, "columns are those of ranks cx and cx + 2"
+    assert "group, 2, 3, 2 * cy)" in source, "rows are those of ranks 2 * cy and 2 * cy + 1"
     assert_exact(net, nest)
     error = "for ever|read before|is copied to"
     for old, new in (("2, 5, cx)", "2, 5, 0)"), ("2, 3, 2 * cy)", "2, 3, 0)"), ("(2, 4, arr", "(2, 2, arr")):

@@ -172,7 +172,7 @@ def test_machine_code_is_multiply_adds_in_planned_registers(name: str) -> None:
     net = compiled(make(), **options)
     for capability in ((8, 0), (9, 0)):
         cubins = build_kernels(net.program, capability)
-        tiles = [code for code in net.program.codes if "tile_fma(8, 8" in code.source]
+        tiles = [code for code in net.program.codes if "rows=8, columns=8, most=" in code.source]
         assert tiles
         for code in tiles:
             cubin, every, loop = cubins[code.name], opcodes(cubins[code.name]), main_loop(cubins[code.name])

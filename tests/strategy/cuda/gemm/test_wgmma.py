@@ -29,6 +29,7 @@ from polyfuse.strategy.cuda.tiles.tile_copies import ThreadCopy
 from polyfuse.strategy.cuda.tiles.tile_shape import TileShape
 from polyfuse.strategy.match.gemm_problem import Extents
 from tests.support.banks import assert_no_waits
+from tests.support.emitted import in_positions
 from tests.support.on_tensor_cores import by_warpgroups, groups_of, in_planned_registers, kind_of, matmul
 
 H200 = Machine.preset("h200")
@@ -121,8 +122,9 @@ def test_another_layout_is_another_result(old: str, new: str) -> None:
     (launch,) = net.program.launches
     generator = np.random.default_rng(1)
     given = [generator.standard_normal(size).astype(np.float32) for size in (64 * 128, 128 * 64, 128 * 128)]
-    source = launch.source.replace(old, new)
-    assert source != launch.source, launch.source
+    written = in_positions(launch.source)
+    source = written.replace(old, new)
+    assert source != written, written
     right, wrong = ([array.copy() for array in given] for _ in range(2))
     lockstep.run(launch.source, launch.name, *launch.extents({}), right)
     lockstep.run(source, launch.name, *launch.extents({}), wrong)
@@ -186,8 +188,9 @@ def test_a_product_begins_before_the_next_tile_is_copied() -> None:
 )
 def test_tensor_cores_that_read_what_is_copied_are_found(old: str, new: str) -> None:
     (launch,) = net_of("in two stages").program.launches
-    changed = launch.source.replace(old, new, 1)
-    assert changed != launch.source, launch.source
+    written = in_positions(launch.source)
+    changed = written.replace(old, new, 1)
+    assert changed != written, written
     arrays = [
         np.random.default_rng(1).standard_normal(n).astype(np.float32) for n in (96 * 136, 70 * 96, 9520)
     ]
