@@ -25,7 +25,7 @@ runs ahead as far as there are stages, and hands over what it has copied (produc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -120,9 +120,7 @@ def bulk_copy(
     for axis in range(1, tensor.rank):
         if prod(n for n in tensor.shape[axis:] if isinstance(n, int)) * tensor.itemsize % ACCESS_BYTES:
             raise refuse(f"rows of {tensor.name} do not start at multiples of {ACCESS_BYTES} bytes")
-    box = _box(nest, part, s, chain, held)
-    if isinstance(box, str):
-        raise refuse(box)
+    box = _box(nest, part, s, chain, held, refuse)
     among = shared_among(nest, part, top, s, held)
     while among and not _in_parts(BulkCopy(box, among), tensor.itemsize):
         among = among[:-1]
@@ -135,9 +133,14 @@ def _in_parts(copy: BulkCopy, itemsize: int) -> bool:
 
 
 def _box(
-    nest: Nest, part: Tree, s: Statement, chain: tuple[Loop, ...], held: Geometry
-) -> tuple[int, ...] | str:
-    """A box's extents along the tensor's axes, or why the loops of a chain copy none."""
+    nest: Nest,
+    part: Tree,
+    s: Statement,
+    chain: tuple[Loop, ...],
+    held: Geometry,
+    refuse: Callable[[str], InvalidSchedule],
+) -> tuple[int, ...]:
+    """A box's extents along the tensor's axes. Raises `refuse` of why where the loops of a chain copy none."""
     domain, tensor = nest.domains[s.name], nest.tensor(s.reads[0].tensor)
     outside = [x.date(s.name) for x in loops_around(part, s.name) if x not in chain]
     element, box = s.reads[0].subscripts(), [1] * tensor.rank
@@ -148,17 +151,19 @@ def _box(
             continue
         along = [x for x in chain if agrees(domain, outside, index.sub(x.date(s.name)))]
         if len(along) != 1:
-            return f"axis {axis} of {tensor.name} is moved along by no loop of it alone"
+            raise refuse(f"axis {axis} of {tensor.name} is moved along by no loop of it alone")
         box[axis], moved[axis] = extent(nest, along[0]) or 0, along[0].date(s.name)
     if len(moved) != len(chain) or not all(1 <= each <= MOST_ALONG for each in box):
-        return f"a box has one loop an axis, of at most {MOST_ALONG} values"
+        raise refuse(f"a box has one loop an axis, of at most {MOST_ALONG} values")
     if box[-1] * tensor.itemsize != LINE_BYTES:
-        return f"rows of {tensor.name} are not lines of {LINE_BYTES} bytes"
+        raise refuse(f"rows of {tensor.name} are not lines of {LINE_BYTES} bytes")
     (first,) = held.cell(s.name, s.write)
     for axis, date in moved.items():
         first = first.sub(date.scale_val(isl.Val(prod(box[axis + 1 :]))))
     if not (agrees(domain, outside, first) and is_multiple(domain, first, WHOLE // tensor.itemsize)):
-        return f"the box's elements do not lie in lines of {held.buffer.tensor}, from a multiple of {WHOLE} bytes on"
+        raise refuse(
+            f"the box's elements do not lie in lines of {held.buffer.tensor}, from a multiple of {WHOLE} bytes on"
+        )
     return tuple(box)
 
 
