@@ -1,4 +1,4 @@
-"""How calls of operations on tiles are printed: a `TileSpec`, and the other arguments by name, an operand in a line.
+"""How calls of operations on tiles and rows are printed: arguments by name, an operand, or several places, in a line.
 
 ::
 
@@ -8,6 +8,12 @@
         a=x, a_at=(8 * i, 0), a_row=0, a_step=1,
         b=w, b_at=(j, 0, 0), b_step=1,
         steps=512,
+    )
+    short_row(
+        bias_relu_row, float32,
+        count=32,
+        places=(address(y, (i, 0)), address(b, (32 * j,))),
+        numbers=(),
     )
 """
 
@@ -43,16 +49,19 @@ def of_tile(function: str, tile: TileSpec, /, **arguments: ast.expr) -> ast.Call
 
 
 def printed(call: ast.Call) -> list[str]:
-    """The lines of a call: several if it is a long one that has operands."""
+    """The lines of a call: several if it is a long one that has operands, or places."""
     text = ast.unparse(call)
-    if len(text) <= COLUMNS or not any(map(_operand, call.keywords)):
+    if len(text) <= COLUMNS or not any(map(_line_of, call.keywords)):
         return [text]
-    groups = [", ".join(map(ast.unparse, group)) for _, group in groupby(call.keywords, _operand)]
-    inside = [*map(ast.unparse, call.args), *groups]
+    groups = [", ".join(map(ast.unparse, group)) for _, group in groupby(call.keywords, _line_of)]
+    inside = [", ".join(map(ast.unparse, call.args)), *groups]
     return [f"{ast.unparse(call.func)}(", *(f"    {line}," for line in inside), ")"]
 
 
-def _operand(argument: ast.keyword) -> str | None:
-    """The operand that an argument is about."""
-    name = str(argument.arg).split("_", maxsplit=1)[0]
-    return name if name in OPERANDS else None
+def _line_of(argument: ast.keyword) -> str | None:
+    """What the line of an argument is about: an operand, or several places; None for any other argument."""
+    name = str(argument.arg)
+    operand = name.split("_", maxsplit=1)[0]
+    if operand in OPERANDS:
+        return operand
+    return name if isinstance(argument.value, ast.Tuple) and argument.value.elts else None

@@ -13,6 +13,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.codegen.cpu.intrinsics.row_operation import address, beside, row_of_lanes
 from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
+from tests.support.emitted import in_one_line
 
 ROOM = 64
 
@@ -106,7 +107,7 @@ def smooth(A: "f64[N, M]", w: "f64", B: "f64[N, M]"):
 
 def test_a_stencil_runs_in_rows_of_lanes_and_computes_what_python_does() -> None:
     net = pf.compile(smooth, target="cpu")
-    assert re.search(r"row_of_lanes(_ahead)?\(S_row, float64", net.source)
+    assert re.search(r"row_of_lanes(_ahead)?\(S_row, float64", in_one_line(net.source))
     for columns in (3, 9, 37):
         A = np.random.default_rng(columns).random((6, columns))
         B, C = np.zeros_like(A), np.zeros_like(A)
@@ -123,7 +124,7 @@ def in_order():
 
 @pytest.mark.parametrize("inner", [1, 2, 3])
 def test_two_rows_that_read_the_same_elements_go_side_by_side(in_order, inner) -> None:
-    lines = [line for line in in_order.source.splitlines() if "row_of_lanes(" in line]
+    lines = [line for line in in_one_line(in_order.source).splitlines() if "row_of_lanes(" in line]
     assert [line.count("address(B") for line in lines] == [
         2,
         1,
@@ -164,7 +165,7 @@ def test_an_array_with_the_name_of_an_address_keeps_it() -> None:
     A, j_A, B = np.tile(np.arange(20.0), (4, 1)), np.ones((4, 20)), np.zeros((4, 20))
     net = pf.compile(borrowed, target="cpu")
     net(A, j_A, B)
-    assert re.search(r"row_of_lanes(_ahead)?\(S_row, float64", net.source)
+    assert re.search(r"row_of_lanes(_ahead)?\(S_row, float64", in_one_line(net.source))
     np.testing.assert_array_equal(B[1:-1, 1:-1], np.tile(6 * np.arange(1.0, 19) - 1, (2, 1)))
 
 

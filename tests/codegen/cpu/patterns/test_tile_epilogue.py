@@ -22,7 +22,7 @@ from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
 from polyfuse.codegen.cpu.patterns.tile_epilogue import MOST, tile_row
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store
 from polyfuse.ir.scalar import Maximum, read
-from tests.support.emitted import executed
+from tests.support.emitted import executed, in_one_line
 from tests.support.plain import plain_names
 
 BIAS_RELU = ["def {name}(y, b, out):", "z = y + b", "out[:] = larger(z, float32(0.0))"]
@@ -39,7 +39,8 @@ def dense(batch: int, steps: int, columns: int) -> nn.Value:
 
 
 def test_what_follows_a_product_is_a_short_row_of_each_row_of_a_tile() -> None:
-    lines = [line.strip() for line in source_of(nn.relu(dense(64, 256, 256))).splitlines()]
+    source = in_one_line(source_of(nn.relu(dense(64, 256, 256))))
+    lines = [line.strip() for line in source.splitlines()]
     last = max(number for number, line in enumerate(lines) if line.startswith("short_row("))
     name = "zero_mac_bias_relu_row"
     assert lines[last].startswith(f"short_row({name}, float32, count=32, places=(address(y, (i_in_in, 0)), ")

@@ -15,6 +15,7 @@ from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, Machine, cpu
 from polyfuse.strategy import plan_for
+from tests.support.emitted import in_one_line
 from tests.support.examples import examples
 
 SMALL = cpu("small caches", 1, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
@@ -168,7 +169,7 @@ def test_constants_are_packed_whole_in_kernels_that_run_once(left: str, right: s
 
 def test_first_values_and_epilogue_run_in_the_first_and_last_block() -> None:
     net = agrees(product((16, 64, 400), after="bias, relu"), SMALL)
-    lines = [line.strip() for line in net.source.splitlines()]
+    lines = [line.strip() for line in in_one_line(net.source).splitlines()]
     first, tile = (
         lines.index("if k == 0:"),
         next(n for n, line in enumerate(lines) if line.startswith("tile_mac(")),
