@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where there is a GPU, the demo runs on it too.
 DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
 
-.PHONY: demo test lint types imports docs golden nightly bench bench-polybench bench-peers format clean
+.PHONY: demo test lint types imports docs golden nightly fuzz bench bench-polybench bench-peers format clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/polyfuse demo
@@ -47,6 +47,10 @@ golden: $(VENV)/.installed-test
 # The property tests at length; the statistics say how many cases each ran.
 nightly: $(VENV)/.installed-test
 	$(PYTEST) -m hypothesis --hypothesis-profile=nightly --hypothesis-show-statistics
+
+# Random loops, networks, schedules and conversions with new seeds; `make fuzz OPTIONS="--minutes 60 --jobs 4 --seed 7"`
+fuzz: $(VENV)/.installed-test
+	$(BIN)/python -m benchmarks.fuzz $(OPTIONS)
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks

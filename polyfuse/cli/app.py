@@ -170,6 +170,29 @@ def draw(
     Terminal().text(f"wrote {out}")
 
 
+@app.command("reduce")
+def reduce_command(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A Python file with one function under @pf.nest.")
+    ],
+    target: TargetOption = Target.cpu,
+    machine: MachineOption = None,
+    device: DeviceOption = None,
+    size: Annotated[list[str] | None, typer.Option(help="A symbolic size, as N=8; others are 5.")] = None,
+    limit: Annotated[float, typer.Option(min=0, help="Seconds after which a trial is a time-out.")] = 60,
+    minutes: Annotated[float, typer.Option(min=0, help="Start no trial after this time.")] = 10,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the smallest program here.")] = None,
+) -> None:
+    """Make a program smaller that gives a wrong value, crashes or does not end; exit 1 if it does none of these."""
+    from polyfuse.checks.reduce import Options, reduce_file
+    from polyfuse.cli.draw import numbers
+
+    sizes = tuple(numbers(size or []).items())
+    options = Options(target.value, machine, device and device.value, sizes, limit)
+    if not reduce_file(file, options, 60 * minutes, out, Terminal()):
+        raise typer.Exit(1)
+
+
 Seed = Annotated[int | None, typer.Option(help="The seed of the inputs; random by default.")]
 
 

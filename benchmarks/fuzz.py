@@ -1,0 +1,265 @@
+"""Fuzz loops, networks, schedules and conversions: the property tests, with new seeds, in processes, for a given time.
+
+    seed -> batches of cases of a property -> processes -> a Count each -> the table, and the text of each failure
+
+`make fuzz OPTIONS="--minutes 10 --jobs 4 --seed 7"`. A case *agrees* when what polyfuse computes is what the oracle,
+NumPy or Python computes; it is *refused* when polyfuse says that it does not take it. hypothesis minimises a failure
+where it draws the case itself; a program of loops is reduced by `polyfuse.checks.reduce`. A case that takes longer than
+`--limit` is stopped, and a process may die; both count as failed, with the seed that makes the case again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import multiprocessing
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import hypothesis
+from hypothesis import Phase
+from hypothesis.statistics import collector
+
+from polyfuse.checks.reduce import Options, reduced, trial
+
+Property = Callable[..., None]
+
+PROPERTIES: Mapping[str, str] = {
+    "loops": "tests.random.test_random_programs:test_random_programs",
+    "conversions": "tests.frontend.python.test_random_loops:test_random_loops_mean_what_python_means",
+    "networks": "tests.nn.test_random_networks:test_random_networks",
+    "schedules": "tests.random.test_random_schedules:test_random_schedules",
+    "verbs": "tests.random.test_random_programs:test_random_verbs_on_random_programs",
+    "plans": "tests.random.test_random_plans:test_random_plans",
+    "products": "tests.random.test_random_products:test_machine_code_is_what_the_oracle_says",
+    "gathers": "tests.random.test_random_gathers:test_rows_that_integers_choose",
+    "types": "tests.random.test_random_types:test_both_targets_have_numpys_types",
+}
+"""A kind of case and the test that makes and checks such cases."""
+
+REFUSED = ("refused", "invalid", "not affine")
+"""What events of a case begin with that polyfuse does not take."""
+
+BATCH = 20
+"""Cases of a process: few, so that a failure does not end many, and that a seed makes them again in minutes."""
+
+
+@dataclass
+class Count:
+    """What became of cases, and the text of each failure."""
+
+    cases: int = 0
+    agreed: int = 0
+    refused: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def __iadd__(self, other: Count) -> Count:
+        self.cases += other.cases
+        self.agreed += other.agreed
+        self.refused += other.refused
+        self.failures += other.failures
+        return self
+
+
+def main() -> None:
+    """Fuzz for the time asked for; exit 1 if a case failed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=5.0, help="start no batch after this time")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="the seed of the first batch; each next has one more"
+    )
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a case is stopped")
+    parser.add_argument("--only", choices=sorted(PROPERTIES), action="append", help="a kind; repeatable")
+    parser.add_argument("--out", type=Path, help="write the counts as JSON")
+    given = parser.parse_args()
+    counts = fuzzed(
+        given.only or list(PROPERTIES), given.seed, 60 * given.minutes, given.jobs, given.limit, print
+    )
+    print(table(counts))
+    if given.out is not None:
+        given.out.write_text(json.dumps({k: vars(c) for k, c in counts.items()}, indent=1) + "\n")
+    raise SystemExit(any(count.failures for count in counts.values()))
+
+
+def table(counts: Mapping[str, Count]) -> str:
+    """The counts as Markdown."""
+    rows = ["| kind | cases | agreed | refused | failed |", "|---|---|---|---|---|"]
+    total = Count()
+    for kind, count in counts.items():
+        total += count
+        rows.append(f"| {kind} | {count.cases} | {count.agreed} | {count.refused} | {len(count.failures)} |")
+    rows.append(f"| all | {total.cases} | {total.agreed} | {total.refused} | {len(total.failures)} |")
+    return "\n".join(rows)
+
+
+@dataclass
+class Batch:
+    """A process that runs cases of one kind, and what it said last."""
+
+    kind: str
+    seed: int
+    process: BaseProcess
+    pipe: Connection
+    heard: float
+    begun: int = 0
+
+
+def fuzzed(
+    kinds: list[str], seed: int, seconds: float, jobs: int, limit: float, say: Callable[[str], None]
+) -> dict[str, Count]:
+    """Run batches of the kinds in turn until the time is over; the counts by kind."""
+    counts = {kind: Count() for kind in kinds}
+    waiting = ((kind, number) for number in _from(seed) for kind in kinds)
+    running: list[Batch] = []
+    start = time.monotonic()
+    while running or time.monotonic() - start < seconds:
+        while len(running) < jobs and time.monotonic() - start < seconds:
+            running.append(_started(*next(waiting)))
+        for batch in list(running):
+            done = _heard(batch, limit)
+            if done is not None:
+                running.remove(batch)
+                counts[batch.kind] += done
+                for failure in done.failures:
+                    say(f"{batch.kind}, seed {batch.seed}: {failure}")
+    return counts
+
+
+def _from(number: int) -> Iterator[int]:
+    while True:
+        yield number
+        number += 1
+
+
+def _started(kind: str, seed: int) -> Batch:
+    """A process of its own for a batch: a crash or a hang of one is not one of all."""
+    here, there = multiprocessing.get_context("spawn").Pipe(duplex=False)
+    process = multiprocessing.get_context("spawn").Process(target=_run, args=(kind, seed, there))
+    process.start()
+    there.close()
+    return Batch(kind, seed, process, here, time.monotonic())
+
+
+def _heard(batch: Batch, limit: float) -> Count | None:
+    """What a batch is done with; None while it goes on."""
+    again = f"python -m benchmarks.fuzz --only {batch.kind} --seed {batch.seed} --minutes 0.01 --jobs 1"
+    try:
+        while batch.pipe.poll(0.1):
+            batch.heard, message = time.monotonic(), batch.pipe.recv()
+            if isinstance(message, Count):
+                batch.process.join()
+                return message
+            batch.begun = message
+    except EOFError:
+        batch.process.join()
+        why = f"the process ended with {batch.process.exitcode}"
+    else:
+        if time.monotonic() - batch.heard < limit:
+            return None
+        batch.process.kill()
+        batch.process.join()
+        why = f"not done after {limit:.0f} s"
+    agreed = max(0, batch.begun - 1)
+    return Count(batch.begun, agreed, 0, [f"case {batch.begun}: {why}; again: {again}"])
+
+
+def _run(kind: str, seed: int, pipe: Connection) -> None:
+    """Run a batch in this process; say the number of each case as it begins, and then the count."""
+    hypothesis.settings.register_profile(
+        "fuzz", deadline=None, derandomize=False, database=None, max_examples=100, print_blob=False
+    )
+    hypothesis.settings.load_profile("fuzz")
+    module, _, name = PROPERTIES[kind].partition(":")
+    pipe.send(batch_of(getattr(importlib.import_module(module), name), seed, BATCH, pipe.send))
+    pipe.close()
+
+
+def batch_of(test: Property, seed: int, size: int, begin: Callable[[int], None]) -> Count:
+    """Draw cases of a property and check them; hypothesis minimises the one that fails, which ends the batch."""
+    count, drawn = Count(), {}
+    handle: Any = test
+    inner = handle.hypothesis.inner_test
+
+    def counted(*args: Any, **given: Any) -> None:
+        count.cases += 1
+        begin(count.cases)
+        drawn.clear()
+        drawn.update(given)
+        inner(*args, **given)
+
+    handle.hypothesis.inner_test = counted
+    given = handle._hypothesis_internal_use_settings
+    phases = [phase for phase in given.phases if phase not in (Phase.explicit, Phase.reuse)]
+    handle._hypothesis_internal_use_settings = hypothesis.settings(
+        given, max_examples=size, derandomize=False, database=None, phases=phases
+    )
+    statistics: list[Any] = []
+    with tempfile.TemporaryDirectory() as folder:
+        wanted: dict[str, Any] = {"folder": Path(folder), "tally": Counter()}
+        fixtures = {name: wanted[name] for name in wanted if name in inspect.signature(test).parameters}
+        try:
+            with collector.with_value(statistics.append):  # type: ignore[arg-type]
+                hypothesis.seed(seed)(test)(**fixtures)
+        except Exception as error:  # noqa: BLE001  any failure of a property is what is looked for
+            count.failures.append(_told(error) + _reduced(test, drawn))
+        finally:
+            handle.hypothesis.inner_test = inner
+    for case in (case for phase in statistics for case in _cases(phase)):
+        events = " ".join(case["events"]) if case["status"] == "valid" else "invalid"
+        if events.startswith(REFUSED):
+            count.refused += 1
+        elif case["status"] in ("valid", "invalid"):
+            count.agreed += 1
+    return count
+
+
+def _cases(statistics: Mapping[str, Any]) -> list[Any]:
+    """The cases that were drawn, not those of shrinking."""
+    return [
+        case
+        for phase in ("reuse-phase", "generate-phase")
+        for case in statistics.get(phase, {}).get("test-cases", ())
+    ]
+
+
+def _told(error: Exception) -> str:
+    """An exception as text: where it was raised, what it says, and hypothesis's minimal example."""
+    frames = traceback.format_tb(error.__traceback__)[-2:]
+    lines = [*frames, f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
+    return "\n" + "\n".join(line.rstrip() for line in lines)
+
+
+def _reduced(test: Property, drawn: Mapping[str, Any]) -> str:
+    """The program of loops of a case of `loops`, after reduction; nothing for other kinds."""
+    if getattr(test, "__name__", "") != "test_random_programs":
+        return ""
+    from tests.random.test_random_programs import Program
+
+    text = "import polyfuse as pf\n" + Program(Random(drawn["seed"])).source.replace(
+        "def ", "@pf.nest\ndef ", 1
+    )
+    shown = []
+    for target in ("cpu", "cuda"):
+        options = Options(
+            target, "h200" if target == "cuda" else None, "lockstep" if target == "cuda" else None
+        )
+        outcome = trial(text, options)
+        if outcome.fails:
+            shown.append(f"\n{target}: {outcome}\n{reduced(text, options, outcome, seconds=120)}")
+    return "".join(shown)
+
+
+if __name__ == "__main__":
+    main()
