@@ -28,6 +28,7 @@ import numpy as np
 import polyfuse as pf
 from polyfuse.analysis.validation import validate
 from polyfuse.checks import cuda_cases
+from polyfuse.codegen.generate import program
 from polyfuse.errors import BudgetExceeded, PolyfuseError, ValidationFailure
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
@@ -36,7 +37,8 @@ from polyfuse.rewrite import expand
 from polyfuse.runtime.memory.memory_plan import shape_of
 from polyfuse.strategy import plan_for
 from tests.support import loop_programs
-from tests.support.execution import Arrays, run_lockstep, run_plain
+from tests.support.boxes import NESTS, schedule_of
+from tests.support.execution import Arrays, run_lockstep, run_numba, run_plain
 from tests.support.nests import inputs_for
 
 SIZES = {"N": 9}
@@ -107,9 +109,12 @@ def subjects() -> tuple[Subject, ...]:
         "folded": (folded(), "cpu"),
     }
     found = [Subject(name, s.source, s.nest, s.tree, target) for name, (s, target) in by_hand.items()]
-    for program in PROGRAMS:
+    make, math, tile = NESTS["one tile in four stages"]
+    produced = schedule_of(make(), math, tile, "produced").synchronised()
+    found.append(Subject("a warp that copies", produced.source, produced.nest, produced.tree, "cuda"))
+    for make_nest in PROGRAMS:
         for target, machine in (("cpu", "zen5"), ("cuda", "h200")):
-            nest = expand(program()).nest
+            nest = expand(make_nest()).nest
             s = plan_for(nest, pf.Machine.preset(machine)).schedule
             s = s.synchronised() if target == "cuda" else s
             found.append(Subject(f"{nest.name} on {target}", s.source, s.nest, s.tree, target))
@@ -231,8 +236,11 @@ def _with_date(loop: Loop, statement: str, date: isl.PwAff) -> Loop:
 def at_once(tree: Tree, random: Random) -> Tree | None:
     """Run a loop's iterations at once: on cores, on lanes, on threads or blocks; or those of such a loop in order."""
 
+    on_gpu = any(loop.bind is not None and loop.bind.on_gpu for loop in loops(tree))
+    places = ("thread.x", "thread.y", "block.x", "block.y") if on_gpu else ("cores", "vector")
+
     def change(loop: Loop) -> Iterator[Loop]:
-        for bind in ("cores", "vector", "thread.x", "thread.y", "block.x", "block.y", None):
+        for bind in (*places, None):
             if bind != loop.bind:
                 yield replace(loop, bind=None if bind is None else Binding(bind))
 
@@ -315,20 +323,32 @@ def judged(subject: Subject, tree: Tree, seed: int) -> Verdict:
     sizes = subject.sizes()
     inputs = inputs_for(subject.source, np.random.default_rng(seed), sizes)
     expected = interpret(subject.source, inputs, sizes)
-    arrays = _memory(subject, inputs, sizes)
     try:
-        if subject.target == "cuda":
-            run_lockstep(subject.nest, tree, arrays, sizes)
-        else:
-            run_plain(subject.nest, tree, arrays, sizes, seed)
+        program(subject.nest, tree, subject.target)
     except PolyfuseError as error:
         return Verdict("caught", f"by code generation: {error}")
-    except Exception as error:  # noqa: BLE001  a race, or a crash of what was generated
+    try:
+        arrays = _left(subject, tree, inputs, sizes, seed)
+    except Exception as error:  # noqa: BLE001  a race, or a crash of the emitted code
         return Verdict("missed", f"{type(error).__name__}: {error}")
     for name, values in expected.items():
         if not np.allclose(arrays[name], values, 1e-4, 1e-4, equal_nan=True):
             return Verdict("missed", f"{name} has other values than the oracle's")
     return Verdict("harmless", "the oracle's values")
+
+
+def _left(subject: Subject, tree: Tree, inputs: Arrays, sizes: dict[str, int], seed: int) -> Arrays:
+    """The arrays that a tree's code leaves."""
+    arrays = _memory(subject, inputs, sizes)
+    if subject.target == "cuda":
+        run_lockstep(subject.nest, tree, arrays, sizes)
+        return arrays
+    try:
+        run_plain(subject.nest, tree, arrays, sizes, seed)
+    except NameError:  # an intrinsic that plain Python does not have
+        arrays = _memory(subject, inputs, sizes)
+        run_numba(subject.nest, tree, arrays, sizes)
+    return arrays
 
 
 def _memory(subject: Subject, inputs: Arrays, sizes: Mapping[str, int]) -> Arrays:
@@ -341,14 +361,15 @@ def _memory(subject: Subject, inputs: Arrays, sizes: Mapping[str, int]) -> Array
 
 
 def mutated(seed: int, only: str = "") -> tuple[str, Subject, Tree]:
-    """Draw a subject, a mutation and a place for it."""
+    """Draw a mutation, a subject that has a place for it, and a place."""
     random = Random(seed)
-    while True:
-        subject = random.choice(subjects())
-        name = random.choice([n for n in MUTATIONS if only in n])
-        tree = MUTATIONS[name](subject.tree, random)
-        if tree is not None and tree != subject.tree:
-            return name, subject, tree
+    names = [name for name in MUTATIONS if only in name]
+    for name in random.sample(names, len(names)):
+        for subject in random.sample(subjects(), len(subjects())):
+            tree = MUTATIONS[name](subject.tree, random)
+            if tree is not None and tree != subject.tree:
+                return name, subject, tree
+    raise ValueError(f"no schedule has a place for a mutation {only!r}")
 
 
 def main() -> None:
