@@ -26,13 +26,13 @@ from polyfuse.errors import (
     InvalidTuning,
     TargetUnavailable,
 )
+from polyfuse.errors.proving import proving
 from polyfuse.ir.empty import drop_empty
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
 from polyfuse.ir.tree import ON_CORES, loops
 from polyfuse.machine import GpuMachine, Machine
-from polyfuse.proving import proving
 from polyfuse.rewrite.storage.expansion import Expansion, expand
 from polyfuse.runtime.artifact import Compiled, Device
 from polyfuse.runtime.compile_key import digest, key_parts

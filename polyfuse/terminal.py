@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from polyfuse.errors import BadArgument, PolyfuseError
-from polyfuse.tracebacks import SWITCH, asked_in_full, users_lines
+from polyfuse.errors.tracebacks import SWITCH, asked_in_full, users_lines
 
 PLAIN_WIDTH = 120
 """Columns where the output is no terminal: tables must not be cut to the 80 that rich assumes."""

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.analysis.legality import differing
+from polyfuse.errors.refusals import Instance
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, children, loops_around, statements
-from polyfuse.refusals import Instance
 from polyfuse.sets import first_pair
 
 LARGEST_SKEW = 4

@@ -46,11 +46,11 @@ from polyfuse.analysis.storage import (
     thread_ids,
 )
 from polyfuse.errors import BudgetExceeded, ValidationFailure
+from polyfuse.errors.proving import STOPPED, proving
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, loops_around, statements
-from polyfuse.proving import STOPPED, proving
 from polyfuse.sets import OUT, first_pair, point_of, tuple_names
 
 OPERATIONS = 20_000_000

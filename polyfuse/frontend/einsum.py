@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from polyfuse.errors import InvalidNest
+from polyfuse.errors.proving import proving
 from polyfuse.frontend.nest_builder import NestBuilder
 from polyfuse.ir import DType, Nest
-from polyfuse.proving import proving
 
 NAMES = "ABCDEFGH"
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from polyfuse.errors import InvalidNest
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, DType, Nest, Role, Statement, Tensor, statement
 from polyfuse.ir.nest_text import set_of
 from polyfuse.ir.tree import Tree
-from polyfuse.proving import proving
 from polyfuse.sets import IN, OUT, SET
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.errors.proving import proving
 from polyfuse.interpret.affine_grid import Ints, chunks
 from polyfuse.interpret.interleaved import interleaved
 from polyfuse.interpret.oracle_arguments import Array, memory_of, named_arrays, solve_sizes
@@ -15,7 +16,6 @@ from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.tree import Sequence as Siblings
 from polyfuse.ir.tree import statements
-from polyfuse.proving import proving
 
 
 @proving("interpret")

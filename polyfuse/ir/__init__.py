@@ -1,5 +1,6 @@
 """The intermediate representation: tensors, accesses, statements, nests, their order and their dependences."""
 
+from polyfuse.errors.refusals import Instance, Violation
 from polyfuse.ir.access import Access
 from polyfuse.ir.bindings import Binding
 from polyfuse.ir.dependences import Dependences
@@ -7,7 +8,6 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.nest_text import statement
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import DType, Role, Tensor
-from polyfuse.refusals import Instance, Violation
 
 __all__ = [
     "Access",

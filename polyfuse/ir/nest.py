@@ -13,6 +13,7 @@ from typing import Any
 import islpy as isl
 import numpy as np
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir.check import check
 from polyfuse.ir.dependences import (
     Dependences,
@@ -28,7 +29,6 @@ from polyfuse.ir.sizes import with_sizes
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, dates, restrict, sequence, statements
-from polyfuse.proving import proving
 from polyfuse.sets import dim_names, dimension
 
 

@@ -11,11 +11,11 @@ import islpy as isl
 import numpy as np
 
 from polyfuse.errors import InvalidNest
+from polyfuse.errors.proving import proving
 from polyfuse.ir.dependences import AccessRelations, access_relations, grouped
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Tree, dates, restrict
-from polyfuse.proving import proving
 from polyfuse.sets import param_names
 
 AnyNest = TypeVar("AnyNest", bound="NestData")

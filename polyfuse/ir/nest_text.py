@@ -9,12 +9,12 @@ import islpy as isl
 import sympy
 
 from polyfuse.errors import InvalidNest
+from polyfuse.errors.proving import proving
 from polyfuse.ir import scalar
 from polyfuse.ir.access import Access
 from polyfuse.ir.expression import Dialect, call, to_ast
 from polyfuse.ir.number_types import Type
 from polyfuse.ir.statement import Statement
-from polyfuse.proving import proving
 from polyfuse.sets import dim_names, param_names
 
 _ASSIGNMENT = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from polyfuse.errors import BadArgument
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.tree import sequence
 from polyfuse.ir.whole import all_whole
@@ -12,7 +13,6 @@ from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
 from polyfuse.nn.layers import Module
 from polyfuse.nn.nest_writer import Array, Emitter
 from polyfuse.nn.operations import Operation, Pointwise
-from polyfuse.proving import proving
 
 COPY = Pointwise("copy", "{0}")
 """What makes an output out of a value that already has a tensor: an input, a constant, another output."""

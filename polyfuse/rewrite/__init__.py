@@ -1,6 +1,6 @@
 """Rewrites: Nest -> Nest, with the same values computed by other statements or stored in other places."""
 
-from polyfuse.refusals import Refusal
+from polyfuse.errors.refusals import Refusal
 from polyfuse.rewrite.batching.batch import Batch, Batched, batch, why_not_batch
 from polyfuse.rewrite.bilinear.apply import Bilinear, bilinear
 from polyfuse.rewrite.dead_instances import needed

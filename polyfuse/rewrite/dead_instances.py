@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.tree import statements
-from polyfuse.proving import proving
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence, statements
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, dim_names, on_domain
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import Tree, parts, sequence, statements
-from polyfuse.proving import proving
 from polyfuse.rewrite.kept_order import turned_round
 from polyfuse.sets import IN, dim_names, union_map
 

@@ -20,12 +20,12 @@ import islpy as isl
 import sympy
 
 from polyfuse.errors import IllegalRewrite, ValidationFailure
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.scalar import Read, operations, read, substitute
 from polyfuse.ir.tree import restrict
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import maps_of, on_domain, union_map
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import islpy as isl
 
-from polyfuse.refusals import Instance, Refusal
+from polyfuse.errors.refusals import Instance, Refusal
 from polyfuse.sets import first_pair, tuple_names
 
 

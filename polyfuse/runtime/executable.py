@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from polyfuse.codegen.program import Launch, Program
 from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.errors.proving import proving
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_names, check_sizes
 from polyfuse.ir.tensor import Role, Tensor
-from polyfuse.proving import proving
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
 from polyfuse.runtime.artifact import Compiled, Device, Product
 from polyfuse.runtime.captured import Captured

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.errors.proving import each_proving
+from polyfuse.errors.refusals import Violation
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Loop, loops_around
 from polyfuse.layouts import Layout
-from polyfuse.proving import each_proving
-from polyfuse.refusals import Violation
 from polyfuse.schedule import affine_verb as affine
 from polyfuse.schedule import binding, order, synchronising, tiling
 from polyfuse.schedule import fuse_verbs as fusion

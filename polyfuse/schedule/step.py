@@ -11,10 +11,10 @@ from polyfuse.analysis.hardware_bindings import left_outside, misplaced
 from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken
 from polyfuse.errors import InvalidSchedule
+from polyfuse.errors.refusals import Instance, Violation
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree
 from polyfuse.layouts import Layout
-from polyfuse.refusals import Instance, Violation
 from polyfuse.schedule.microkernel_verb import check_kept
 from polyfuse.sets import first_pair, tuple_names
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import ordered_statements
 from polyfuse.ir.nest_text import body_text
-from polyfuse.proving import proving
 from polyfuse.show.optional import need
 from polyfuse.show.sheet import LINE, box, middle, sheet, width_of
 

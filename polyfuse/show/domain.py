@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyfuse.errors import BadArgument
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.tree import Loop
-from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.show.dependence_graph import KINDS
 from polyfuse.show.optional import need

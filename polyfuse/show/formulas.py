@@ -12,11 +12,11 @@ import sympy
 from sympy.printing.latex import LatexPrinter
 from sympy.printing.precedence import PRECEDENCE
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.gather import parts_of
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.scalar import Read
-from polyfuse.proving import proving
 from polyfuse.sets import IN, OUT, PARAM, SET, dim_names, expression_text, param_names
 
 OPERATORS = {

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from polyfuse.errors import BadArgument
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest, Statement
-from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.show.formulas import latex
 from polyfuse.show.pages import html

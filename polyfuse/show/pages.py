@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest_text import body_text
-from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.show.labels import Row, rows
 

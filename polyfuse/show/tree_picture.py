@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest
-from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.show.labels import Row, rows
 from polyfuse.show.sheet import LINE, LINES, box, middle, sheet, width_of

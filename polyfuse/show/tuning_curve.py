@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polyfuse.proving import proving
+from polyfuse.errors.proving import proving
 from polyfuse.show.optional import need
 from polyfuse.strategy.tuning_trials import Tuning
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from polyfuse.errors import BadArgument
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest
 from polyfuse.ir.empty import computes_nothing
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
-from polyfuse.proving import proving
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, Wish, cheapest
 from polyfuse.strategy.cost.composite import schedule_costs

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from polyfuse.analysis.validation import validate
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.errors.refusals import Violation
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree, loops
-from polyfuse.refusals import Violation
 from polyfuse.schedule import Schedule
 from tests.support.execution import Arrays, memory, run_lockstep, run_numba, run_plain, without_gpu
 from tests.support.nests import inputs_for, nests, some_sizes

@@ -12,10 +12,10 @@ from polyfuse.analysis.barriers import place_barriers
 from polyfuse.analysis.legality import PARALLEL, Broken
 from polyfuse.analysis.storage import PRIVATE, THREADS
 from polyfuse.errors import IllegalSchedule
+from polyfuse.errors.refusals import Instance, Violation
 from polyfuse.interpret.affine_grid import Points, values
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, loops_around, path_to, statements
-from polyfuse.refusals import Instance, Violation
 from polyfuse.schedule import Schedule
 from tests.support.enumeration import Step, steps
 from tests.support.verbs import Call

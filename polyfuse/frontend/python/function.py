@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 import islpy as isl
 
 from polyfuse.errors import BadArgument, InvalidNest, NotAffine
+from polyfuse.errors.proving import proving
 from polyfuse.frontend.python.affine import Affine, instances
 from polyfuse.frontend.python.aliases import Aliases, assigned_in
 from polyfuse.frontend.python.arrays import local_array
@@ -45,7 +46,6 @@ from polyfuse.frontend.python.source import source_of
 from polyfuse.frontend.python.types import local_types
 from polyfuse.ir import Nest, Statement, Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, restrict, sequence, statements
-from polyfuse.proving import proving
 
 ALLOWED = "for … in range(…), if, assignments, assert on sizes at the top, return as the last line"
 

@@ -24,10 +24,10 @@ from itertools import combinations
 import islpy as isl
 
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest
 from polyfuse.ir import tree as trees
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.batching.agenda import Group, agenda, difference
 from polyfuse.rewrite.batching.proof import proven
 from polyfuse.rewrite.batching.stacks import Plan

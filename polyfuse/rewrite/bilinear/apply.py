@@ -26,12 +26,12 @@ import islpy as isl
 
 from polyfuse.bilinear import Algorithm
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import Tree, dates, parts, restrict, sequence, statements
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.bilinear.block_spaces import Blocks
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
 from polyfuse.rewrite.bilinear.product_statements import Writer, peeled

@@ -16,10 +16,10 @@ from itertools import product
 import islpy as isl
 import sympy
 
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.scalar import mul, reads_in
 from polyfuse.ir.sizes import extent_text
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, SET, first_pair
 

@@ -18,6 +18,8 @@ import islpy as isl
 import sympy
 
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
@@ -25,8 +27,6 @@ from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import mul, read, reads_in, substitute
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import parts, sequence, statements
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import on_domain
 

@@ -24,14 +24,14 @@ import sympy
 
 from polyfuse.analysis.once import constant_tensors, once
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import add, mul, operations, read, reads_in, substitute
 from polyfuse.ir.tree import parts, restrict, sequence, statements
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.linear import Linear, linear_in
 from polyfuse.rewrite.reductions.factor_out import factors, first_value
 from polyfuse.rewrite.refusal import refused

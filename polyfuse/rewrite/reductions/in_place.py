@@ -16,11 +16,11 @@ from dataclasses import replace
 
 import islpy as isl
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import restrict
-from polyfuse.proving import proving
 from polyfuse.sets import on_domain
 
 

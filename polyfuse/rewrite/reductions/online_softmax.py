@@ -28,13 +28,13 @@ import numpy as np
 import sympy
 
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import add, mul, neg, number, read
 from polyfuse.ir.tree import Loop, Sequence, Tree, date_map, loops, restrict, sequence, statements
-from polyfuse.proving import proving
 from polyfuse.rewrite.reductions.factor_out import elements_of
 from polyfuse.rewrite.reductions.maximum_producers import feeding
 from polyfuse.rewrite.reductions.under_maximum import Found, found_under

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import islpy as isl
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, path_to, replace_node, sequence, statements
-from polyfuse.proving import proving
 from polyfuse.sets import IN, OUT, SET
 
 

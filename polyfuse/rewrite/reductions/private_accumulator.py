@@ -20,13 +20,13 @@ from functools import reduce
 
 import islpy as isl
 
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import parts, sequence, statements
-from polyfuse.proving import proving
 from polyfuse.sets import IN, OUT, SET, dim_names
 
 

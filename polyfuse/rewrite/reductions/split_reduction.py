@@ -23,14 +23,14 @@ from functools import cached_property
 import islpy as isl
 
 from polyfuse.errors import IllegalRewrite, ValidationFailure
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir import tree as trees
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import neutral, read
 from polyfuse.ir.sizes import extent_text
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.stream_k import Dealt, Shares, dealt
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, SET, dim_names, dimension, on_domain, union_map

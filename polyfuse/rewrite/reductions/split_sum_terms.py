@@ -16,11 +16,11 @@ import islpy as isl
 import sympy
 
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Tree, children, sequence
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.factor_out import with_body
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN

@@ -17,10 +17,10 @@ import islpy as isl
 import sympy
 
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.scalar import reads_in
 from polyfuse.ir.tree import statements
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.factor_out import factors, first_value
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, dimension

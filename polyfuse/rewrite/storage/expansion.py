@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.errors import ValidationFailure
+from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.dependences import Pairs, access_relations, dependences, split
 from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.tree import Loop, date_map, dates, loops_around, restrict
-from polyfuse.proving import proving
 from polyfuse.rewrite.storage.webs import Web, webs
 from polyfuse.sets import OUT, maps_of
 

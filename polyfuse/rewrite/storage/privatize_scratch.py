@@ -18,14 +18,14 @@ from functools import reduce
 import islpy as isl
 
 from polyfuse.errors import IllegalRewrite, ValidationFailure
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Instance, Nest, Statement, Tensor
 from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import Loop, Tree, date_map, loops_around, parts, replace_node, sequence
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.storage.expansion import Expansion, expand
 from polyfuse.sets import IN, OUT, SET, dimension, on_domain, point_of, sets_of

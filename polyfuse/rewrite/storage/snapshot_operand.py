@@ -16,13 +16,13 @@ from functools import reduce
 import islpy as isl
 
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.private_accumulator import copied
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import OUT, maps_of

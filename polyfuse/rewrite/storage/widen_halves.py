@@ -25,6 +25,8 @@ import sympy
 
 from polyfuse.analysis.copies import holds_rounded
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
@@ -32,8 +34,6 @@ from polyfuse.ir.precision import PRECISIONS, STORED, Math
 from polyfuse.ir.scalar import Tf32
 from polyfuse.ir.tensor import HALVES, DType, computed_in
 from polyfuse.ir.tree import parts, sequence, statements
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.reductions.private_accumulator import copied
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT

@@ -28,13 +28,13 @@ import islpy as isl
 import sympy
 
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, sequence, statements
 from polyfuse.ir.whole import is_whole
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.kept_order import turned_round
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, dimension, union_map, union_set

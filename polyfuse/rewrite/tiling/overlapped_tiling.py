@@ -23,10 +23,10 @@ from math import prod
 import islpy as isl
 
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.tiling.footprints import Needs, Window, advance, grid_of, needs, touched, window
 from polyfuse.rewrite.tiling.tiled_nest import TiledNest

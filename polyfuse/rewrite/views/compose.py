@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.dead_instances import Use, needed
 from polyfuse.rewrite.inline import inline, why_not_inline
 from polyfuse.rewrite.views.flow import Composed, is_view

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import islpy as isl
 
 from polyfuse.errors import IllegalRewrite, ValidationFailure
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.scalar import Read
-from polyfuse.refusals import Refusal
 from polyfuse.sets import OUT, maps_of, union_map
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import islpy as isl
 
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.tree import restrict
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import Composed, differences, is_view, made
 from polyfuse.sets import maps_of, on_domain

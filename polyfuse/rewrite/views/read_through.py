@@ -8,11 +8,11 @@ from dataclasses import replace
 import islpy as isl
 import numpy as np
 
+from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, restrict, sequence
-from polyfuse.proving import proving
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.index_set_splitting import feeds
 from polyfuse.rewrite.inline import from_sources, overwritten, twice_written
 from polyfuse.rewrite.refusal import refused

@@ -13,9 +13,9 @@ from typing import Any
 
 from polyfuse.bilinear import KNOWN, Algorithm, error_growth, named
 from polyfuse.errors import IllegalRewrite
+from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import CpuMachine, GpuMachine, Machine
-from polyfuse.refusals import Refusal
 from polyfuse.rewrite.bilinear.apply import bilinear
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
 from polyfuse.strategy.cost.bilinear_products import is_constant

@@ -11,7 +11,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
-from polyfuse.refusals import Refusal
+from polyfuse.errors.refusals import Refusal
 from polyfuse.rewrite.bilinear.dimension_roles import roles_of
 from polyfuse.strategy.cpu.gemm.bilinear_cost import Price
 from polyfuse.strategy.rewrites.fast_matmul import CLEARLY, Wanted, with_fast_products

@@ -20,7 +20,7 @@ from types import TracebackType
 SWITCH = "POLYFUSE_TRACEBACK"
 """Set to "full", it says that nothing is hidden."""
 
-OURS = Path(__file__).parent
+OURS = Path(__file__).parents[1]
 LIBRARIES = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 

@@ -16,7 +16,7 @@ import polyfuse as pf
 from polyfuse import nn, rewrite
 from polyfuse.analysis.budget import at_most
 from polyfuse.errors import BudgetExceeded, IslFailure, PolyfuseError
-from polyfuse.proving import proving
+from polyfuse.errors.proving import proving
 from tests.frontend.python.running import defined
 
 QUESTIONS = (

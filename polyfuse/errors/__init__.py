@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polyfuse.refusals import Refusal, Violation
-from polyfuse.tracebacks import Shown
+from polyfuse.errors.refusals import Refusal, Violation
+from polyfuse.errors.tracebacks import Shown
 
 
 class PolyfuseError(Shown):

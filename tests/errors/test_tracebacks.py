@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from polyfuse.errors import PolyfuseError
-from polyfuse.tracebacks import SWITCH, short
+from polyfuse.errors.tracebacks import SWITCH, short
 
 OUT_OF_BOUNDS = """
 import polyfuse as pf
