@@ -317,7 +317,7 @@ def _check_granted(plan: Plan, choose: Choose) -> None:
             raise BadArgument(_not_granted(wish, tuple(choose.offered.get(wish.pass_, ())), plan))
 
 
-MOST_NAMES = 20
+MOST_NAMES = 10
 """Candidates that an error names."""
 
 
