@@ -29,7 +29,7 @@ from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.recurrence_rows import LINE, NUMBER, READ, STILL, TARGET, Abreast
 from polyfuse.codegen.cpu.intrinsics.vector_expression import ELEMENTS, are_on_vectors
-from polyfuse.codegen.cpu.patterns.calls import named
+from polyfuse.codegen.cpu.patterns.calls import named, printed
 from polyfuse.codegen.cpu.patterns.triangle_border import with_all_rows
 from polyfuse.codegen.cpu.patterns.vector_rows import Define
 from polyfuse.codegen.looptree.body_source import IN_PLACE, Values, own_name
@@ -49,21 +49,21 @@ MOST = 4
 
 @dataclass(frozen=True)
 class RowsAbreast:
-    """Lines that say where whole squares begin and end, the line for them, and a loop over the steps that are left.
+    """Lines that say where whole squares begin and end, those of their call, and a loop over the steps that are left.
 
     With a `part` the loop stands in `for part in range(2)`: over those before the squares, and over those behind them.
     """
 
     bounds: tuple[str, ...]
-    line: str
+    call: tuple[str, ...]
     left: For
     part: str | None = None
 
     def lines(self, left: list[str]) -> list[str]:
         """All of it, given the lines of the loop."""
         if self.part is None:
-            return [*self.bounds, self.line, *left]
-        inside = [f"if {self.part} == 1:", f"    {self.line}", *left]
+            return [*self.bounds, *self.call, *left]
+        inside = [f"if {self.part} == 1:", *(f"    {line}" for line in self.call), *left]
         return [*self.bounds, f"for {self.part} in range(2):", *(f"    {line}" for line in inside)]
 
 
@@ -128,9 +128,9 @@ def rows_abreast(
         f"{begin} = {ast.unparse(start)}",
         f"{done} = {begin} + max(0, {operand(stop)} - {begin}) // {found.lanes} * {found.lanes}",
     )
-    line = ast.unparse(operation)
+    squares = tuple(printed(operation))
     if start is steps.low:
-        return RowsAbreast(bounds, line, replace(steps, low=ast.Name(done)))
+        return RowsAbreast(bounds, squares, replace(steps, low=ast.Name(done)))
     part = unused(f"{steps.variable}_part")
     until = call("min", [ast.Name(begin), steps.high])
     behind = ast.Compare(ast.Name(part), [ast.Eq()], [ast.Constant(1)])
@@ -138,7 +138,7 @@ def rows_abreast(
         ast.IfExp(behind, after, before)
         for after, before in ((ast.Name(done), steps.low), (steps.high, until))
     )
-    return RowsAbreast(bounds, line, replace(steps, low=low, high=high), part)
+    return RowsAbreast(bounds, squares, replace(steps, low=low, high=high), part)
 
 
 def _loops(steps: For) -> _Steps | None:

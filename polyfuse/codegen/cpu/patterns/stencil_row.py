@@ -26,7 +26,7 @@ from functools import partial
 import sympy
 
 from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
-from polyfuse.codegen.cpu.patterns.calls import named
+from polyfuse.codegen.cpu.patterns.calls import named, printed
 from polyfuse.codegen.cpu.patterns.vector_rows import Define
 from polyfuse.codegen.looptree.body_source import own_name
 from polyfuse.codegen.looptree.index import binary, mentions, operand
@@ -184,7 +184,7 @@ class _Row:
             for to_write in (False, True)
         )
         row = define(operands.names, [f"return {', '.join(map(ast.unparse, self.values))}"])
-        line = named(
+        operation = named(
             "row_of_lanes_ahead" if self.ahead else "row_of_lanes",
             *(ast.Name(row), ast.Name(self.stores[0].target.dtype)),
             count=binary(ast.Sub(), loop.high, ast.Name(loop.variable)),
@@ -195,7 +195,7 @@ class _Row:
             **({"to_read": to_read, "to_write": to_write} if self.ahead else {}),
         )
         at = [f"{name} = {ast.unparse(_address(element))}" for name, element in first.values()]
-        return [f"{loop.variable} = {ast.unparse(loop.low)}", *at, ast.unparse(line)]
+        return [f"{loop.variable} = {ast.unparse(loop.low)}", *at, *printed(operation)]
 
 
 def _leaf(names: list[ast.expr], symbol: sympy.Symbol) -> ast.expr:

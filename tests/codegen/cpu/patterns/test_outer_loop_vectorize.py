@@ -15,6 +15,7 @@ import polyfuse as pf
 from polyfuse.codegen.generate import program
 from polyfuse.errors import PolyfuseError
 from tests.frontend.python.running import by_python, called, defined
+from tests.support.emitted import in_one_line
 from tests.support.examples import examples
 from tests.support.plain import plain_names
 
@@ -52,7 +53,8 @@ def abreast(nest: pf.Nest, rows: int, first: int = 0) -> pf.Schedule:
 
 
 def test_steps_of_rows_are_squares_and_what_is_left_of_them() -> None:
-    lines = pf.compile(filtered, target="cpu", schedule=abreast(filtered, 16)).source.splitlines()
+    source = pf.compile(filtered, target="cpu", schedule=abreast(filtered, 16)).source
+    lines = in_one_line(source).splitlines()
     at = next(number for number, line in enumerate(lines) if "rows_abreast(" in line and "import" not in line)
     assert [line.strip() for line in lines[at - 2 : at + 2]] == [
         "j_first = 2",
@@ -68,7 +70,7 @@ def test_steps_of_rows_are_squares_and_what_is_left_of_them() -> None:
 
 def test_diagonals_begin_where_all_rows_take_part() -> None:
     net = pf.compile(distances, target="cpu", schedule=abreast(distances, 16))
-    lines = [line.strip() for line in net.source.splitlines()]
+    lines = [line.strip() for line in in_one_line(net.source).splitlines()]
     at = next(number for number, line in enumerate(lines) if line.startswith("rows_abreast("))
     (row,) = (line for line in lines if line.startswith("def S_row("))
     carried = (
