@@ -10,14 +10,20 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
-from polyfuse.machine import Gpu, Machine
+from polyfuse.machine import Machine
+from polyfuse.rewrite import accumulate
+from polyfuse.rewrite.reductions.split_reduction import split_reduction
+from polyfuse.rewrite.reductions.stream_k import Shares
 from polyfuse.runtime.cuda.runner import build_kernels
-from polyfuse.strategy.cuda.gemm.stream_k import Priced, cheapest_in_shares
-from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
+from polyfuse.strategy.claims import Claims
+from polyfuse.strategy.cuda.gemm.schedule import product_of
+from polyfuse.strategy.cuda.gemm.stream_k import InShares, cheapest_in_shares
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
+from polyfuse.strategy.driver import Start
 from polyfuse.strategy.match.gemm_problem import Extents
-from polyfuse.strategy.rewrites import split_k as split_products
-from polyfuse.strategy.rewrites.split_k import in_parts
+from polyfuse.strategy.pipeline import kernel_plan
+from polyfuse.strategy.rewrites.private_accumulator import summed_apart
+from polyfuse.strategy.rewrites.split_k import extents_of, in_parts
 
 H200 = Machine.preset("h200")
 
@@ -46,15 +52,20 @@ def test_few_products_of_a_nest_are_shared_out_and_what_is_refused_is_not() -> N
     assert rounded is None or not rounded.shared  # tensor cores multiply the same steps for every result
 
 
-def dealt_out(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Products are in so many shares from now on, of tiles of 32 × 32 in two stages, whatever they are to take."""
-
-    def found(tiles: tuple[ThreadblockTile, ...], extents: Extents, machine: Machine, gpu: Gpu) -> Priced:
-        size = (32, 32, 2)
-        tile = next(t for t in tiles if (t.shape.block_rows, t.shape.block_columns, t.stages) == size)
-        return Priced(tile, count, 0.0)
-
-    monkeypatch.setattr(split_products, "cheapest_in_shares", found)
+def dealt_out(nest: pf.Nest, count: int) -> tuple[pf.Schedule, str]:
+    """The strategy's schedule with a nest's product in so many shares, of tiles of 32 × 32 in two stages; and these."""
+    (product,) = (found for s in nest.statements if (found := product_of(nest, s.name)) is not None)
+    assert H200.gpu is not None
+    tiles = tiles_for(extents_of(nest, product, H200), 4, H200, H200.gpu)
+    tile = next(t for t in tiles if (t.shape.block_rows, t.shape.block_columns, t.stages) == (32, 32, 2))
+    dims = nest.statement(product.statement).dims
+    shares = Shares(count, tile.shape.steps, {dims[product.rows]: 32, dims[product.columns]: 32})
+    made = split_reduction(nest, product.statement, dims[product.steps[0]], shares=shares)
+    assert made.dealt is not None
+    summed = summed_apart(accumulate(made.nest, made.tensor) or made.nest)
+    changed = made.nest if summed is None else summed.nest
+    claims = Claims(changed, shared={made.partial: InShares(tile, made.dealt)})
+    return kernel_plan(Start(changed, H200, claims=claims)).schedule, str(made)
 
 
 def matmul(*shape: int) -> pf.Nest:
@@ -73,12 +84,11 @@ def matmul(*shape: int) -> pf.Nest:
     ],
     ids=["cut tiles and steps", "many shares of a tile", "a batch"],
 )
-def test_in_lock_step_it_is_what_the_oracle_says(
-    nest: pf.Nest, count: int, shares: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dealt_out(monkeypatch, count)
-    net = pf.compile(nest, target="cuda", machine="h200", device="lockstep")
-    assert shares in net.explain()
+def test_in_lock_step_it_is_what_the_oracle_says(nest: pf.Nest, count: int, shares: str) -> None:
+    """Also of tiles that are cut, and more shares than the strategy would make."""
+    schedule, said = dealt_out(nest, count)
+    net = pf.compile(schedule.source, schedule=schedule, target="cuda", machine="h200", device="lockstep")
+    assert shares in said
     parts, total = net.program.codes
     assert "tile_fma(" in parts.source
     assert "copy_ahead(" in parts.source
