@@ -1,1 +1,1 @@
-"""Check every CUDA case against the oracle, on a GPU, in the emulator, and under NVIDIA's sanitizers."""
+"""Check every CUDA case on a GPU, in the emulator and under NVIDIA's sanitizers; reduce programs that fail."""

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
@@ -118,3 +120,31 @@ def test_fractions_are_not_added_up_in_an_integer(added: str) -> None:
         InvalidNest, match=r"into total would cut off to int64 at every step: combine into a float64"
     ):
         Nest.of([x, total] if "x" in added else [total], [statement(domain, f"total[0] += {added}")])
+
+
+EDGES = {
+    "int32": (0, 1, -1, 2**31 - 1, -(2**31), 46_341),
+    "int64": (0, 1, -1, 2**63 - 1, -(2**63), 2**32),
+    "float32": (0.0, -0.0, -1.5, np.inf, -np.inf, np.nan, 1e30, 2.0**31),
+    "float64": (0.0, -2.5, np.inf, -np.inf, np.nan, 1e300, -1e300, 2.0**63, 2.0**53 + 1),
+}
+AT_EDGES = {"i": ("x[i] * y[i]", "abs(x[i])"), "f": ("x[i]", "x[i] / y[i]")}
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+@pytest.mark.parametrize("kind", EDGES)
+def test_numbers_at_the_edges_of_their_types(kind: str, target: str) -> None:
+    """What wraps, is infinite, or is stored to a type that cannot hold it is the same everywhere."""
+    edges = np.array(EDGES[kind], kind)
+    x, y = (grid.ravel() for grid in np.meshgrid(edges, edges))
+    tensors = [Tensor(name, x.shape, kind, "input") for name in "xy"]  # type: ignore[arg-type]
+    statements = []
+    for number, (to, body) in enumerate(itertools.product(EDGES, AT_EDGES[kind[0]])):
+        tensors.append(Tensor(f"o{number}", x.shape, to, "output"))  # type: ignore[arg-type]
+        statements.append(statement(f"{{ S{number}[i] : 0 <= i < {len(x)} }}", f"o{number}[i] = {body}"))
+    nest = Nest.of(tensors, statements)
+    where = {"device": "lockstep", "machine": "h200"} if target == "cuda" else {}
+    found = pf.compile(nest, target=target, **where)(x, y)  # type: ignore[arg-type]
+    expected = pf.interpret(nest, [x, y])
+    for number, array in enumerate(found):
+        np.testing.assert_array_equal(array, expected[f"o{number}"], str(statements[number]))
