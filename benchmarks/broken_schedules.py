@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
+from typing import Literal
 
 import islpy as isl
 import numpy as np
@@ -37,9 +38,12 @@ from polyfuse.rewrite import expand
 from polyfuse.runtime.memory.memory_plan import shape_of
 from polyfuse.strategy import plan_for
 from tests.support import loop_programs
-from tests.support.boxes import NESTS, schedule_of
+from tests.support.boxes import schedule_of
 from tests.support.execution import Arrays, run_lockstep, run_numba, run_plain
 from tests.support.nests import inputs_for
+from tests.support.on_tensor_cores import matmul
+
+Target = Literal["cpu", "cuda"]
 
 SIZES = {"N": 9}
 """Of nests with symbolic sizes."""
@@ -53,7 +57,7 @@ class Subject:
     source: Nest
     nest: Nest
     tree: Tree
-    target: str
+    target: Target
 
     def sizes(self) -> dict[str, int]:
         """Return numbers for its sizes."""
@@ -89,6 +93,7 @@ def folded() -> pf.Schedule:
     return pf.Schedule(nest).fuse("S", "R", at="i", shift={"i": 1}).promote("t", "S", at="i", stages=3)
 
 
+TARGETS: tuple[tuple[Target, str], ...] = (("cpu", "zen5"), ("cuda", "h200"))
 PROGRAMS = (
     loop_programs.jacobi_1d,
     loop_programs.seidel_2d,
@@ -102,18 +107,18 @@ PROGRAMS = (
 @cache
 def subjects() -> tuple[Subject, ...]:
     """Schedules by hand, and the strategy's of small programs for both targets."""
-    by_hand = {
+    by_hand: dict[str, tuple[pf.Schedule, Target]] = {
         "tiles": (tiles_in_shared_memory(1, 0), "cuda"),
         "two stages": (tiles_in_shared_memory(2, 1), "cuda"),
         "three stages": (tiles_in_shared_memory(3, 2), "cuda"),
         "folded": (folded(), "cpu"),
     }
     found = [Subject(name, s.source, s.nest, s.tree, target) for name, (s, target) in by_hand.items()]
-    make, math, tile = NESTS["one tile in four stages"]
-    produced = schedule_of(make(), math, tile, "produced").synchronised()
+    nest = matmul(66, 64, 72, dtype="bfloat16")
+    produced = schedule_of(nest, "bf16", (1, 1, 2, 16, 4), "produced").synchronised()
     found.append(Subject("a warp that copies", produced.source, produced.nest, produced.tree, "cuda"))
     for make_nest in PROGRAMS:
-        for target, machine in (("cpu", "zen5"), ("cuda", "h200")):
+        for target, machine in TARGETS:
             nest = expand(make_nest()).nest
             s = plan_for(nest, pf.Machine.preset(machine)).schedule
             s = s.synchronised() if target == "cuda" else s

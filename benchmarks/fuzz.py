@@ -28,7 +28,7 @@ from random import Random
 from typing import Any
 
 import hypothesis
-from hypothesis import Phase
+from hypothesis import HealthCheck, Phase
 from hypothesis.statistics import collector
 
 from polyfuse.checks.reduce import Options, reduced, trial
@@ -188,7 +188,8 @@ def _run(kind: str, seed: int, pipe: Connection) -> None:
 
 def batch_of(test: Property, seed: int, size: int, begin: Callable[[int], None]) -> Count:
     """Draw cases of a property and check them; hypothesis minimises the one that fails, which ends the batch."""
-    count, drawn = Count(), {}
+    count = Count()
+    drawn: dict[str, Any] = {}
     handle: Any = test
     inner = handle.hypothesis.inner_test
 
@@ -203,7 +204,12 @@ def batch_of(test: Property, seed: int, size: int, begin: Callable[[int], None])
     given = handle._hypothesis_internal_use_settings
     phases = [phase for phase in given.phases if phase not in (Phase.explicit, Phase.reuse)]
     handle._hypothesis_internal_use_settings = hypothesis.settings(
-        given, max_examples=size, derandomize=False, database=None, phases=phases
+        given,
+        max_examples=size,
+        derandomize=False,
+        database=None,
+        phases=phases,
+        suppress_health_check=list(HealthCheck),
     )
     statistics: list[Any] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -87,10 +87,9 @@ def trial(text: str, options: Options) -> Outcome:
     Returns:
         What became of it.
     """
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if "forkserver" in methods:
-        context.set_forkserver_preload(["polyfuse.checks.reduce"])  # imported once, not by every trial
+    forks = "forkserver" in multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver") if forks else multiprocessing.get_context("spawn")
+    context.set_forkserver_preload(["polyfuse.checks.reduce"])  # imported once, not by every trial
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_tried, args=(text, options, there))
     process.start()
@@ -128,6 +127,7 @@ def outcome_of(text: str, options: Options) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.py"
         path.write_text(text, encoding="utf-8")
+        how: dict[str, Any] = {"target": options.target, "machine": options.machine, "device": options.device}
         try:
             nest = _nest_in(path)
             arrays = _arrays(nest, dict(options.sizes))
@@ -135,7 +135,7 @@ def outcome_of(text: str, options: Options) -> Outcome:
         except Exception as error:  # noqa: BLE001  an edit can leave any nonsense
             return Outcome("refused", type(error).__name__, str(error))
         try:
-            net = compile(nest, target=options.target, machine=options.machine, device=options.device)
+            net = compile(nest, **how)
             given = net(**arrays)
         except (BadArgument, BudgetExceeded, InvalidMath, TargetUnavailable) as error:
             return Outcome("refused", type(error).__name__, str(error))

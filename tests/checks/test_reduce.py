@@ -54,7 +54,7 @@ def test_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
         found = outcome_of(broken, options)
         assert found.kind == "wrong"
         assert found.text.startswith("a[0] is")
-        patched.setattr("polyfuse.checks.reduce.compile", lambda nest, **_: {}["gone"])
+        patched.setattr("polyfuse.checks.reduce.compile", lambda nest, **_: dict[str, int]()["gone"])
         assert outcome_of(broken, options).where.startswith("KeyError in test_reduce.py")
 
 
