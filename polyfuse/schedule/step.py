@@ -13,7 +13,7 @@ from polyfuse.analysis.legality import Broken
 from polyfuse.errors import InvalidSchedule
 from polyfuse.errors.refusals import Instance, Violation
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Tree
+from polyfuse.ir.tree import Tree, parts, sequence
 from polyfuse.layouts import Layout
 from polyfuse.schedule.microkernel_verb import check_kept
 from polyfuse.sets import first_pair, tuple_names
@@ -93,10 +93,22 @@ def violation_of(step: Step, broken: Broken) -> Violation:
 
 
 def check_places(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_before: Tree) -> None:
-    """Raises InvalidSchedule where a verb has made a tree that no hardware has, or left a microkernel none."""
+    """Raises InvalidSchedule where a verb has made a tree that no hardware has, or left a microkernel none.
+
+    Each check is of one kernel, so only kernels that the verb has changed are asked. A verb that changes the nest may
+    add an access to a tensor that a buffer of another kernel holds.
+    """
+    kept = set(map(id, parts(tree_before)))
+    changed = tuple(part for part in parts(tree) if id(part) not in kept)
+    if not changed:
+        return
+    new = sequence(changed)
     fault = (
-        misplaced(tree) or left_outside(nest, tree) or unfit_lanes(nest, tree) or unfit_clusters(nest, tree)
+        misplaced(new)
+        or left_outside(nest, new if nest is nest_before else tree)
+        or unfit_lanes(nest, new)
+        or unfit_clusters(nest, new)
     )
     if fault is not None:
         raise InvalidSchedule(f"{verb}: {fault}")
-    check_kept(verb, nest, tree, nest_before, tree_before)
+    check_kept(verb, nest, new, nest_before, tree_before)
