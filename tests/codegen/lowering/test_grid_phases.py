@@ -1,12 +1,15 @@
-"""Launches whose blocks meet between parts: each part made once and renamed, they read as if made in one piece."""
+"""Launches in parts: each part made once and renamed, they read as if made in one piece."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
+from polyfuse.codegen.cpu.printer import cpu_kernel
 from polyfuse.codegen.cuda.printer import cuda_kernel
 from polyfuse.codegen.generate import TARGETS
 from polyfuse.codegen.lowering import grid_phases as meeting_parts
@@ -38,6 +41,24 @@ def test_in_parts_and_in_one_piece_are_the_same_text(made: object, monkeypatch: 
     found = cuda_kernel(built_in_parts(nest, part, TARGETS))
     assert found.source == cuda_kernel(built(nest, part, TARGETS)).source
     assert len(once) < len(meeting_parts.meeting(part))
+
+
+def region() -> pf.Schedule:
+    """Register tiles with buffers of each core's own, edges that are cut, three layers equal but for names."""
+    nest = cases.dense(96, 96, 96, 96, 70, batch=33)
+    machine = replace(Machine.preset("zen5"), units=2)
+    return plan_for(nest, machine, force={"parallel region": True}).schedule.synchronised()
+
+
+def test_a_region_in_parts_and_in_one_piece_is_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = region()
+    nest, part = schedule.nest, max(parts(schedule.tree), key=lambda part: len(part.members))
+    once: list[object] = []
+    monkeypatch.setattr(meeting_parts, "built", lambda *given: once.append(given) or built(*given))
+    found = cpu_kernel(built_in_parts(nest, part, TARGETS))
+    assert found.source == cpu_kernel(built(nest, part, TARGETS)).source
+    assert "team_of" in found.source
+    assert 1 <= len(once) < len(meeting_parts.meeting(part))
 
 
 def test_partial_results_are_called_as_no_array_of_another_part() -> None:
