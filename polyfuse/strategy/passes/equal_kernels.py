@@ -23,6 +23,28 @@ Shaped = tuple[Schedule, list[Group]]
 Key = tuple[Alike, tuple[tuple[bool, bool, bool], ...]]
 
 
+Known = dict[Key, list[tuple[Done, list[Group]]]]
+"""What was made of kernels that are equal up to names."""
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What was made of the kernels of nests, for one machine and one set of options, in all searches for groups.
+
+    A search without a doubtful group leaves the other kernels as they were, which then have their shapes.
+    """
+
+    made: list[tuple[Nest, Known]] = field(default_factory=list)
+
+    def of(self, nest: Nest) -> Known:
+        """Those of a nest; of another nest the model may think otherwise."""
+        for known, shapes in self.made:
+            if known is nest:
+                return shapes
+        self.made.append((nest, {}))
+        return self.made[-1][1]
+
+
 @dataclass(frozen=True)
 class Repeats:
     """What was made of kernels so far. `fixed` are the tensors of constants alone, `users` each tensor's statements."""
@@ -30,12 +52,13 @@ class Repeats:
     nest: Nest
     fixed: frozenset[str]
     users: dict[str, frozenset[str]]
-    known: dict[Key, list[tuple[Done, list[Group]]]] = field(default_factory=dict)
+    known: Known
 
     @staticmethod
-    def of(schedule: Schedule, counts: Counts) -> Repeats:
-        """Nothing yet, for the kernels of this schedule."""
-        return Repeats(schedule.nest, constant_tensors(schedule.nest, schedule.tree), counts.users)
+    def of(schedule: Schedule, counts: Counts, shapes: Shapes) -> Repeats:
+        """For the kernels of this schedule, with the shapes that earlier searches gave them."""
+        nest = schedule.nest
+        return Repeats(nest, constant_tensors(nest, schedule.tree), counts.users, shapes.of(nest))
 
     def shaped(self, schedule: Schedule, part: Tree, make: Callable[[], Shaped]) -> Shaped:
         """The kernel as an equal one was shaped, or else as `make` shapes it."""

@@ -14,6 +14,7 @@ from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.fusion.group_search import KeptApart
 from polyfuse.strategy.passes.backtrack import Doubt, Doubted, reconsidered
+from polyfuse.strategy.passes.equal_kernels import Shapes
 from polyfuse.strategy.passes.grouping import in_kernels
 from polyfuse.strategy.passes.loop_partition import with_full_tiles
 from polyfuse.strategy.passes.shape_each import in_shapes
@@ -27,12 +28,16 @@ from polyfuse.strategy.rewrites.overlapped_tiling import recomputed
 
 @dataclass(frozen=True)
 class Kernels:
-    """A plan for a start with these claims, and the groups that turned out far dearer than the search thought."""
+    """A plan for a start with these claims, and the groups that turned out far dearer than the search thought.
+
+    `shapes` are those that kernels have had so far.
+    """
 
     start: Start
     claims: Claims
     plan: Plan
     doubts: tuple[Doubt, ...]
+    shapes: Shapes
 
     @staticmethod
     def of(start: Start) -> Kernels:
@@ -42,7 +47,8 @@ class Kernels:
             claims = Claims(start.nest)
             if start.fuse and isinstance(machine, CpuMachine) and start.choose.asks(OVERLAPPED_TILING):
                 claims = recomputed(start.nest, machine, start.choose)
-        return Kernels(start, claims, *_in_shape(start, claims, frozenset(), start.choose))
+        shapes = Shapes()
+        return Kernels(start, claims, *_in_shape(start, claims, frozenset(), start.choose, shapes), shapes)
 
 
 @dataclass(frozen=True)
@@ -53,10 +59,10 @@ class KernelPass:
     run: Callable[[Kernels], Kernels]
 
 
-def _in_shape(start: Start, claims: Claims, apart: KeptApart, choose: Choose) -> Doubted:
+def _in_shape(start: Start, claims: Claims, apart: KeptApart, choose: Choose, shapes: Shapes) -> Doubted:
     """Statements in kernels, none of them of a group that is kept apart, and each kernel in its shape."""
     claims, model, kernels = in_kernels(start, claims, start.apart | apart)
-    plan, doubts = in_shapes(start, claims, model, kernels, choose)
+    plan, doubts = in_shapes(start, claims, model, kernels, choose, shapes)
     return replace(plan, remarks=(*start.remarks, *plan.remarks)), doubts
 
 
@@ -67,13 +73,13 @@ def backtracked(found: Kernels) -> Kernels:
     start, claims, choose = found.start, found.claims, found.start.choose
 
     def without(apart: KeptApart) -> Doubted:
-        return _in_shape(start, claims, apart, choose.without_search())
+        return _in_shape(start, claims, apart, choose.without_search(), found.shapes)
 
     first = without(frozenset()) if choose.searches else (found.plan, found.doubts)
     again = reconsidered(first, without, choose)
     if not choose.searches:
         return replace(found, plan=again.plan)
-    chosen, _ = _in_shape(start, claims, again.refused, choose)
+    chosen, _ = _in_shape(start, claims, again.refused, choose, found.shapes)
     return replace(found, plan=chosen.with_remarks(*again.remarks))
 
 
@@ -89,7 +95,8 @@ def with_wavefront(found: Kernels) -> Kernels:
     if isinstance(behind, Refused):
         remark = refused(WAVEFRONT, (), behind.reason, behind.text)
         return replace(found, plan=found.plan.with_remarks(remark))
-    other, _ = in_shapes(start, claims, model, (behind.grouped, *kernels[1:]), start.choose, behind)
+    grouped = (behind.grouped, *kernels[1:])
+    other, _ = in_shapes(start, claims, model, grouped, start.choose, found.shapes, behind)
     other = replace(other, remarks=(*start.remarks, *other.remarks))
     return replace(found, plan=cheaper_in_turns(found.plan, other, behind, model.counts, start.choose))
 

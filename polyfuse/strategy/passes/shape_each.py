@@ -42,7 +42,7 @@ from polyfuse.strategy.passes.backtrack import (
     doubts_of,
     holds_product,
 )
-from polyfuse.strategy.passes.equal_kernels import Repeats
+from polyfuse.strategy.passes.equal_kernels import Repeats, Shapes
 from polyfuse.strategy.passes.grouping import Grouped
 from polyfuse.strategy.passes.wavefront import PASS as WAVEFRONT
 from polyfuse.strategy.passes.wavefront import Behind
@@ -68,14 +68,18 @@ def in_shapes(
     model: Model,
     kernels: Grouped,
     choose: Choose,
+    shapes: Shapes,
     behind: Behind | None = None,
 ) -> Doubted:
-    """Each kernel in its shape, and the groups that turn out far dearer in theirs; `behind` has one in shape."""
+    """Each kernel in its shape, and the groups that turn out far dearer in theirs.
+
+    `shapes` are known from earlier searches for the same start; `behind` has one kernel in shape.
+    """
     (schedule, decisions, joined), counts, machine = kernels, model.counts, model.machine
     groups: list[Group] = []
     doubts: list[Doubt] = []
     alike = choose.decides_alike and choose.asks(EQUAL_KERNELS)
-    repeats = Repeats.of(schedule, counts) if alike else None
+    repeats = Repeats.of(schedule, counts, shapes) if alike else None
     rarely = Model(counts, PlannerOptions(runs_once=True).on(machine), model.tiled)
     start = schedule
     schedule = behind.shaped.schedule if behind is not None else start
