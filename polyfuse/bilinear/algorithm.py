@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse.errors import InvalidAlgorithm
+from polyfuse.errors import InvalidAlgorithm, quantity
 
 Forms = tuple[tuple[int, ...], ...]
 Table = Sequence[Sequence[int]] | npt.NDArray[Any]
@@ -169,7 +169,9 @@ def _whole(name: str, table: Table, which: str) -> Forms:
     """The coefficients as Python's integers."""
     array = np.asarray(table)
     if array.ndim != 2:
-        raise InvalidAlgorithm(f"{name}: {which} has {array.ndim} dimensions, expected a table of rows")
+        raise InvalidAlgorithm(
+            f"{name}: {which} has {quantity(array.ndim, 'dimension')}, expected a table of rows"
+        )
     if any(value != int(value) for value in array.flat):
         value = next(value for value in array.flat if value != int(value))
         raise InvalidAlgorithm(f"{name}: {which} has the coefficient {value}; expected integers")

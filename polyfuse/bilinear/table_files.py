@@ -11,7 +11,7 @@ import numpy as np
 from polyfuse.bilinear.algorithm import Algorithm, algorithm
 from polyfuse.bilinear.stored import Array, arrays_in
 from polyfuse.bilinear.table_text import from_text
-from polyfuse.errors import InvalidAlgorithm
+from polyfuse.errors import InvalidAlgorithm, quantity
 
 
 def load(path: str | os.PathLike[str], entry: str | None = None, modulus: int = 0) -> Algorithm:
@@ -59,7 +59,7 @@ def _from_npz(file: Path, entry: str | None, modulus: int) -> Algorithm:
     sizes = entry.split(",")
     if len(sizes) != 3 or not all(size.strip().isdigit() for size in sizes) or len(found[entry]) != 3:
         raise InvalidAlgorithm(
-            f"{name}: expected an entry named m,k,n of three tables, found {len(found[entry])} tables"
+            f"{name}: expected an entry named m,k,n of three tables, found {quantity(len(found[entry]), 'table')}"
         )
     m, k, n = (int(size) for size in sizes)
     u, v, w = found[entry]

@@ -12,7 +12,7 @@ from polyfuse.checks import cuda_cases as cases
 from polyfuse.checks.cuda_cases import TOLERANCE, Case
 from polyfuse.codegen.cuda.compile.cubin import Cubin
 from polyfuse.compiler import compile
-from polyfuse.errors import TargetUnavailable
+from polyfuse.errors import TargetUnavailable, quantity
 from polyfuse.runtime.cuda.runner import build_kernels
 
 CALLS = 2
@@ -54,7 +54,7 @@ class Result:
         spills = sum(k.spill_bytes for k in self.kernels)
         shared = max((k.shared_bytes for k in self.kernels), default=0)
         return (
-            f"ok      {name:<46} {self.launches:>2} launch{'' if self.launches == 1 else 'es'} of "
+            f"ok      {name:<46} {quantity(self.launches, 'launch', 'launches'):>11} of "
             f"{len(self.kernels)}, error {self.error:6.2f}, "
             f"{registers:>3} registers, {spills} bytes spilled, {shared} shared"
         )

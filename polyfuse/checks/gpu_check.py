@@ -22,7 +22,7 @@ from polyfuse import measure
 from polyfuse.checks.cuda_case import Kernel, Place, Result, check
 from polyfuse.checks.cuda_cases import CASES, TOLERANCE
 from polyfuse.checks.side_by_side import side_by_side
-from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.errors import BadArgument, TargetUnavailable, quantity
 from polyfuse.runtime.cuda.driver import Gpu, missing
 from polyfuse.terminal import Terminal
 
@@ -67,7 +67,7 @@ def run_check(
     chosen = _chosen(device, only)
     about: dict[str, Any] = gpu_facts() if device == "gpu" else STAND_IN
     seed = secrets.randbits(32) if seed is None else seed
-    terminal.text(f"{len(chosen)} cases, fused and unfused, on {about['name']}; seed {seed}")
+    terminal.text(f"{quantity(len(chosen), 'case')}, fused and unfused, on {about['name']}; seed {seed}")
     terminal.text(f"error: in units of rounding of the largest element, {TOLERANCE} allowed;")
     terminal.text(f"of rounded factors in parts of each element's bound, of which {TOLERANCE} are all")
     folder = out or (RESULTS if device == "gpu" else None)

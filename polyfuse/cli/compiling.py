@@ -8,6 +8,7 @@ from typing import Any
 
 from polyfuse.cli.load import load_nest
 from polyfuse.compiler import compile
+from polyfuse.errors import quantity
 from polyfuse.runtime.executable import Executable
 from polyfuse.terminal import Terminal, writing
 
@@ -34,7 +35,7 @@ def compiled(
 
 def show_kernels(terminal: Terminal, net: Executable) -> None:
     """The launches, the source, the report."""
-    terminal.heading(f"{len(net.kernels)} kernel{'s' if len(net.kernels) != 1 else ''}")
+    terminal.heading(quantity(len(net.kernels), "kernel"))
     for launch in net.kernels:
         terminal.text(str(launch))
     terminal.heading("source")

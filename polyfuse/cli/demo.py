@@ -15,7 +15,7 @@ from polyfuse import measure
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.checks.cuda_cases import TOLERANCE, Array
 from polyfuse.compiler import compile
-from polyfuse.errors import PolyfuseError
+from polyfuse.errors import PolyfuseError, quantity
 from polyfuse.ir import Nest
 from polyfuse.runtime.cuda.driver import available
 from polyfuse.runtime.executable import Executable
@@ -125,7 +125,7 @@ def show(
     times = race(
         terminal, {"polyfuse": lambda: net(x), "unfused": lambda: unfused(x), "NumPy": reference}, turns
     )
-    kernels = {"polyfuse": counted(net), "unfused": counted(unfused)}
+    kernels = {"polyfuse": kernels_of(net), "unfused": kernels_of(unfused)}
     short = f"{network.layers} × {network.width}, batch {network.batch}"
     ours = times["polyfuse"].median
     return [
@@ -142,9 +142,9 @@ def show(
     ]
 
 
-def counted(net: Executable) -> str:
+def kernels_of(net: Executable) -> str:
     """Return the text after a candidate's name: its number of kernels."""
-    return f", {len(net.kernels)} kernel{'s' if len(net.kernels) != 1 else ''}"
+    return f", {quantity(len(net.kernels), 'kernel')}"
 
 
 def timed(terminal: Terminal, what: str, work: Callable[[], T]) -> T:

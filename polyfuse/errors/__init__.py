@@ -6,6 +6,23 @@ from polyfuse.errors.refusals import Refusal, Violation
 from polyfuse.errors.tracebacks import Shown
 
 
+def quantity(count: int, one: str, several: str | None = None) -> str:
+    """Return a number with its noun, singular or plural.
+
+    >>> quantity(1, "kernel"), quantity(2, "kernel"), quantity(0, "axis", "axes")
+    ('1 kernel', '2 kernels', '0 axes')
+
+    Args:
+        count: The number.
+        one: The noun in the singular.
+        several: The noun in the plural; by default with an "s".
+
+    Returns:
+        The number and the noun.
+    """
+    return f"{count} {one if count == 1 else several or one + 's'}"
+
+
 class PolyfuseError(Shown):
     """The base class of all errors that polyfuse raises on purpose."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import islpy as isl
 import numpy as np
 
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.interpret.affine_grid import Points, values
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.gather import check_indices, parts_of
@@ -23,7 +23,7 @@ def named_arrays(nest: Nest, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[
     expected = [t.name for t in nest.inputs]
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(expected):
-            raise BadArgument(f"given {len(inputs)} arrays for the inputs {', '.join(expected)}")
+            raise BadArgument(f"given {quantity(len(inputs), 'array')} for the inputs {', '.join(expected)}")
         inputs = dict(zip(expected, inputs, strict=True))
     given = {**nest.constants, **nest.defaults, **inputs}
     allowed = {*expected, *nest.constants}

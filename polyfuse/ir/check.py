@@ -23,7 +23,7 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
-from polyfuse.errors import InvalidNest
+from polyfuse.errors import InvalidNest, quantity
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
@@ -162,7 +162,7 @@ def _in_bounds(nest: NestData, statement: Statement, access: Access) -> None:
         valid = access.map.intersect_range(tensor.elements(params)).domain()
     except isl.Error as error:
         raise InvalidNest(
-            f"statement {statement.name}: {access} has {access.map.dim(isl.dim_type.out)} subscripts, "
+            f"statement {statement.name}: {access} has {quantity(access.map.dim(isl.dim_type.out), 'subscript')}, "
             f"{tensor.name} has rank {tensor.rank}"
         ) from error
     found = point_of(domain.subtract(valid))

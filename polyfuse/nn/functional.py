@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.whole import all_whole, whole
 from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value, dtype_of, pointwise, product
 from polyfuse.nn.nest_writer import Array
@@ -354,7 +354,7 @@ def axis_of(operation: str, x: Value, axis: int) -> int:
     check_value(operation, x)
     at = whole(f"{operation}: axis", axis)
     if not -x.rank <= at < x.rank:
-        raise BadArgument(f"{operation}: axis {at} of {x!r}, which has {x.rank} axes")
+        raise BadArgument(f"{operation}: axis {at} of {x!r}, which has {quantity(x.rank, 'axis', 'axes')}")
     return at % x.rank
 
 

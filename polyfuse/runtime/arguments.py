@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.analysis.same_array import meeting
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.gather import check_indices
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_sizes, solved
@@ -155,7 +155,7 @@ def matched(nest: Nest, args: tuple[Any, ...], named: Mapping[str, Any]) -> dict
     names = [tensor.name for tensor in nest.inputs]
     if len(args) > len(names):
         raise BadArgument(
-            f"given {len(args)} positional arguments for {len(names)} inputs; {_expected(nest)}"
+            f"given {quantity(len(args), 'positional argument')} for {quantity(len(names), 'input')}; {_expected(nest)}"
         )
     given = dict(zip(names, args, strict=False))
     for name, value in named.items():

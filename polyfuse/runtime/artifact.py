@@ -8,6 +8,7 @@ from typing import Literal
 
 from polyfuse.analysis.validation import Validation
 from polyfuse.codegen.program import Program
+from polyfuse.errors import quantity
 from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite.storage.expansion import Expansion
 from polyfuse.runtime.cuda.kernel_times import GpuCosts
@@ -74,7 +75,7 @@ class Compiled:
     def explanation(self) -> str:
         """Each fusion taken and each refused, with the reason; then what validation checked."""
         count = len(self.program.launches)
-        lines = [f"{count} kernel{'s' if count != 1 else ''} on {self.machine.label}"]
+        lines = [f"{quantity(count, 'kernel')} on {self.machine.label}"]
         lines += [f"  {launch}" for launch in self.program.launches]
         if self.plan is None:
             lines.append("the schedule was given by hand; no fusion was searched for")

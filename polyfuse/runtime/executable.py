@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyfuse.codegen.program import Launch, Program
-from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.errors import BadArgument, TargetUnavailable, quantity
 from polyfuse.errors.proving import proving
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_names, check_sizes
@@ -359,7 +359,9 @@ class Executable:
         arrays = out if isinstance(out, tuple) else (out,)
         if len(arrays) != len(wanted):
             names = ", ".join(t.name for t in wanted)
-            raise BadArgument(f"out: expected {len(wanted)} arrays for {names}, given {len(arrays)}")
+            raise BadArgument(
+                f"out: expected {quantity(len(wanted), 'array')} for {names}, given {len(arrays)}"
+            )
         found: dict[str, Array] = {}
         for tensor, array in zip(wanted, arrays, strict=True):
             checked = check_out(tensor, array, sizes)

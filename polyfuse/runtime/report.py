@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from polyfuse.errors import quantity
 from polyfuse.runtime.cuda.kernel_times import KernelTime
 from polyfuse.strategy.tuning_trials import Tuning
 
@@ -62,16 +63,12 @@ class Report:
             f"{stage} {1e3 * seconds:.1f} ms" for stage, seconds in self.compile_seconds.items()
         )
         once = f", {self.launches_once} more once for all calls" if self.launches_once else ""
-        once += (
-            f", {self.grid_barriers} grid barrier{'' if self.grid_barriers == 1 else 's'}"
-            if self.grid_barriers
-            else ""
-        )
+        once += f", {quantity(self.grid_barriers, 'grid barrier')}" if self.grid_barriers else ""
         return "\n".join(
             (
                 f"target            {self.target}",
-                f"kernels           {self.launches} launch{'' if self.launches == 1 else 'es'} of "
-                f"{self.compiled_kernels} compiled{once}",
+                f"kernels           {quantity(self.launches, 'launch', 'launches')} of "
+                f"{quantity(self.compiled_kernels, 'compiled kernel')}{once}",
                 *self._sizes(),
                 f"work              {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved (model)",
                 f"predicted time    {1e6 * self.predicted_seconds:.2f} µs (model)",

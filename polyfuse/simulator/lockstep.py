@@ -27,7 +27,7 @@ from polyfuse.codegen.cuda.kernel_grammar import (
     waits_by_block,
 )
 from polyfuse.codegen.cuda.tensor_maps import MappedArray
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.simulator.agents import run_body
 from polyfuse.simulator.grid import Grid
 from polyfuse.simulator.interpreter import Machine
@@ -123,7 +123,9 @@ def _bind(
     kernel: KernelSource, args: Sequence[Any]
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Value], dict[str, MappedArray]]:
     if len(args) != len(kernel.params):
-        raise BadArgument(f"{kernel.name} takes {len(kernel.params)} arguments, {len(args)} were given")
+        raise BadArgument(
+            f"{kernel.name} takes {quantity(len(kernel.params), 'argument')}, given {len(args)}"
+        )
     arrays: dict[str, npt.NDArray[Any]] = {}
     scalars: dict[str, Value] = {}
     maps = {

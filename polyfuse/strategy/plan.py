@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from polyfuse.analysis.once import once
+from polyfuse.errors import quantity
 from polyfuse.ir import Violation
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
@@ -128,8 +129,9 @@ class Plan:
         return replace(self, remarks=(*self.remarks, *remarks))
 
     def __str__(self) -> str:
-        kernels = "1 kernel" if len(self.groups) == 1 else f"{len(self.groups)} kernels"
-        lines = [f"{kernels}, {microseconds(self.seconds)} expected on {self.machine.name}"]
+        lines = [
+            f"{quantity(len(self.groups), 'kernel')}, {microseconds(self.seconds)} expected on {self.machine.name}"
+        ]
         marks = [" (once for all calls)" if each else "" for each in self.once]
         lines += [f"  {group}{mark}" for group, mark in zip(self.groups, marks, strict=True)]
         return "\n".join([*lines, *(f"- {text}" for text in (*self.decisions, *self.notes))])

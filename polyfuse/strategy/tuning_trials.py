@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import StatisticsError, correlation
 
+from polyfuse.errors import quantity
 from polyfuse.measure import duration
 
 
@@ -63,7 +64,7 @@ class Tuning:
         best, refused = self.best, sum(bool(trial.refused) for trial in self.trials)
         order = self.rank_correlation
         return (
-            f"{len(self.trials)} trials in {duration(self.spent)}, {refused} refused ({self.ended}); "
+            f"{quantity(len(self.trials), 'trial')} in {duration(self.spent)}, {refused} refused ({self.ended}); "
             f"the best is trial {self.trials.index(best)}: {duration(best.seconds)}, "
             f"{best.ratio:.2f} of the model's choice; rank correlation of the model's order and the measured one: "
             f"{'none' if order is None else f'{order:.2f}'}"

@@ -81,7 +81,7 @@ def test_sums_are_exact_beyond_64_bits() -> None:
         (([[1]], [[1]], [[1, 0]]), "W is 1 x 2, expected 1 x 1"),
         (([[1], [0]], [[1]], [[1]]), "V is 1 x 1, expected 2 x 1"),
         (([[0.5]], [[2]], [[1]]), "U has the coefficient 0.5; expected integers"),
-        (([1], [[1]], [[1]]), "U has 1 dimensions"),
+        (([1], [[1]], [[1]]), "U has 1 dimension,"),
     ],
 )
 def test_tables_that_are_none(tables: tuple[list, list, list], why: str) -> None:

@@ -59,7 +59,7 @@ def test_compile_prints_kernels_source_and_report(model: Path) -> None:
     text = output("compile", str(model), "--target", "cpu")
     assert re.search(r"^1 kernel$", text, re.MULTILINE)
     assert "def zero_mac_bias_relu(" in text
-    assert "kernels           1 launch of 1 compiled" in text
+    assert "kernels           1 launch of 1 compiled kernel\n" in text
 
 
 def test_compile_a_temporary_of_symbolic_size(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_compile_for_a_gpu_that_is_not_here(model: Path) -> None:
 
 
 def test_compile_unfused(model: Path) -> None:
-    assert "3 launches of 3 compiled" in output("compile", str(model), "--target", "cpu", "--no-fuse")
+    assert "3 launches of 3 compiled kernels" in output("compile", str(model), "--target", "cpu", "--no-fuse")
 
 
 def test_emitted_files_hold_what_was_printed_and_the_trace_makes_the_schedule(

@@ -126,7 +126,7 @@ def test_what_only_once_kernels_need_is_not_kept() -> None:
     assert (report.launches, report.launches_once) == (2, 2)
     assert report.kept_bytes == 8 * SIZE, "u is kept, t is not"
     assert report.arena_bytes == 8 * SIZE, "s alone lies in a call's arena"
-    assert "2 launches of 3 compiled, 2 more once for all calls" in str(report)
+    assert "2 launches of 3 compiled kernels, 2 more once for all calls" in str(report)
     assert "made once         48 bytes from constants alone" in str(report)
     assert "runs S0, once for all calls" in net.explain()
 

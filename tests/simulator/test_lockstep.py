@@ -295,7 +295,7 @@ def test_what_is_outside_the_subset_is_named(body: str, complaint: str) -> None:
 
 
 def test_arguments_that_do_not_fit() -> None:
-    with pytest.raises(BadArgument, match="takes 3 arguments, 1 were given"):
+    with pytest.raises(BadArgument, match="takes 3 arguments, given 1"):
         _one("pass", _f32(4))
     with pytest.raises(BadArgument, match=r"argument 'x' of k is float32\[2, 2\]"):
         _one("pass", _f32(4).reshape(2, 2), _f32(4), 4)

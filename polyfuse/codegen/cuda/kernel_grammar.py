@@ -28,7 +28,7 @@ from typing import NoReturn
 
 from polyfuse.codegen.cuda.compile.narrow_indices import in_short
 from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, STATEMENTS, WAITS, DeviceOp, Parameter, by_position
-from polyfuse.errors import PolyfuseError
+from polyfuse.errors import PolyfuseError, quantity
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint16", "uint32")
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -236,7 +236,8 @@ class _Check:
             self.refuse(call, f"{op.name} with other arguments than {names or 'none'}")
         if len(call.args) != len(op.parameters):
             self.refuse(
-                call, f"{op.name} with {len(call.args)} arguments, of which it has {len(op.parameters)},"
+                call,
+                f"{op.name} with {quantity(len(call.args), 'argument')}, of which it has {len(op.parameters)},",
             )
         for parameter, argument in zip(op.parameters, call.args, strict=True):
             self.argument(argument, parameter, op)

@@ -11,7 +11,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import BLOCKS, LANE, THREADS
 from polyfuse.codegen.looptree.index import binary, plus, to_python
 from polyfuse.codegen.looptree.nodes import Axis
-from polyfuse.errors import InvalidSchedule
+from polyfuse.errors import InvalidSchedule, quantity
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import CLUSTER, Loop, Tree, loops, statements
 from polyfuse.schedule.binding import extent
@@ -99,6 +99,6 @@ def lanes_along(nest: Nest, bound: list[Loop], smallest: isl.Val, largest: isl.V
         return count
     lanes, others = ([x.name for x in bound if (x.bind == LANE) is which] for which in (True, False))
     raise InvalidSchedule(
-        f"{lanes[0]} is bound to lanes, so that {LANES} has {count} values, 0…{count - 1}; "
+        f"{lanes[0]} is bound to lanes, so that {LANES} has {quantity(count, 'value')}, 0…{count - 1}; "
         f"{', '.join(dict.fromkeys(others))} on {LANES} has others: split it by {count}"
     )

@@ -190,7 +190,7 @@ class _Scope:
         if rank is None:
             yield self.fault(f"{element} is of no array that is declared before")
         elif rank != len(element.subscripts):
-            yield self.fault(f"{element} has {len(element.subscripts)} subscripts of {rank}")
+            yield self.fault(f"{element} has {len(element.subscripts)} of {rank} subscripts")
         for value in element.subscripts:
             yield from self._known(value)
 

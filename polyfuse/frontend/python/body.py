@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import sympy
 
+from polyfuse.errors import quantity
 from polyfuse.frontend.python.affine import Affine
 from polyfuse.frontend.python.conditions import Predicate
 from polyfuse.ir import Access, scalar
@@ -61,7 +62,7 @@ class Body:
         if len(subscripts) != rank:
             self._refuse(
                 node,
-                f"{ast.unparse(node)} has {len(subscripts)} subscripts, {name} has rank {rank}",
+                f"{ast.unparse(node)} has {quantity(len(subscripts), 'subscript')}, {name} has rank {rank}",
                 "single elements",
             )
         slices = [part for part in subscripts if isinstance(part, ast.Slice | ast.Starred)]
@@ -193,7 +194,7 @@ class Body:
         if name in ("max", "min") and len(args) > 1:
             return reduce(scalar.FUNCTIONS[name], args)
         if name is None or name in ("max", "min", "len") or len(args) != _ARITY.get(name, 1):
-            self._refuse(node, f"{ast.unparse(node)} with {len(args)} arguments", ALLOWED)
+            self._refuse(node, f"{ast.unparse(node)} with {quantity(len(args), 'argument')}", ALLOWED)
         self.fractional |= name not in ("abs", "pow")
         return args[0] if name == "float" else scalar.FUNCTIONS[name](*args)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.nn.conv.operations import Convolution
 from polyfuse.nn.conv.pooling import AdaptivePooling, Kind, WindowPooling
 from polyfuse.nn.conv.windows import Padding, layout_named, per_axis, windows_of
@@ -268,7 +268,7 @@ def group_norm(
     channels = axis_of("group_norm", x, axis)
     if channels == 0 or groups < 1:
         raise BadArgument(
-            f"group_norm: {groups} groups along axis {axis} of {x!r}; the first axis counts examples"
+            f"group_norm: {quantity(groups, 'group')} along axis {axis} of {x!r}; the first axis counts examples"
         )
     every = [as_value(array, x.dtype) for array in _both("group_norm", gamma, beta)]
     return apply(GroupNormOperation(groups, channels, eps, bool(every)), [x, *every])
@@ -323,7 +323,7 @@ def _adaptive(kind: Kind, x: Value, size: Sizes, layout: str | None) -> Value:
 def _spatial_rank(name: str, x: Value) -> int:
     if not 3 <= x.rank <= 5:
         raise BadArgument(
-            f"{name}: {x!r} has {x.rank} axes, expected examples, channels and 1 to 3 spatial axes"
+            f"{name}: {x!r} has {quantity(x.rank, 'axis', 'axes')}, expected examples, channels and 1 to 3 spatial axes"
         )
     return x.rank - 2
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Tensor
 from polyfuse.nn.conv.windows import Axis, Layout, Windows
 from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
@@ -65,8 +65,8 @@ class Convolution(Operation):
         n, channels, sizes = self.layout.parts(x)
         if channels != w[1] * self.groups or w[0] % self.groups:
             raise BadArgument(
-                f"{name}: the input {x} has {channels} channels, the weight {w} takes {w[1]} in each of {self.groups} "
-                f"groups, and gives {w[0]} filters to share out among them"
+                f"{name}: the input {x} has {quantity(channels, 'channel')}, the weight {w} takes {w[1]} in each of "
+                f"{quantity(self.groups, 'group')}, and has {quantity(w[0], 'filter')} to share out among them"
             )
         if self.bias and shapes[2] != w[:1]:
             raise BadArgument(f"{name}: the bias {shapes[2]} does not fit the weight {w}: expected {w[:1]}")

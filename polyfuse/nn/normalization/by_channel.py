@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Tensor
 from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
 from polyfuse.nn.operations import Operation
@@ -100,7 +100,7 @@ class GroupNorm(Operation):
         x = shapes[0]
         if x[self.axis] % self.groups:
             raise BadArgument(
-                f"group_norm: {x[self.axis]} channels in {self.groups} groups; the input is {x}"
+                f"group_norm: {quantity(x[self.axis], 'channel')} in {quantity(self.groups, 'group')}; the input is {x}"
             )
         for name, given in zip(("gamma", "beta"), shapes[1:], strict=False):
             if given != (x[self.axis],):

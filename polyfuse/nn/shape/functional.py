@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.whole import all_whole, is_whole, whole
 from polyfuse.nn.functional import axes_of, axis_of
 from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value
@@ -36,7 +36,8 @@ def narrow(x: Value, axis: int, start: int, length: int) -> Value:
     start, length = all_whole("narrow: (start, length)", (start, length))
     if not 0 <= start <= start + length <= x.shape[axis]:
         raise BadArgument(
-            f"narrow: {length} elements from {start} on along axis {axis} of {x!r}, which has {x.shape[axis]}"
+            f"narrow: {quantity(length, 'element')} from {start} on along axis {axis} of {x!r}, "
+            f"which has {x.shape[axis]}"
         )
     return _along(x, "narrow", axis, length, start, 1)
 
@@ -144,7 +145,7 @@ def stack(values: Sequence[Operand], axis: int = 0) -> Value:
     parts = _several("stack", values)
     rank, at = parts[0].rank + 1, whole("stack: axis", axis)
     if not -rank <= at < rank:
-        raise BadArgument(f"stack: axis {at} of a result with {rank} axes")
+        raise BadArgument(f"stack: axis {at} of a result with {quantity(rank, 'axis', 'axes')}")
     return apply(Join("stack", at % rank, len(parts)), parts)
 
 
@@ -209,7 +210,9 @@ def reshape(x: Value, shape: Sequence[int]) -> Value:
             raise BadArgument(f"reshape: no size in place of -1 in {sizes} fits {x!r}")
         sizes = tuple(prod(x.shape) // known if size == -1 else size for size in sizes)
     if any(size < 0 for size in sizes) or prod(sizes) != prod(x.shape):
-        raise BadArgument(f"reshape: {x!r} has {prod(x.shape)} elements, the shape {sizes} {prod(sizes)}")
+        raise BadArgument(
+            f"reshape: {x!r} has {quantity(prod(x.shape), 'element')}, the shape {sizes} {prod(sizes)}"
+        )
     return _view(x, "reshape", sizes, reshaped(x.shape, sizes))
 
 
@@ -306,7 +309,7 @@ def unfold(x: Value, axis: int, size: int, step: int = 1, dilation: int = 1) -> 
     span = dilation * (size - 1) + 1
     if size < 1 or step < 1 or dilation < 1 or span > x.shape[axis]:
         raise BadArgument(
-            f"unfold: {size} elements, {dilation} apart, every {step} along axis {axis} of {x!r}: "
+            f"unfold: {quantity(size, 'element')}, {dilation} apart, every {step} along axis {axis} of {x!r}: "
             "expected numbers >= 1 for which at least one window fits"
         )
     count = (x.shape[axis] - span) // step + 1

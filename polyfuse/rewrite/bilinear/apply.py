@@ -25,7 +25,7 @@ from typing import Literal
 import islpy as isl
 
 from polyfuse.bilinear import Algorithm
-from polyfuse.errors import IllegalRewrite
+from polyfuse.errors import IllegalRewrite, quantity
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
@@ -122,7 +122,7 @@ def bilinear(
     blocks = Blocks(nest, roles, counts, padded=edges == "pad" and not apart)
     small = next((d for d in counts if blocks.extents[d] == 0), None)
     if small is not None:
-        why = f"{small} has {roles.box[small].size} values, fewer than {counts[small]} blocks"
+        why = f"{small} has {quantity(roles.box[small].size, 'value')}, fewer than {counts[small]} blocks"
         raise IllegalRewrite(refused(call, why, "edges='pad', or a smaller algorithm"))
     return _rewritten(nest, roles, order, blocks, algorithm, apart, tuple(inline))
 

@@ -18,6 +18,7 @@ from math import ceil, prod
 
 import islpy as isl
 
+from polyfuse.errors import quantity
 from polyfuse.ir import Nest, Statement
 from polyfuse.sets import IN, OUT, SET
 
@@ -56,7 +57,7 @@ class Dealt:
 
     def __str__(self) -> str:
         """A description in words."""
-        return f"{self.tiles} tiles of {self.chunks} chunks in shares of {self.share}"
+        return f"{quantity(self.tiles, 'tile')} of {quantity(self.chunks, 'chunk')} in shares of {self.share}"
 
     @property
     def part(self) -> str:

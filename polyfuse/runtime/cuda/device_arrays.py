@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.gather import no_row, rows_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tensor import Tensor
@@ -109,7 +109,7 @@ def call_in_place(
     check_overlaps(nest, inputs, sizes)
     check_rows(nest, given, sizes)
     if out is not None and len(targets) != len(nest.results):
-        raise BadArgument(f"out: given {len(targets)} of {len(nest.results)} arrays")
+        raise BadArgument(f"out: expected {quantity(len(nest.results), 'array')}, given {len(targets)}")
     arrays = dict(inputs)
     for tensor, target in zip(nest.results, targets, strict=False):
         found = device_array(tensor, target, gpu.ordinal, order.reader, written=True)

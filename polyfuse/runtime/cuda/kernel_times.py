@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from polyfuse.codegen.program import Program
+from polyfuse.errors import quantity
 from polyfuse.machine import Gpu
 from polyfuse.strategy import KernelCost
 from polyfuse.strategy.cost.occupancy import Occupancy, occupancy
@@ -48,7 +49,7 @@ class KernelTime:
 
     def __str__(self) -> str:
         registers = "registers not planned" if self.registers is None else f"{self.registers} registers"
-        waves = "1 wave" if self.waves == 1 else f"{self.waves} waves"
+        waves = quantity(self.waves, "wave")
         return (
             f"{self.kernel}: {microseconds(self.cost.total)}: {self.cost.before}, "
             f"{microseconds(self.cost.compute)} of instructions, {microseconds(self.cost.memory)} of bytes; "

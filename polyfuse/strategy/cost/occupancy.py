@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polyfuse.errors import quantity
 from polyfuse.machine import Gpu
 
 WARP = 32
@@ -33,8 +34,7 @@ class Occupancy:
     limit: str
 
     def __str__(self) -> str:
-        blocks = "1 block" if self.blocks == 1 else f"{self.blocks} blocks"
-        return f"{blocks} on an SM, {self.fraction:.0%} of its threads ({self.limit})"
+        return f"{quantity(self.blocks, 'block')} on an SM, {self.fraction:.0%} of its threads ({self.limit})"
 
 
 def occupancy(gpu: Gpu, threads: int, registers: int | None, shared_bytes: int) -> Occupancy:

@@ -19,6 +19,7 @@ from math import prod
 
 from polyfuse.analysis.across_blocks import is_resident
 from polyfuse.analysis.producer_consumer import in_own_warps
+from polyfuse.errors import quantity
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Tree, loops, parts, statements
 from polyfuse.machine import GpuMachine
@@ -111,10 +112,10 @@ def _remark(
     count, blocks = len(run.kernels), prod(run.needs.blocks)
     line = (
         f"{run.kernels[0].names[0]} to {run.kernels[-1].names[-1]}: {count} kernels are one launch of {blocks} blocks "
-        f"that wait for each other ({machine.name} holds {run.needs.held(machine)} at once): {count - 1} launches "
-        f"of {microseconds(machine.launch_seconds)} less, {cost.meetings} grid barriers of "
-        f"{microseconds(machine.gpu.meeting_seconds(1))} more; {microseconds(cost.total)} so, "
-        f"{microseconds(apart)} apart."
+        f"that wait for each other ({machine.name} holds {run.needs.held(machine)} at once): "
+        f"{quantity(count - 1, 'launch', 'launches')} of {microseconds(machine.launch_seconds)} less, "
+        f"{quantity(cost.meetings, 'grid barrier')} of {microseconds(machine.gpu.meeting_seconds(1))} more; "
+        f"{microseconds(cost.total)} so, {microseconds(apart)} apart."
     )
     return weighed(PASS, names, True, line, cost.total, apart, chosen)
 

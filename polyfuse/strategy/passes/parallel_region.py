@@ -17,6 +17,7 @@ from itertools import groupby
 from math import prod
 
 from polyfuse.analysis.storage import buffers_of, geometry
+from polyfuse.errors import quantity
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import ON_CORES, Tree, loops, parts, statements
@@ -170,8 +171,8 @@ def _sentence(run: Sequence[Tree]) -> str:
     saved, waits = sum(map(is_on_cores, run)) - 1, len(run) - 1
     return (
         f"{run[0].names[0]} to {run[-1].names[-1]}: {len(run)} kernels are one parallel region, in which the cores "
-        f"wait for each other: {saved} more regions of {microseconds(REGION_AGAIN)} for {waits} waits of "
-        f"{microseconds(WAIT_SECONDS)};"
+        f"wait for each other: {quantity(saved, 'region')} of {microseconds(REGION_AGAIN)} less, "
+        f"{quantity(waits, 'wait')} of {microseconds(WAIT_SECONDS)} more;"
     )
 
 

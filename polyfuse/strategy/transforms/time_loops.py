@@ -15,7 +15,7 @@ from itertools import chain
 import islpy as isl
 
 from polyfuse.analysis.budget import at_most
-from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.errors import IllegalSchedule, InvalidSchedule, quantity
 from polyfuse.ir.tree import Loop, Tree, sequence, statements
 from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
@@ -149,7 +149,9 @@ def _priced(
             for draft in drafts:
                 found.append((round(estimator.of(held_by(draft.tree, names)).total, 12), draft))
     except isl.Error:
-        notes.append(f"pricing stopped after {PRICE_OPERATIONS} operations of isl and {len(found)} shapes")
+        notes.append(
+            f"pricing stopped after {PRICE_OPERATIONS} operations of isl and {quantity(len(found), 'shape')}"
+        )
     return found
 
 

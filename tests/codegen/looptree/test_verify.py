@@ -119,7 +119,7 @@ WRONG: dict[str, tuple[Node, str]] = {
         Block((store("b[0]", "x[0, 0]"), Allocate("b", (8,), "float32", "register"))),
         r"b\[0\] is of no array",
     ),
-    "too few subscripts": (store("y[0]", "x[0]"), r"x\[0\] has 1 subscripts of 2"),
+    "too few subscripts": (store("y[0]", "x[0]"), r"x\[0\] has 1 of 2 subscripts"),
     "too few reads": (store("y[0]"), "S reads read0, and has 0 elements"),
     "a barrier for some": (guard("tx < 32", Barrier()), "where some threads do not come: if tx < 32"),
     "a barrier in some threads' loop": (loop("i", "tx", Barrier()), "do not come: for i"),

@@ -71,7 +71,7 @@ def test_types_and_shapes_that_a_local_array_may_have() -> None:
         ("T = np.zeros(max(N, 3))", r"the extent max\(N, 3\) is not affine in sizes"),
         ("T = np.zeros(N); x = T", "the array x is assigned as a whole"),
         ("T = np.empty(N); T = 1.0", "assigned as a whole"),
-        ("T = np.empty((N, N)); T[0] = 1.0", "1 subscripts, T has rank 2"),
+        ("T = np.empty((N, N)); T[0] = 1.0", "1 subscript, T has rank 2"),
     ],
 )
 def test_what_is_no_local_array_is_refused(line: str, why: str) -> None:

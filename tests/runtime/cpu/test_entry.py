@@ -179,7 +179,7 @@ def test_long_integers_by_either_name() -> None:
 
 
 def test_too_many_arrays_are_no_result() -> None:
-    with pytest.raises(BadArgument, match="given 2 positional arguments for 1 inputs"):
+    with pytest.raises(BadArgument, match="given 2 positional arguments for 1 input"):
         net()(x(), np.zeros((5, 4), np.float32))
 
 

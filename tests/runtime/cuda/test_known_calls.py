@@ -166,7 +166,7 @@ def test_another_array_at_the_same_address_is_checked(bench: Bench, change: Any,
         bench.net(other, out=out)
     with pytest.raises(pf.BadArgument, match="the other arrays lie on the GPU"):
         bench.net(x, out=np.empty((9, 7), np.float32))
-    with pytest.raises(pf.BadArgument, match="given 2 positional arguments for 1 inputs"):
+    with pytest.raises(pf.BadArgument, match="given 2 positional arguments for 1 input"):
         bench.net(x, x, out=out)
     assert bench.gpu.replays == replays
 

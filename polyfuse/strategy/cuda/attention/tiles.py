@@ -18,6 +18,7 @@ from math import ceil, log2
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.vector_access import ACCESS_BYTES
+from polyfuse.errors import quantity
 from polyfuse.ir.precision import Math
 from polyfuse.layouts import Layout, SmemLayout
 from polyfuse.machine import Gpu, GpuMachine
@@ -259,8 +260,8 @@ def _costed(s: PassShape, sizes: Sizes, machine: GpuMachine, gpu: Gpu) -> PassSh
     every = waves * passes * resident / cycles
     parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items())
     why = (
-        f"{microseconds(seconds)} expected: {blocks} blocks, {resident} on an SM, {waves} "
-        f"{'wave' if waves == 1 else 'waves'} of {passes} blocks of keys of {block:.0f} cycles "
+        f"{microseconds(seconds)} expected: {quantity(blocks, 'block')}, {resident} on an SM, "
+        f"{quantity(waves, 'wave')} of {quantity(passes, 'block')} of keys of {block:.0f} cycles "
         f"({parts} a block; {'latency' if wait > resident * busy else what} decides)"
     )
     issuing = every * max(needs["instructions"], needs["shared memory"])

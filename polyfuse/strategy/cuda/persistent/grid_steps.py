@@ -16,7 +16,7 @@ from itertools import pairwise, takewhile
 from math import prod
 
 from polyfuse.analysis.bands import facts
-from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.errors import IllegalSchedule, InvalidSchedule, quantity
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Loop, Sequence, Tree, loops, statements
 from polyfuse.machine import GpuMachine
@@ -197,6 +197,6 @@ def _priced(
     several = f", in {len(costs)} parts each" if len(costs) > 1 else ""
     line = (
         f"all blocks take the steps of {step} together{several}: {microseconds(total.total)} "
-        f"expected, {microseconds(total.meeting_seconds)} of it in {meetings} grid barriers"
+        f"expected, {microseconds(total.meeting_seconds)} of it in {quantity(meetings, 'grid barrier')}"
     )
     return Planned(done.schedule, (line, *done.notes)), total

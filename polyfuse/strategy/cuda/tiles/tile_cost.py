@@ -21,6 +21,7 @@ from dataclasses import replace
 from math import ceil
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.errors import quantity
 from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz, seconds_of_wait
 from polyfuse.strategy.cost.roofline import microseconds
@@ -93,10 +94,10 @@ def costed(t: ThreadblockTile, extents: Extents, machine: GpuMachine, gpu: Gpu) 
     issuing = every * max(needs["instructions"], needs["shared memory"])
     moving = every * max(needs["L2"], needs["DRAM"]) + end
     parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items() if value)
+    in_waves = f"{quantity(full, 'wave')} of {quantity(tiles, 'tile')} of {tile:.0f} cycles"
     why = (
-        f"{microseconds(seconds)} expected: {blocks} blocks{order}, {resident} on an SM, {full} waves of {tiles} "
-        f"tiles of {tile:.0f} cycles{f', one with {rest} of {last:.0f}' if rest else ''} ({parts} a block; {decides} "
-        "decides)"
+        f"{microseconds(seconds)} expected: {quantity(blocks, 'block')}{order}, {resident} on an SM, {in_waves}"
+        f"{f', one with {rest} of {last:.0f}' if rest else ''} ({parts} a block; {decides} decides)"
     )
     done = replace(t, seconds=seconds, issuing=issuing, moving=moving, tile=tile / cycles)
     return replace(done, group=order.group, tiles=tiles, why=why)
