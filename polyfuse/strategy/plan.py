@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from warnings import warn
 
 from polyfuse.analysis.once import once
 from polyfuse.errors import quantity
@@ -117,6 +118,12 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """The texts of all remarks: on the plan as a whole, then kernel by kernel behind its statements."""
         return (*map(str, self.remarks), *(line for group in self.groups for line in group.lines))
+
+    @property
+    def recomputed(self) -> tuple[str, ...]:
+        """The texts of `remarks`: the name before they were values. Deprecated."""
+        warn("Plan.recomputed is deprecated; read Plan.remarks", DeprecationWarning, stacklevel=2)
+        return tuple(map(str, self.remarks))
 
     @property
     def log(self) -> tuple[Remark, ...]:

@@ -14,6 +14,7 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule, binding
 from polyfuse.schedule.dump import tree_text
 from polyfuse.strategy import Plan, plan_for, schedule_costs
+from polyfuse.strategy.remarks import applied
 from tests.support.models import CPU, CUDA, diamond, layer_norm, log_softmax, mlp, residual, softmax
 
 NESTS = {
@@ -171,3 +172,9 @@ def test_a_finished_schedule_is_costed_much_as_it_was_planned(name: str, machine
 def test_an_empty_batch_needs_no_kernel_shape() -> None:
     plan = plan_for(mlp(1, 64, 0), CUDA)
     assert all(group.cost.flops == 0 for group in plan.groups)
+
+
+def test_the_old_name_of_remarks_gives_their_texts() -> None:
+    plan = plan_for(softmax(), CPU).with_remarks(applied("views", ("copy",), "copy is read through."))
+    with pytest.warns(DeprecationWarning, match=r"read Plan\.remarks"):
+        assert plan.recomputed[-1] == "copy is read through."
