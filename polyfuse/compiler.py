@@ -55,7 +55,7 @@ from polyfuse.tune import Trials, tuned
 __all__ = ["Executable", "compile"]
 
 STAGES = ("schedule", "validation", "source")
-"""What `compile` does to a nest, in order; the executable adds the time for machine code."""
+"""The stages of `compile`, in order; the executable adds the time for machine code."""
 
 
 @proving("compile")

@@ -50,7 +50,7 @@ from polyfuse.ir.tree import (
 )
 
 Who = Literal["threads", "blocks"]
-"""Who waits for whom at a barrier: a block's threads, or all blocks."""
+"""The participants of a barrier: a block's threads, or all blocks."""
 
 
 def has_threads(tree: Tree) -> bool:

@@ -46,9 +46,9 @@ from polyfuse.sets import IN, OUT, SET, constant, dimension, greatest, least
 
 THREADS = (Binding.THREAD_X, Binding.THREAD_Y, Binding.THREAD_Z)
 CLUSTERS = (Binding.BLOCK_X, Binding.BLOCK_Y, Binding.BLOCK_Z)
-"""What numbers the clusters of a grid, or its blocks where there are no clusters."""
+"""The bindings that number the clusters of a grid, or its blocks if there are no clusters."""
 BLOCKS = (*CLUSTERS, *CLUSTER)
-"""What a loop is bound to whose values are blocks: those of a cluster are in no order either."""
+"""The bindings of loops whose iterations are blocks; those of a cluster are unordered, too."""
 LANE = Binding.LANE
 """Along thread.x, 32 of them: a reduction's values, which the warp combines; what they add up to is lane 0's."""
 ON_THREADS = (*THREADS, LANE)

@@ -73,7 +73,7 @@ winograd2 = kronecker(winograd, winograd, "winograd2")
 """Two levels of Winograd's variant: <4, 4, 4; 49>."""
 
 KNOWN: Mapping[str, Algorithm] = {x.name: x for x in (strassen, winograd, laderman, strassen2, winograd2)}
-"""What `compile(fast_matmul=…)` knows by name."""
+"""The algorithms that `compile(fast_matmul=…)` knows by name."""
 
 
 def named(name: str) -> Algorithm:

@@ -30,7 +30,7 @@ from polyfuse.schedule.promote.promoted_values import moving_axes
 Array = np.ndarray[Any, Any]
 
 TOLERANCE = 256
-"""How many units of rounding a result may lie from the oracle's, relative to its largest element (or 1): sums over up
+"""The largest error of a result in units of rounding, relative to the oracle's largest element (or 1): sums over up
 to 1024 terms in another order."""
 
 

@@ -36,7 +36,7 @@ Piece = tuple[int, bool]
 
 @dataclass(frozen=True)
 class Run:
-    """How cases run: `processes` at a time, none started after `seconds`.
+    """The limits of a run: `processes` at a time, no case started after `seconds`.
 
     `resume` keeps what the file of today has, of this commit and GPU, and runs what it has not as passed.
     """

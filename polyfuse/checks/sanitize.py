@@ -31,10 +31,10 @@ FOUND = 86
 """The exit code that stands for an error which the sanitizer found; a failed case is 1."""
 
 SOMETHING = re.compile(r"SUMMARY: [1-9]")
-"""How a summary reads that is not of nothing."""
+"""The pattern of a summary that reports errors."""
 
 PLACES = ("/usr/local/cuda/bin", "/opt/cuda/bin")
-"""Where CUDA's installers put it, beside the PATH."""
+"""The folders that CUDA's installers use, tried after the PATH."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ TEXTS: Mapping[str, Callable[[Nest, Schedule | Nest], str]] = {
     ".html": lambda nest, what: page(what),
     ".dot": lambda nest, what: str(dependence_graph(nest).source),
 }
-"""What is written by suffix alone: the statements, the nest or schedule, the dependence graph."""
+"""The outputs that need no plot, by suffix: the statements, the nest or schedule, the dependence graph."""
 
 
 def draw(

@@ -16,7 +16,7 @@ from polyfuse.ir import Nest
 from polyfuse.nn import Module, Sequential, Value, lower
 
 NAMES = ("nest", "model", "layers", "outputs")
-"""What is looked for, in this order, where the command line names nothing."""
+"""The names that are tried, in this order, if the command line gives none."""
 
 
 def load_nest(file: str, batch: int | None = None, features: Sequence[int] | None = None) -> Nest:

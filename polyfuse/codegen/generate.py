@@ -26,7 +26,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, loops, parts, statements
 
 TARGETS = Targets(operations.CALLED | DEVICE_OPS.keys() | {"cuda", "uint16"}, device_operations)
-"""What lowering is told of the CPU's and the GPU's printers."""
+"""The facts about the CPU's and the GPU's printers that lowering needs."""
 
 
 def kernels(nest: Nest, tree: Tree) -> tuple[Kernel, ...]:

@@ -21,13 +21,13 @@ OPERATORS: tuple[Callable[..., Any], ...] = (
     operator.neg, operator.invert, operator.not_,
     operator.iadd, operator.isub, operator.imul,
 )  # fmt: skip
-"""Those that kernels have, whose types depend on no value: powers and equality have rules for constants."""
+"""The kernels' operators whose types depend on no value: powers and equality have rules for constants."""
 
 NUMBERS = (types.Integer, types.Float, types.Boolean)
 
 
 def registry_for(target: str, templates: Any) -> Any:
-    """What a typing context of a target ("cpu", "cuda") is to install; `templates` is its module of that name."""
+    """The registry for a target's ("cpu", "cuda") typing context; `templates` is its module of that name."""
     registry = templates.Registry()
     for each in OPERATORS:
         registry.register_global(each, types.Function(_rule(each, target, templates.AbstractTemplate)))

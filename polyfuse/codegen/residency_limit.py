@@ -1,4 +1,4 @@
-"""Whether blocks that wait for each other are on the GPU at once: what a launch has, and what the machine holds.
+"""Check that all blocks of a launch with grid barriers are resident: its blocks against what the machine holds.
 
 Those of a cluster are, where there are clusters.
 """

@@ -1,4 +1,4 @@
-"""Whether a block's shared memory is there: what a kernel needs of it, array by array, and what the machine gives."""
+"""Check that a block's shared memory fits: what each array needs against what the machine gives."""
 
 from __future__ import annotations
 

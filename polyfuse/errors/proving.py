@@ -20,10 +20,10 @@ C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
-"""Whether another step is around."""
+"""True if another step surrounds this one."""
 
 STOPPED = "maximal number of operations"
-"""What isl says where it has done as many operations as it was given."""
+"""The message of isl when its limit of operations is reached."""
 
 
 class proving:

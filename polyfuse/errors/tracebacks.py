@@ -28,7 +28,7 @@ class Shown(Exception):
     """An error that says how it is shown."""
 
     is_fault_of_ours = False
-    """Whether polyfuse's own frames are what a reader needs: it is a bug to be reported."""
+    """True if polyfuse's own frames are what a reader needs: it is a bug to be reported."""
 
     @property
     def _render_traceback_(self) -> Callable[[], list[str]]:
@@ -39,12 +39,12 @@ class Shown(Exception):
 
 
 def asked_in_full() -> bool:
-    """Whether the environment asks for every frame."""
+    """True if the environment asks for every frame."""
     return os.environ.get(SWITCH) == "full"
 
 
 def is_in_full(error: Shown) -> bool:
-    """Whether all frames of an error are shown."""
+    """True if all frames of an error are shown."""
     return error.is_fault_of_ours or asked_in_full()
 
 

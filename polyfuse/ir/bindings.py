@@ -1,4 +1,4 @@
-"""What runs the values of a loop: a CPU's cores and vector lanes, a GPU's blocks, threads and lanes, one instruction.
+"""Loop bindings: a CPU's cores and vector lanes, a GPU's blocks, threads and lanes, or one instruction.
 
 A loop without a binding runs its values in order. Members are strings, so that a user may write bind(i="block.x").
 """
@@ -57,21 +57,21 @@ class Binding(StrEnum):
 
     @property
     def on_gpu(self) -> bool:
-        """Whether a CPU has no such place."""
+        """True if a CPU has no such place."""
         return self not in (*ON_CORES, Binding.VECTOR, Binding.UNROLL, Binding.MICROKERNEL)
 
 
 SHARED = (Binding.CORES, Binding.DYNAMIC)
-"""What a loop is bound to whose values a CPU's cores share out, in no order: equally many each, or whoever is free."""
+"""The bindings of parallel loops on a CPU's cores: iterations in any order, shared equally or dynamically."""
 
 ON_CORES = (*SHARED, Binding.PIPELINE)
-"""What a loop is bound to whose values run on a CPU's cores at once."""
+"""The bindings of loops that run on several cores of a CPU."""
 
 BULK = (Binding.BULK, Binding.BULK_WARP)
-"""What a loop is bound to that one instruction runs, with those inside: by the block's first thread, or by a warp that
+"""Bindings of loops that one instruction runs, with the loops inside: by the block's first thread, or by a warp that
 only copies."""
 
 OWN_WARP = Binding.BULK_WARP
 
 CLUSTER = (Binding.CLUSTER_X, Binding.CLUSTER_Y, Binding.CLUSTER_Z)
-"""What a loop is bound to whose values are blocks of one cluster, at once on neighbouring multiprocessors."""
+"""The bindings of loops over the blocks of one cluster, which run at once on neighbouring multiprocessors."""

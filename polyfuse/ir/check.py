@@ -131,7 +131,7 @@ def _numbers_fit(nest: NestData, statement: Statement) -> None:
 
 
 def _fits_integer(number: sympy.Basic, dtype: str) -> bool:
-    """Whether a number, cut off, is a value of an integer type."""
+    """True if a number, cut off, is a value of an integer type."""
     value = number.doit()
     limit = 2 ** (8 * ITEMSIZE[dtype] - 1)
     return bool(value.is_finite) and bool(-limit - 1 < value) and bool(value < limit)

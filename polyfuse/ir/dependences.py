@@ -68,7 +68,7 @@ class Pairs:
 
     @property
     def is_value(self) -> bool:
-        """Whether a value travels: to what reads it, or to what adds to it."""
+        """True for flow and reduction dependences, along which a value is passed on."""
         return self.kind in ("flow", "reduction")
 
     @cached_property

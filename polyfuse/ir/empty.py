@@ -21,5 +21,5 @@ def drop_empty(nest: AnyNest) -> AnyNest:
 
 
 def computes_nothing(nest: NestData) -> bool:
-    """Whether the domain of every statement is empty."""
+    """True if the domain of every statement is empty."""
     return all(domain.is_empty() for domain in nest.domains.values())

@@ -21,7 +21,7 @@ from polyfuse.ir.scalar import Maximum, Minimum, Read, Select
 from polyfuse.ir.tensor import DType, computed_in
 
 Number = Literal["integer", "fraction"]
-"""What has no type of its own: 3, and 0.5."""
+"""The kind of a literal without a type: 3, or 0.5."""
 
 Type = DType | Number
 

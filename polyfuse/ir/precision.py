@@ -31,7 +31,7 @@ from polyfuse.ir.tensor import DType
 Math = Literal["ieee", "tf32", "bf16", "f16", "f64"]
 
 ADDING = 2.0**-22
-"""What one addition inside the tensor cores is off by at most, relative to the absolute values it adds."""
+"""The largest error of one addition inside the tensor cores, relative to the absolute values it adds."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ PRECISIONS: Mapping[Math, Precision] = {
 to 65504)."""
 
 MATHS = ("ieee", *PRECISIONS)
-"""What compile's `math=` may be."""
+"""The values of compile's `math=`."""
 
 STEPS: Mapping[Math, int] = {"tf32": 8, "bf16": 16, "f16": 16, "f64": 4}
 """The formats that tensor cores multiply, and the steps that one instruction of a warp takes."""

@@ -13,7 +13,7 @@ from polyfuse.errors import InvalidNest
 from polyfuse.sets import SET
 
 Role = Literal["input", "output", "inout", "constant", "temporary", "gathered"]
-"""Who gives a tensor its values and who sees them: the caller (input, output, inout), the model (constant),
+"""The owner of a tensor's values: the caller (input, output, inout), the model (constant),
 or nobody outside the nest (temporary). A gathered tensor is rows of another one, where they lie."""
 
 DType = Literal["float32", "float64", "int32", "int64", "float16", "bfloat16"]

@@ -7,4 +7,4 @@ from polyfuse.layouts.swizzle import SwizzledLayout
 __all__ = ["CoreMatrixLayout", "Layout", "SmemLayout", "SwizzledLayout"]
 
 Layout = SmemLayout | CoreMatrixLayout | SwizzledLayout
-"""How the rows of a shared buffer's panels lie."""
+"""The layout of a shared buffer's panels."""

@@ -1,4 +1,4 @@
-"""How panels lie in a GPU's shared memory where threads read them: spread apart, so that no access waits for a bank."""
+"""Layouts of panels in a GPU's shared memory that threads read: padded, so that no access has bank conflicts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SmemLayout:
-    """How a row of a panel lies in a GPU's shared memory, so that threads at work together meet no bank twice.
+    """The layout of a panel's row in a GPU's shared memory without bank conflicts of threads that access it together.
 
     A thread reads `tile` neighbours, `vector` of them at a time. The first vectors of all tiles are neighbours, then
     the second ones; `gap` elements lie between the two, and `skip` after every `every` rows.

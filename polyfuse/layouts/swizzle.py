@@ -24,7 +24,7 @@ LINES = 8
 """Lines after which the order of their parts comes again; the first begins at a multiple of all their bytes."""
 
 WHOLE = LINE_BYTES * LINES
-"""Where a tile begins: at a multiple of so many bytes."""
+"""The alignment of a tile in bytes."""
 
 
 MOST_AXES = 5

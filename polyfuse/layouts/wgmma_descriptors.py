@@ -27,7 +27,7 @@ UNIT = 16
 FIELD = (1 << 14) - 1
 
 LEADING, STRIDE, SWIZZLE = 16, 32, 62
-"""Where the offsets' bits begin, and those of the swizzle."""
+"""The first bits of the offsets and of the swizzle."""
 
 HALVES = LINE_BYTES // 2
 """Of these a line."""
@@ -38,19 +38,19 @@ WARPGROUP = 128
 
 @dataclass(frozen=True)
 class Form:
-    """How a factor's core matrices lie: their rows are its steps, `turned`; they are parts of `swizzled` lines."""
+    """The form of a factor's core matrices: `turned` if their rows are its steps; parts of `swizzled` lines."""
 
     turned: bool = False
     swizzled: bool = False
 
     @property
     def number(self) -> int:
-        """What an operation's argument says."""
+        """The form as an operation's argument."""
         return self.turned + 2 * self.swizzled
 
     @classmethod
     def by(cls, number: int) -> Form:
-        """What an operation's argument says of it."""
+        """The form that an operation's argument encodes."""
         return cls(bool(number & 1), bool(number & 2))
 
     def described(self, start: int, line: int, core: int) -> int:
@@ -86,7 +86,7 @@ class Described:
 
     @classmethod
     def by(cls, bits: int) -> Described:
-        """What the fields say. Raises ValueError for bits that ask for another swizzle or a base offset."""
+        """Decode the fields. Raises ValueError for bits that ask for another swizzle or a base offset."""
         start, leading, stride = ((bits >> first & FIELD) * UNIT for first in (0, LEADING, STRIDE))
         swizzle = bits >> SWIZZLE == 1
         if descriptor(start, leading, stride, swizzle) != bits:

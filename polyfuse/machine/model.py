@@ -257,7 +257,7 @@ CALL_SECONDS = 0.5e-6
 Zen 5 core, numba 0.68; a bare numba dispatcher with four arrays takes 0.2 µs of that)."""
 
 REGION_SECONDS = 10e-6
-"""What a parallel loop adds to a call: the threads have to wake up. On two Zen 5 cores (numba 0.68 over OpenMP): 1.0 µs
+"""Seconds that a parallel loop adds to a call to wake threads. On two Zen 5 cores (numba 0.68 over OpenMP): 1.0 µs
 when calls follow at once, 4.4 µs a millisecond after the last one, 55 µs after twenty; this is in between."""
 
 

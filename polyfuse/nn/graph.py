@@ -140,7 +140,7 @@ def dtype_of(dtype: object) -> DType:
 
 
 RESERVED = (*keyword.kwlist, "inf")
-"""What is no name in a statement."""
+"""Words that cannot be names in a statement."""
 
 
 def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:

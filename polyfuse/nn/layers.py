@@ -155,7 +155,7 @@ class OverLastAxes(Module):
     """A layer that normalises over the last axes, of shape `normalized_shape`; gamma is 1 and beta 0, if affine."""
 
     shifted: ClassVar[bool] = False
-    """Whether it has a beta."""
+    """True if it has a beta."""
 
     def __init__(
         self,

@@ -15,10 +15,10 @@ from polyfuse.nn.nest_writer import Array, Emitter
 from polyfuse.nn.operations import Operation, Pointwise
 
 COPY = Pointwise("copy", "{0}")
-"""What makes an output out of a value that already has a tensor: an input, a constant, another output."""
+"""The operation that copies a value with a tensor (an input, a constant, another output) to an output."""
 
 ROUND = Pointwise("round", "{0}")
-"""What makes a half out of float32 sums."""
+"""The operation that rounds float32 sums to halves."""
 
 
 @proving("lower")

@@ -222,7 +222,7 @@ class Matmul(Operation):
 
 
 INITIAL = {"+=": "0.0", "max=": "-inf", "min=": "inf"}
-"""What a reduction's target holds before its first value."""
+"""The initial value of a reduction's target."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from polyfuse.ir.tree import statements
 
 @dataclass(frozen=True)
 class Use:
-    """Which of a statement's instances are needed, and what that was found from."""
+    """The instances of a statement that are needed, and the uses from which they were found."""
 
     found_from: tuple[object, ...]
     instances: isl.Set
@@ -71,5 +71,5 @@ def _used(domain: isl.Set, sinks: list[Pairs], keep: Mapping[str, isl.Set]) -> i
 
 
 def _are(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
-    """Whether they are the very same objects, which costs no question to isl."""
+    """True if both are the same objects, which needs no isl operation."""
     return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))

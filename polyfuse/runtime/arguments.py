@@ -96,7 +96,7 @@ def check_elements_apart(name: str, array: Array) -> None:
 
 
 def _meets_itself(array: Array) -> bool:
-    """Whether two elements of an array have a byte in common.
+    """True if two elements of an array have a byte in common.
 
     None have where every axis, from the shortest stride on, steps over all that the axes before it reach. Else all
     addresses are compared.

@@ -17,7 +17,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy import KernelCost, Plan
 
 Device = Literal["cpu", "gpu", "lockstep", "simulator", "none"]
-"""Where an executable runs: the CPU, a GPU, a stand-in for one, or nowhere (it can be printed)."""
+"""The place where an executable runs: the CPU, a GPU, an emulator, or nowhere (it can be printed)."""
 
 
 @dataclass(frozen=True)

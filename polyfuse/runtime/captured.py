@@ -19,7 +19,7 @@ class Captured:
     def __init__(self, result: Any, whole: Callable[[], Any], again: Callable[[], bool] | None) -> None:
         """`whole` makes the call as any other and gives the result; `again` tries the short way, and says if it did."""
         self.result = result
-        """What the call gives: the same array each time, several as a tuple, None where there is none."""
+        """The call's result: the same array each time, several as a tuple, None if there is none."""
         self._whole, self._again = whole, again
 
     def __call__(self) -> Any:

@@ -17,7 +17,7 @@ from polyfuse.schedule.chains import loop_named, only_loop
 PLACES = tuple(
     place for place in Binding if place not in (Binding.VECTOR, Binding.UNROLL, Binding.MICROKERNEL)
 )
-"""Where `bind` may put a loop's values."""
+"""The places to which `bind` may bind a loop."""
 
 MOST_UNROLLED = 64
 """More copies of a body than this cost the compiler more than they gain."""

@@ -26,7 +26,7 @@ SHADES = ("#f3ead8", "#dbe7f3", "#e3efdc", "#f1dfe4")
 """Of four neighbouring tiles, two by two, each has its own."""
 
 APART = 0.3
-"""How far from its point a further statement's marker stands, so that instances at one point are all seen."""
+"""The distance of a further statement's marker from its point, so that all instances at one point are visible."""
 
 ARROWS: dict[str, object] = {
     "angles": "xy",

@@ -26,7 +26,7 @@ OPERATORS = {
     "max=": r"\mathrel{\max}=",
     "min=": r"\mathrel{\min}=",
 }
-"""How each operator of a statement is written."""
+"""The LaTeX of each operator of a statement."""
 
 
 @proving("the view latex")

@@ -42,7 +42,7 @@ class Seen:
     given: dict[int, int] = field(default_factory=dict)
 
     def join(self, other: Seen) -> None:
-        """What both have seen."""
+        """Add the events that another agent has seen."""
         self.copies |= other.copies
         for agent, count in other.given.items():
             self.given[agent] = max(count, self.given.get(agent, 0))
@@ -274,7 +274,7 @@ def _cluster_barrier(threads: Threads, node: ast.stmt, given: Given) -> None:
 
 
 def _in_each_block(threads: Threads, every: int) -> int:
-    """How many active threads of each block are the first of so many."""
+    """The number of leading threads in each block of so many that are active."""
     per_block = threads.team.grid.per_block
     here = threads.everyone.mask.reshape(-1, per_block).any(axis=1)
     counts = np.unique(threads.active.mask.reshape(-1, per_block)[here, ::every].sum(axis=1))

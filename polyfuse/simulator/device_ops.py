@@ -53,7 +53,7 @@ def _numbers(given: Given, *names: str) -> list[int]:
 
 
 def _factor_numbers(given: Given, side: str) -> list[int]:
-    """Those that say how a factor's elements lie, in the order of the parameters."""
+    """The integers that describe a factor's layout, in the order of the parameters."""
     start = f"{side}_"
     return [literal(given, name) for name in given if name.startswith(start) and name != f"{side}_at"]
 
@@ -166,7 +166,7 @@ def _begin_wgmma(math: Math, threads: Threads, node: ast.stmt, given: Given) -> 
 
 
 def _await_wgmma(threads: Threads, node: ast.stmt, given: Given) -> None:
-    """What was begun reads its factors until here: they are what they were when it was begun."""
+    """End all products that were begun; their factors must not have changed since."""
     (columns,) = _numbers(given, "columns")
     y, everyone = element(node, given["y"]), threads.active
     for begun in threads.begun:
@@ -351,4 +351,4 @@ MEANINGS: Mapping[str, Meaning] = {
     **BULK_MEANINGS,
     **HANDOVER_MEANINGS,
 }
-"""What each operation that is a statement does, by name (polyfuse.codegen.cuda.device_ops)."""
+"""The meaning of each operation that is a statement, by name (polyfuse.codegen.cuda.device_ops)."""

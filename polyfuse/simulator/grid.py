@@ -1,4 +1,4 @@
-"""Which block of a launch, and of its cluster, a number means in the lock-step run."""
+"""Number the blocks of a launch, and of its clusters, in the lock-step run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Grid:
         return 1 if along is None else prod(self.blocks[:along]) * self.cluster[along]
 
     def rank(self, blocks: Integers) -> Integers:
-        """Which of its cluster's blocks each block is, those along x counted first.
+        """The rank of each block in its cluster, counted along x first.
 
         >>> Grid((4, 2, 1), (32, 1, 1), (2, 2, 1)).rank(np.arange(8)).tolist()
         [0, 1, 0, 1, 2, 3, 2, 3]

@@ -39,7 +39,7 @@ from polyfuse.simulator.threads import Asked, Begun, Bulk
 from polyfuse.simulator.values import Value
 
 TOP_BIT = 1 << 31
-"""What changes in a counter of blocks when all have come."""
+"""The bit of a grid barrier's counter that flips when all blocks have arrived."""
 
 
 class Active:
@@ -61,7 +61,7 @@ class Active:
         return Active(len(mask), mask)
 
     def where(self, condition: npt.NDArray[np.bool_]) -> Active:
-        """Those of these threads for which a condition over all threads holds."""
+        """The threads among these for which a condition over all threads holds."""
         mask = condition if self.mask is None else self.mask & condition
         narrowed = Active(len(mask), mask)
         return self if narrowed.count == self.count else narrowed
@@ -232,7 +232,7 @@ class Machine:
         known[at] = comes
 
     def load(self, node: ast.Subscript, indices: list[Any], nbytes: int | None = None) -> Value:
-        """What the active threads read; as a part of accesses of `nbytes` each, if that is given."""
+        """Load for the active threads; as a part of accesses of `nbytes` each, if that is given."""
         memory, at = self.locate(node, indices)
         if memory.name in self.bulk.on_way and self.bulk.on_way[memory.name][at].any():
             raise TypeError(f"{memory.name} is read before the copies to it have been waited for")
@@ -252,7 +252,7 @@ class Machine:
         return spread
 
     def store(self, node: ast.Subscript, indices: list[Any], value: Value, nbytes: int | None = None) -> None:
-        """What the active threads write; as a part of accesses of `nbytes` each, if that is given.
+        """Store for the active threads; as a part of accesses of `nbytes` each, if that is given.
 
         0 stands for what a counted access does later.
         """

@@ -50,7 +50,7 @@ TEAM = 1 << 16  # threads: longer vectors leave the cache and are no faster per 
 
 @dataclass(frozen=True)
 class Report:
-    """What a launch did. Counts are over all threads; `barriers` is the most that any one block passed, `grid_barriers`
+    """The counts of a launch, over all threads; `barriers` is the most that any one block passed, `grid_barriers`
     how often all blocks met, which is among them.
     """
 

@@ -35,7 +35,7 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Fragments:
-    """How the lanes of all warps read one factor: the arguments of `tile_mma` for it, and a lane's rows or columns."""
+    """One factor as all warps' lanes read it: the arguments of `tile_mma` for it, and a lane's rows or columns."""
 
     threads: Threads
     factor: ast.Subscript
@@ -49,7 +49,7 @@ class Fragments:
 
     @property
     def transposed(self) -> bool:
-        """Whether steps are a matrix's rows."""
+        """True if steps are a matrix's rows."""
         return self.numbers[0] == TRANSPOSED
 
     def at(self, step: int, count: int) -> list[list[Numbers]]:
@@ -104,7 +104,7 @@ class Fragments:
         return [[held[:, q, :, n::2].reshape(-1) for n in (0, 1)] for q in range(matrices)]
 
     def _below(self, words: list[Numbers], step: int, count: int) -> list[Numbers]:
-        """What a lane has of a matrix as float32 numbers, zeros from step `count` on."""
+        """A lane's elements of a matrix as float32 numbers, zeros from step `count` on."""
         found = []
         for n, word in enumerate(words):
             value = word if self.math == "tf32" else converted(FROM[STORED[self.math]], word)

@@ -63,7 +63,7 @@ def simulate(
 
 
 class _Device:
-    """What a kernel knows as `cuda` while one block runs."""
+    """The module `cuda` of a kernel while one block runs."""
 
     def __init__(self, blocks: tuple[int, ...], threads: tuple[int, ...]) -> None:
         self.gridDim = SimpleNamespace(**dict(zip("xyz", blocks, strict=True)))
@@ -203,7 +203,7 @@ REFUSED = {
     **dict.fromkeys(("begin_handover", "await_free", "hand_over", "await_full", "hand_back"), _BY_WARPS),
     **dict.fromkeys(("hand_back_cluster", "cluster_barrier", "grid_barrier"), _BY_BLOCKS),
 }
-"""Why the simulator does not perform the other device operations."""
+"""The reasons why the simulator refuses the other device operations."""
 
 
 def _refused(name: str, why: str) -> Callable[..., None]:

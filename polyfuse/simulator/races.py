@@ -127,7 +127,7 @@ class Conflict:
 
 
 class Ledger:
-    """Who touched each of `size` elements last. In global memory (`per_block`: threads), blocks share them."""
+    """The last access to each of `size` elements. In global memory (`per_block`: threads), blocks share them."""
 
     def __init__(self, size: int, per_block: int | None = None) -> None:
         self.per_block = per_block
@@ -240,7 +240,7 @@ class Memory:
 
 
 def poison(dtype: str) -> np.generic:
-    """What memory holds before anything is written: NaN, or an integer that no index survives."""
+    """The value of uninitialised memory: NaN, or an integer that is out of bounds as an index."""
     kind = np.dtype(dtype)
     if kind.kind == "b":
         return np.False_

@@ -1,4 +1,4 @@
-"""What the device operations in lock-step need of the machine that runs all threads, and how a lane reads a line."""
+"""The interface of the lock-step machine for device operations, and the reads of a lane from a line."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Bulk:
 
 
 class Threads(Protocol):
-    """What an operation needs of the machine that runs all threads.
+    """The part of the lock-step machine that an operation uses.
 
     `groups` are the copies that have not been waited for, one list for each group; the last one is still open.
     `unshown` are the shared arrays that were written and not shown to the tensor cores since, `begun` the products that
@@ -110,7 +110,7 @@ Given = Mapping[str, ast.expr]
 """The arguments of a call of a device operation, by the names of its parameters."""
 
 Meaning = Callable[[Threads, ast.stmt, Given], None]
-"""What a call of a device operation does: the threads that execute it, the statement, its arguments."""
+"""The meaning of a device operation: a function of the threads that execute it, the statement, its arguments."""
 
 
 def literal(given: Given, name: str) -> int:
@@ -119,7 +119,7 @@ def literal(given: Given, name: str) -> int:
 
 
 def distance(step: Any, along: int, line: int, every: int, skip: int, part: int, vector: int) -> Any:
-    """How far an element of a factor lies from the tile's first one."""
+    """The distance of a factor's element from the tile's first one."""
     return step * line + step // every * skip + along // vector * part + along % vector
 
 

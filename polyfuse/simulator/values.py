@@ -1,4 +1,4 @@
-"""What the operators and functions of a kernel compute, with numba.cuda's result types.
+"""The operators and functions of a kernel in NumPy, with numba.cuda's result types.
 
 A value is a NumPy scalar where all threads agree, else an array over the threads. Literals are int64 and
 float64, and mixing them with float32 gives float64, as numba's typing has it: a kernel that means float32

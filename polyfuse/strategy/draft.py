@@ -36,7 +36,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "unroll": lambda nest, tree, step: binding.unroll(nest, tree, *_names(step)),
     "vectorize": lambda nest, tree, step: binding.vectorize(nest, tree, *_names(step)),
 }
-"""What each verb does to a tree, proofs left out."""
+"""The effect of each verb on a tree, without proofs."""
 
 
 def _names(step: Step) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class Draft:
         return "; ".join(map(str, self.steps)) or "as written"
 
     def noted(self, *notes: str) -> Draft:
-        """With more to tell."""
+        """The draft with further remarks."""
         return replace(self, notes=(*self.notes, *notes))
 
     def loops(self, statement: str) -> tuple[Loop, ...]:

@@ -24,7 +24,7 @@ from polyfuse.strategy.remarks import Reason, Remark
 
 @dataclass(frozen=True)
 class Start:
-    """What a plan is made for.
+    """The input of a plan.
 
     Attributes:
         nest: what is to run.
@@ -95,7 +95,7 @@ def each_with_numbers(
 
 
 def seconds_of_calls(usual: Plan, other: Plan) -> tuple[float, float]:
-    """What a call takes by either plan."""
+    """The seconds of a call by either plan."""
     return usual.seconds, other.seconds
 
 
@@ -142,7 +142,7 @@ def cheapest_plan(
 
 
 def _may_replace_forced(start: Start, one: Alternative, before: Sequence[Alternative]) -> bool:
-    """Whether what passes `before` are forced to do is in the candidates of one pass, too."""
+    """True if what passes `before` are forced to do is in the candidates of one pass, too."""
     return all(other.name in one.crossed_with for other in before if start.choose.forces(other.name))
 
 

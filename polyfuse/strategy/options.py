@@ -13,12 +13,12 @@ from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.strategy.cost.roofline import WAIT_SECONDS
 
 CODE_SECONDS = 0.5
-"""What machine code for a loop over cores takes longer to make: the price of a region in a kernel that runs once."""
+"""The extra seconds of compiling a parallel loop: the price of a region in a kernel that runs once."""
 
 
 @dataclass(frozen=True)
 class PlannerOptions:
-    """What the model assumes.
+    """The assumptions of the cost model.
 
     Attributes:
         joined_regions: kernels are going to share one parallel region, so that one more loop over cores costs a wait

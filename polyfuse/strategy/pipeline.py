@@ -96,7 +96,7 @@ SOURCE_ALTERNATIVES = (
         lost=preround_operands.without_tiles,
     ),
 )
-"""What else the nest could be before all other passes, every one of which is asked about each of these.
+"""Alternatives to the nest before all other passes; every pass is asked about each of them.
 
 Rounded operands and private scratch are crossed: the one changes what a product reads, the other which loops are free.
 """
@@ -138,7 +138,7 @@ ALTERNATIVES = (
     ),
     Alternative(attention.PASS, attention.candidates, remarks=online_softmax.one_pass_remarks),
 )
-"""What else the nest could be after the rewrites. Each is compared with the best of those before it.
+"""Alternatives to the nest after the rewrites. Each is compared with the best of those before it.
 
 Crossed are snapshot operand and online softmax alone. Blocked factorization and shared sweep decide kernels, or which
 statements share none, and attention its whole kernels: with other changes in the same statements these would not fit.
@@ -271,7 +271,7 @@ def kernel_plan(start: Start) -> Plan:
 
 
 def wishes_of(force: Mapping[str, object]) -> tuple[Wish, ...]:
-    """What passes are to do, if each can.
+    """The checked choices for passes.
 
     Raises:
         BadArgument: for a name that no pass has, or a value that it does not take.

@@ -47,7 +47,7 @@ class Decision:
 
     @property
     def reason(self) -> Reason:
-        """Why the two are fused, or are not."""
+        """The reason why the two are fused or not."""
         if self.chosen:
             return Reason.CHOSEN
         if self.taken:
@@ -106,7 +106,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """What the model expects of one call."""
+        """The expected seconds of one call."""
         return sum(group.cost.total for group, each in zip(self.groups, self.once, strict=True) if not each)
 
     @cached_property
@@ -147,7 +147,7 @@ class Plan:
 def fused_sentence(
     producer: str, consumer: str, at: str, bytes_saved: int, apart: float, together: float
 ) -> str:
-    """Why two were fused."""
+    """The reason for a fusion."""
     kept = f"{bytes_saved} bytes and one launch are saved" if bytes_saved else "one launch is saved"
     return (
         f"{producer} and {consumer} are fused at {at}: {kept}; "
@@ -158,7 +158,7 @@ def fused_sentence(
 def costly_sentence(
     producer: str, consumer: str, at: str, apart: KernelCost, together: KernelCost, total: float
 ) -> str:
-    """Why two that may be fused were not: the two costs, and what makes the fused one dearer."""
+    """The reason why a legal fusion was not taken: the two costs, and what makes the fused one dearer."""
     reasons = []
     if together.utilisation < apart.utilisation:
         reasons.append(
@@ -174,7 +174,7 @@ def costly_sentence(
 
 
 def marginal_sentence(producer: str, consumer: str, at: str, saved: float, least: float) -> str:
-    """Why two were not fused although the model sees a gain: it is too small to be believed."""
+    """The reason why a fusion with an expected gain was not taken: the gain is within the model's error."""
     return (
         f"{producer} and {consumer} may be fused at {at}, which hardly pays: {microseconds(saved)} would be saved, "
         f"less than the {microseconds(least)} below which the model's answer is not worth a larger kernel."
@@ -187,10 +187,10 @@ def kept_apart_sentence(producer: str, consumer: str, at: str) -> str:
 
 
 def doubtful_sentence(producer: str, consumer: str, at: str) -> str:
-    """Why two were not fused although the search had wanted it: what their loops cost in shape, said elsewhere."""
+    """The reason why a fusion that the search wanted was not taken: the cost of the shaped loops, given elsewhere."""
     return f"{producer} and {consumer} may be fused at {at}, which does not pay in any shape of their loops."
 
 
 def refused_sentence(producer: str, consumer: str, at: str, violation: Violation) -> str:
-    """Why two must not be fused."""
+    """The reason why a fusion is illegal."""
     return f"{producer} and {consumer} must not be fused at {at}: {violation}"

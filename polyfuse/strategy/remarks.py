@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Reason(Enum):
-    """Why a pass did something, or left it."""
+    """The reason for a pass's decision."""
 
     CHEAPER = "the model expects it to cost less"
     DEARER = "the model expects it to cost no less"
@@ -30,7 +30,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Refused:
-    """Why something cannot be done, as a value that is returned instead of a result; `text` is for a person."""
+    """The reason why something cannot be done, returned instead of a result; `text` is for a person."""
 
     reason: Reason
     text: str

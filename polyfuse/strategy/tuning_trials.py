@@ -1,4 +1,4 @@
-"""What a search for a schedule measured.
+"""The measurements of a search for a schedule.
 
 tuning ::= trial*           trial 0 is the model's own choice
 trial  ::= picks  predicted seconds  (measured seconds, and as a part of the model's choice's | why not)

@@ -31,10 +31,10 @@ from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.tuning_trials import Trial
 
 Build = Callable[[Nest, Schedule, Machine], Executable]
-"""What compiles a schedule for a machine; a function of a module, so that it can be sent by its name."""
+"""A function that compiles a schedule for a machine; it belongs to a module, so that it can be pickled by name."""
 
 TOLERANCE = 1e4
-"""How many units of rounding two results may lie apart, relative to the largest element: sums in another order."""
+"""The largest distance of two results in units of rounding, relative to the largest element: sums in another order."""
 
 TURN, LONGEST = 0.01, 1.0
 """Seconds: of one turn at least, by repeated calls; of all turns of one candidate, unless the fewest take longer."""

@@ -30,7 +30,7 @@ ATTEMPTS = 16
 EXHAUSTED = "nothing new to try"
 
 Planner = Callable[[Answer], Plan]
-"""What makes a plan of the answers to the strategies' questions."""
+"""A function that makes a plan from the answers to the strategies' questions."""
 
 
 @dataclass(frozen=True)

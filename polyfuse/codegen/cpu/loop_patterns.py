@@ -41,15 +41,15 @@ Lines = list[str]
 
 
 class LoopPrinter(Protocol):
-    """What patterns use of the printer."""
+    """The part of the printer that patterns use."""
 
     kernel: Kernel
     facts: Facts
-    """What is known of the values of variables here."""
+    """The known facts about the values of variables here."""
     around: tuple[For, ...]
     """The loops that the walk is in, outermost first, and the loop itself."""
     has_tiles: bool
-    """Whether a product runs in a microkernel here: short rows are whole vectors then."""
+    """True if a product runs in a microkernel here: short rows are whole vectors then."""
     turns: str
     """The arguments that the operations of the doacross loop around have in common; empty outside of one."""
 
@@ -211,7 +211,7 @@ def _loop(p: LoopPrinter, loop: For) -> Lines:
 
 
 def _lies_apart(loop: For) -> bool:
-    """Whether one store is all there is in a loop, to elements that are not beside each other in memory."""
+    """True if a loop contains one store only, to elements that are not contiguous in memory."""
     if not isinstance(loop.body, Store) or loop.body.op != "=":
         return False
     *outer, _ = movement(loop.body.target, loop) or (0,)

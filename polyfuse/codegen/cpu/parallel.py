@@ -62,7 +62,7 @@ CORES = "cores"
 
 
 def is_region(body: Node) -> bool:
-    """Whether a kernel's cores share out loops in more than one place, or in one again and again.
+    """True if a kernel has several worksharing loops, or executes one repeatedly.
 
     Not where one of them is taken value by value, or is a pipeline, or where a scalar variable is for all cores.
     """
@@ -84,7 +84,7 @@ def _places(node: Node, again: bool) -> Iterator[tuple[str, bool]]:
 
 @dataclass(frozen=True)
 class _Names:
-    """What a region's variables are called in one kernel."""
+    """The names of a region's variables in one kernel."""
 
     team: str
     phase: str
@@ -94,7 +94,7 @@ class _Names:
 
 
 def _is_between(node: Node) -> bool:
-    """Whether a node is no part but holds some: a loop in order, or a condition."""
+    """True if a node is not a part but contains parts: a sequential loop, or a condition."""
     over = isinstance(node, For) and node.bind == CORES
     return isinstance(node, For | Guard) and not over and any(_places(node, again=False))
 
@@ -107,10 +107,10 @@ class InRegions(Emitter):
         self.functions: dict[str, tuple[str, str]] = {}
         """The functions' names and sources, by what makes two of them equal."""
         self.member, self.members = self.unused("member"), self.unused("members")
-        """What a function calls its core, and how many there are."""
+        """A function's names of its core and of the number of cores."""
         self.region: _Names | None = None
         self.between = False
-        """Whether the walk is in a region, and in none of its parts."""
+        """True if the walk is in a region, and in none of its parts."""
         self.part: Node | None = None
         """The part that the walk is in."""
 
@@ -252,7 +252,7 @@ def _tuple(values: Iterable[str]) -> str:
 
 
 def _bounds(node: For) -> tuple[str, str]:
-    """What a loop over cores is a range of: its values, or, where it has steps, how many of them there are."""
+    """The range of a loop over cores: its values, or the number of its steps."""
     low, high = operand(node.low), operand(node.high)
     return (low, high) if node.step == 1 else ("0", f"-(({low} - ({high})) // {node.step})")
 

@@ -84,7 +84,7 @@ def start_threads() -> None:
 
 
 def is_forked() -> bool:
-    """Whether this process was forked from one with OpenMP's threads, so that kernels run on the calling thread."""
+    """True if this process was forked from one with OpenMP's threads, so that kernels run on the calling thread."""
     return _CALLS.forked
 
 

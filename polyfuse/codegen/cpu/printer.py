@@ -99,12 +99,12 @@ def written_arrays(node: Node) -> set[str]:
 
 
 def has_cores(node: Node) -> bool:
-    """Whether a kernel runs on several cores."""
+    """True if a kernel runs on several cores."""
     return any(has_bound(node, bind) for bind in ON_CORES)
 
 
 def has_bound(node: Node, bind: str) -> bool:
-    """Whether a kernel has a loop that is bound so."""
+    """True if a kernel has a loop that is bound so."""
     return (isinstance(node, For) and node.bind == bind) or any(has_bound(part, bind) for part in below(node))
 
 
@@ -143,7 +143,7 @@ class CpuEmitter(InRegions):
             self.known, self.facts, self.around = outside
 
     def _is_abreast(self, node: For) -> bool:
-        """Whether a loop's steps run for rows side by side."""
+        """True if a loop's steps run for rows side by side."""
         return rows_abreast(node, self.place, self.unused, lambda *_: "") is not None
 
     def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
@@ -155,7 +155,7 @@ class CpuEmitter(InRegions):
             self.facts = outside
 
     def _loop(self, node: For) -> list[str]:
-        """What the first pattern that answers prints."""
+        """The lines of the first pattern that matches."""
         found = (pattern.lines(self, node) for pattern in CPU_PATTERNS)
         return next(lines for lines in found if lines is not None)
 
@@ -238,7 +238,7 @@ class CpuEmitter(InRegions):
         return [f"if {operand(node.low)} < {operand(node.high)}:", *self._indented(lines)]
 
     def _behind(self, node: For) -> tuple[Node, ...]:
-        """What runs after the loop that the walk is in, in one iteration of the loop around it."""
+        """The nodes after the current loop, in one iteration of the loop around it."""
         around = self.around[-2].body if len(self.around) > 1 else self.kernel.body
         together = around.parts if isinstance(around, Block) else ()
         here = next((at for at, part in enumerate(together) if part is node), len(together))
@@ -380,7 +380,7 @@ class CpuEmitter(InRegions):
 
 
 def _divides(loop: For, numbers: int) -> bool:
-    """Whether a loop is known to run through a multiple of so many values."""
+    """True if a loop is known to run through a multiple of so many values."""
     match loop.low, loop.high:
         case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
             return (high - low) % numbers == 0

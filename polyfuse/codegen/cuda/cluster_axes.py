@@ -37,7 +37,7 @@ def cluster_of(axes: Iterable[Axis]) -> tuple[int, int, int]:
 
 
 def number_of(axis: str, cluster: tuple[int, int, int]) -> str | None:
-    """Which cluster a block is in along an axis, or which of its cluster's blocks; None where that needs no dividing.
+    """The number of a block's cluster along an axis, or of the block in its cluster; None if that needs no division.
 
     >>> number_of("block.x", (2, 1, 1)), number_of("cluster.x", (2, 1, 1)), number_of("block.y", (2, 1, 1))
     ('(cuda.blockIdx.x & 2147483647) // 2', '(cuda.blockIdx.x & 2147483647) % 2', None)
@@ -54,7 +54,7 @@ Among = tuple[tuple[str, int], ...]
 
 
 def rank_among(among: Among) -> ast.expr:
-    """Which block it is of those along some axes of a cluster: cx + 2 * cy."""
+    """The rank of a block among those along some axes of a cluster: cx + 2 * cy."""
     found, before = list[ast.expr](), 1
     for axis, count in among:
         found.append(binary(ast.Mult(), ast.Constant(before), ast.Name(f"c{axis[-1]}")))
@@ -63,7 +63,7 @@ def rank_among(among: Among) -> ast.expr:
 
 
 def whom_to(among: Among, cluster: tuple[int, int, int]) -> list[ast.expr]:
-    """How many blocks there are along some axes; a bit for the rank of each that is at 0 along the others; and by how
+    """The numbers of blocks along some axes; a bit for the rank of each that is at 0 along the others; and by how
     much the ranks of those here are larger.
 
     >>> [ast.unparse(each) for each in whom_to((("cluster.x", 2),), (2, 2, 1))]

@@ -43,7 +43,7 @@ from polyfuse.schedule.microkernel_verb import (
 from polyfuse.schedule.promote.tma_boxes import BulkCopy
 
 Place = Callable[[Element], ast.expr]
-"""How the target writes an element: a subscript."""
+"""A function that prints an element for the target: a subscript."""
 
 Address = Callable[[Element, Environment], tuple[ast.expr, ast.expr]]
 """The array of an element, and how far behind its first one it lies where names have these values."""
@@ -242,7 +242,7 @@ def _planned(store: Store, tile: TileProduct, kernel: Node) -> int:
 
 
 def _through_registers(node: Node, arrays: frozenset[str]) -> bool:
-    """Whether a thread has in registers what it copies to some arrays."""
+    """True if a thread has in registers what it copies to some arrays."""
     match node:
         case Store(target=target) if target.array in arrays:
             return not _copies_ahead(node)
@@ -254,13 +254,13 @@ def _copies_ahead(node: Node) -> bool:
 
 
 def _converts(node: Node) -> bool:
-    """Whether threads have in registers what they load together, zeros beyond a border with it, to change its type."""
+    """True if threads have in registers what they load together, zeros beyond a border with it, to change its type."""
     copies = (store.operation for store in stores_in(node))
     return any(isinstance(copy, PaddedCopy) and bool(copy.copy.conversion) for copy in copies)
 
 
 def copies_by_threads(node: Node) -> bool:
-    """Whether threads ask for copies, each for its own, and go on."""
+    """True if threads ask for copies, each for its own, and go on."""
     return any(
         isinstance(store.operation, VectorCopy | PaddedCopy) and store.operation.ahead
         for store in stores_in(node)
@@ -281,6 +281,6 @@ def constant_bounds(loop: For) -> tuple[int | None, int | None]:
 
 
 def runs_often(loop: For) -> bool:
-    """Whether a loop may run more than three times, which the tiles at the end of one that copies ahead do at most."""
+    """True if a loop may run more than three times, which the tiles at the end of one that copies ahead do at most."""
     low, high = constant_bounds(loop)
     return low is None or high is None or high - low > 3 * loop.step

@@ -49,7 +49,7 @@ class Parameter:
 
     @property
     def is_array(self) -> bool:
-        """Whether it is the name of an array."""
+        """True if it is the name of an array."""
         return self.role in ("result", "array")
 
 
@@ -68,7 +68,7 @@ class DeviceOp:
     requires: str
 
     def is_on(self, capability: tuple[int, int]) -> bool:
-        """Whether GPUs of a compute capability have the operation.
+        """True if GPUs of a compute capability have the operation.
 
         >>> DEVICE_OPS["copy_bulk"].is_on((10, 0)), DEVICE_OPS["await_wgmma"].is_on((10, 0))
         (True, False)
@@ -218,10 +218,10 @@ DEVICE_OPS: Mapping[str, DeviceOp] = {
 """Every device operation, by name."""
 
 STATEMENTS: Mapping[str, DeviceOp] = {name: op for name, op in DEVICE_OPS.items() if op.kind != "value"}
-"""Those that are statements of a kernel."""
+"""The operations that are statements of a kernel."""
 
 WAITS = frozenset(name for name, op in DEVICE_OPS.items() if op.kind == "wait")
-"""Those at which threads wait for copies that are on their way."""
+"""The operations at which threads wait for asynchronous copies."""
 
 
 def called_in(source: str) -> tuple[DeviceOp, ...]:

@@ -1,4 +1,4 @@
-"""What a GPU kernel's arguments are called in its signature.
+"""The types of a GPU kernel's arguments in its signature.
 
     float32*          the address of float32 elements
     const float32*    of some that the kernel only reads

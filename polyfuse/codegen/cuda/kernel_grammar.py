@@ -305,12 +305,12 @@ class _Check:
 
 
 def meets_all(kernel: KernelSource) -> bool:
-    """Whether blocks wait for each other."""
+    """True if blocks wait for each other."""
     return "grid_barrier" in calls_of(kernel)
 
 
 def waits_by_block(kernel: KernelSource) -> bool:
-    """Whether a loop or a condition around what waits for copies depends on the block."""
+    """True if a loop or a condition around what waits for copies depends on the block."""
     by_block = {ast.unparse(target) for s in kernel.body if isinstance(s, ast.Assign)
                 for target in s.targets if "cuda.blockIdx" in ast.unparse(s.value)}  # fmt: skip
     return any(_waits_under(s, by_block) for s in kernel.body)

@@ -25,7 +25,7 @@ THREADS = tuple(map(axis_name, ("thread.x", "thread.y", "thread.z")))
 X, Y, _ = THREADS
 
 LINES, MATRICES, TRANSPOSED = range(3)
-"""How lanes read a factor: lines of steps; by ldmatrix, steps neighbours; by ldmatrix.trans, lanes neighbours."""
+"""How lanes read a factor: lines of steps; ldmatrix (contiguous steps); ldmatrix.trans (contiguous lanes)."""
 
 
 def for_whole_warps(kernel: Kernel) -> Kernel:
@@ -101,7 +101,7 @@ def _factor(
 
 
 def numbers_of(lines: Lines) -> dict[str, int]:
-    """How far a factor's elements lie from its first one, as an operation's parameters say it."""
+    """The layout of a factor's elements relative to its first one, as an operation's parameters."""
     return {
         "line": lines.line,
         "every": lines.every,
@@ -163,12 +163,12 @@ def _conjuncts(condition: ast.expr) -> list[ast.expr]:
 
 
 def _about_results(condition: ast.expr) -> bool:
-    """Whether a condition says which results there are: that alone can differ between threads (register_tiles)."""
+    """True if a condition says which results there are: that alone can differ between threads (register_tiles)."""
     return any(mentions(condition, name) for name in THREADS)
 
 
 def _alone(node: Node) -> bool:
-    """Whether nothing but products by tensor cores is in a node."""
+    """True if nothing but products by tensor cores is in a node."""
     if isinstance(node, Store):
         return _is_mma(node)
     inside = below(node)
@@ -176,7 +176,7 @@ def _alone(node: Node) -> bool:
 
 
 def _by_warps(node: Node) -> bool:
-    """Whether a product by tensor cores is in a node."""
+    """True if a product by tensor cores is in a node."""
     return any(map(_is_mma, stores_in(node)))
 
 

@@ -77,7 +77,7 @@ in an address a number that may be takes two registers. 8 x 8 results in 128 of 
 
 
 def header(source: str) -> str:
-    """What emitted source imports: bits of halves where there are arrays of them, and the operations that it calls."""
+    """The imports of emitted source: bits of halves if there are arrays of them, and the operations that it calls."""
     numbers = HEADER.replace("int64\n", "int64, uint16\n") if "uint16" in source else HEADER
     return numbers + "".join(f"from {FACADE} import {op.name}\n" for op in called_in(source))
 

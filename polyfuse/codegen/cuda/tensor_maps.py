@@ -44,7 +44,7 @@ class BoxMap:
         return TensorMap(address, self.extents(sizes), self.box, self.itemsize)
 
     def of(self, array: npt.NDArray[Any], sizes: Mapping[str, int]) -> MappedArray:
-        """What lock-step has in place of a map."""
+        """The map's counterpart in the lock-step emulator."""
         return MappedArray(array, self.extents(sizes), self.box)
 
 

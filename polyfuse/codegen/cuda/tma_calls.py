@@ -64,7 +64,7 @@ Address = Callable[[Element, Environment], tuple[ast.expr, ast.expr]]
 
 @dataclass(frozen=True)
 class Bulk:
-    """What a kernel's bulk copies share: a map for each array and box, barriers, and the number of a group.
+    """The shared parts of a kernel's bulk copies: a map for each array and box, barriers, and the number of a group.
 
     As many groups may be `open` at a barrier of the block as the least of its loops allows; `count` barriers, two or
     another power of two, are more than these. With `slots` a warp only copies: these have two barriers each.
@@ -88,12 +88,12 @@ class Bulk:
 
     @property
     def count(self) -> int:
-        """How many groups have barriers of their own."""
+        """The number of groups that have separate barriers."""
         return self.slots or int(2 ** max(1, self.open.bit_length()))
 
     @property
     def barriers(self) -> int:
-        """How many barriers there are."""
+        """The number of barriers."""
         return 2 * self.slots or self.count
 
     @property
@@ -102,7 +102,7 @@ class Bulk:
         return self.barriers * BARRIER_BYTES
 
     def opening(self, warps: int) -> list[str]:
-        """What a kernel begins with, whose blocks have so many warps beside one that only copies."""
+        """The first lines of a kernel whose blocks have so many warps and one that only copies."""
         arriving = warps * self.users
         made = (
             DEVICE_OPS["begin_handover"].call(slots=self.slots, warps=arriving, arrivals=self.arrivals)
@@ -117,11 +117,11 @@ class Bulk:
         ]
 
     def closing(self) -> list[str]:
-        """What a kernel ends with."""
+        """The last lines of a kernel."""
         return [DEVICE_OPS["cluster_barrier"].call()] if self.shares else []
 
     def handed(self, node: Handover) -> str:
-        """What one side does with a slot."""
+        """The operation of one side on a slot."""
         number = f"{self.group}{' - 1' if node.late else ''}"
         if self.shares and node.what == "hand_back":
             return DEVICE_OPS["hand_back_cluster"].call(
@@ -130,14 +130,14 @@ class Bulk:
         return DEVICE_OPS[node.what].call(slots=self.slots, arrivals=self.arrivals, number=number)
 
     def waiting(self) -> list[str]:
-        """What threads do where they wait for copies."""
+        """The lines by which threads wait for copies."""
         wait = DEVICE_OPS["await_bulk"].call(
             still_open=self.open, arrivals=self.arrivals, count=self.count, group=self.group
         )
         return [wait, f"{self.group} += 1"]
 
     def box_maps(self, kernel: Kernel) -> tuple[BoxMap, ...]:
-        """What a launch has to bring along, in the order of the arguments."""
+        """The tensor maps of a launch, in the order of the arguments."""
         arrays = list(kernel.arrays)
         tensors = ((kernel.arrays[name], arrays.index(name), box) for name, box in self.maps)
         return tuple(BoxMap(at, tensor.shape, box, tensor.itemsize) for tensor, at, box in tensors)
@@ -178,7 +178,7 @@ class Bulk:
 
 
 def bulk_of(kernel: Kernel) -> Bulk | None:
-    """What a kernel's bulk copies share; None where it has none."""
+    """The shared parts of a kernel's bulk copies; None if it has none."""
     copies = [store for store in stores_in(kernel.body) if isinstance(store.operation, BulkCopy)]
     if not copies:
         return None
@@ -230,10 +230,10 @@ def _box(node: Node) -> tuple[list[ast.expr], list[For], Store]:
 
 
 def _behind(first: ast.expr, number: ast.expr, each: int) -> ast.expr:
-    """Where part `number` begins: first + each * number."""
+    """The start of part `number`: first + each * number."""
     return binary(ast.Add(), first, binary(ast.Mult(), ast.Constant(each), number))
 
 
 def _coordinates(subscripts: tuple[ast.expr, ...]) -> list[ast.expr]:
-    """Where a box begins, the axis of neighbours first, and zeros for the axes that there are not."""
+    """The coordinates of a box, the contiguous axis first, with zeros for missing axes."""
     return [*reversed(subscripts), *(ast.Constant(0) for _ in range(MOST_AXES - len(subscripts)))]

@@ -63,7 +63,7 @@ def wgmma_call(tile: TileProduct, store: Store, first: dict[str, ast.expr]) -> s
 
 
 def by_warpgroups(node: Node) -> bool:
-    """Whether a product by warpgroups is in a node."""
+    """True if a product by warpgroups is in a node."""
     return any(map(_is_by_warpgroup, stores_in(node)))
 
 
@@ -81,7 +81,7 @@ def shown_to_warpgroups(kernel: Kernel) -> Kernel:
 
 
 def _asks_for(node: Node, factors: frozenset[str]) -> bool:
-    """Whether copies to factors go on while their threads do other things."""
+    """True if copies to factors go on while their threads do other things."""
     copies = (store for store in stores_in(node) if store.target.array in factors)
     return any(isinstance(store.operation, VectorCopy) and store.operation.ahead for store in copies)
 

@@ -1,4 +1,4 @@
-"""When two kernels are one: their sources are equal up to the names of parameters and local variables.
+"""Find alpha-equal kernels: sources that are equal up to the names of parameters and local variables.
 
 def mac(w, x, a): …x[i]…        def mac_2(w, a, out): …a[i]…        are one kernel, launched with other tensors
 """

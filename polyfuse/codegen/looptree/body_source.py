@@ -21,7 +21,7 @@ IN_PLACE: Mapping[str, ast.operator] = {"+=": ast.Add(), "*=": ast.Mult()}
 """The operation that an assignment in place stands for."""
 
 PRELUDE = re.compile(r"value\d+")
-"""What `Values` calls parts of a body that are used twice: each statement its own, of whatever types they are."""
+"""The names that `Values` gives to parts of a body that are used twice: per statement, of any type."""
 
 
 def own_name(element: Element, taken: Iterable[str]) -> str:
@@ -31,7 +31,7 @@ def own_name(element: Element, taken: Iterable[str]) -> str:
 
 
 Place = Callable[[Element], ast.expr]
-"""How a target writes an element of an array."""
+"""A function that prints an array's element for a target."""
 
 
 class Values:
@@ -191,7 +191,7 @@ def _extremum(name: str, a: ast.expr, b: ast.expr, *, asks: bool) -> ast.expr:
 
 
 def _kept(computed: ast.expr, dtype: Type) -> ast.expr:
-    """What was computed, as its type: numba has 64 bits for what is computed of integers."""
+    """A computed value, cast to its type: numba computes integers in 64 bits."""
     return computed if dtype != "int32" or isinstance(computed, ast.IfExp) else call("int32", [computed])
 
 

@@ -95,7 +95,7 @@ class Emitter(ABC):
         raise AssertionError(f"{node.total.statement} runs on a warp's lanes, and this target has none")
 
     def by_role(self, node: ByRole) -> list[str]:
-        """What a warp that only copies runs, and what the others do, which only a GPU has."""
+        """The code of a warp that only copies, and that of the others; only a GPU has these."""
         raise AssertionError("a warp only copies, and this target has none")
 
     def handed(self, node: Handover | NextSlot | AwaitBefore) -> list[str]:

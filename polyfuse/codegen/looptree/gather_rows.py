@@ -36,7 +36,7 @@ def chosen(index: str, subscripts: tuple[ast.expr, ...]) -> ast.expr:
 
 
 def is_chosen(element: Element) -> bool:
-    """Whether an array of integers says where an element lies."""
+    """True if an array of integers says where an element lies."""
     return any(isinstance(part, ast.Subscript) for value in element.subscripts for part in ast.walk(value))
 
 

@@ -11,7 +11,7 @@ from polyfuse.codegen.looptree.nodes import Block, For, Guard, Node
 
 
 def same(a: ast.expr, b: ast.expr) -> bool:
-    """Whether two expressions are the same text."""
+    """True if two expressions are the same text."""
     return ast.dump(a) == ast.dump(b)
 
 

@@ -28,16 +28,16 @@ ROUND_TF32 = "to_tf32"
 """The operation that rounds a float32 number to tf32; a GPU's."""
 
 CONVERSIONS = (*HALF_OPERATIONS, ROUND_TF32)
-"""What a GPU's kernels convert by."""
+"""The conversions in a GPU's kernels."""
 
 FORMATS: Mapping[str, Math] = {half: math for math, half in STORED.items() if half in HALVES}
 """The format of factors that a half is of."""
 
 WIDENED: Mapping[str, str] = {half: f"widened_{math}" for half, math in FORMATS.items()}
-"""What copies into shared memory that make float32 numbers of halves are called."""
+"""The names of copies into shared memory that widen halves to float32."""
 
 CONVERTED = (*(f"rounded_{math}" for math in PRECISIONS), *WIDENED.values())
-"""What copies into shared memory may make of values: rounded_bf16 keeps bfloat16 numbers, and rounds float32 ones."""
+"""The conversions of copies into shared memory: rounded_bf16 keeps bfloat16 numbers, and rounds float32 ones."""
 
 
 def held_as(dtype: str) -> str:
@@ -50,7 +50,7 @@ def held_as(dtype: str) -> str:
 
 
 def zero(dtype: str) -> str:
-    """What a variable of an element type begins with, as source.
+    """The zero of an element type, as source.
 
     >>> zero("float16"), zero("int32")
     ('to_float16(0.0)', 'int32(0)')
@@ -71,7 +71,7 @@ def rounded_bits(math: Math, value: Any) -> Any:
 
 
 def copied_bits(conversion: str, value: Any) -> Any:
-    """What such a copy stores of a float32 number, or of a half's bits, or of an array of them, by NumPy.
+    """The value that such a copy stores for a float32 number or a half's bits, or an array of them, by NumPy.
 
     >>> copied_bits("widened_bf16", np.uint16(0x3F80)), hex(copied_bits("rounded_bf16", np.uint16(0x3F80)))
     (np.float32(1.0), '0x3f80')
@@ -85,7 +85,7 @@ def copied_bits(conversion: str, value: Any) -> Any:
 
 
 def converted(operation: str, value: Any) -> Any:
-    """What one of the operations gives, by NumPy.
+    """The result of one of the operations, by NumPy.
 
     >>> hex(converted("to_bfloat16", np.float32(1 + 2**-8))), converted("from_float16", np.uint16(0x3C01))
     ('0x3f80', np.float32(1.0009766))

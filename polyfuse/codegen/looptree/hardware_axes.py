@@ -23,7 +23,7 @@ LANES = THREADS[0]
 """The axis that lanes run along."""
 
 PARTS_OF_A_WARP = (4, 8, 16)
-"""How many lanes may share a reduction's values where a warp has several rows."""
+"""The numbers of lanes that may share a reduction's values if a warp has several rows."""
 
 
 Bounds = Mapping[str, tuple[ast.expr, ast.expr]]
@@ -86,7 +86,7 @@ def _number(value: isl.Val) -> ast.expr:
 
 
 def lanes_along(nest: Nest, bound: list[Loop], smallest: isl.Val, largest: isl.Val) -> int:
-    """How long the axis of lanes is: whole warps, as many as its widest loop over lanes needs.
+    """The extent of the axis of lanes: whole warps, as many as its widest loop over lanes needs.
 
     A warp's threads are then at the same place whatever a row's guard says. Where every loop over lanes has the same
     power of two of values, less than a warp, so many lanes are a row's, and a warp has several rows. Raises

@@ -9,7 +9,7 @@ from functools import reduce
 import islpy as isl
 
 Environment = Mapping[str, ast.expr]
-"""What an identifier in isl's output stands for."""
+"""The expressions that identifiers in isl's output stand for."""
 
 _OP = isl.ast_expr_op_type
 _BINARY: dict[object, type[ast.operator]] = {
@@ -95,7 +95,7 @@ def binary(op: ast.operator, left: ast.expr, right: ast.expr) -> ast.expr:
 
 
 def _without_multiples(node: ast.expr, of: object) -> ast.expr:
-    """What decides a remainder: 64*x + 8*y + t  ->  t, for a remainder by 4."""
+    """The terms that decide a remainder: 64*x + 8*y + t  ->  t, for a remainder by 4."""
     match node:
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
             return binary(op, _without_multiples(left, of), _without_multiples(right, of))
@@ -175,14 +175,14 @@ def total(parts: Sequence[ast.expr]) -> ast.expr:
 
 
 def terms(node: ast.expr) -> list[tuple[ast.expr, int]]:
-    """What a sum adds up, each with its factor: (x + 4*y - 1) * 64  ->  (x, 64), (y, 256), (1, -64)."""
+    """The terms of a sum, each with its factor: (x + 4*y - 1) * 64  ->  (x, 64), (y, 256), (1, -64)."""
     found = _terms(node)
     number = found.pop("", (node, 0))[1]
     return [*((atom, factor) for atom, factor in found.values() if factor), (ast.Constant(1), number)]
 
 
 def _terms(node: ast.expr) -> dict[str, tuple[ast.expr, int]]:
-    """What a sum adds up, each by its text with its factor; the number by an empty one."""
+    """The terms of a sum with their factors, by their text; the constant by an empty text."""
     match node:
         case ast.Constant(value=int(number)):
             return {"": (node, number)}
@@ -205,7 +205,7 @@ def _scaled(terms: dict[str, tuple[ast.expr, int]], by: int) -> dict[str, tuple[
 
 
 def is_number(node: ast.expr, value: int) -> bool:
-    """Whether a node is this literal."""
+    """True if a node is this literal."""
     return isinstance(node, ast.Constant) and node.value == value
 
 
@@ -238,7 +238,7 @@ def _implied(bound: ast.expr, of: str, known: int) -> bool:
 
 
 def mentions(node: ast.expr, variable: str) -> bool:
-    """Whether an index expression changes with a variable."""
+    """True if an index expression changes with a variable."""
     return any(isinstance(part, ast.Name) and part.id == variable for part in ast.walk(node))
 
 
@@ -313,7 +313,7 @@ def substituted(node: ast.expr, values: Environment) -> ast.expr:
 
 
 def not_negative(value: ast.expr, known: frozenset[str]) -> bool:
-    """Whether LLVM sees that an index is not negative: sums and products of constants and of loops that begin so."""
+    """True if LLVM sees that an index is not negative: sums and products of constants and of loops that begin so."""
     match value:
         case ast.Constant(value=int(number)):
             return number >= 0

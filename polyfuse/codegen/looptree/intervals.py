@@ -89,7 +89,7 @@ def interval(node: ast.expr, ranges: Ranges) -> Interval:
 
 
 def _product(a: Interval, b: Interval) -> Interval:
-    """What is known where one of the two is a single number."""
+    """The bounds of a product if one of its factors is a single number."""
     if a.value is not None:
         return b.times(a.value)
     return Interval() if b.value is None else a.times(b.value)

@@ -1,4 +1,4 @@
-"""What some index expressions can be together, where the loops and conditions around them leave few cases.
+"""Enumerate the joint values of index expressions under known guards.
 
     l < 10, not 1 <= l <= 8:  max(0, 1 - 6*l), min(6, 56 - 6*l)   ->   (1, 6) and (0, 2)
 
@@ -22,17 +22,17 @@ MOST_TRIED = 1024
 
 @dataclass(frozen=True)
 class Facts:
-    """What holds at a place in the source: the values of the loops' variables, and conditions, each with its value."""
+    """The facts at a place in the source: the ranges of loop variables, and the values of conditions."""
 
     ranges: Ranges = field(default_factory=dict)
     conditions: tuple[tuple[ast.expr, bool], ...] = ()
 
     def inside(self, variable: str, values: Interval) -> Facts:
-        """What holds in a loop of these values."""
+        """The facts inside a loop with these values."""
         return replace(self, ranges={**self.ranges, variable: values})
 
     def where(self, condition: ast.expr, holds: bool) -> Facts:
-        """What holds where a condition does, or where it does not; of several that hold together each is one."""
+        """The facts where a condition holds, or where it fails; a conjunction adds each of its conditions."""
         parts = [condition]
         if holds and isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.And):
             parts = condition.values

@@ -1,4 +1,4 @@
-"""Which rows a loop's next value needs that this one has not: what is worth asking for ahead of time.
+"""Find the leading references of a loop: the rows that its next iteration reads first, which are worth a prefetch.
 
     for i: for j: b[i, j] = a[i, j] + a[i + 1, j] + a[i + 2, j]   ->   a[i + 3, j] while row i is computed
 
@@ -33,19 +33,19 @@ def leading(elements: tuple[Element, ...], outer: For) -> list[Element]:
 
 
 def depends_on(element: Element, variables: Iterable[str]) -> bool:
-    """Whether an element lies elsewhere with another value of one of these."""
+    """True if an element lies elsewhere with another value of one of these."""
     return any(mentions(subscript, name) for subscript in element.subscripts for name in variables)
 
 
 def _follows(other: Element, element: Element, outer: For) -> bool:
-    """Whether another element's row is the one in which an element is at the loop's next value."""
+    """True if another element's row is the one in which an element is at the loop's next value."""
     moved = movement(element, outer)
     across = None if moved is None else tuple(by * outer.step for by in moved[:-1])
     return across is not None and any(across) and _row_apart(other, element) == across
 
 
 def _row_apart(a: Element, b: Element) -> tuple[int | None, ...]:
-    """How far a's row is from b's along each axis but the last; None where that is no number."""
+    """The distance of a's row from b's along each axis but the last; None if it is not constant."""
     return tuple(distance(x, y) for x, y in zip(a.subscripts[:-1], b.subscripts[:-1], strict=True))
 
 
@@ -54,13 +54,13 @@ def _still(element: Element) -> tuple[int, ...]:
 
 
 def distance(a: ast.expr, b: ast.expr) -> int | None:
-    """How much larger one index is than another, if that is a number: i + 2 and i - 1  ->  3."""
+    """The difference of two indices, if it is constant: i + 2 and i - 1  ->  3."""
     (one, more), (other, less) = without_constant(a), without_constant(b)
     return more - less if one == other else None
 
 
 def without_constant(node: ast.expr) -> tuple[str, int]:
-    """What an index is beside a number that is added to it: i + 1  ->  "i", 1."""
+    """An index without its constant, and the constant: i + 1  ->  "i", 1."""
     match node:
         case ast.BinOp(left, ast.Add(), ast.Constant(value=int(number))):
             return ast.unparse(left), number

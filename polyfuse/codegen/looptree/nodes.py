@@ -107,7 +107,7 @@ class PaddedCopy:
 
     @property
     def ahead(self) -> bool:
-        """Whether the thread does other things meanwhile."""
+        """True if the thread does other things meanwhile."""
         return self.copy.ahead
 
 
@@ -186,7 +186,7 @@ class ByRole:
 
 
 Meeting = Literal["await_free", "hand_over", "await_full", "hand_back"]
-"""What the warp that copies does with a slot as an iteration begins, and as it ends; and what the others do."""
+"""The operations on a slot at an iteration's start and end: of the producer warp, and of the consumers."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ def variables(node: Node) -> set[str]:
 
 
 def surely_runs(loop: For) -> bool:
-    """Whether a loop is known to run at least once."""
+    """True if a loop is known to run at least once."""
     match loop.low, loop.high:
         case ast.Constant(value=int(low)), ast.Constant(value=int(high)):
             return low < high

@@ -20,7 +20,7 @@ from polyfuse.schedule.promote.tma_boxes import BulkCopy
 
 @dataclass(frozen=True)
 class Lines:
-    """Where a factor's elements lie from its first one: steps are lines, every so many of them some more apart."""
+    """The offsets of a factor's elements from its first one: steps are lines, with a gap after every few of them."""
 
     position: int
     line: int
@@ -49,7 +49,7 @@ Fragment = Lines | Matrices
 
 @dataclass(frozen=True)
 class CoreLines:
-    """Where a factor's core matrices lie from its first one, in elements: along steps, along results, far ones."""
+    """The strides of a factor's core matrices in elements: along steps, along results, far ones."""
 
     position: int
     line: int
@@ -78,12 +78,12 @@ class TileProduct:
 
     @property
     def by_warpgroup(self) -> bool:
-        """Whether 128 threads share instructions, which read the factors where they lie."""
+        """True if 128 threads share instructions, which read the factors where they lie."""
         return isinstance(self.left, CoreLines)
 
     @property
     def in_lines(self) -> bool:
-        """Whether a thread's results are those that an instruction gives it, no neighbours."""
+        """True if a thread's results are those that an instruction gives it, no neighbours."""
         return isinstance(self.left, CoreLines) and self.left.form.swizzled
 
 
@@ -115,4 +115,4 @@ class VectorCopy:
 
 
 Operation = TileProduct | VectorCopy | Neighbours | BulkCopy
-"""What isl can prove of a statement and the loops around it."""
+"""A device operation that isl has proven for a statement and the loops around it."""

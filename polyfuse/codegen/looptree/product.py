@@ -50,13 +50,13 @@ def tile_of(top: For) -> ProductLoops | None:
 
 
 def most_of(loop: For) -> int | None:
-    """How many values a loop has at most, if numbers bound it: 8 for 0 … 8 and for max(0, a) … min(8, b)."""
+    """The largest extent of a loop, if numbers bound it: 8 for 0 … 8 and for max(0, a) … min(8, b)."""
     low, high = numbers_in(loop.low, "max"), numbers_in(loop.high, "min")
     return min(high) - max(low) if low and high and min(high) > max(low) else None
 
 
 def last_of(count: ast.expr, most: int) -> int:
-    """How many values a loop has where it has less than `most`, by the rest of its bound; `most` if it never has.
+    """The extent of a loop where it is less than `most`, by the rest of its bound; `most` if it never has.
 
     0 where that is not known: min(6, 512 - 6*i) is 6 or 512 - 6 * 85 = 2, and min(6, n - 6*i) may be anything.
 
@@ -80,14 +80,14 @@ def numbers_in(bound: ast.expr, of: str) -> list[int]:
 
 
 def parts_of(bound: ast.expr, of: str) -> list[ast.expr]:
-    """What a bound is the largest or the smallest of."""
+    """The operands of a bound that is a maximum or a minimum."""
     if isinstance(bound, ast.Call) and isinstance(bound.func, ast.Name) and bound.func.id == of:
         return [part for argument in bound.args for part in parts_of(argument, of)]
     return [bound]
 
 
 def movement(element: Element, loop: For) -> tuple[int, ...] | None:
-    """How many elements further along each axis the next value of a loop is; None where that is not always the same.
+    """The stride of a loop along each axis in elements; None if it varies.
 
     x[c, 2*q + s - 1], loop q   ->   (0, 2)
     """
@@ -141,7 +141,7 @@ def _times(a: int | None, number: int) -> int | None:
 
 
 def _stays(along: ast.expr, loop: For, width: int) -> bool:
-    """Whether 8*i + r stays in one panel of so many for all values of a loop over r."""
+    """True if 8*i + r stays in one panel of so many for all values of a loop over r."""
     most = most_of(loop)
     match along:
         case ast.BinOp(base, ast.Add(), ast.Name(id=name)):
@@ -154,12 +154,12 @@ def _stays(along: ast.expr, loop: For, width: int) -> bool:
 
 
 def moves(element: Element, loop: For) -> bool:
-    """Whether an element changes with a loop."""
+    """True if an element changes with a loop."""
     return any(mentions(subscript, loop.variable) for subscript in element.subscripts)
 
 
 def _rest(value: ast.expr, of: int) -> int | None:
-    """What a division by a number leaves of a sum of products, whatever its variables are; None if that is not known.
+    """The remainder of a sum of products divided by a number, for all values of its variables; None if unknown.
 
     512 - 6*i by 6   ->   2
     """
@@ -178,7 +178,7 @@ def _rest(value: ast.expr, of: int) -> int | None:
 
 
 def operands(tile: ProductLoops, first: dict[str, ast.expr]) -> list[ast.expr] | None:
-    """What every operation on a tile is given of its product: sums, left, right, each from where the loops begin.
+    """The arguments that every operation on a tile gets for its product: sums, left, right, each where the loops begin.
 
     y, (8 * i, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 0), 0, n: an array, an element, the axes of rows and steps; the number
     of steps. None where an element does not go along one axis with each loop.

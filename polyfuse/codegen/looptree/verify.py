@@ -1,4 +1,4 @@
-"""What must hold of every loop tree, before and after each rewrite: a checker for tests, which finds what a pass broke.
+"""Verify the invariants of a loop tree before and after each rewrite; tests use it to find the pass that broke one.
 
     names       every name in a condition, a bound or a subscript is an array, a size, an axis or defined before,
                 here; none is defined twice, but for buffers
@@ -45,7 +45,7 @@ from polyfuse.errors import PolyfuseError
 from polyfuse.ir.scalar import Read
 
 COPIES, OTHERS = ("await_free", "hand_over"), ("await_full", "hand_back")
-"""What the warp that copies does with a slot, and what the others do."""
+"""The operations of the producer warp on a slot, and those of the consumers."""
 
 
 class MalformedLoopTree(PolyfuseError):
@@ -60,7 +60,7 @@ def verify(made_by: str, kernel: Kernel) -> None:
 
 
 def faults(kernel: Kernel) -> Iterator[str]:
-    """What is wrong with a kernel's loop tree, each fault as a sentence."""
+    """The faults of a kernel's loop tree, each as a sentence."""
     ranks = {name: len(tensor.shape) for name, tensor in kernel.arrays.items()}
     axes = [axis_name(axis.name) for axis in kernel.axes]
     names = {*kernel.arrays, *kernel.sizes, *axes, ARRIVALS}
@@ -70,7 +70,7 @@ def faults(kernel: Kernel) -> Iterator[str]:
 
 @dataclass
 class _Scope:
-    """What is known at a node: names, the axes of arrays, which names depend on the thread, what is around it."""
+    """The scope at a node: names, the axes of arrays, names that depend on the thread, enclosing nodes."""
 
     names: set[str]
     ranks: dict[str, int]
@@ -92,7 +92,7 @@ class _Scope:
         )
 
     def depends(self, expression: ast.expr) -> bool:
-        """Whether an expression is not the same for all threads of a block."""
+        """True if an expression is not the same for all threads of a block."""
         return not self.by_thread.isdisjoint(_names(expression))
 
     def fault(self, what: str) -> str:

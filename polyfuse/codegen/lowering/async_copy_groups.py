@@ -20,7 +20,7 @@ from polyfuse.ir.tree import Loop, Tree, loops
 
 @dataclass(frozen=True)
 class InFlight:
-    """What a loop's iterations ask for ahead of time, and the groups that may be open at an iteration's end."""
+    """The asynchronous copies of a loop's iterations, and the groups that may be open at an iteration's end."""
 
     loop: Loop
     copies: tuple[str, ...]

@@ -74,7 +74,7 @@ Prover = Callable[[Nest, Tree, Mapping[str, Geometry], frozenset[str]], Mapping[
 
 @dataclass(frozen=True)
 class Targets:
-    """What lowering needs to know of the targets that print loop trees, so that it imports none of them.
+    """The facts about targets that lowering needs, so that it imports none of them.
 
     `called`: names that mean something in emitted source, so that no array and no loop of a kernel is called so.
     `operations` proves which statements are device operations.
@@ -92,13 +92,13 @@ def built(nest: Nest, part: Tree, targets: Targets, bounds: Bounds | None = None
 
 
 def namer_of(nest: Nest, targets: Targets) -> Namer:
-    """What hands out a kernel's names."""
+    """The source of fresh names for a kernel."""
     return Namer((*map(axis_name, AXES), ARRIVALS, *targets.called, *nest.params))
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """What isl says at one statement of the AST, in terms of its own iterators."""
+    """A statement of isl's AST, in terms of isl's iterators."""
 
     statement: Statement
     target: tuple[isl.AstExpr, ...]
@@ -109,7 +109,7 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Here:
-    """Where the walk over the AST stands: names for isl's iterators, the loop to come, axes already mapped."""
+    """The state of the walk over the AST: names for isl's iterators, the loop to come, axes already mapped."""
 
     names: Mapping[str, ast.expr]
     loop: Loop | None = None
@@ -343,7 +343,7 @@ class _Builder:
         return For(variable, low, high, step, bind, body, ahead, streams, backwards)
 
     def _ahead(self, loop: Loop, body: Node, here: _Here) -> Iterator[tuple[Element, bool]]:
-        """What a loop asks for ahead of time: elements of arrays one or more values of an outer loop later.
+        """The elements that a loop prefetches: of arrays, one or more values of an outer loop later.
 
         A loop of one value became none: there is no next one. Nor does a loop on vector lanes with others inside ask
         for what these go through: that is for the innermost one.
@@ -388,13 +388,13 @@ class _Builder:
         return guarded(checks, body)
 
     def _combined(self, loop: Loop, body: Node, here: _Here) -> Node:
-        """What the lanes do, and what combines it."""
+        """The body that lanes run, and the reduction that combines their results."""
         dtype = self.nest.tensor(self.nest.statement(statements(loop)[0]).write.tensor).dtype
         partial = Element(self._variable("partial", here), (), dtype)
         return over_lanes(body, partial, axis_name(LANES), self._lanes())
 
     def _lanes(self) -> int:
-        """How many threads share a reduction: all along the axis of lanes."""
+        """The number of threads that share a reduction: all along the axis of lanes."""
         _, most = self.bounds[LANES]
         assert isinstance(most, ast.Constant), "a number of lanes"
         assert isinstance(most.value, int), "a number of lanes"

@@ -1,4 +1,4 @@
-"""Where a step in a pipeline waits for the value before: behind its parts that need nothing of it.
+"""Place a step's wait in a pipeline (doacross) after the parts that do not depend on the previous iteration.
 
     for t: { S; T; U }, T reads what the value before has made   ->   for t: { S; await; T; U }
 
@@ -30,7 +30,7 @@ def in_order(node: isl.AstNode) -> list[isl.AstNode]:
 
 
 def notes(node: isl.AstNode) -> set[str]:
-    """What is noted at the statements of a part of isl's AST."""
+    """The annotations of the statements in a part of isl's AST."""
     found: set[str] = set()
 
     def visit(inner: isl.AstNode) -> bool:

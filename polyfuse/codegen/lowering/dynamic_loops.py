@@ -25,7 +25,7 @@ from polyfuse.sets import bounding_box, bounding_count, constant
 
 
 def heavier_last(nest: Nest, copies: Mapping[str, isl.Set], loop: Loop) -> bool:
-    """Whether a loop's last value has more instances than its first; no, where sizes are symbolic.
+    """True if a loop's last value has more instances than its first; no, where sizes are symbolic.
 
     `copies`: of full tiles, which count where nothing else is in the loop: else they are some of the instances there.
     """
@@ -42,5 +42,5 @@ def heavier_last(nest: Nest, copies: Mapping[str, isl.Set], loop: Loop) -> bool:
 
 
 def _instances(domain: isl.Set, date: isl.PwAff, value: int) -> int:
-    """How many instances a statement has at one value of a loop, as a box around them."""
+    """The number of instances of a statement at one value of a loop, counted in a box around them."""
     return bounding_count(domain.intersect(date.eq_set(constant(domain, value))), {})

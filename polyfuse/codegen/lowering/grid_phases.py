@@ -97,7 +97,7 @@ def _bodies(
 
 
 def _statements(first: Form, form: Form, own: tuple[str, ...]) -> Mapping[str, str]:
-    """What statements are called in a part, for what those are called that it was made for."""
+    """The names of a part's statements, by their names in the part that the kernel was built for."""
     return {
         base(one): base(other) for one, other in zip(first.names, form.names, strict=True) if other in own
     }

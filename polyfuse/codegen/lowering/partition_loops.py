@@ -35,7 +35,7 @@ from polyfuse.sets import IN, SET, union_set
 
 @dataclass(frozen=True)
 class Copies:
-    """What the copies are: their instances, the statements they copy.
+    """Copied statements: their instances and their originals.
 
     `elsewhere` has the loops, by id(), that run where no copy does, and the instances that copies run in their place.
     """

@@ -1,4 +1,4 @@
-"""Where the buffers of a loop over cores are allocated: inside it, since every core has its own."""
+"""Allocate the buffers of a parallel loop inside it, so that every core has its own."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def allocated_once(parts: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _allocated(node: Node) -> Iterator[Allocate]:
-    """What is allocated outside of loops over cores."""
+    """The allocations outside of loops over cores."""
     if isinstance(node, Allocate):
         yield node
     elif not (isinstance(node, For) and node.bind in ON_CORES):

@@ -39,7 +39,7 @@ def by_roles(part: Tree, domains: Domains) -> tuple[tuple[Tree, Tree], Barriers]
 def _waiting(
     part: Tree, place: Loop, keep: frozenset[str], copies: bool, domains: Domains, found: Barriers
 ) -> Tree:
-    """What one side runs: its statements alone, and at both ends of an iteration what it does with the slot."""
+    """The code of one side: its statements, and its operations on the slot at both ends of an iteration."""
     around = loops_around(part, statements(place)[0])
     inside = around[: next(p for p, loop in enumerate(around) if loop is place) + 1]
     ends = tuple(leaf(place, inside, domains, found) for _ in range(2))

@@ -55,7 +55,7 @@ def over_lanes(body: Node, partial: Element, lane: str, threads: int) -> Lanes:
 
 
 def _conditions(node: Node) -> tuple[ast.expr, ...]:
-    """What holds wherever a store inside a node runs: of threads without a row, lane 0 has no sum to give.
+    """The conditions of all stores inside a node: without a row, lane 0 has no sum to store.
 
     Another part of the launch may have more of them: if ty == 0: partial += …  ->  if tx == 0 and ty == 0: s += partial
     """

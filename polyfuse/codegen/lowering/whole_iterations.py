@@ -65,7 +65,7 @@ def _dates(domain: isl.Set, name: str, loops: tuple[Loop, ...]) -> isl.Set:
 
 
 def _may_be_split(runs: list[isl.Set]) -> bool:
-    """Whether a statement is over before another one is, with a value that they share: isl would run it before.
+    """True if a statement is over before another one is, with a value that they share: isl would run it before.
 
     runs: the values of the loops for each statement, of which the last is the one over cores.
     """

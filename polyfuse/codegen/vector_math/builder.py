@@ -28,7 +28,7 @@ class Format:
     bits: int
     fraction: int
     scales: bool = field(default=False, compare=False)
-    """Whether the machine multiplies vectors by any power of two in one instruction, as AVX-512 does."""
+    """True if the machine multiplies vectors by any power of two in one instruction, as AVX-512 does."""
 
     @property
     def kind(self) -> ir.Type:
@@ -37,7 +37,7 @@ class Format:
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent where it is stored."""
+        """The bias of a stored exponent."""
         return (1 << (self.bits - self.fraction - 2)) - 1
 
     @property
@@ -77,7 +77,7 @@ class Whole:
         return self._whole(self.builder.ashr(self.value, self._value(places)))
 
     def is_zero(self) -> Condition:
-        """Whether it is zero."""
+        """True if it is zero."""
         return Condition(self.builder, self.builder.icmp_signed("==", self.value, self._value(0)))
 
     def as_bits(self) -> Real:
@@ -152,11 +152,11 @@ class Real:
         return self._compare(">", other)
 
     def equals(self, other: Real | float) -> Condition:
-        """Whether they are equal numbers."""
+        """True if they are equal numbers."""
         return self._compare("==", other)
 
     def is_nan(self) -> Condition:
-        """Whether it is no number."""
+        """True if it is NaN."""
         return Condition(self.builder, self.builder.fcmp_unordered("uno", self.value, self.value))
 
     def at_most(self, limit: float) -> Real:

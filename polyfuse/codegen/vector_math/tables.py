@@ -29,7 +29,7 @@ class Tables:
     log_2_high: float
     """log 2, cut off so that its product with an exponent is exact."""
     log_2_low: float
-    """What was cut off."""
+    """log 2 minus `log_2_high`."""
     zero_below: float
     """exp of it is less than half of the smallest number."""
     inf_above: float

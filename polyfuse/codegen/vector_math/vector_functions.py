@@ -25,11 +25,11 @@ from polyfuse.codegen.vector_math.power import power
 from polyfuse.codegen.vector_math.register_width import in_whole_registers
 
 VECTOR_FUNCTIONS = {name: f"vector_{name}" for name in ("exp", "log", "tanh", "erf", "pow", "sin", "cos")}
-"""What a body's functions are called here."""
+"""The names of a body's functions in vector code."""
 
 
 def _scales(context: Any) -> bool:
-    """Whether the processor that code is made for multiplies vectors by powers of two in one instruction."""
+    """True if the processor that code is made for multiplies vectors by powers of two in one instruction."""
     _, _, features = context.codegen().magic_tuple()
     return "+avx512f" in features.split(",")
 

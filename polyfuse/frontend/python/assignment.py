@@ -32,7 +32,7 @@ from polyfuse.ir.scalar import Select, number, turned
 TARGETS = "a variable, or one element of an array that is given or made before"
 OPERATORS = "= += -= *= /="
 NEUTRAL = {"+=": 0, "*=": 1}
-"""What changes nothing where it is added or multiplied."""
+"""The neutral elements of addition and multiplication."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Branch:
 
 
 Scope = tuple[Range | Branch | Predicate, ...]
-"""What is around an assignment, outermost first."""
+"""The loops and conditions around an assignment, outermost first."""
 
 
 @dataclass(frozen=True)

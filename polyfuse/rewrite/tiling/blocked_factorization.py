@@ -45,7 +45,7 @@ NAMES = "i", "j", "k"
 LOOPS = len(NAMES)
 
 Behind = tuple[bool | None, bool | None]
-"""Whether rows and columns of a region are behind the block; None: they have nothing to do with it."""
+"""Pairs (rows, columns) of a region: True if behind the block; None if not involved."""
 
 
 @dataclass(frozen=True)

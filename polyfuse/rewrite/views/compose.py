@@ -54,7 +54,7 @@ class Views:
 
 
 Accept = Callable[[Nest, "Composed"], str | None]
-"""Why a view should stay although it could be composed; None where it should not."""
+"""The reason to keep a view that could be composed; None to compose it."""
 
 
 def always(_: Nest, __: Composed) -> None:

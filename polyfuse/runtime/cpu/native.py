@@ -48,7 +48,7 @@ class MachineCode:
     needs: tuple[str, ...]
     parallel: bool
     keepable: bool
-    """Whether it means the same in another process."""
+    """True if it means the same in another process."""
 
 
 class _ModulePasses(ModulePassManager):

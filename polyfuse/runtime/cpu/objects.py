@@ -20,13 +20,13 @@ CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 """NumPy's flags (NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED, NPY_ARRAY_WRITEABLE)."""
 
 TYPE_OFFSET = object.__basicsize__ - POINTER_BYTES
-"""Where an object says of what type it is: last in its head."""
+"""The offset of an object's type: last in its head."""
 
 LENGTH_OFFSET = object.__basicsize__
-"""Where an object of variable length says how long it is: after its head."""
+"""The offset of the length in an object of variable length: after its head."""
 
 ITEMS_OFFSET = tuple.__basicsize__
-"""Where a tuple's items begin."""
+"""The offset of a tuple's items."""
 
 INTERFACE = {
     "Py_IncRef": (NOTHING, POINTER),
@@ -40,7 +40,7 @@ INTERFACE = {
     "PyEval_SaveThread": (POINTER,),
     "PyEval_RestoreThread": (NOTHING, POINTER),
 }
-"""What is used of CPython's C interface: result, arguments."""
+"""The functions of CPython's C interface that are used: result, arguments."""
 
 
 class ArrayFields(ctypes.Structure):

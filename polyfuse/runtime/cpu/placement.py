@@ -23,7 +23,7 @@ import numba
 from polyfuse.codegen.cpu.parallel_calls import is_forked
 
 USERS_OWN = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
-"""Who sets one of these places threads."""
+"""Environment variables by which a user places threads."""
 
 SWITCH = "POLYFUSE_PLACE_THREADS"
 """Set to "off", it says that we do not."""

@@ -37,7 +37,7 @@ LIBRARIES = ("nvvm", "nvJitLink")
 """NVIDIA's compilers, which need not be packages of Python."""
 
 SETTINGS = ("NUMBA_", "CUDA_HOME", "CUDA_PATH")
-"""How the names of the variables begin that these packages read."""
+"""The prefixes of the environment variables that these packages read."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ LATER = (
     "CUDA_ERROR_ASSERT",
     "ECC_UNCORRECTABLE",
 )
-"""What the driver says of a kernel that ran and failed; it then says so to every call of the process, and the process
+"""The driver's errors of a kernel that ran and failed; it then says so to every call of the process, and the process
 has to start anew ("CUDA Driver API", `CUresult`)."""
 
 

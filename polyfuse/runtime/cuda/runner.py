@@ -27,7 +27,7 @@ from polyfuse.runtime.cuda.driver import DeviceInfo, Gpu, Launch, address
 Array = npt.NDArray[Any]
 
 _COUNTER = np.zeros(1, np.int32)
-"""What blocks that wait for each other count in, before the first launch."""
+"""The counter of a grid barrier before the first launch."""
 
 CAPTURED = 64
 """Sets of a caller's addresses that are known at a time, the ones used last; a set that comes again gets a graph."""

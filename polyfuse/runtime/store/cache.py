@@ -55,7 +55,7 @@ def looked_up(key: str, read: Callable[[Entry], Kept]) -> Recalled[Kept]:
 
 
 def _decoded(entry: Entry, read: Callable[[Entry], Kept]) -> Kept:
-    """What `read` makes of an entry; Damaged where it raises, as anything may on fields that are missing or wrong."""
+    """Decode an entry with `read`; raise Damaged if it raises, as it may if fields are missing or wrong."""
     try:
         return read(entry)
     except Damaged:

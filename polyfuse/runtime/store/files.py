@@ -33,7 +33,7 @@ MARK = "CACHEDIR.TAG"
 MARK_TEXT = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache of polyfuse.\n"
 
 PART = ".part"
-"""How files end that are being written, or were when their process ended."""
+"""The suffix of files that are being written, or were when their process ended."""
 
 
 def cache_directory() -> Path | None:
@@ -57,7 +57,7 @@ class Folder:
     names: re.Pattern[str]
 
     def path(self, file: str) -> Path:
-        """Where a file lies."""
+        """The path of a file."""
         return self.root / self.name / file
 
     def read(self, file: str) -> bytes:
@@ -203,7 +203,7 @@ def _opened_file(name: str, folder: int) -> Iterator[int]:
 
 
 def _is_own(about: os.stat_result) -> bool:
-    """Whether only this user can have written it. Machine code is run with the rights of the effective user."""
+    """True if only this user can have written it. Machine code is run with the rights of the effective user."""
     return about.st_uid == os.geteuid() and not about.st_mode & 0o022
 
 

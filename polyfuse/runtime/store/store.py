@@ -157,7 +157,7 @@ def unpacked(content: bytes) -> Entry:
 
 
 def all_of(kind: type[Any], found: Any) -> dict[str, Any]:
-    """What JSON has of a dataclass: all its fields and no others, else it is Damaged, also where one has a default."""
+    """The fields of a dataclass from JSON: all and no others, else Damaged, even if one has a default."""
     names = {one.name for one in fields(kind)}
     if not isinstance(found, dict) or found.keys() != names:
         raise Damaged(f"a {kind.__name__} in it does not have the fields {', '.join(sorted(names))}")

@@ -46,7 +46,7 @@ from polyfuse.schedule.promote.promoted_values import Value, dims_named, value_d
 from polyfuse.sets import IN, OUT
 
 MEMORIES = ("local", "register", "shared")
-"""Where `promote` may put a buffer: of a core or thread, of a thread, of a block."""
+"""The memories for a buffer of `promote`: of a core or thread, of a thread, of a block."""
 
 
 def promote(

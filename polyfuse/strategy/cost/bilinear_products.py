@@ -1,4 +1,4 @@
-"""What the prices of a product by a bilinear algorithm share on a CPU and on a GPU."""
+"""The common part of a bilinear algorithm's price on a CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from polyfuse.ir import Nest
 from polyfuse.rewrite.bilinear.dimension_roles import Roles
 
 REST = 0.25
-"""What the rest of a peeled product reaches of the peak: thin products read more than they compute."""
+"""The fraction of the peak that the rest of a peeled product reaches: thin products read more than they compute."""
 
 
 def is_constant(nest: Nest, roles: Roles, value: Any) -> bool:
-    """Whether a factor is of constants alone: its sums are computed once for all calls."""
+    """True if a factor is of constants alone: its sums are computed once for all calls."""
     positions = {leaf.position for leaf in value.free_symbols if hasattr(leaf, "position")}
     fixed = constant_tensors(nest, nest.order)
     return all(roles.statement.reads[p].tensor in fixed for p in positions)

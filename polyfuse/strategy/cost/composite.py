@@ -1,4 +1,4 @@
-"""What the model expects of kernels as they stand, once their loops are cut and bound."""
+"""Price finished kernels, whose loops are tiled and bound."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def kernels_of(schedule: Schedule, names: tuple[str, ...], machine: Machine) -> 
 
 
 def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
-    """What the model expects of one kernel as it stands."""
+    """The expected cost of a finished kernel."""
     if isinstance(machine, GpuMachine):
         return _on_gpu(counts, part, machine)
     assert isinstance(machine, CpuMachine)
@@ -81,13 +81,13 @@ def _in_band(counts: Counts, part: Tree, band: tuple[Loop, ...], machine: Machin
 
 
 def schedule_costs(schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
-    """What the model expects of each kernel of a schedule as it stands, in order."""
+    """The expected cost of each kernel of a finished schedule, in order."""
     counts = Counts(schedule.nest)
     return tuple(finished_cost(counts, part, machine) for part in parts(schedule.tree))
 
 
 def planned_costs(groups: tuple[Group, ...], schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
-    """What the plan expects of each kernel, with the grid barriers that the synchronised schedule has."""
+    """The plan's expected cost of each kernel, with the grid barriers of the synchronised schedule."""
     if not isinstance(machine, GpuMachine):
         return tuple(group.cost for group in groups)
     counts = Counts(schedule.nest)

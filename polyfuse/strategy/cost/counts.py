@@ -34,19 +34,19 @@ from polyfuse.sets import (
 from polyfuse.strategy.cost.op_latency import effort
 
 NOMINAL_SIZE = 256
-"""What a symbolic size counts as."""
+"""The value that the cost model assumes for a symbolic size."""
 
 
 SAMPLES = 17
 """Values of a loop at which instances are counted, where some have more of them than others."""
 
 ALIKE = 1.1
-"""How many times the least value's instances the largest one's may be, for all values to count as equal."""
+"""The largest ratio of the most to the fewest instances in a value of a loop at which all values count as equal."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one statement does in all: instances, operations over all of them, and as many as take a CPU so long."""
+    """The work of one statement: instances, operations of all of them, and their latency on a CPU in operations."""
 
     instances: int
     flops: int
@@ -117,7 +117,7 @@ class Counts:
 
     @cached_property
     def total_bytes(self) -> int:
-        """What the caller's tensors, constants and temporaries take together; of tables what is read."""
+        """The bytes of the caller's tensors, constants and temporaries; of tables, the bytes that are read."""
         tables = {t.gather.table for t in self.nest.tensors if t.gather and not self.users[t.gather.table]}
         return sum(self.tensor_bytes(t.name) for t in self.nest.tensors if t.name not in tables)
 
@@ -198,7 +198,7 @@ class Counts:
         return max(1, max(high for _, high in ranges) - min(low for low, _ in ranges) + 1)
 
     def profile(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
-        """How full a box around all instances is at equally spaced values of a loop; one number where all are equal.
+        """The filled fraction of a box around all instances, at evenly spaced values of a loop; one number if equal.
 
         S[i, j] with j <= i: (0.0, 0.5, 1.0) along i, nearly; a box (1.0,)
         """
@@ -216,7 +216,7 @@ class Counts:
         return tuple(scale * part for part in along) if max(along) > ALIKE * min(along) else (filled,)
 
     def filled(self, name: str) -> float:
-        """How full the box around a statement's instances is, by boxes around those of each value of a dimension."""
+        """The filled fraction of the box around a statement's instances, by boxes at each value of a dimension."""
         if name not in self._filled:
             domain = self.domains[name]
             if domain.is_empty() or domain.project_out(PARAM, 0, domain.dim(PARAM)).is_box():
@@ -237,7 +237,7 @@ class Counts:
         return tuple(min(1.0, bounding_count(here, {}) / box) for here in at)
 
     def parallel(self, loop: Loop) -> bool:
-        """Whether no dependence among the statements below lies between two values of the loop."""
+        """True if no dependence among the statements below lies between two values of the loop."""
         return not any(self.carries(loop, pair) for pair in self.among(loop))
 
     def among(self, tree: Tree) -> list[Pairs]:
@@ -246,7 +246,7 @@ class Counts:
         return [p for p in self.nest.dependences().pairs if p.source in inside and p.sink in inside]
 
     def carries(self, loop: Loop, pair: Pairs) -> bool:
-        """Whether a dependence lies between two values of a loop."""
+        """True if a dependence lies between two values of a loop."""
         dates = dict(loop.dates)
         source, sink = dates[pair.source], dates[pair.sink]
         key = id(pair.map), id(source), id(sink)
@@ -274,7 +274,7 @@ def dims_of(date: isl.PwAff) -> frozenset[int]:
 
 
 def stride(access: Access, dim: int) -> int:
-    """How an access moves when a dimension grows by one: 0 not at all, 1 to a neighbouring element, 2 further.
+    """The stride class of an access along a dimension: 0 does not move, 1 moves by one element, 2 moves further.
 
     Y[i, j] has strides 2 in i, 1 in j, 0 in k.
     """

@@ -1,4 +1,4 @@
-"""What any tree costs on a CPU: loops with dependences, triangles, tiles, pipelines.
+"""Price any schedule tree on a CPU: loops with dependences, triangles, tiles, pipelines.
 
     seconds = regions + max(compute, memory) + exposed × min(compute, memory)
     memory  = for each level of cache: the bytes that come into it from the next, at that one's rate
@@ -45,7 +45,7 @@ LINE = 64
 """Bytes that come together."""
 
 LOOP_SECONDS = 4e-9
-"""What entering an innermost loop costs: bounds, a check for overlapping arrays, the first and last partial vector."""
+"""The seconds of entering an innermost loop: bounds, overlap check of arrays, first and last partial vector."""
 
 FIRST, CACHE = 0.75, 0.5
 """The part of L1, and of another cache, that a loop can count on: the rest is other data, other programs', and lines
@@ -59,7 +59,7 @@ ROW_READS = 3
 """Elements along a row that a statement reads at least, for its rows to run in whole vectors along lines of cache."""
 
 CHAINED = 4.0
-"""How much longer a scalar operation takes that waits for the one before."""
+"""The latency of a scalar operation that depends on the previous one, as a multiple of its throughput."""
 
 
 def usable(machine: CpuMachine, level: Level) -> float:
@@ -220,13 +220,13 @@ class _Run:
         return sum(count * self.compute(part, depth + 1, units) for count, part in inside)
 
     def unrolled(self, tree: Tree, depth: int) -> bool:
-        """Whether a part is a loop of few values around statements, which LLVM writes out inside the loop around it."""
+        """True if a part is a loop of few values around statements, which LLVM writes out inside the loop around it."""
         if not isinstance(tree, Loop) or not all(isinstance(part, Leaf) for part in parts(tree.body)):
             return False
         return extent(self.counts.nest, tree) is not None and self.extent(tree, depth) <= FEW
 
     def spread(self, loop: Loop, count: int, units: float) -> float:
-        """How many units work inside a loop."""
+        """The number of units that work inside a loop."""
         if loop.bind in ON_CORES:
             units = max(1, count) / (ceil(max(1, count) / self.machine.units) + self.lag(loop))
             # inside other loops its values are those in the middle of these, not all that it has
@@ -236,7 +236,7 @@ class _Run:
         return units
 
     def turns(self, tree: Tree, depth: int, times: float) -> float:
-        """How often each core of a pipeline waits for another one."""
+        """The number of times that each core of a pipeline waits for another one."""
         if isinstance(tree, Sequence):
             return sum(self.turns(child, depth, times) for child in tree.children)
         if isinstance(tree, Leaf):
@@ -247,7 +247,7 @@ class _Run:
         return self.turns(tree.body, depth + 1, times)
 
     def lag(self, loop: Loop) -> float:
-        """How long the last core of a pipeline waits at the beginning, as a part of what one value takes.
+        """The fill time of a pipeline: the last core's first wait, as a fraction of one value's time.
 
         Each begins two values of the inner loop behind the one before: skewed tiles wait for their neighbour too.
         """
@@ -275,7 +275,7 @@ class _Run:
         return seconds if near else seconds * lanes
 
     def in_rows(self, name: str, inner: Loop) -> bool:
-        """Whether a statement's rows run in whole vectors along lines of cache (row_operation.py).
+        """True if a statement's rows run in whole vectors along lines of cache (row_operation.py).
 
         There, two loads and two operations start each cycle, side by side: heat-3d of 118 numbers in L1, 15 operations
         and 8 accesses, took 0.31 ns an element, where this is 0.36 (one core of a Xeon, vectors of 64 bytes).
@@ -341,7 +341,7 @@ class _Run:
         return every
 
     def regions(self, tree: Tree, depth: int) -> int:
-        """How often a parallel loop starts."""
+        """The number of times that a parallel loop starts."""
         if isinstance(tree, Leaf):
             return 0
         if isinstance(tree, Sequence):
@@ -382,7 +382,7 @@ def _middle(values: isl.Set, d: int, low: int, high: int) -> isl.Set:
 
 
 def _box(values: isl.Set, first: int) -> int:
-    """How many values a box around a set has, from one of its dimensions on; 0 for an empty set."""
+    """The number of points in a box around a set, over its dimensions from one on; 0 for an empty set."""
     if values.is_empty():
         return 0
     values = values.detect_equalities()

@@ -10,7 +10,7 @@ order of magnitude of published microbenchmarks, not measured here."""
 
 
 def seconds_of_wait(machine: GpuMachine) -> float:
-    """What one load from global memory takes where nothing hides it."""
+    """The seconds of one load from global memory whose latency is not hidden."""
     return LATENCY / hertz(machine)
 
 

@@ -24,7 +24,7 @@ ROW_THREADS = 256
 
 @dataclass(frozen=True)
 class Use:
-    """How a kernel touches one tensor. `ratios` holds for each band loop the part that one of its values touches.
+    """A kernel's accesses to one tensor. `ratios` holds for each band loop the fraction that one of its values touches.
 
     What a kernel finds in a temporary because it has put it there is not `read`: it does not cross its border.
     `passes` counts the loops inside the band, one after the other, in which it is read: for i: { for j; for j }.
@@ -69,7 +69,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is launched once; or one part of it, which runs again in each value of the loops `around` its band."""
+    """A unit that is launched once; or one part of it, which runs in each iteration of the loops `around` its band."""
 
     names: tuple[str, ...]
     band: tuple[Loop, ...]
@@ -160,7 +160,7 @@ def _lanes(counts: Counts, name: str, own: tuple[Loop, ...], inner: int, band: i
 
 
 def _reads_once(counts: Counts, name: str, loop: Loop) -> bool:
-    """Whether a statement reads as many elements as it has instances, neighbours along a loop."""
+    """True if a statement reads as many elements as it has instances, neighbours along a loop."""
     dims, instances = dims_of(loop.date(name)), counts.work(name).instances
     return any(
         any(stride(access, d) == 1 for d in dims) and counts.footprint(name, position) >= instances
@@ -210,11 +210,11 @@ def _uses(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop, 
 
 
 APART = 2
-"""How much larger the box around two accesses has to be than the larger one, if they are to share nothing."""
+"""The factor by which a box around two accesses exceeds the larger one's if they share no data."""
 
 
 def _group(here: Box | None, seen: list[Box | None]) -> int:
-    """Which of the accesses so far touches the same part of a tensor for one value of the band; else a new one.
+    """The group of accesses that touch the same part of a tensor for one value of the band; else a new group.
 
     for i: … A[i, j] … A[i, j + 1]: one;  for i: … A[i, j] … A[j, i]: two, which go through different parts of A
     """

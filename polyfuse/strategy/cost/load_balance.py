@@ -1,4 +1,4 @@
-"""How cores share a loop whose values are unequal work, and what the busiest of them does.
+"""Balance parallel loops with unequal iterations: how cores share them, and the work of the busiest core.
 
     { S[i, j, k] : i <= j }, columns j on two cores     halves of j ("cores")              25 and 75 % of the work
                                                         ten blocks, as cores are free      51 and 49 %
@@ -48,7 +48,7 @@ class Share:
     halved: float = 1.0
 
     def sentence(self, loop: str, units: int) -> str:
-        """What was chosen for a loop of unequal values, with its numbers."""
+        """A sentence on the choice for a loop of unequal iterations, with its numbers."""
         how = "equally many for each core" if self.place == "cores" else "each for whichever core is free"
         return (
             f"{loop} in {self.pieces} pieces of {self.size}, {how}: the busiest of {units} does {self.part:.0%} of the "
@@ -57,17 +57,17 @@ class Share:
 
 
 def pieces(extent: int, units: int) -> Iterator[int]:
-    """How many values a piece may have."""
+    """The sizes that a piece may have."""
     yield from dict.fromkeys(ceil(extent / (units * each)) for each in PIECES if extent >= units * each)
 
 
 def place_of(pieces: int, units: int) -> str:
-    """Where to bind a loop over so many pieces of unequal work: as many as cores leave nothing to hand out."""
+    """The binding of a loop over so many pieces of unequal work: static if there are as many pieces as cores."""
     return "cores" if pieces <= units else "dynamic"
 
 
 def place_one_by_one(profile: tuple[float, ...], extent: int, units: int) -> str:
-    """Where to bind a loop whose values are not put together in pieces: handed out where that evens out enough."""
+    """The binding of a loop whose iterations are not grouped: dynamic if that balances the work enough."""
     equal, free = (busiest(profile, extent, 1, units, place) for place in ("cores", "dynamic"))
     return "cores" if equal <= UNEVEN * free else "dynamic"
 
@@ -91,7 +91,7 @@ def busiest(profile: tuple[float, ...], extent: int, size: int, units: int, plac
 
 
 def cores_at_work(counts: Counts, loop: Loop, units: int) -> float:
-    """How many cores a loop on cores keeps busy: all of its work over that of the busiest core."""
+    """The number of cores that a parallel loop keeps busy: all of its work over that of the busiest core."""
     extent = counts.extent(loop)
     profiles = {name: counts.profile(name, date) for name, date in loop.dates}
     name = max(profiles, key=lambda name: counts.work(name).effort)

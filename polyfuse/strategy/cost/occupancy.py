@@ -1,4 +1,4 @@
-"""How many blocks of threads an SM holds at once, and what limits them.
+"""Occupancy: the blocks of threads that an SM holds at once, and the resource that limits them.
 
     warps × registers a lane, in pieces of 256    shared memory + what the system keeps of it    threads    blocks
 
@@ -38,7 +38,7 @@ class Occupancy:
 
 
 def occupancy(gpu: Gpu, threads: int, registers: int | None, shared_bytes: int) -> Occupancy:
-    """What an SM holds of blocks with so many threads; 0 blocks where one does not fit. Registers may be unknown.
+    """The occupancy of an SM by blocks with so many threads; 0 blocks if one does not fit. Registers may be unknown.
 
     >>> from polyfuse.machine import GpuMachine
     >>> gpu = GpuMachine.preset("h200").gpu

@@ -1,4 +1,4 @@
-"""What the model expects of kernels that are joined into one parallel region, whose cores wait for each other.
+"""Price kernels that are joined into one parallel region, in which the cores wait for each other.
 
 seconds = launch + region + Σ of the parts, each as a kernel without these + a wait between every two
 """
@@ -16,7 +16,7 @@ from polyfuse.strategy.cost.roofline import WAIT_SECONDS, KernelCost, combined
 
 
 def is_on_cores(tree: Tree) -> bool:
-    """Whether a kernel is a parallel region."""
+    """True if a kernel is a parallel region."""
     return any(loop.bind in ON_CORES for loop in loops(tree))
 
 

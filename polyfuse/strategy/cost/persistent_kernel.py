@@ -1,4 +1,4 @@
-"""What the model expects of a kernel whose blocks wait for each other, part by part between its grid barriers.
+"""Price a kernel with grid barriers, part by part between them.
 
     seconds = launch + Σ of the parts that blocks share out, each as a kernel without a launch + grid barriers
 
@@ -45,7 +45,7 @@ def with_meetings(cost: KernelCost, counts: Counts, kernel: Tree, machine: GpuMa
 
 
 def grid_meetings(counts: Counts, kernel: Tree) -> int:
-    """How often all blocks meet in one launch."""
+    """The number of grid barriers that one launch executes."""
     return sum(times for node, times in _nodes(counts, kernel, 1) for _ in range(_at(node)))
 
 

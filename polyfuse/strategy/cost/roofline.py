@@ -1,4 +1,4 @@
-"""What a kernel costs on a machine, and the tiling of its band that costs least.
+"""Price a kernel on a machine by a roofline, and choose the cheapest tiling of its band.
 
     cost = launch + region + max(compute, memory) + exposed × min(compute, memory)
     compute = operations / (peak × efficiency × utilisation)      a CPU's exponential counts as many (op_latency.py)
@@ -25,7 +25,7 @@ from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import Kernel, kernel_of
 
 TILE_EFFICIENCY = 0.9
-"""What products in register tiles and blocks reach of the peak: 89 to 95 % at 512 to 2048 (one Zen 4 core)."""
+"""Fraction of the peak that tiled and blocked products reach: 89 to 95 % at 512 to 2048 (one Zen 4 core)."""
 
 CPU_EXPOSED = 0.5
 """The part of the shorter of compute and memory time that a CPU core does not hide behind the longer. 4 × Linear(1024)
@@ -40,15 +40,15 @@ BUSY_THREADS = 512
 """Threads that keep an SM's pipelines full: four schedulers × 32 lanes × four cycles of latency."""
 
 RESTART_SECONDS = 75e-9
-"""What it costs to go on in another row of a tensor that lies beyond L2, before its end: nothing was fetched ahead.
+"""The seconds of a jump to another row of a tensor beyond L2 before its end: the hardware has prefetched nothing.
 A += u v' of 2000 × 2000 took 1.2 ms more in tiles of 256 columns, 16000 pieces (one Zen 5 core)."""
 
 REGION_AGAIN = 2.5e-6
-"""What a parallel region costs that follows another at once, whose threads are awake: 8 × 512 at batch 4 took 119 µs in
+"""Seconds of a parallel region directly after another one, with awake threads: 8 × 512 at batch 4 took 119 µs in
 eight regions and 106 in one whose cores wait (two Zen 4 cores)."""
 
 WAIT_SECONDS = 0.5e-6
-"""What a core takes to see that another one has ended its share, and to say so: lines of cache go from core to core."""
+"""The seconds of a wait between cores for the end of their shares: cache lines move from core to core."""
 
 CACHED = 1
 """The level (L2) within which that costs nothing."""
@@ -114,7 +114,7 @@ class KernelCost:
 
     @property
     def before(self) -> str:
-        """What is spent beside operations and bytes, as text."""
+        """The overheads besides operations and bytes, as text."""
         start = f"{microseconds(self.overhead - self.meeting_seconds)} to start"
         if self.meetings:
             start += f", {microseconds(self.meeting_seconds)} where all meet, {self.meetings} times"
@@ -162,7 +162,7 @@ def microseconds(seconds: float) -> str:
 
 
 Alone = Callable[[Nest, Kernel, KernelCost], KernelCost]
-"""What a kernel costs in the tiles that it gets if it is alone, from what it costs without them."""
+"""A function from a kernel's cost without tiles to its cost in the tiles that it gets alone in its launch."""
 
 
 class Model:
@@ -247,7 +247,7 @@ def cpu_tilings(kernel: Kernel, machine: Machine) -> Iterator[Tiling]:
 
 
 def _shared_between(kernel: Kernel, position: int) -> bool:
-    """Whether different values of a band loop read the same elements of something of size: then rows pay."""
+    """True if different values of a band loop read the same elements of something of size: then rows pay."""
     return any(u.read and u.ratios[position] == 1.0 and u.elements > 1024 for u in kernel.uses)
 
 

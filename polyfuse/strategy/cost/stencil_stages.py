@@ -1,4 +1,4 @@
-"""What the stages of a pipeline cost in tiles of some size, and as whole images one after the other.
+"""Price the stages of a stencil pipeline, in tiles of some size and as whole images in sequence.
 
     seconds = regions + max(compute, memory) + exposed × min(compute, memory)
     compute = slots / rate: operations (a product that is added at once is none), loads and stores of one pass

@@ -49,7 +49,7 @@ def summed_in_rows(
 
 
 def sums_along_memory(nest: Nest, name: str) -> bool:
-    """Whether neighbouring results of a sum are neighbours in memory, and so is what they read.
+    """True if neighbouring results of a sum are neighbours in memory, and so is what they read.
 
     y[q] += w[s] * x[q + s] is so, y[q] += x[q, k] is not.
     """
@@ -60,7 +60,7 @@ def sums_along_memory(nest: Nest, name: str) -> bool:
 
 
 def _along_results(schedule: Schedule, name: str, loop: Loop) -> bool:
-    """Whether a loop goes from a result to its neighbour in memory."""
+    """True if a loop goes from a result to its neighbour in memory."""
     write = schedule.nest.statement(name).write
     return any(stride(write, d) == 1 for d in dims_of(loop.date(name)))
 

@@ -165,7 +165,7 @@ def _in_rows(
 
 
 def _moves(access: Access, date: isl.PwAff) -> bool:
-    """Whether an access goes to other elements as a loop advances."""
+    """True if an access goes to other elements as a loop advances."""
     return any(stride(access, d) for d in dims_of(date))
 
 
@@ -233,7 +233,7 @@ def _beside_borders(
 
 
 def _is_cut(schedule: Schedule, name: str, steps: Loop, vector: Loop) -> bool:
-    """Whether not all values along a vector have the same steps, as at a window's border: these stay outside then.
+    """True if not all values along a vector have the same steps, as at a window's border: these stay outside then.
 
     for q: for s in max(0, 1 - q) … 3: y[q] max= x[q + s - 1]   ->   for s: for q in max(0, 1 - s) … n: …
     """

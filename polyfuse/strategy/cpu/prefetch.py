@@ -132,7 +132,7 @@ def _tensors(schedule: Schedule, name: str) -> tuple[str, ...]:
 
 
 def _fits(kernel: Kernel, rows: Loop, machine: CpuMachine) -> bool:
-    """Whether two rows find place in L1: the one that is computed, and the next."""
+    """True if two rows fit into L1: the current one and the next."""
     names = [loop.name for loop in kernel.band]
     fixed = names.index(rows.name) + 1 if rows.name in names else len(names)
     one = (*(1 for _ in range(fixed)), *kernel.extents[fixed:])

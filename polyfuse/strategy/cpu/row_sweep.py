@@ -31,7 +31,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class RowPass:
-    """What runs row by row, in order, `height` rows at a time, and how cores share the rows.
+    """The statements that run row by row in order, `height` rows at a time, and the cores' shares of the rows.
 
     With a `share` each core has so many rows. `parted` then has the number of the core as its first dimension, and
     `first` sets its first values there. Without one a single core has all rows.

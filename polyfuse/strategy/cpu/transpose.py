@@ -75,7 +75,7 @@ def across_lines(schedule: Schedule, counts: Counts, unit: tuple[str, ...]) -> S
 def _across(
     schedule: Schedule, unit: tuple[str, ...], loops: tuple[Loop, ...], vector: Loop
 ) -> _Across | None:
-    """What goes across; where only a write goes along the vectors, and reads across, the loops change places."""
+    """The accesses across memory; if only a write is contiguous along the vectors, the loops are interchanged."""
     statements = [schedule.nest.statement(name) for name in unit]
     writes = [(s.name, s.write) for s in statements]
     reads = [(s.name, access) for s in statements for access in s.reads]

@@ -55,7 +55,7 @@ STEP = 16
 
 @dataclass(frozen=True)
 class Threads:
-    """How a group's loops map to the threads of a block.
+    """The mapping of a group's loops to the threads of a block.
 
     `points` says which axis each loop inside a tile runs on. `across` is the axis left for a statement's own parallel
     loop (None if the points use them all), and `limit` the most threads along it. With
@@ -261,7 +261,7 @@ def _temporaries(schedule: Schedule, kernel: Kernel, room: int) -> tuple[Schedul
 
 
 def _one_each(schedule: Schedule, users: tuple[str, ...], tensor: str, at: Loop) -> bool:
-    """Whether a thread touches one element in one iteration of a loop: only thread loops inside index the tensor."""
+    """True if a thread touches one element in one iteration of a loop: only thread loops inside index the tensor."""
     for name in users:
         s = schedule.nest.statement(name)
         dims = frozenset().union(*(_dims_read(a) for a in s.accesses if a.tensor == tensor))
@@ -279,7 +279,7 @@ def _dims_read(access: Access) -> frozenset[int]:
 
 
 def _operands(schedule: Schedule, kernel: Kernel, name: str, step: str, room: int) -> tuple[Schedule, int]:
-    """What several threads read in one step of a contraction, copied to shared memory by all threads first."""
+    """Stage operands that several threads read in one step of a contraction: all threads copy them first."""
     statement = schedule.nest.statement(name)
     written = {use.tensor for use in kernel.uses if use.written}
     bound = [loop for loop in schedule.loops(name) if loop.bind in THREADS]

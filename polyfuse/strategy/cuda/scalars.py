@@ -1,4 +1,4 @@
-"""What computes single values on a GPU, in one kernel each: by itself every such statement would be a launch.
+"""Compute single values on a GPU in one kernel; separately, every such statement would be a launch.
 
     s = 0;  for b: p[b] = …;  for b: s += p[b];  r = sqrt(s)
     ->  for b: p[b] = …;  for once: { s = 0; for b: s += p[b]; r = sqrt(s) }
@@ -33,7 +33,7 @@ def scalars_together(schedule: Schedule) -> Schedule:
 
 
 def _is_single(nest: Nest, name: str) -> bool:
-    """Whether a statement writes a tensor of one element."""
+    """True if a statement writes a tensor of one element."""
     shape = nest.tensor(nest.statement(name).write.tensor).shape
     return all(isinstance(size, int) for size in shape) and prod(int(size) for size in shape) == 1
 

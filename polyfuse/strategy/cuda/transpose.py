@@ -45,7 +45,7 @@ from polyfuse.strategy.transforms.packing import added
 PASS = "transpose"
 
 NOT_IN_SQUARES = "not in squares through shared memory"
-"""What a plan says of a kernel whose reads go across, before why."""
+"""The words of a plan on a kernel that reads across memory, before the reason."""
 
 SIDE = WARP
 """Values of either loop in a square: a lane each."""
@@ -66,7 +66,7 @@ class _Crossing:
     read: tuple[str, ...]
 
     def moves(self, loop: Loop) -> bool:
-        """Whether a loop is one of the two."""
+        """True if a loop is one of the two."""
         return loop is self.results or loop is self.operands
 
 
@@ -96,7 +96,7 @@ def in_squares(
 
 
 def _crossing(schedule: Schedule, counts: Counts, kernel: Kernel) -> _Crossing | None:
-    """What goes across in a kernel whose loops all are its band's, and all of whose results go one way."""
+    """The accesses across memory of a kernel whose loops are all in its band, and whose results share one direction."""
     names = kernel.names
     if not is_perfect(schedule, names) or len(schedule.loops(names[0])) != len(kernel.band):
         return None
@@ -149,7 +149,7 @@ def _grid(blocks: tuple[Loop, ...], rest: int, counts: Counts, found: _Crossing)
 
 
 def _copied(schedule: Schedule, kernel: Kernel, found: _Crossing) -> Schedule:
-    """What is read across, in shared memory: its rows are copied by lanes, so that these have neighbours of it."""
+    """The schedule with reads across memory staged in shared memory: lanes copy contiguous elements of rows."""
     name = kernel.names[0]
     for tensor in found.read:
         before, last = schedule, schedule.nest.tensor(tensor).rank - 1

@@ -1,4 +1,4 @@
-"""What joining products in a loop costs, where each would run in blocks.
+"""Price the fusion of products in a loop, where each would run in blocks by itself.
 
     for t: x[t] @ w;  for t: h[t] @ u, gates   ->   for t: { x[t] @ w;  h[t] @ u, gates }
 

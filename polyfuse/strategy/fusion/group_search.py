@@ -190,7 +190,7 @@ def with_inits(state: Search, model: Model, inits: dict[str, str]) -> Search:
 
 
 def with_store(schedule: Schedule, reduction: str, store: str) -> Schedule | None:
-    """What stores a reduction's results in its kernel, as far inside as the results' loops go; None where it may not.
+    """The schedule whose reduction is stored in its kernel, as far inside as the results' loops go; None if illegal.
 
     for i: for j: for k: s[i, j] += …;  for i: for j: y[i, j] = s[i, j]
     ->  for i: for j: { for k: s[i, j] += …;  y[i, j] = s[i, j] }
@@ -332,7 +332,7 @@ def aligned(schedule: Schedule, first: str, second: str, at: str) -> Schedule | 
 
 
 def _iteration_wise(fused: Schedule, guest: str, at: str, before: tuple[Loop, ...]) -> bool:
-    """Whether the guest still runs through as many values of each shared loop as of its own."""
+    """True if the guest still runs through as many values of each shared loop as of its own."""
     around = fused.loops(guest)
     shared = around[: [loop.name for loop in around].index(at) + 1]
     own = zip(shared, before, strict=False)

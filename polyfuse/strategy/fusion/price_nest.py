@@ -1,4 +1,4 @@
-"""What a whole nest costs by the model, for the choice between a nest and a rewritten one."""
+"""Price a whole nest, for the choice between a nest and a rewritten one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyfuse.strategy.fusion.group_search import early_statements, search
 
 @dataclass(frozen=True)
 class Priced:
-    """What a nest's kernels are expected to take, in seconds of a call, and the statements of each."""
+    """The expected seconds of a nest's kernels in a call, and the statements of each."""
 
     seconds: float
     kernels: tuple[tuple[str, ...], ...]

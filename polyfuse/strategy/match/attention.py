@@ -1,4 +1,4 @@
-"""What each loop of sums under a maximum counts: batches, rows, keys, columns of the result, or steps of a score.
+"""Recognise attention: find which dimensions are batches, rows, keys, columns of the result, and steps of a score.
 
     s[b, i, j] += q[b, i, d] * k[b, j, d]     m[b, i]     e[b, i, j]     o[b, i, d] += e[b, i, j] * v[b, j, d]
       b: batch 0, i: row, j: key, d: step     row         row, key         b: batch 0, i: row, j: key, d: column
@@ -30,7 +30,7 @@ Roles = tuple[str, ...]
 
 @dataclass(frozen=True)
 class OneKernel:
-    """What one kernel is to run: statements before, in and behind the loop over keys, and what their dimensions count.
+    """The statements of an attention kernel before, in and after the loop over keys, and their dimensions' roles.
 
     `scores` is the product of queries and keys, `results` that of exponentials and values.
     """
@@ -75,14 +75,14 @@ class OneKernel:
         return len(found) + halves
 
     def extent(self, product: Product, dim: int) -> int:
-        """How many values a product's dimension has."""
+        """The extent of a product's dimension."""
         values = self.nest.domains[product.statement]
         low, high = values.dim_min_val(dim), values.dim_max_val(dim)
         return int(high.to_python()) - int(low.to_python()) + 1
 
 
 def one_kernel(made: Online) -> OneKernel | Refused:
-    """What a kernel of a rewritten nest would run, or why there is none."""
+    """The attention kernel of a rewritten nest, or the reason why there is none."""
     nest = made.nest
     inside = next(statements(loop) for loop in loops(nest.order) if loop.name == made.loop)
     of_results = [p for name in made.sums for p in products_of(nest, name)]
@@ -133,7 +133,7 @@ def _with_stores(one: OneKernel, block: str) -> OneKernel:
 
 
 class _Known:
-    """What is known so far of axes of temporaries and of dimensions."""
+    """The known roles of temporaries' axes and of dimensions."""
 
     def __init__(self, nest: Nest, names: tuple[str, ...], block: str) -> None:
         self.nest, self.names, self.block = nest, names, block

@@ -1,4 +1,4 @@
-"""What follows a product, and how the product's tiles must be cut so that each follower finds all it reads in one tile.
+"""Find a product's epilogue, and the tile sizes at which each follower reads from one tile only.
 
 mac[i, f, k, l] -> relu[i, f, k, l] -> max[i, f, p, q] over (2p, 2p + 1) x (2q, 2q + 1)
 
@@ -79,7 +79,7 @@ def block_of(nest: Nest, product: Product, dim: int, needs: Needs) -> int:
 
 
 def belongs(need: isl.Map, product: str, loops: tuple[Loop, ...]) -> bool:
-    """Whether all that each instance of a follower needs is computed in one iteration of these loops."""
+    """True if all that each instance of a follower needs is computed in one iteration of these loops."""
     dates = (isl.Map.from_pw_aff(loop.date(product)) for loop in loops)
     return all(need.apply_range(date).is_single_valued() for date in dates)
 

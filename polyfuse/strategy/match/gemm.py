@@ -1,4 +1,4 @@
-"""What a product is: a contraction y[rows, columns] += a[rows, steps] * b[steps, columns], read off a statement.
+"""Recognise a product: a contraction y[rows, columns] += a[rows, steps] * b[steps, columns] in a statement.
 
 A convolution is one: rows are output pixels along an axis, columns filters, steps channels and the window's elements.
 
@@ -42,7 +42,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Product:
-    """Which dimensions of a statement and which factor do what.
+    """The roles of a statement's dimensions and factors in a product.
 
     `steps` are summed over: channels, and the elements of a window. `others` are dimensions of the sums that are no
     rows or columns: batches, or more rows. Columns lie along axis `lanes` of the sums; `across`: it is not the last.
@@ -192,7 +192,7 @@ def _group(s: Statement, columns: int, y: Mapping[int, int], right: Factor) -> i
 
 
 def _apart(access: Access, dim: int, axis: int) -> int | None:
-    """What all of a subscript but one dimension is a multiple of: 16 for 16 * g + f and f; None for 16 * g + 2 * f."""
+    """The divisor of all of a subscript but one dimension: 16 for 16 * g + f and f; None for 16 * g + 2 * f."""
     (_, value), *more = access.subscripts().get_pw_aff(axis).get_pieces()
     if more or value.dim(isl.dim_type.div) or value.involves_dims(PARAM, 0, value.dim(PARAM)):
         return None
@@ -202,12 +202,12 @@ def _apart(access: Access, dim: int, axis: int) -> int | None:
 
 
 def _is_alone(axes: Mapping[int, int], dim: int, still: frozenset[int] = frozenset()) -> bool:
-    """Whether no other dimension moves along the axis that one does: panels along it then begin where its blocks do."""
+    """True if no other dimension moves along the axis that one does: panels along it then begin where its blocks do."""
     return [axis for d, axis in axes.items() if d not in still].count(axes[dim]) == 1
 
 
 def is_sum_of_products(s: Statement) -> bool:
-    """Whether a statement adds up, over dimensions of its own, products of two values that it reads."""
+    """True if a statement adds up, over dimensions of its own, products of two values that it reads."""
     if s.op != "+=" or not isinstance(s.body, sympy.Mul):
         return False
     summed = any(not s.write.map.involves_dims(IN, d, 1) for d in range(len(s.dims)))
@@ -230,7 +230,7 @@ def moved_axes(access: Access, dims: int) -> dict[int, int] | None:
 
 
 def _divides(access: Access) -> bool:
-    """Whether a subscript of an access is a quotient, or what a division leaves."""
+    """True if a subscript of an access is a quotient, or what a division leaves."""
     subscripts = access.subscripts()
     pieces = (
         value for axis in range(subscripts.dim(OUT)) for _, value in subscripts.get_pw_aff(axis).get_pieces()
@@ -239,7 +239,7 @@ def _divides(access: Access) -> bool:
 
 
 def moves_by_one(access: Access, dims: int) -> bool:
-    """Whether each axis moves by one with each dimension that moves it, and no dimension moves two axes.
+    """True if each axis moves by one with each dimension that moves it, and no dimension moves two axes.
 
     { mac[q, f, s] -> x[f, q + s] } does, { mac[q, s] -> x[2q + s] } does not.
     """
@@ -257,7 +257,7 @@ def moves_by_one(access: Access, dims: int) -> bool:
 
 
 def _in_tiles(domain: isl.Set, p: Product) -> bool:
-    """Whether all sums have the same steps; or columns are the same in all, and rows differ along short windows only.
+    """True if all sums have the same steps; or columns are the same in all, and rows differ along short windows only.
 
     { mac[i, j, k] : j <= i } is in tiles; { mac[i, j, k] : k > i } is not, since step 3 has no row 4, and
     { mac[q, f, c, s] : 0 <= q + s - 1 < 28 } is.
@@ -276,7 +276,7 @@ def _in_tiles(domain: isl.Set, p: Product) -> bool:
 
 
 def _in_triangles(domain: isl.Set, p: Product) -> bool:
-    """Whether columns are the same in all, and borders between rows and steps move by one step with each row.
+    """True if columns are the same in all, and borders between rows and steps move by one step with each row.
 
     { mac[i, j, k] : k > i } is so, and { mac[i, j, k] : k > 2i } is not.
     """
@@ -291,7 +291,7 @@ def _in_triangles(domain: isl.Set, p: Product) -> bool:
 
 
 def is_product(domain: isl.Set, dims: set[int], given: set[int] | None = None) -> bool:
-    """Whether a set is that of some dimensions (for each value of the given ones) times that of all others."""
+    """True if a set is that of some dimensions (for each value of the given ones) times that of all others."""
     mine = _cylinder(domain, dims | (given or set()))
     others = _cylinder(domain, set(range(domain.dim(SET))) - dims)
     return bool(domain.is_equal(mine.intersect(others)))

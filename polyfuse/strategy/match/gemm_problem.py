@@ -1,4 +1,4 @@
-"""How large a product is, and what is known of its factors: what shapes of tiles on a GPU are chosen by."""
+"""The size of a product and the facts about its factors, by which tiles on a GPU are chosen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kept = Literal["steps", "columns"]
-"""What lies side by side in memory of a right factor that is copied as it is."""
+"""The dimension along which a right factor that is copied as it is is contiguous in memory."""
 
 
 MOST_LOADED = 96
@@ -16,7 +16,7 @@ spill 8 bytes on sm_80, and 16 times four do not."""
 
 @dataclass(frozen=True)
 class Terms:
-    """What an element of a factor is computed from where it is copied: so many reads, and operations on them.
+    """The reads and operations from which a factor's element is computed while it is copied.
 
     x[i, k] + x[512 + i, 512 + k]: 2 reads, 1 operation.
     """
@@ -74,11 +74,11 @@ class Extents:
         return self.count * read * self.steps * self.deep
 
     def read_of(self, rows: int, columns: int) -> float:
-        """How often an element of a tile of factors is read, each read of what it is computed from counted."""
+        """The reads per element of a tile of factors, counting each read of its computation."""
         return (rows * self.left.reads + columns * self.right.reads) / (rows + columns)
 
     def loaded(self, rows: int, columns: int, words: int) -> bool:
-        """Whether a thread that copies so many words of a tile of factors can hold what it computes them from."""
+        """True if a thread that copies so many words of a tile of factors can hold what it computes them from."""
         reads = self.read_of(rows, columns)
         return reads == 1 or reads * words <= MOST_LOADED
 

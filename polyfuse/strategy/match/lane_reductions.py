@@ -1,4 +1,4 @@
-"""Which reductions the lanes of a warp, or the warps of a block, may share with profit: those along a row of memory."""
+"""Find reductions along a row of memory, which the lanes of a warp or the warps of a block share with profit."""
 
 from __future__ import annotations
 

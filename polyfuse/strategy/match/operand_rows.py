@@ -1,4 +1,4 @@
-"""How the rows of a product's factors lie in memory: how a block of threads may copy tiles of them."""
+"""Find how the rows of a product's factors lie in memory, and so how threads may copy tiles of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyfuse.strategy.match.gemm_problem import Kept, Terms
 
 
 def in_vectors(nest: Nest, product: Product, factor: Factor, itemsize: int, halves: bool = False) -> bool:
-    """Whether every row of a factor begins at a multiple of 16 bytes; isl proves each copy when code is made.
+    """True if every row of a factor begins at a multiple of 16 bytes; isl proves each copy when code is made.
 
     With `halves` rows of these may be, of 8 bytes, which come through registers or are kept as they are. Of a computed
     factor all reads have such rows along the same dimension, or are the same along it.
@@ -30,7 +30,7 @@ def in_vectors(nest: Nest, product: Product, factor: Factor, itemsize: int, halv
 
 
 def by_steps(nest: Nest, product: Product, factor: Factor) -> bool:
-    """Whether a factor's steps are neighbours in memory."""
+    """True if a factor's steps are neighbours in memory."""
     if not _by_one(nest, product, factor):
         return _neighbours(nest, product, factor.access, factor, 1) == product.steps[0]
     axes = moved_axes(factor.access, len(nest.statement(product.statement).dims)) or {}
@@ -42,17 +42,17 @@ def _by_one(nest: Nest, product: Product, factor: Factor) -> bool:
 
 
 def may_run_ahead(nest: Nest, product: Product, factor: Factor, itemsize: int) -> bool:
-    """Whether copies of a factor go on while a thread does other things: of rows that nothing is computed from."""
+    """True if copies of a factor go on while a thread does other things: of rows that nothing is computed from."""
     return not factor.computed and in_vectors(nest, product, factor, itemsize)
 
 
 def terms_of(factor: Factor) -> Terms:
-    """What an element of a factor is computed from."""
+    """The reads and operations of a factor's element."""
     return Terms(len(factor.reads), factor.operations)
 
 
 def _terms_in_vectors(nest: Nest, product: Product, factor: Factor, itemsize: int) -> bool:
-    """Whether what a value is computed from is in rows of 16 bytes, all along one dimension.
+    """True if what a value is computed from is in rows of 16 bytes, all along one dimension.
 
     { mac[i, j, k] -> x[i, k] + x[512 + i, 512 + k] } is, along k; x[i, k] + x[k, i] is not.
     """
@@ -84,14 +84,14 @@ def _neighbours(nest: Nest, product: Product, access: Access, factor: Factor, co
 
 
 def kept_factors(nest: Nest, product: Product, math: Math) -> Kept | None:
-    """What is side by side in the right factor of a product whose factors may be copied as they are."""
+    """The contiguous dimension of the right factor, if a product's factors may be copied as they are."""
     if math not in STORED or why_not_kept(nest, product, math) is not None:
         return None
     return "steps" if by_steps(nest, product, product.right) else "columns"
 
 
 def why_not_kept(nest: Nest, product: Product, math: Math) -> str | None:
-    """Why a warpgroup's factors cannot be copied to shared memory as they are in memory; None if they can.
+    """The reason why a warpgroup's factors cannot be copied to shared memory unchanged; None if they can.
 
     Copies that no thread waits for bring 4 bytes at least and round nothing. In a core matrix two columns of a thread
     are neighbours, but only one of its rows (core_matrix.py): the left factor's neighbours have to be steps. So do both

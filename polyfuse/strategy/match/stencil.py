@@ -51,7 +51,7 @@ def pipelines(nest: Nest) -> tuple[Pipeline, ...]:
 
 
 def is_stencil(nest: Nest, s: Statement) -> bool:
-    """Whether a statement reads a temporary at several elements that are near each other."""
+    """True if a statement reads a temporary at several elements that are near each other."""
     temporaries = {t.name for t in nest.with_role("temporary")}
     return any(
         a.tensor == b.tensor and a.tensor in temporaries and _are_near(a, b)
@@ -75,7 +75,7 @@ def _is_stage(nest: Nest, s: Statement) -> bool:
 
 
 def _is_hidden(nest: Nest, name: str, stages: set[str]) -> bool:
-    """Whether a stage's tensor is a temporary that it alone writes and stages alone read."""
+    """True if a stage's tensor is a temporary that it alone writes and stages alone read."""
     tensor = nest.tensor(nest.statement(name).write.tensor)
     users = [s for s in nest.statements if tensor.name in s.tensors]
     alone = all(s.write.tensor != tensor.name or s.name == name for s in users)
@@ -100,7 +100,7 @@ def _linked(nest: Nest, stages: set[str], producers: set[str]) -> list[set[str]]
 
 @dataclass(frozen=True)
 class Part:
-    """What a tile touches of a statement's instances or a tensor, per dimension: moves × size + border.
+    """The part of a statement's instances or of a tensor that a tile touches, per dimension: moves × size + border.
 
     `along` says which of the tile's dimensions moves it: None for a dimension that every tile takes whole.
     """
@@ -136,7 +136,7 @@ class Parts:
 
 
 def parts_of_tiles(nest: Nest, pipeline: Pipeline) -> Parts | None:
-    """How what a tile needs grows with its size; None if its parts are no boxes that move with the tile.
+    """The footprint of a tile as a function of its size; None if its parts are not boxes that move with the tile.
 
     All dimensions of the results are cut: results have the same ones, by name.
     """
@@ -160,7 +160,7 @@ def parts_of_tiles(nest: Nest, pipeline: Pipeline) -> Parts | None:
 
 
 def _footprints(nest: Nest, pipeline: Pipeline, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, isl.Map]:
-    """What each tile runs, by statement, and touches, by tensor."""
+    """The instances that each tile runs, by statement, and the elements that it touches, by tensor."""
     need = needs(nest, grid_of(nest, sizes), pipeline.producers)
     running = [nest.statement(n) for n in need]
     tensors = dict.fromkeys(t for s in running for t in s.tensors)
@@ -200,7 +200,7 @@ def _part(footprint: isl.Map, probe: tuple[int, ...]) -> Part | None:
 def _scales(
     nest: Nest, pipeline: Pipeline, probe: Mapping[str, int]
 ) -> dict[str, tuple[Fraction, ...]] | None:
-    """How large the tiles of each result are, for one of the first result's, so that both need the same stages.
+    """The tile sizes of each result relative to the first result's, at which both need the same stages.
 
     down[i] feeds coarse[i] and detail[2 i], detail[2 i + 1]: tiles of coarse are half as large.
     """

@@ -1,4 +1,4 @@
-"""Which sums under a maximum are one kernel on a GPU, in which shape: attention without whole rows of scores.
+"""Run attention as one kernel on a GPU, without storing whole rows of scores, in the cheapest shape.
 
     s = q kᵀ;  m = max s;  e = exp(s - m);  l = Σ e;  o = (e / l) v     ->     one kernel (schedule.py)
 

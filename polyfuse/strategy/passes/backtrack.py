@@ -31,10 +31,10 @@ from polyfuse.strategy.remarks import Remark, weighed
 PASS = "backtrack"
 
 DOUBTFUL = 2.0
-"""How many times dearer than the search thought a shaped group is before it is taken apart to compare."""
+"""The ratio of a shaped group's cost to the search's estimate from which backtracking compares it with its parts."""
 
 CLEARLY = 0.8
-"""What the parts may cost, as a part of what the group does, to be taken: the model is no finer than that."""
+"""The largest cost of the parts to be taken, as a fraction of the group's: the model is not more accurate."""
 
 ROUNDS = 3
 """Groups that are taken apart at most, one a round: each costs a plan."""
@@ -70,7 +70,7 @@ def doubts_of(
     found: Sequence[Group],
     choose: Choose = cheapest,
 ) -> tuple[Doubt, ...]:
-    """Whether to doubt one group: fused for its price by the search, and far dearer as the kernels `found` for it.
+    """Return a doubt about a group that the search fused for its price and that is far dearer in its shape (`found`).
 
     Where its product has no blocks, this product and what it is with are what is doubted.
     """
@@ -97,7 +97,7 @@ def _kept_from_blocks(nest: Nest, names: tuple[str, ...], found: Sequence[Group]
 
 
 def _of_constants(nest: Nest, group: Group) -> bool:
-    """Whether a kernel runs once for all calls, as one that packs weights does."""
+    """True if a kernel runs once for all calls, as one that packs weights does."""
     own = [nest.statement(name) for name in group.statements]
     return all(nest.tensor(access.tensor).role == "constant" for s in own for access in s.reads)
 
@@ -139,7 +139,7 @@ def compared(one: Plan, other: Plan, group: frozenset[str], machine: CpuMachine)
 
 
 def _seconds(plan: Plan, names: frozenset[str], machine: CpuMachine) -> float:
-    """What finished kernels of these statements take: by their loops, or by their blocks around products."""
+    """The seconds of these statements' finished kernels: by their loops, or by their blocks around products."""
     estimator = Estimator(Counts(plan.schedule.nest), machine)
     own = [part for part in parts(plan.schedule.tree) if names & set(statements(part))]
     costs = {name: g.cost.total for g in plan.groups for name in g.statements}
@@ -147,7 +147,7 @@ def _seconds(plan: Plan, names: frozenset[str], machine: CpuMachine) -> float:
 
 
 def holds_product(part: Tree) -> bool:
-    """Whether a kernel holds a product in blocks."""
+    """True if a kernel holds a product in blocks."""
     return any(loop.bind == "microkernel" for loop in loops(part))
 
 

@@ -47,7 +47,7 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Repeats:
-    """What was made of kernels so far. `fixed` are the tensors of constants alone, `users` each tensor's statements."""
+    """The kernels planned so far. `fixed` are the tensors of constants alone, `users` each tensor's statements."""
 
     nest: Nest
     fixed: frozenset[str]
@@ -76,7 +76,7 @@ class Repeats:
         return after, groups
 
     def _seen(self, tensor: str, part: Tree) -> tuple[bool, bool, bool]:
-        """Whether a tensor is fixed, whether the kernel alone sees it, and whether only it and the caller do."""
+        """Return three flags of a tensor: fixed; seen by the kernel alone; seen by the kernel and the caller only."""
         role, alone = self.nest.tensor(tensor).role, self.users[tensor] <= part.members
         return tensor in self.fixed, role == "temporary" and alone, role == "output" and alone
 

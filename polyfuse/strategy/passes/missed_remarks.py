@@ -50,12 +50,12 @@ def _with_words(plan: Plan, group: Group) -> Group:
 
 
 def _about_tiles(remark: Remark) -> bool:
-    """Whether a remark says why a kernel's only product has no tiles."""
+    """True if a remark says why a kernel's only product has no tiles."""
     return remark.pass_ == REGISTER_TILES and not remark.taken
 
 
 def _in_rows(name: str, group: Group) -> bool:
-    """Whether a thread has several results of a sum over windows (depthwise.py)."""
+    """True if a thread has several results of a sum over windows (depthwise.py)."""
     return any(r.pass_ == WINDOW_ROWS and r.taken and name in r.statements for r in group.remarks)
 
 
@@ -64,7 +64,7 @@ def _are(names: list[str]) -> str:
 
 
 def _why(schedule: Schedule, name: str, sums: int) -> str:
-    """Why no tile holds a statement's results: what it is, or what kernel it is in."""
+    """The reason why no tile holds a statement's results: the statement's form, or its kernel's."""
     shape = why_no_tile(schedule.nest, name)
     if shape is not None:
         return shape
@@ -78,7 +78,7 @@ def _why(schedule: Schedule, name: str, sums: int) -> str:
 
 
 def why_no_tile(nest: Nest, name: str) -> str | None:
-    """Why a sum of products is none of two matrices, nor a convolution of several channels; None if it is."""
+    """The reason why a sum is neither a matrix product nor a convolution of several channels; None if it is one."""
     if product_of(nest, name) is not None or convolution_of(nest, name) is not None:
         return None
     s = nest.statement(name)

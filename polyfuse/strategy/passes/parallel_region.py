@@ -80,7 +80,7 @@ class Joined:
 
 
 def seconds_at_once(plan: Plan) -> float:
-    """What a plan's kernels take behind each other: threads are awake for all regions but the first."""
+    """The seconds of a plan's kernels in sequence: threads are awake for all regions but the first."""
     kernels = zip(parts(plan.schedule.tree), plan.once, strict=True)
     regions = sum(is_on_cores(kernel) for kernel, early in kernels if not early)
     return plan.seconds - max(0, regions - 1) * max(0.0, _machine(plan).region_seconds - REGION_AGAIN)
@@ -189,7 +189,7 @@ def _runs(schedule: Schedule, once: Sequence[bool]) -> Iterator[tuple[int, int]]
 
 
 def _may_wait(nest: Nest, kernel: Tree) -> bool:
-    """Whether a kernel can be a part of a region: no values handed out one by one, no variable for all cores."""
+    """True if a kernel can be a part of a region: no values handed out one by one, no variable for all cores."""
     if any(loop.bind in ON_CORES and loop.bind != "cores" for loop in loops(kernel)):
         return False
     own = {id(inside) for loop in loops(kernel) if loop.bind == "cores" for inside in loops(loop)}

@@ -39,7 +39,7 @@ PASS = "wavefront"
 NOT_BEHIND = "loops in time do not run behind each other on cores"
 
 LAYER = "layer"
-"""What the loop over such parts is called."""
+"""The name of the loop over such parts."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Behind:
 
 
 def may_run_behind(nest: Nest, machine: Machine) -> bool:
-    """Whether a nest has two loops around products and other statements at all, and the machine two cores."""
+    """True if a nest has two loops around products and other statements at all, and the machine two cores."""
     around = (part for part in parts(nest.order) if isinstance(part, Loop) and len(part.names) > 1)
     if not isinstance(machine, CpuMachine) or machine.units < 2:
         return False
@@ -171,7 +171,7 @@ def cheaper_in_turns(usual: Plan, other: Plan, behind: Behind, counts: Counts, c
 
 
 def _reading_again(plan: Plan, stage: Stage, counts: Counts) -> float:
-    """What a loop and its products take longer by themselves, as prices in blocks leave out what is read again."""
+    """The extra seconds of a loop with its products alone: prices in blocks do not include data that is read again."""
     known, own = {}, Counts(plan.schedule.nest)
     for name in (stage.product, *(other.names[-1] for other in stage.feeding)):
         part = part_with(plan.schedule, name)

@@ -86,7 +86,7 @@ def _unfused(nest: Nest, machine: Machine) -> float:
 
 
 def _has_members(nest: Nest) -> bool:
-    """Whether two products are the same but for their tensors."""
+    """True if two products are the same but for their tensors."""
     alone = (names[0] for part in parts(nest.order) if len(names := statements(part)) == 1)
     products = [nest.statement(name) for name in alone if products_of(nest, name)]
     return any(compatible(nest, a, b) for a, b in combinations(products, 2))

@@ -116,7 +116,7 @@ def _eliminations(nest: Nest) -> dict[tuple[str, ...], dict[str, str]]:
 
 
 def _eliminates(nest: Nest, s: Statement) -> bool:
-    """Whether a sum of products reads the matrix that it makes: A[i, j] += a * b, where a or b is an element of A."""
+    """True if a sum of products reads the matrix that it makes: A[i, j] += a * b, where a or b is an element of A."""
     product = isinstance(s.body, sympy.Mul) and len(s.body.args) == 2
     matrix = nest.tensor(s.write.tensor).rank == len(AXES)
     return s.op == "+=" and product and matrix and len(s.dims) == LOOPS and _step(s) is not None
@@ -165,6 +165,6 @@ def _step(s: Statement) -> isl.PwAff | None:
 
 
 def _is_behind(nest: Nest, s: Statement, axis: int, step: isl.PwAff) -> bool:
-    """Whether a sum's elements are nowhere before its steps along an axis."""
+    """True if a sum's elements are nowhere before its steps along an axis."""
     before = s.write.subscripts().get_pw_aff(axis).lt_set(step)
     return bool(nest.domains[s.name].is_disjoint(before))

@@ -1,4 +1,4 @@
-"""Which contractions a bilinear algorithm computes: asked for by name, or where the cost model finds that it pays.
+"""Compute contractions by a bilinear algorithm: one asked for by name, or where the cost model expects a gain.
 
 What each takes by the model is in `strategy.fast_prices`, on a GPU in `strategy.fast_prices_cuda`; auto takes the
 cheapest where it clearly pays.
@@ -27,7 +27,7 @@ from polyfuse.strategy.remarks import Reason, Refused, Remark, applied, refused,
 PASS = "fast matmul"
 
 CLEARLY = 0.94
-"""What a fast product may cost by the model, as a part of the classical one, to be chosen: the model knows kernels to
+"""The largest cost of a fast product to be chosen, as a fraction of the classical one's: the model knows kernels to
 within some percent, and auto is not to lose by more than three. Expected and measured on one Zen 5 core: 8 layers of
 1024 at batch 64 and 128 0.97 and 0.92, 0.94 and 0.90, of 2048 0.97 and 0.95, 0.92 and 0.92, one of 4096 at batch 32,
 64 and 128 1.01 and 1.21, 0.92 and 0.96, 0.89 and 0.87; squares of 1024, 2048, 3072 and 4096 0.96 and 1.01 to 1.11, 0.93
@@ -40,7 +40,7 @@ name."""
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which rewrites that round otherwise a compile was asked for.
+    """The rewrites with other rounding that a compile may use.
 
     Algorithms to choose from, whether by cost, and how inexact they may be: `accuracy` is the error bound that auto
     allows, in multiples of the classical product's. `fold`: whether constant scales may join weights. `ieee`: whether
@@ -67,7 +67,7 @@ class Wanted:
 
     @property
     def key(self) -> dict[str, str]:
-        """What a cache has to know of it."""
+        """The parts of a cache key that it decides."""
         return {"fast_matmul": repr(self)} if self.candidates else {} if self.fold else {"fold": "False"}
 
 
@@ -183,7 +183,7 @@ def _has_floats(nest: Nest, s: Statement) -> bool:
 
 
 def _spread(nest: Nest, s: Statement) -> str:
-    """What a fast product does with values that are not finite: sums of blocks bring them into other products."""
+    """A sentence on values that are not finite: sums of blocks carry them into other products."""
     if not _has_floats(nest, s):
         return ""
     return (
@@ -192,7 +192,7 @@ def _spread(nest: Nest, s: Statement) -> str:
 
 
 def price_of(nest: Nest, roles: Roles, machine: Machine) -> Price | GpuPrice | None:
-    """What a product costs on a machine, by whichever model it has; None where that has no answer."""
+    """The price of a product on a machine, by its kind's model; None if that has no answer."""
     if isinstance(machine, GpuMachine):
         return GpuPrice.of(nest, roles, machine)
     return Price.of(nest, roles, machine) if isinstance(machine, CpuMachine) else None

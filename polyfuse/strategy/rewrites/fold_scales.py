@@ -1,4 +1,4 @@
-"""Which constant scales join weights: all that can, as kernels of constants run once for all calls.
+"""Fold constant scales into weights wherever possible, because kernels of constants run once for all calls.
 
 A batch norm after a convolution, or a number after a Linear, then costs a call nothing; its offset joins the bias.
 """

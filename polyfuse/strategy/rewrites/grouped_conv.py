@@ -1,4 +1,4 @@
-"""What surrounds a convolution in groups, in the convolution's own loops: over groups, and over filters of one.
+"""Give the statements around a grouped convolution its loops: over groups, and over the filters of one.
 
 Depthwise ones with channels last have their channels' loop outside, and what surrounds them takes that order too.
 
@@ -55,7 +55,7 @@ def _rank(nest: Nest, leader: str) -> int:
 
 
 def _is_in_groups(nest: Nest, name: str) -> bool:
-    """Whether a statement is a convolution whose results' loops are not their tensor's axes one by one."""
+    """True if a statement is a convolution whose results' loops are not their tensor's axes one by one."""
     s = nest.statement(name)
     axes = moved_axes(s.write, len(s.dims))
     if axes is None or (list(axes) == sorted(axes) and len(set(axes.values())) == len(axes)):

@@ -101,7 +101,7 @@ def candidates(start: Start) -> Iterator[Candidate | Remark]:
 
 
 def seconds_of_all_kernels(usual: Plan, other: Plan) -> tuple[float, float]:
-    """What all kernels of two plans take, those too that run once for all calls."""
+    """The seconds of all kernels of two plans, including those that run once for all calls."""
     one, two = (sum(group.cost.total for group in plan.groups) for plan in (usual, other))
     return one, two
 
@@ -116,7 +116,7 @@ def one_pass_remarks(
 
 
 def length_of(nest: Nest, s: Statement) -> int:
-    """How many values the longest dimension has that does not move the result."""
+    """The extent of the longest dimension that does not move the result."""
     box = bounding_box(nest.domains[s.name])
     free = [d for d in range(len(s.dims)) if not s.write.map.involves_dims(IN, d, 1)]
     return max((box[d][1] - box[d][0] + 1 for d in free), default=0) if box is not None else 0

@@ -1,4 +1,4 @@
-"""What to compute again: which stages of a pipeline are inlined, and in which tiles the rest overlaps.
+"""Choose the stages of a pipeline to inline, and the overlapping tiles of the rest.
 
     pipelines of the nest  ->  what tiles need  ->  inlined stages, sizes: the cheapest by the model  ->  rewritten nest
 

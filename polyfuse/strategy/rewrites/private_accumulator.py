@@ -64,12 +64,12 @@ def summed_apart(nest: Nest, others: frozenset[str] = frozenset()) -> Summed | N
 
 
 def _has_tiles(nest: Nest, name: str) -> bool:
-    """Whether a statement is a product or a convolution of which there may be tiles of results."""
+    """True if a statement is a product or a convolution of which there may be tiles of results."""
     return product_of(nest, name) is not None or convolution_of(nest, name) is not None
 
 
 def _in_steps(nest: Nest, name: str) -> bool:
-    """Whether a loop around a statement and others carries a dependence between them."""
+    """True if a loop around a statement and others carries a dependence between them."""
     counts = Counts(nest)
     around = (x for x in path_to(nest.order, name) if isinstance(x, Loop) and len(x.members) > 1)
     return any(not counts.parallel(loop) for loop in around)

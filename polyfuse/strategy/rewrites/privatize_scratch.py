@@ -48,7 +48,7 @@ def scratch_apart(nest: Nest) -> ScratchApart | None:
 
 
 def _frees_a_loop(made: Scratch) -> bool:
-    """Whether no dependence is left between the iterations of a loop that the array is private to."""
+    """True if no dependence is left between the iterations of a loop that the array is private to."""
     order = made.nest.order
     return any(
         is_parallel(loop, open_at(made.nest, order, loop))

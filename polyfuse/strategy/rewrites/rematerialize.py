@@ -36,7 +36,7 @@ CHEAP = 8.0
 """Additions that a value may take as long as, to be computed several times: no division and no function does."""
 
 CLEARLY = 0.9
-"""What the nest may cost without the temporary, as a part of what it does with it: the model is no finer than that."""
+"""The largest cost without the temporary, as a fraction of the cost with it: the model is not more accurate."""
 
 TRIED = 3
 """Temporaries that are tried at most, the largest first: each costs a search for groups."""
@@ -86,7 +86,7 @@ def _candidates(nest: Nest, machine: Machine) -> tuple[str, ...]:
 
 
 def _is_open(nest: Nest, name: str) -> bool:
-    """Whether a candidate is one still, after others were inlined into it or into its readers."""
+    """True if a candidate is one still, after others were inlined into it or into its readers."""
     return _is_cheap(nest, Counts(nest), nest.statement(name)) and why_not_inline(nest, name) is None
 
 
@@ -101,7 +101,7 @@ def _large(nest: Nest, counts: Counts, machine: Machine) -> Iterator[Statement]:
 
 
 def _is_cheap(nest: Nest, counts: Counts, s: Statement) -> bool:
-    """Whether a value takes few operations, and every reader needs each of them once at most.
+    """True if a value takes few operations, and every reader needs each of them once at most.
 
     y[i, j] += T[i, k] * b[k, j] needs T[i, k] for every j: a product reads it from a tile, and computes none.
     """

@@ -41,7 +41,7 @@ from polyfuse.strategy.remarks import Reason, Remark, refused
 PASS = "shared sweep"
 
 ROWS_AHEAD = PlannerOptions(rows_ahead=True)
-"""With L1, the model expects four rows of 8 KiB at a time to take longer than one (847 and 782 µs), since they do not
+"""With L1 the model expects four rows of 8 KiB at a time to take longer than one (847 and 782 µs), since they do not
 stay there until they are read again: they take 295 and 361 (best turns)."""
 
 HEIGHTS = (4, 2, 1)
@@ -68,7 +68,7 @@ def candidates(start: Start) -> Iterator[Candidate | Remark]:
 
 
 def seconds_of_calls_with_rows_ahead(usual: Plan, other: Plan) -> tuple[float, float]:
-    """What two plans take where rows come from the second cache ahead of their use."""
+    """The seconds of two plans if rows are prefetched from the second cache."""
     every = frozenset(s.name for plan in (usual, other) for s in plan.schedule.nest.statements)
     machine = usual.machine
     assert isinstance(machine, CpuMachine), "only a CPU reads a matrix once"
@@ -201,7 +201,7 @@ def _share(nest: Nest, rows: Rows, machine: CpuMachine) -> int:
 
 
 def _beside(nest: Nest, pair: Pair) -> tuple[str, ...]:
-    """What runs row by row with the two: first values of the sums along rows, and what is between these and the others.
+    """The statements that run row by row with the two: first values of the sums along rows, and those in between.
 
     Raises InvalidSchedule where that does not run once a row.
     """

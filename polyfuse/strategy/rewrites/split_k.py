@@ -61,7 +61,7 @@ class Parted:
     products: tuple[str, ...]
     remarks: tuple[Remark, ...]
     shared: Mapping[str, InShares] = field(default_factory=dict)
-    """Those of the products that are in equal shares, which are of their tiles."""
+    """The products whose tiles are split in equal shares."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _taken(
 
 
 def _is_in_parts(nest: Nest, name: str) -> bool:
-    """Whether a product's sums are only there to be added up by others, as `split_reduction` leaves them."""
+    """True if a product's sums are only there to be added up by others, as `split_reduction` leaves them."""
     sums = nest.statement(name).write.tensor
     readers = [s for s in nest.statements if any(access.tensor == sums for access in s.reads)]
     added = all(s.op == "+=" and s.body == read(0) for s in readers)
@@ -188,7 +188,7 @@ def _choices(extents: Extents, itemsize: int, machine: GpuMachine) -> list[_Choi
 
 
 def seconds_in_parts(extents: Extents, itemsize: int, machine: GpuMachine) -> float:
-    """What a product is expected to take, in one piece or in parts; infinity where it has no tiles."""
+    """The expected seconds of a product, in one piece or in parts; infinity if it has no tiles."""
     return min(choice.seconds for choice in _choices(extents, itemsize, machine))
 
 

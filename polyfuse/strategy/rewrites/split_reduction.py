@@ -60,7 +60,7 @@ PASSES = 4
 """Passes at most: each is a launch."""
 
 NEXT_TO_NOTHING = 1.01
-"""What a sum may cost in two passes, as a multiple of one pass, for its rounding alone."""
+"""The largest cost of two passes, as a multiple of one pass, that is accepted for better rounding alone."""
 
 
 def in_two_passes(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tuple[Nest, tuple[Remark, ...]]:
@@ -108,7 +108,7 @@ def with_values_where_summed(
 
 
 def _sums(nest: Nest, done: Nest) -> bool:
-    """Whether one of the reductions that were split rounds more the longer it is."""
+    """True if one of the reductions that were split rounds more the longer it is."""
     kept = {s.name: s for s in done.statements}
     split = (s for s in nest.statements if s.is_reduction and kept[s.name] != s)
     return any(s.op == "+=" and nest.tensor(s.write.tensor).dtype.startswith("float") for s in split)
@@ -134,7 +134,7 @@ def _candidates(nest: Nest, machine: Machine) -> tuple[str, ...]:
 
 
 def _only_makes(nest: Nest, makers: tuple[str, ...], reduction: str) -> bool:
-    """Whether statements do nothing but compute values for one reduction, which could compute them itself."""
+    """True if statements do nothing but compute values for one reduction, which could compute them itself."""
     return all(
         _readers(nest, name) <= {*makers, reduction} and why_not_inline(nest, name) is None for name in makers
     )
@@ -197,7 +197,7 @@ def _on_cuda(nest: Nest, name: str, machine: Machine) -> list[SplitReduction]:
 
 
 def _goes_on(nest: Nest, name: str) -> bool:
-    """Whether a reduction still combines so many values of each result that another pass can pay."""
+    """True if a reduction still combines so many values of each result that another pass can pay."""
     counts, row = Counts(nest), _row(nest, name)
     most = ALONE if row is not None and len(_reduced(nest, name)) == 1 else LONG
     return counts.work(name).instances >= most * max(1, counts.footprint(name, 0))

@@ -51,7 +51,7 @@ def with_terms_apart(
 
 
 def _seconds(nest: Nest, names: tuple[str, ...], machine: Machine) -> float:
-    """What statements cost as kernels of their own. Raises IllegalSchedule or InvalidSchedule where they cannot be."""
+    """The seconds of statements as separate kernels. Raises IllegalSchedule or InvalidSchedule where they cannot be."""
     schedule = apart(Schedule(nest), names)
     model = Model(Counts(nest), machine)
     return sum(alone_cost(nest, model, part_with(schedule, name)).total for name in names)

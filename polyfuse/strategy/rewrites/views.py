@@ -1,4 +1,4 @@
-"""Which views are composed into their users: all, but where a copy is the cheaper way.
+"""Compose views into their users, except where a copy is cheaper.
 
 A product that reads x[k // 8, k % 8], or whose steps come from two tensors, is no longer of the form that runs in
 blocks for the caches; beside a large one a copy is cheap. A copy in loops that it shares with its users moves nothing
@@ -55,7 +55,7 @@ def without_copies(
 
 
 def _why_keep(before: Nest, done: Composed, machine: Machine) -> str | None:
-    """Why the copy is the cheaper way; None if it is not."""
+    """The reason why a copy is cheaper; None if it is not."""
     lost = [
         s
         for s in before.statements

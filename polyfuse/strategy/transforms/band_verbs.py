@@ -120,7 +120,7 @@ def _imperfect(
 
 
 def is_perfect(schedule: Schedule, unit: tuple[str, ...]) -> bool:
-    """Whether all loops of a unit stand around all its statements."""
+    """True if all loops of a unit stand around all its statements."""
     loops = schedule.loops(unit[0])
     return all(
         len(schedule.loops(n)) == len(loops) == len(common_loops(schedule, (unit[0], n))) for n in unit[1:]
@@ -165,7 +165,7 @@ def far_and_near(nest: Nest, name: str, dims: frozenset[int]) -> tuple[int, int]
 
 
 def goes(each: tuple[str, Access], loop: Loop, far: int) -> bool:
-    """Whether an access of a statement moves so far with a loop: see `stride`."""
+    """True if an access of a statement moves so far with a loop: see `stride`."""
     name, access = each
     return max((stride(access, d) for d in dims_of(loop.date(name))), default=0) == far
 

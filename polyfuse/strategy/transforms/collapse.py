@@ -59,7 +59,7 @@ def _next(schedule: Schedule, first: str) -> tuple[Loop, Loop] | None:
 
 
 def _alike(schedule: Schedule, around: Loop, within: Loop, size: int) -> bool:
-    """Whether every access moves with neither loop, or along two neighbouring axes, the last ones, with both."""
+    """True if every access moves with neither loop, or along two neighbouring axes, the last ones, with both."""
     for name in statements(within):
         held = {
             b.tensor for loop in loops_around(schedule.tree, name) if loop is not within for b in loop.buffers
@@ -91,7 +91,7 @@ def _involves(access: Access, axis: int, dims: frozenset[int]) -> bool:
 
 
 def _is(access: Access, axis: int, date: isl.PwAff, domain: isl.Set) -> bool:
-    """Whether a subscript is a loop's value."""
+    """True if a subscript is a loop's value."""
     value = access.subscripts().get_pw_aff(axis)
     same = value.as_map().intersect_domain(domain).is_equal(date.as_map().intersect_domain(domain))
     return bool(same)

@@ -68,7 +68,7 @@ def _mixed(draft: Draft, tree: Tree) -> Loop | None:
 
 
 def waits(draft: Draft, loop: Loop) -> bool:
-    """Whether an iteration of a loop waits for the one before, other than to add to its sum."""
+    """True if an iteration of a loop waits for the one before, other than to add to its sum."""
     pairs = tuple(p for p in open_at(draft.nest, draft.tree, loop) if p.kind != "reduction")
     return not is_parallel(loop, pairs)
 
@@ -141,7 +141,7 @@ def interleaved(draft: Draft, names: tuple[str, ...]) -> Draft:
 
 
 def _rows_of(draft: Draft, outer: Loop) -> Loop:
-    """Which of the parallel loops that begin here has the rows: the innermost one that has enough of them.
+    """The loop over rows among the parallel loops that begin here: the innermost one with enough iterations.
 
     for b < 4: for i < 1000: for j: y[b, i, j] = f(y[b, i, j - 1])   ->   i
     """

@@ -106,7 +106,7 @@ def _scheduled(step: _Step, pairs: tuple[Pairs, ...], context: isl.Set) -> isl.S
 
 
 class _Step:
-    """What isl is asked to order: all instances, or those of one iteration of a loop, whose value is a size to it."""
+    """A scheduling problem for isl: all instances, or those of one iteration of a loop, whose value is a parameter."""
 
     def __init__(self, nest: Nest, names: tuple[str, ...], loop: Loop | None) -> None:
         self.loop = loop

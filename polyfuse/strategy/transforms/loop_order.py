@@ -98,7 +98,7 @@ def rows_apart(draft: Draft, names: tuple[str, ...], most: int) -> Draft:
 
 
 def separable(draft: Draft, loop: Loop) -> bool:
-    """Whether a loop has several parts, and no dependence open there orders a later one before an earlier one."""
+    """True if a loop has several parts, and no dependence open there orders a later one before an earlier one."""
     if not isinstance(loop.body, Sequence):
         return False
     place = {name: at for at, child in enumerate(loop.body.children) for name in statements(child)}

@@ -1,4 +1,4 @@
-"""What was found in a kernel's loops, for a person: parallel, permutable, skewed, and what carries a dependence."""
+"""Remarks on a kernel's loops: parallel, permutable, skewed, or the dependence that a loop carries."""
 
 from __future__ import annotations
 

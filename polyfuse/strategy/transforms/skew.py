@@ -107,7 +107,7 @@ def _next(names: tuple[str, ...], edges: tuple[_Edge, ...], found: _Loops, depth
 
 
 def _skewed(found: _Loops, depth: int) -> list[tuple[int, ...]]:
-    """What the next loop's weights may be, the least skew first: its own loop's, and some of the loops before."""
+    """The candidate weights of the next loop, the least skew first: its own loop's, and some of the loops before."""
     at = len(found.weights)
     every = []
     for factors in product(range(LARGEST_SKEW + 1), repeat=at):

@@ -48,7 +48,7 @@ GLOBAL = ("affine", "tile", "skew")
 """Verbs that change the order of a whole kernel, and what its code looks like."""
 
 WORTHWHILE = 0.8
-"""What that has to cost, as a part of what is near the order as written: jacobi-1d of 2000 values in tiles was to cost
+"""Another order's largest cost, as a fraction of the written order's: jacobi-1d of 2000 values in tiles was to cost
 0.81 of it, and took 1.1 (one Zen 5 core)."""
 
 
@@ -104,7 +104,7 @@ def _each_once(every: Priced) -> Priced:
 
 
 def _worth(one: tuple[float, Draft]) -> float:
-    """What a draft is to cost, more than that for one in another order of the whole kernel."""
+    """A draft's price for comparison, raised for one that changes the order of the whole kernel."""
     total, draft = one
     return total / WORTHWHILE if any(step.verb in GLOBAL for step in draft.steps) else total
 

@@ -144,7 +144,7 @@ def _outer_parallel(
 
 
 def _jumps(draft: Draft, names: tuple[str, ...], loop: Loop) -> bool:
-    """Whether a step of a loop jumps in memory."""
+    """True if a step of a loop jumps in memory."""
     return any(far_and_near(draft.nest, name, dims_of(loop.date(name)))[0] for name in names)
 
 

@@ -55,7 +55,7 @@ def fetch_add(typingctx: Any, words: Any, at: Any, value: Any) -> Any:
 
 @intrinsic
 def replaced(typingctx: Any, words: Any, at: Any, old: Any, new: Any) -> Any:
-    """Whether the number at a place was `old`, and is `new` from now on."""
+    """Store `new` at a place if it holds `old`; return True if it did."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         word = _word(context, builder, signature, args)

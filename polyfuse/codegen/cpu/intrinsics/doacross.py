@@ -40,7 +40,7 @@ def turns_of(count: int) -> Any:
 
 @register_jitable
 def next_turn(turns: Any) -> int:
-    """How many values of the outer loop have been taken; one more from now on."""
+    """Count one more value of the outer loop as taken; return how many were taken before."""
     return fetch_add(turns, 0, 1)  # type: ignore[no-any-return]
 
 

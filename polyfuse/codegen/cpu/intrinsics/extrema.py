@@ -16,7 +16,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 EXTREMA: Mapping[str, str] = {"max": "larger", "min": "smaller"}
-"""What emitted source calls a body's functions."""
+"""The names in emitted source of a body's functions."""
 
 _OF_LLVM = {"larger": "maximum", "smaller": "minimum"}
 

@@ -90,7 +90,7 @@ def _is_number(builder: Any, value: Any) -> Any:
 
 
 def _has_conversions(context: Any) -> bool:
-    """Whether the processor that code is made for converts float16 itself; LLVM would call what is not there."""
+    """True if the processor that code is made for converts float16 itself; LLVM would call what is not there."""
     triple, _, features = context.codegen().magic_tuple()
     return triple.startswith(("aarch64", "arm64")) or "+f16c" in features.split(",")
 
@@ -123,7 +123,7 @@ def _from(convert: Convert, native: Convert) -> Any:
 
 
 BITS_OF = {"float16": float16_bits, "bfloat16": bfloat16_bits}
-"""How a float32 number becomes a half's bits on any processor, by the half."""
+"""Conversions of float32 numbers to a half's bits on any processor, by the half type."""
 
 to_float16, from_float16 = _to(float16_bits, _native_bits), _from(float16_value, _native_value)
 to_bfloat16, from_bfloat16 = _to(bfloat16_bits, bfloat16_bits), _from(bfloat16_value, bfloat16_value)

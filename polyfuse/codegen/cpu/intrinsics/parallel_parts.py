@@ -116,7 +116,7 @@ def run(typingctx: Any, part: Any, arguments: Any) -> Any:
 
 @intrinsic
 def get_num_threads(typingctx: Any) -> Any:
-    """How many threads a region has. numba's own is an address of this process, which a cache cannot keep."""
+    """The number of threads a region has. numba's own is an address of this process, which a cache cannot keep."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         return _threads(builder)

@@ -22,7 +22,7 @@ IN_ANY_ORDER = {
     "max=": "max_any_order",
     "min=": "min_any_order",
 }
-"""What combines floating-point numbers here, by the reduction's operator."""
+"""The functions that combine floating-point numbers in any order, by the reduction's operator."""
 
 
 OPAQUE = "opaque"

@@ -39,7 +39,7 @@ from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 WORD, LANE = ir.IntType(64), ir.IntType(32)
 
 TARGET, READ, STILL, LINE, NUMBER = "target", "read", "still", "line", "number"
-"""How an element goes with steps and rows: is stored; is read, and another one for each step and row; is the same for
+"""Kinds of elements: stored; read, and another one for each step and row; is the same for
 all steps; the same for all rows, along memory with steps; the same for all."""
 
 
@@ -49,7 +49,7 @@ CARRIED = "carried"
 
 @dataclass(frozen=True)
 class RowElement:
-    """What a parameter of a row is: its type, and how it goes with steps and rows.
+    """A parameter of a row: its type, and its movement with steps and rows.
 
     What is carried is target number `of` so many steps and rows before. The next step is `by` elements further along
     memory: -1 where steps go backwards; 0 where it is in another line, in which rows are neighbours.
@@ -197,7 +197,7 @@ class _Rows:
             builder.position_at_end(done)
 
     def _kept(self) -> dict[str, Lanes]:
-        """What is the same for all steps."""
+        """The values that are the same for all steps."""
         kept: dict[str, Lanes] = {}
         for one in self.elements:
             if one.form == NUMBER:
@@ -208,7 +208,7 @@ class _Rows:
         return kept
 
     def _before(self) -> dict[tuple[str, int], Lanes]:
-        """What the targets are in the steps before the first one, in the rows of which that is asked."""
+        """The targets' values in the steps before the first one, for the rows that read them."""
         found: dict[tuple[str, int], Lanes] = {}
         for target in self.targets:
             reads = [one for one in self.carried if one.form == target.name]
@@ -278,7 +278,7 @@ class _Rows:
         return [self.builder.load(place, align=self.itemsize) for place in places]
 
     def _vector_at(self, one: Abreast, step: Any, group: int) -> Any:
-        """Where the rows of a group lie in a step."""
+        """The addresses of a group's rows in a step."""
         builder = self.builder
         line = builder.add(self.places[one.name], builder.mul(self.apart[one.name], step))
         place = builder.add(line, WORD(group * VECTOR_BYTES))
@@ -296,12 +296,12 @@ class _Rows:
         return [list(lanes) for lanes in zip(*squares, strict=True)]
 
     def _edges(self, one: Abreast, at: Any) -> dict[int, Any]:
-        """What the rows of a carried element read in which no row computes it, along steps."""
+        """The values along steps that rows of a carried element read from memory, because no row computes them."""
         outside = (row for row in range(self.rows) if not 0 <= row - one.rows < self.rows)
         return {row: self._line(one, row, at) for row in outside}
 
     def _moved(self, one: Abreast, source: Lanes, edges: dict[int, Any], step: int) -> Lanes:
-        """What an earlier step computed, each row's in the lane of the row that reads it."""
+        """The values of an earlier step, moved to the lanes of the rows that read them."""
         if not one.rows:
             return source
         builder, moved = self.builder, []
@@ -326,7 +326,7 @@ class _Rows:
         return [rows[g * self.lanes : (g + 1) * self.lanes] for g in range(self.groups)]
 
     def _place(self, one: Abreast, row: int, at: Any, kind: Any) -> Any:
-        """Where an element of a row lies, so many bytes along memory from the first step."""
+        """The address of a row's element, so many bytes along memory from the first step."""
         builder = self.builder
         down = builder.mul(self.apart[one.name], WORD(row))
         place = builder.add(builder.add(self.places[one.name], down), at)
@@ -340,7 +340,7 @@ class _Rows:
         return self._forwards(one, self.builder.load(self._line_at(one, row, at), align=self.itemsize))
 
     def _line_at(self, one: Abreast, row: int, at: Any) -> Any:
-        """Where the first of these neighbours lies: the last step's where steps go backwards."""
+        """The address of the first of these neighbours: the last step's if steps go backwards."""
         builder = self.builder
         if one.by < 0:
             at = builder.sub(WORD((1 - self.lanes) * self.itemsize), at)

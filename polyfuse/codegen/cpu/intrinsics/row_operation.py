@@ -61,7 +61,7 @@ WORD = ir.IntType(64)
 
 @intrinsic
 def address(typingctx: Any, array: Any, index: Any) -> Any:
-    """Where an element of an array lies, as an integer."""
+    """The address of an array's element, as an integer."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         return Operand(context, builder, signature.args[0], args[0]).at(signature.args[1], args[1])
@@ -237,7 +237,7 @@ class _Lanes:
 
 @dataclass(frozen=True)
 class _State:
-    """Where a step begins, and the vectors that the one before has loaded for it."""
+    """A step's position, and the vectors that the previous step has loaded for it."""
 
     at: Any
     held: tuple[Any, ...]
@@ -250,7 +250,7 @@ class _State:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """How many results a row has; whether a step may begin before the first one."""
+    """The number of results in a row, and True if a step may begin before the first one."""
 
     count: Any
     begins: bool = False
@@ -258,7 +258,7 @@ class _Bounds:
 
 @dataclass(frozen=True)
 class _Row:
-    """What is computed and where its first one goes, where what it reads lies, and the numbers that all of it reads.
+    """A row's computation: its result's first address, the addresses of its operands, and its scalars.
 
     `called` are the names of both.
 

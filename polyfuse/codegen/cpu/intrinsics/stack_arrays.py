@@ -26,7 +26,7 @@ ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector."""
 
 STACK_BYTES = 64 * 1024
-"""What the buffers of one kernel may take of the stack together; a thread has 512 KiB at least (macOS)."""
+"""Bytes of the stack that the buffers of one kernel may take together; a thread has 512 KiB at least (macOS)."""
 
 
 @intrinsic(prefer_literal=True)

@@ -48,7 +48,7 @@ def line_of(typingctx: Any, array: Any, count: Any) -> Any:
 
 @intrinsic
 def past_line(typingctx: Any, array: Any, index: Any) -> Any:
-    """How many elements lie between the begin of a line and an element in it."""
+    """The number of elements between the beginning of a line and an element in it."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         place = Operand(context, builder, array, args[0]).at(index, args[1])

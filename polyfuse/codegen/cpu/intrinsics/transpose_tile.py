@@ -29,7 +29,7 @@ from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Operand, Tile,
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import array_on_stack
 
 Move = Callable[[Tile, Operand, list[Any], int], None]
-"""What puts a tile's numbers elsewhere, or the other way: its shape, itself, the places there, its rows."""
+"""A function that copies a tile to an operand or back: shape, tile, places in the operand, its rows."""
 
 
 @intrinsic(prefer_literal=True)

@@ -31,7 +31,7 @@ ELEMENTS: Mapping[str, ir.Type] = {
     "int32": ir.IntType(32),
     "int64": ir.IntType(64),
 }
-"""What elements of these types are to LLVM."""
+"""The LLVM types of these elements."""
 
 _ORDERS: Mapping[type[ast.cmpop], str] = {
     ast.Lt: "<",
@@ -83,7 +83,7 @@ def type_on_vectors(node: ast.expr, names: Mapping[str, str]) -> str | None:
 
 
 def are_on_vectors(statements: list[ast.stmt], names: Mapping[str, str]) -> bool:
-    """Whether assignments to names are known here, each of its name's type; other names take their values'."""
+    """True if assignments to names are known here, each of its name's type; other names take their values'."""
     known = dict(names)
     for statement in statements:
         match statement:

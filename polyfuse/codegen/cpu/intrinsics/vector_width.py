@@ -1,4 +1,4 @@
-"""How many lanes LLVM gives the vectors of a loop: all that a register of the machine has.
+"""The lanes that LLVM gives the vectors of a loop: all that a register of the machine has.
 
     define void @kernel(…) "prefer-vector-width"="512" { for j: … }
 

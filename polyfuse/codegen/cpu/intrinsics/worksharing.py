@@ -30,7 +30,7 @@ from polyfuse.codegen.cpu.intrinsics.atomics import WORDS, load, pause, replaced
 SHARED_OUT = ("team_of", "first_share", "next_share", "share_from")
 
 PATIENCE = 256
-"""How often a core looks for the others before it takes a share of theirs: 6.6 µs of a Zen 4 core."""
+"""How many times a core checks for the others before it takes a share of theirs: 6.6 µs of a Zen 4 core."""
 
 
 @register_jitable
@@ -91,5 +91,5 @@ def _members(team: Any) -> int:
 
 @register_jitable
 def _ends(team: Any, share: int) -> int:
-    """Where a share counts the loops in which it has ended."""
+    """The position of a share's count of finished loops."""
     return int(_members(team) + share) * WORDS

@@ -15,7 +15,7 @@ from polyfuse.codegen.looptree.product import ProductLoops, corner, last_of, mos
 from polyfuse.schedule.microkernel_verb import padded
 
 OPERANDS = ("y", "y_at", "y_row", "a", "a_at", "a_row", "a_step", "b", "b_at", "b_step", "steps")
-"""What operations on a tile call what `operands` gives."""
+"""The parameter names, in operations on a tile, of the values that `operands` gives."""
 
 
 def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -> ast.Call | None:
@@ -69,5 +69,5 @@ def named_operands(tile: ProductLoops, first: dict[str, ast.expr]) -> dict[str, 
 
 
 def _depends(loop: For, *others: For) -> bool:
-    """Whether a loop's bounds change with other loops."""
+    """True if a loop's bounds change with other loops."""
     return any(mentions(bound, other.variable) for bound in (loop.low, loop.high) for other in others)

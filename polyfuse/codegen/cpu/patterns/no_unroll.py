@@ -68,7 +68,7 @@ def _in_vectors(count: int) -> bool:
 
 
 def _instructions(row: For) -> int:
-    """Those of one iteration, as LLVM counts them: loads, arithmetic, and the loop's own."""
+    """The instructions of one iteration, as LLVM counts them: loads, arithmetic, and the loop's own."""
     stores = tuple(stores_in(row))
     moving = (read for store in stores for read in store.reads if _moves(read.subscripts, row))
     loads = {(read.array, *map(ast.unparse, read.subscripts)) for read in moving}
@@ -86,7 +86,7 @@ def _moves(subscripts: Sequence[ast.expr], loop: For) -> bool:
 
 
 def _goes_again(row: For, behind: Sequence[Node]) -> bool:
-    """Whether a row of which nothing but sums is kept is read again by a loop that stores one."""
+    """True if a row of which nothing but sums is kept is read again by a loop that stores one."""
     if _stores_a_row(row):
         return False
     rows = (part for part in behind if isinstance(part, For) and _stores_a_row(part))
@@ -94,7 +94,7 @@ def _goes_again(row: For, behind: Sequence[Node]) -> bool:
 
 
 def _stores_a_row(loop: For) -> bool:
-    """Whether a loop assigns to elements along memory."""
+    """True if a loop assigns to elements along memory."""
     return any(store.op == "=" and _moves(store.target.subscripts, loop) for store in stores_in(loop))
 
 

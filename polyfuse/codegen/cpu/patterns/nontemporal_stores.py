@@ -1,4 +1,4 @@
-"""Which stores of a loop go past the caches, and the loop that writes a line of each instead.
+"""Choose the stores of a loop that bypass the caches, and write a line of each at a time.
 
 for j: { y[i, j] = e; s += y2[j] }   ->   for j: { y_line[j - j_piece] = e; s += y2[j] }
 """
@@ -15,7 +15,7 @@ from polyfuse.ir.tree import ON_CORES
 
 
 def streamed(loop: For) -> tuple[Element, ...]:
-    """What a loop stores past the caches: of its arrays those that it goes along once and does not read."""
+    """The elements that a loop stores past the caches: of arrays that it traverses once and does not read."""
     stores = loop.body.parts if isinstance(loop.body, Block) else (loop.body,)
     if not all(isinstance(store, Store) for store in stores):
         return ()
@@ -43,7 +43,7 @@ def in_lines(node: Node, held: Mapping[str, str], variable: str, piece: str) -> 
 
 
 def streams_inside(node: Node) -> bool:
-    """Whether a node stores past the caches and is run by one thread from begin to end."""
+    """True if a node stores past the caches and is run by one thread from begin to end."""
     return _streams(node) and not _on_cores(node)
 
 
@@ -52,5 +52,5 @@ def _streams(node: Node) -> bool:
 
 
 def _on_cores(node: Node) -> bool:
-    """Whether cores meet inside a node, or wait for each other: what was stored has to have arrived there."""
+    """True if cores meet inside a node, or wait for each other: what was stored has to have arrived there."""
     return (isinstance(node, For) and node.bind in (*ON_CORES, "turn")) or any(map(_on_cores, below(node)))

@@ -1,4 +1,4 @@
-"""Which loops are steps along rows that run side by side, and the lines for them.
+"""Find loops that are steps along rows on vector lanes, and print them (outer-loop vectorization).
 
     for j in range(1, 400):                                     rows lie along memory, and each step needs the last
         for r in range(0, 16):  on vector lanes
@@ -219,7 +219,7 @@ def _named(found: _Steps) -> tuple[list[tuple[Abreast, Element]], list[dict[str,
 
 
 def _own_form(read: Element, target: Element, called: dict[str, str], found: _Steps) -> Abreast | None:
-    """How an element of a stored array is read: as an earlier step computed it, or as it was before."""
+    """The form in which an element of a stored array is read: as an earlier step computed it, or as it was before."""
     if movement(read, found.steps) != movement(target, found.steps):
         return None
     by = _way(target, found) or 0
@@ -234,7 +234,7 @@ def _own_form(read: Element, target: Element, called: dict[str, str], found: _St
 
 
 def _apart_along(read: Element, target: Element, found: _Steps) -> tuple[int, int] | None:
-    """How many steps and rows before a target, along memory with steps, an element of its array is one."""
+    """The distance in steps and rows, along memory with steps, of an element from a target in the same array."""
     apart = _distances(read, target)
     rows = movement(target, found.rows)
     if apart is None or rows is None:
@@ -259,14 +259,14 @@ def _apart_across(read: Element, target: Element, found: _Steps) -> tuple[int, i
 
 
 def _distances(read: Element, target: Element) -> list[int] | None:
-    """How far apart two elements of an array are along each axis."""
+    """The distance of two elements of an array along each axis."""
     apart = [distance(a, b) for a, b in zip(read.subscripts, target.subscripts, strict=True)]
     known = [number for number in apart if number is not None]
     return known if len(known) == len(apart) else None
 
 
 def _still_form(read: Element, found: _Steps) -> Abreast | None:
-    """How an element of an array that is not stored goes with steps and rows."""
+    """The movement of an element of a read-only array with steps and rows."""
     step, row = movement(read, found.steps), movement(read, found.rows)
     if step is None or row is None or is_chosen(read):
         return None
@@ -289,7 +289,7 @@ def _way(target: Element, found: _Steps) -> int | None:
 
 
 def _is_across(element: Element, found: _Steps) -> bool:
-    """Whether rows are neighbours in memory, and each step is another line of it."""
+    """True if rows are neighbours in memory, and each step is another line of it."""
     step, row = movement(element, found.steps), movement(element, found.rows)
     if step is None or row is None:
         return False

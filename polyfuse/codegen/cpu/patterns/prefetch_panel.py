@@ -1,4 +1,4 @@
-"""What a tile's product asks of memory while it runs: its share of the numbers that come after this panel's.
+"""Prefetch the next panel while a tile's product runs: each tile asks for its share of it.
 
 for j: for i < 8: tile_mac(…, b=w, b_at=(j, 0, 0), …)
 ->  tile_mac_ahead(…, b=w, b_at=(j, 0, 0), …, following=(j + 1, 0, 0), part=i, share=4)
@@ -22,7 +22,7 @@ from polyfuse.codegen.looptree.product import corner
 def asked_ahead(
     top: For, around: Sequence[For], facts: Facts, panel: ast.Tuple, first: dict[str, ast.expr], columns: int
 ) -> tuple[ast.expr, ast.expr, ast.expr] | None:
-    """Where the next panel begins, which share of it this tile asks for, and the columns of a share.
+    """Return the next panel's start, the share of it that this tile prefetches, and the columns of a share.
 
     `around` are the loops outside, outermost first, and `facts` what is known of their variables here: tiles that are
     cut short are elsewhere, and ask for nothing. `panel` is where this tile's panel begins, and `first` where the loops
@@ -53,14 +53,14 @@ def asked_ahead(
 
 
 def _values_here(loop: For, every: int, facts: Facts) -> int:
-    """How many of a loop's values, from the first on, what is known leaves: 2 of 3 where i <= 1."""
+    """The number of a loop's first values that known conditions leave: 2 of 3 where i <= 1."""
     values = cases([ast.Name(loop.variable)], facts)
     first = facts.ranges[loop.variable].low if values else None
     return every if not values or first is None else values[-1][0] - first + 1
 
 
 def _next(panel: ast.Tuple, loop: For) -> ast.Tuple:
-    """Where the panel of a loop's next value begins."""
+    """The start of the panel of a loop's next value."""
     step = {loop.variable: plus(ast.Name(loop.variable), loop.step)}
     return ast.Tuple([substituted(subscript, step) for subscript in panel.elts])
 

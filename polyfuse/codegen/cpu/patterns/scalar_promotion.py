@@ -60,7 +60,7 @@ def gathered(loop: For) -> Gathered | None:
 
 
 def _may_be_held(variable: str, store: Store, stores: tuple[Store, ...]) -> bool:
-    """Whether a statement reduces into one element, and no other statement of the loop needs its array meanwhile.
+    """True if a statement reduces into one element, and no other statement of the loop needs its array meanwhile.
 
     It may read the array itself: if it read the element, the loop would carry more than a reduction.
     """
@@ -113,7 +113,7 @@ def _uses(element: Element, variable: str) -> bool:
 
 
 def _linear(element: Element, variable: str) -> bool:
-    """Whether different values of a variable are different elements, or all of them the same one."""
+    """True if different values of a variable are different elements, or all of them the same one."""
     if not _uses(element, variable):
         return True
     allowed = ast.BinOp | ast.Add | ast.Sub | ast.Mult | ast.Name | ast.Constant | ast.expr_context

@@ -135,14 +135,14 @@ def _moved(element: Element, loop: For) -> Element | None:
 
 
 def _behind_two(ahead: Ahead, loop: For) -> Ahead:
-    """What two rows ask for, given what the first of them would: the rows of the second, and of the one behind it."""
+    """The rows that two rows prefetch together, from those of the first: the second's, and those of the one after."""
     second = tuple((moved, write) for element, write in ahead if (moved := _moved(element, loop)) is not None)
     third = tuple((moved, write) for element, write in second if (moved := _moved(element, loop)) is not None)
     return second + third
 
 
 def _shares(row: For, first: Store, second: Store) -> bool:
-    """Whether two rows read the same elements, so that fewer are loaded for both than for each."""
+    """True if two rows read the same elements, so that fewer are loaded for both than for each."""
     one, both = (_operands(row, reads) for reads in (first.reads, first.reads + second.reads))
     return one is not None and both is not None and len(both.rows) < 2 * len(one.rows)
 
@@ -209,7 +209,7 @@ LONG = 128
 
 
 def reads_several(loop: For) -> bool:
-    """Whether a loop over a long row, around statements alone, reads several elements along the row of one array.
+    """True if a loop over a long row, around statements alone, reads several elements along the row of one array.
 
     Such a row is read faster than it is computed, wherever it lies in a cache: Harris' products and their sums, a
     tile of rows at a time, took 3.7 ms in vectors of half a register and 2.9 in whole ones (one core of a Xeon).
@@ -233,7 +233,7 @@ def reads_several(loop: For) -> bool:
 
 @dataclass(frozen=True)
 class _Operands:
-    """What a body's leaves are called in a row's expression: a, a[1], a_2, … along the row, w, … the same all along.
+    """The names of a body's leaves in a row's expression: a, a[1], a_2, … along the row, w, … the same all along.
 
     `rows` are the elements along the row, `numbers` the others, and `names` those of both. `whole` is the element whose
     lines the vectors are not to straddle, and `named` has an expression for each leaf.
@@ -271,7 +271,7 @@ def _operands(loop: For, reads: tuple[Element, ...]) -> _Operands | None:
 
 
 def _beside(element: Element, row: Element) -> int | None:
-    """How far behind another element of its row one lies, if so near that both are in one vector or in neighbours."""
+    """The distance of an element from another one of its row, if both are in one vector or in neighbouring ones."""
     if element.array != row.array:
         return None
     *across, along = (distance(a, b) for a, b in zip(element.subscripts, row.subscripts, strict=True))
@@ -279,7 +279,7 @@ def _beside(element: Element, row: Element) -> int | None:
 
 
 def _is_along(element: Element, loop: For) -> bool:
-    """Whether the next value of a loop is the next element in memory."""
+    """True if the next value of a loop is the next element in memory."""
     *outer, last = movement(element, loop) or (0,)
     return last == 1 and not any(outer)
 

@@ -1,4 +1,4 @@
-"""Which vector loops of a kernel with tiles become one operation: short ones, which LLVM would leave to scalars.
+"""Turn short vector loops of a kernel with tiles into one operation; LLVM would leave them scalar.
 
     for c in range(0, 32): { z = y[r, c] + b[32*j + c]; out[i, 32*j + c] = max(z, 0) }
     ->  short_row(row, float32, count=32, …)    with    def row(y, b, out): z = y + b; out[:] = larger(z, float32(0.0))
@@ -107,14 +107,14 @@ def _count(loop: For) -> int | None:
 
 
 def _is_along(element: Element, loop: For) -> bool:
-    """Whether the next value of a loop is the next element in memory, of a row that is not chosen by data."""
+    """True if the next value of a loop is the next element in memory, of a row that is not chosen by data."""
     *outer, last = movement(element, loop) or (0,)
     chosen = any(isinstance(part, ast.Subscript) for index in element.subscripts for part in ast.walk(index))
     return last == 1 and not any(outer) and not chosen
 
 
 def _are_own(variables: set[str], stores: tuple[Store, ...], kernel: Node) -> bool:
-    """Whether variables are assigned before they are read, and used by no statement of a kernel but these."""
+    """True if variables are assigned before they are read, and used by no statement of a kernel but these."""
     known: set[str] = set()
     for store in stores:
         if any(read.array in variables - known for read in store.reads):

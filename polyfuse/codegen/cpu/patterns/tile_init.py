@@ -70,7 +70,7 @@ def _row_of(store: Store, rows: For, columns: For) -> Element | None:
 
 
 def _values(loop: For) -> int:
-    """How many values a loop has, one after the other, wherever it begins; 0 where that is not known."""
+    """The extent of a loop, wherever it begins; 0 if unknown."""
     count = most_of(loop)
     known = count is not None and loop.step == 1 and is_number(binary(ast.Sub(), loop.high, loop.low), count)
     return count if known and count is not None else 0

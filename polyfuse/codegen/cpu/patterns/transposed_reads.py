@@ -1,4 +1,4 @@
-"""Which loops over a tile read across memory, and the loops that read a transposed copy of it instead.
+"""Let loops over a tile that read across memory read a transposed copy of it instead.
 
     for r < 16: for c < 64: y[16*i + r, 64*j + c] = x[16*i + r, 64*j + c] + z[64*j + c, 16*i + r]
     ->  z_tile = tile_like(z, 16, 64);  load_transposed(16, 64, z_tile, z, (64*j, 16*i), 0)
@@ -72,7 +72,7 @@ def transposed_reads(rows: For, unused: Callable[[str], str]) -> Transposed | No
 
 
 def _depends(read: Element, written: set[str]) -> bool:
-    """Whether an element is of an array that is written, or chosen by one."""
+    """True if an element is of an array that is written, or chosen by one."""
     return read.array in written or any(mentions(i, name) for i in read.subscripts for name in written)
 
 

@@ -1,4 +1,4 @@
-"""Which loops over a tile store results across memory, and the loops that keep them in a tile of their own first.
+"""Let loops over a tile that store across memory fill a buffer first, which is stored transposed.
 
 for r < 14: for c < 32: out[i, c, k, 14*l + r] = e
 ->  for c < 32: for r < 14: out_tile[r, c] = e;  store_transposed(14, 32, out_tile, out, (i, 0, k, 14*l), 1)
@@ -119,7 +119,7 @@ def _same(one: Element, other: Element) -> bool:
 
 
 def _one_each(element: Element, rows: For, columns: For) -> bool:
-    """Whether an element goes along one axis with the rows, and along another one with the columns."""
+    """True if an element goes along one axis with the rows, and along another one with the columns."""
     moved = axis(element, rows), axis(element, columns)
     return None not in moved and moved[0] != moved[1]
 
@@ -135,7 +135,7 @@ def loops_of(rows: For) -> tuple[For, tuple[Node, ...]] | None:
 
 
 def lies_across(element: Element, rows: For, columns: For) -> bool:
-    """Whether an element goes along memory with the rows, and along another axis with the columns."""
+    """True if an element goes along memory with the rows, and along another axis with the columns."""
     last = len(element.subscripts) - 1
     if last < 1 or element.dtype not in ("float32", "float64", "int32", "int64"):
         return False

@@ -1,4 +1,4 @@
-"""What patterns that print vector rows have in common: how a row's function is asked for."""
+"""The common part of patterns that print vector rows: the call of a row's function."""
 
 from __future__ import annotations
 

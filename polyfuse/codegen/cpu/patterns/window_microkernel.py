@@ -39,7 +39,7 @@ from polyfuse.codegen.looptree.product import ProductLoops, corner, most_of, mov
 from polyfuse.schedule.microkernel_verb import MOST_SUMS, padded
 
 MOST_CASES = 4
-"""How many tiles that differ in their rows have code of their own: the first, the last, and those beside them."""
+"""The most tiles with different rows that get separate code: the first, the last, and their neighbours."""
 
 
 def over_windows(tile: ProductLoops, facts: Facts) -> ast.Call | None:

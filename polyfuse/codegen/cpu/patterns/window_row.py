@@ -99,7 +99,7 @@ def _call(loops: tuple[For, ...], store: Store, facts: Facts) -> ast.Call | None
 
 
 FACTOR = ("", "_at", "_column", "_steps")
-"""What the arguments about a factor are called, behind its name."""
+"""The suffixes of a factor's arguments, after its name."""
 
 
 def _factor(
@@ -116,7 +116,7 @@ def _factor(
 
 
 def _along(element: Element, columns: For) -> int | None:
-    """How many numbers further the next column is, along the last axis; None where it is elsewhere, or too far."""
+    """The distance in elements to the next column along the last axis; None if it lies elsewhere or too far."""
     moved = movement(element, columns)
     if moved is None or any(moved[:-1]):
         return None

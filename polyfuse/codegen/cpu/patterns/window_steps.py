@@ -57,7 +57,7 @@ def values_of(loop: For, ranges: Ranges) -> Interval:
 
 
 def is_box(loops: Sequence[For], varying: For, inner: For | None) -> bool:
-    """Whether no bound of a product's loops changes with another of them, but the varying loop's with the inner one."""
+    """True if no bound of a product's loops changes with another of them, but the varying loop's with the inner one."""
     return not any(
         mentions(bound, other.variable)
         for loop in loops
@@ -101,7 +101,7 @@ def _if_present(bounds: Bounds, steps: Steps, value: int, ranges: Ranges) -> Bou
 
 
 def inner_movement(element: Element, steps: Steps) -> tuple[int, ...] | None:
-    """How far an element moves with the loop that is written out."""
+    """The stride of an element with the unrolled loop."""
     return (0,) * len(element.subscripts) if steps.inner is None else movement(element, steps.inner)
 
 

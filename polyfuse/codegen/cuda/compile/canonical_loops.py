@@ -24,7 +24,7 @@ from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.ir.fresh_names import fresh
 
 WAIT = "syncthreads"
-"""Where all threads of a block wait for each other."""
+"""The barrier of all threads of a block."""
 
 FEW = 16
 """Passes up to which NVVM may write out a while loop: one of six, each of 48 multiply-adds, had 8 bytes spilled of 72
@@ -46,7 +46,7 @@ def counted(function: ast.FunctionDef, waiting: bool = False) -> ast.FunctionDef
 
 
 def _stays(loop: ast.For) -> bool:
-    """Whether a loop in which a block's threads wait for each other stays one: of many passes, or long ones."""
+    """True if a loop in which a block's threads wait for each other stays one: of many passes, or long ones."""
     if not any(isinstance(node, ast.Attribute) and node.attr == WAIT for node in ast.walk(loop)):
         return False
     match loop.iter:
@@ -56,7 +56,7 @@ def _stays(loop: ast.For) -> bool:
 
 
 def _multiply_adds(node: ast.AST) -> int:
-    """Those of a product that is written out: `most` steps of rows by columns."""
+    """The multiply-adds of an unrolled product: `most` steps of rows by columns."""
     match node:
         case ast.Call(ast.Name("tile_fma"), arguments):
             given = DEVICE_OPS["tile_fma"].named(arguments)

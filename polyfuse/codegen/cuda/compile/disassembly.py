@@ -1,4 +1,4 @@
-"""What a cubin's machine instructions are, by NVIDIA's disassembler, and what its main loop's multiply-adds read.
+"""Disassemble a cubin with NVIDIA's disassembler, and find the reads of its main loop's multiply-adds.
 
 cubin -> text (nvdisasm) -> instructions in order -> those of the main loop -> their reads of registers
 """
@@ -65,7 +65,7 @@ def main_loop(cubin: Cubin) -> tuple[str, ...]:
 
 
 def register_reads(cubin: Cubin) -> Reads:
-    """What the multiply-adds of the main loop read from registers, without what the one before has read for them.
+    """The registers that the main loop's multiply-adds read, without those that the previous one has read for them.
 
     Raises LookupError where the main loop has no FFMA.
     """

@@ -19,7 +19,7 @@ STATIC_LIMIT = 48 * 1024
 
 OF_LAUNCH = "of_launch"
 ALIGNMENT = 16
-"""Where an array begins, at least."""
+"""The minimum alignment of an array."""
 
 _DECLARED = re.compile(r"^(?:\.visible )?\.shared \.align (\d+) \.b8 (\w+)\[(\d+)\];\n", re.MULTILINE)
 

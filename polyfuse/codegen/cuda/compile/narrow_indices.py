@@ -36,7 +36,7 @@ PLACES = {"to": "target", "at": "source"}
 """The parameters of copies that say where in an array they begin, and in which."""
 
 PRODUCT = "tile_fma"
-"""What is most of the instructions of a kernel that is worth it."""
+"""The operation that has most instructions of a kernel for which this pays."""
 
 
 def in_short(function: ast.FunctionDef) -> ast.FunctionDef:
@@ -111,7 +111,7 @@ class _Short(ast.NodeTransformer):
         return isinstance(node, ast.Name) and node.id in self.tensors
 
     def _place(self, node: ast.expr) -> ast.expr:
-        """What threads decide, and beside it numbers and the variables of loops."""
+        """An index with its thread-dependent part in 32 bits; constants and loop variables are added to it."""
         parts: dict[bool, list[ast.expr]] = {True: [], False: []}
         for atom, factor in terms(node):
             beside = isinstance(atom, ast.Constant) or (isinstance(atom, ast.Name) and atom.id in self.looped)

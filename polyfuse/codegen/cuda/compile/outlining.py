@@ -95,7 +95,7 @@ def _cut(kernel: ast.FunctionDef) -> _Cut:
 
 
 def _come_apart(cut: _Cut, needed: Sequence[set[str]], given: set[str]) -> bool:
-    """Whether no part needs what another one leaves, but for what lies in memory that both are given.
+    """True if parts exchange values only through memory that both are given.
 
     An array of each thread's own, and a variable that is assigned again, are one part's alone.
     """
@@ -111,7 +111,7 @@ def _come_apart(cut: _Cut, needed: Sequence[set[str]], given: set[str]) -> bool:
 
 
 def _is_settled(value: ast.expr) -> bool:
-    """Whether a value is the same wherever it is computed: it has no element of an array."""
+    """True if a value is the same wherever it is computed: it has no element of an array."""
     return not any(isinstance(node, ast.Subscript) for node in ast.walk(value))
 
 
@@ -171,5 +171,5 @@ def _function(name: str, parameters: Sequence[str], body: list[ast.stmt]) -> ast
 
 
 def _called(value: ast.expr) -> str:
-    """What a value is a call of; nothing if it is none."""
+    """The name of the function that a value calls; "" if it is not a call."""
     return ast.unparse(value.func) if isinstance(value, ast.Call) else ""

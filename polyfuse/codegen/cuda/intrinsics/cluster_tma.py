@@ -1,4 +1,4 @@
-"""How blocks of a cluster copy boxes for each other, and wait for each other: what emitted source calls.
+"""Device operations by which blocks of a cluster copy boxes for each other and wait for each other.
 
     cluster_barrier      barrier.cluster.arrive, .wait: all threads of all blocks of a cluster
     copy_multicast       mbarrier.expect_tx of the bytes of all parts, then cp.async.bulk.tensor…multicast::cluster of

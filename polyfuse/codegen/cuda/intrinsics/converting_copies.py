@@ -102,7 +102,7 @@ pad_rounded_tf32, pad_rounded_bf16, pad_rounded_f16, pad_widened_bf16, pad_widen
 
 
 def _in_parts(builder: Any, conversion: str, place: Any, lanes: int) -> tuple[Any, int]:
-    """Where to load from, and how many: bfloat16 numbers to be widened two at a time, as integers of 32 bits."""
+    """The address and the number of loads: bfloat16 numbers that are widened two at a time are integers of 32 bits."""
     if conversion != "widened_bf16" or lanes % 2:
         return place, lanes
     return builder.bitcast(place, WORD.as_pointer()), lanes // 2

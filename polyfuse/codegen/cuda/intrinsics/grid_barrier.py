@@ -51,7 +51,7 @@ setp.ge.s32 same, now, 0;
 fence.acq_rel.gpu;
 MET:
 }"""
-"""What a block's threads do between their two barriers; all but the first go on to the second."""
+"""The code between a block's two barriers; all threads but the first go on to the second."""
 
 
 @intrinsic

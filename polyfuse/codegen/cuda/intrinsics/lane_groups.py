@@ -1,4 +1,4 @@
-"""Which lanes of a warp exchange values where a warp has several rows: those beside the caller's own.
+"""The mask of the lanes that exchange values with the caller if a warp has several rows.
 
     cuda.shfl_xor_sync(lanes_of(16), partial, 8)      lanes 0 … 15 among themselves, lanes 16 … 31 among themselves
 

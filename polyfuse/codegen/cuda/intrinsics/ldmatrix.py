@@ -92,7 +92,7 @@ class LoadedMatrices:
         return found
 
     def _late(self, q: int) -> int:
-        """Whether the matrix has an instruction's last steps."""
+        """True if the matrix has an instruction's last steps."""
         return q // 2 if self.left else q % 2
 
     def _loaded(self, step: Any, own: int, matrices: int, count: Any) -> list[Any]:

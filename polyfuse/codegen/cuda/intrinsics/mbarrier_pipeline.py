@@ -1,4 +1,4 @@
-"""How a warp that only copies, and the warps that use its copies, wait for each other: what emitted source calls.
+"""Device operations of a pipeline on mbarriers: a warp that only copies, and the warps that use its copies.
 
     begin_handover   mbarrier.init of two barriers a slot: full, one arrival and bytes; free, one arrival a warp of the
                      others

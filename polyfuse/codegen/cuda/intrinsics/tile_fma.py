@@ -1,4 +1,4 @@
-"""What emitted CUDA source may call beside numba's own functions: one intrinsic per step of a tile.
+"""Device operations of a tile of multiply-adds and its copies: one intrinsic per step of a tile.
 
     tile_fma     a tile of results in registers times some steps of two factors in shared memory
     copy_vector  16 bytes from one array to another, in one access where they are neighbours
@@ -148,7 +148,7 @@ def copy_padded(typingctx: Any, target: Any, to: Any, source: Any, at: Any, here
 
 @intrinsic
 def copy_ahead(typingctx: Any, count: Any, target: Any, to: Any, step: Any, source: Any, at: Any) -> Any:
-    """What copy_vector does, begun and not waited for: PTX's cp.async, 16 bytes where step is 1, or each element.
+    """Begin a copy like copy_vector's without waiting: PTX's cp.async, 16 bytes if step is 1, else each element.
 
     The copies of a thread until its next `await_copies` are a group.
     """
@@ -167,7 +167,7 @@ def copy_ahead(typingctx: Any, count: Any, target: Any, to: Any, step: Any, sour
 def pad_ahead(
     typingctx: Any, count: Any, target: Any, to: Any, step: Any, source: Any, at: Any, here: Any
 ) -> Any:
-    """What copy_ahead does where `here` holds, and zeros elsewhere: a cp.async that reads no byte fills up zeros.
+    """Copy as copy_ahead does if `here` holds, else fill with zeros: a cp.async that reads no byte fills zeros.
 
     No branch: where `here` does not hold, PTX looks at no byte of the source.
     """

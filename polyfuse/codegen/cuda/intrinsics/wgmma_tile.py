@@ -45,7 +45,7 @@ class _Matrix:
     itemsize: int
 
     def after(self, step: int, instruction: int = 0) -> int:
-        """What the descriptor has more at a later step, of a later instruction's rows."""
+        """The descriptor's increment for a later step, or for a later instruction's rows."""
         depth = UNIT // self.itemsize
         return (step // depth * self.line + instruction * self.far) * self.itemsize // UNIT
 
@@ -149,7 +149,7 @@ def await_wgmma_before(typingctx: Any) -> Any:
 
 @intrinsic
 def show_tensor_cores(typingctx: Any) -> Any:
-    """What this thread has written to shared memory so far is seen by instructions that read it by themselves."""
+    """Make this thread's writes to shared memory visible to instructions that read it asynchronously: a fence."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         function = ir.FunctionType(ir.VoidType(), [])

@@ -1,4 +1,4 @@
-"""Where the factors of a product by tensor cores lie in shared memory, as a warp's lanes read them together.
+"""Prove the layout of tensor-core operands in shared memory, as a warp's lanes read them together.
 
 Lane 4 * g + t, the thread with thread.x = t and thread.y = g modulo 8, holds of every instruction's 16 rows two of its
 own, and of its 8 columns one (PTX ISA, "Matrix Fragments for mma.m16n8k8", "… for mma.m16n8k16"). Three layouts serve:
@@ -69,7 +69,7 @@ def fragments_of(
     geometries: Mapping[str, Geometry],
     math: Math,
 ) -> tuple[Fragment, Fragment] | tuple[CoreLines, CoreLines] | None:
-    """Where the factors of a warp's lanes lie; None if one does not lie as they read it, or is not rounded."""
+    """The layouts of the factors of a warp's lanes; None if one does not lie as they read it, or is not rounded."""
     assert roles.rows is not None, "the verb has asked for rows"
     around = [x for x in loops_around(part, s.name) if x not in (*roles.steps, roles.rows, roles.columns)]
     places: dict[str | None, isl.PwAff] = {x.bind: x.date(s.name) for x in around}
@@ -191,13 +191,13 @@ def _by_elements(held: Geometry, side: _Side, step: isl.PwAff) -> tuple[Matrices
 
 
 def _counts_steps(s: Statement, date: isl.PwAff) -> bool:
-    """Whether a loop goes on with dimensions that do not move the result."""
+    """True if a loop goes on with dimensions that do not move the result."""
     moved = (d for d in range(len(s.dims)) if date.involves_dims(IN, d, 1))
     return any(not s.write.map.involves_dims(IN, d, 1) for d in moved)
 
 
 def _all_steps(domain: isl.Set, s: Statement, blocks: list[isl.PwAff], steps: list[isl.PwAff]) -> bool:
-    """Whether every result of a block takes the same steps, each tile's from 0 on.
+    """True if every result of a block takes the same steps, each tile's from 0 on.
 
     { [block, result, step] }  is  { [block, result] } x { [step] } for each block
     """

@@ -15,7 +15,7 @@ from polyfuse.codegen.looptree.intervals import Interval, interval
 
 
 def implies(known: Iterable[ast.expr], condition: ast.expr, ranges: Mapping[str, range]) -> bool:
-    """Whether a comparison holds wherever some others do, by one of these or by itself; False where that does not show.
+    """True if a comparison holds wherever some others do, by one of these or by itself; False where that does not show.
 
     `ranges` are the values that names may have.
 
@@ -42,14 +42,14 @@ def implies(known: Iterable[ast.expr], condition: ast.expr, ranges: Mapping[str,
 
 
 def _times(wanted: ast.expr, slack: ast.expr) -> set[int]:
-    """How often a sum may be in another one, by what both have: 2*t - 4*u in 6*t - 8*u  ->  3, 2."""
+    """The multiples of a sum in another one, from their common terms: 2*t - 4*u in 6*t - 8*u  ->  3, 2."""
     each = {ast.unparse(atom): factor for atom, factor in terms(slack) if factor}
     both = ((factor, each.get(ast.unparse(atom), 0)) for atom, factor in terms(wanted))
     return {1} | {factor // one for factor, one in both if one and factor % one == 0 and factor // one > 0}
 
 
 def _slack(condition: ast.expr) -> ast.expr | None:
-    """What is not negative where a comparison holds: a < b  ->  b - a - 1; None of others."""
+    """The expression that is not negative iff a comparison holds: a < b  ->  b - a - 1; None of others."""
     match condition:
         case ast.Compare(left, [ast.Lt()], [right]):
             return ast.BinOp(ast.BinOp(right, ast.Sub(), left), ast.Sub(), ast.Constant(1))

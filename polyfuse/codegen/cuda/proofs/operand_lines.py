@@ -1,4 +1,4 @@
-"""Where a factor's elements lie in shared memory, in lines of steps.
+"""Prove the layout of a factor's elements in shared memory, in lines of steps.
 
 An operation knows how far an element lies from the tile's first one. That holds iff the place of an element without
 that distance is the same for all instances that agree on the loops around:
@@ -29,7 +29,7 @@ def lines_of(
     most: int,
     geometries: Mapping[str, Geometry],
 ) -> Lines | None:
-    """Where a factor's elements lie, in tiles of `most`, if the first one's place is a function of `outside`."""
+    """The layout of a factor's elements, in tiles of `most`, if the first one's place is a function of `outside`."""
     access = s.reads[position]
     held = geometries.get(access.tensor)
     if held is None or not isinstance(held.buffer.layout, SmemLayout) or held.buffer.panel is None:

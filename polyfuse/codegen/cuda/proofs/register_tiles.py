@@ -1,4 +1,4 @@
-"""What isl proves of a GPU's tiles of results in registers and of its 128-bit copies, before they become one operation.
+"""Prove with isl that a GPU's register tiles and 128-bit copies may become one operation.
 
     for k: for r: for c: y[r, c] += a[at(k, r)] * b[at(k, c)]     ->   tile_fma(rows, columns, y, a, …, b, …, count)
                                      or, by a warp together,      ->   tile_mma_tf32(rows, columns, y, a, …, b, …)
@@ -130,7 +130,7 @@ def _tile_product(
 
 
 def _has_cells(domain: isl.Set, s: Statement, sums: Geometry, tile: tuple[isl.PwAff, isl.PwAff]) -> bool:
-    """Whether result (r, c) of a tile has cell [r, c]: not where a buffer leaves others out, or rows run backwards."""
+    """True if result (r, c) of a tile has cell [r, c]: not where a buffer leaves others out, or rows run backwards."""
     cell = (
         value for value, extent in zip(sums.cell(s.name, s.write), sums.shape, strict=True) if extent != 1
     )
@@ -141,7 +141,7 @@ def _has_cells(domain: isl.Set, s: Statement, sums: Geometry, tile: tuple[isl.Pw
 
 
 def _sums_all(nest: Nest, s: Statement, outside: list[isl.PwAff], sums: Geometry) -> bool:
-    """Whether each tile sums up every element that others touch in the buffer of its results."""
+    """True if each tile sums up every element that others touch in the buffer of its results."""
     domain = nest.domains[s.name]
     dates = date_map(domain, outside)
     own = s.write.map.intersect_domain(domain).apply_domain(dates)
@@ -171,7 +171,7 @@ def _lacking(math: str, name: str) -> str:
 def _in_neighbours(
     nest: Nest, part: Tree, loop: Loop, geometries: Mapping[str, Geometry]
 ) -> dict[str, Operation]:
-    """What the statements of a vector loop touch 16 bytes at a time.
+    """The elements that the statements of a vector loop access 16 bytes at a time.
 
     All of it is read before the first statement and written after the last: that leaves out what a statement reads
     behind one that writes the same array, what is written twice, and what is added to again and again.
@@ -202,7 +202,7 @@ def _in_neighbours(
 
 
 def _adds_once(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> bool:
-    """Whether a statement adds once to each element of a tensor in memory, and reads it for nothing else.
+    """True if a statement adds once to each element of a tensor in memory, and reads it for nothing else.
 
     What is added to in a loop may stay in a register there: it is no access of 16 bytes in each iteration.
     """
@@ -213,7 +213,7 @@ def _adds_once(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> 
 
 
 def _conversion(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) -> str | None:
-    """What becomes of an element of a tensor that a statement copies into a spread buffer; None for other statements.
+    """The conversion of the elements that a statement copies into a padded buffer; None for other statements.
 
     Halves that stay halves of their type are "rounded" to it: the operation for runs of these.
     """
@@ -233,19 +233,19 @@ def _conversion(nest: Nest, s: Statement, geometries: Mapping[str, Geometry]) ->
 
 
 def _keeps_bits(nest: Nest, copy: Statement) -> bool:
-    """Whether a copy neither rounds nor widens."""
+    """True if a copy neither rounds nor widens."""
     same = nest.tensor(copy.reads[0].tensor).dtype == nest.tensor(copy.write.tensor).dtype
     return same and rounds(nest, copy) is None
 
 
 def _is_cleared(nest: Nest, part: Tree, copy: Statement) -> bool:
-    """Whether another statement writes to the buffer that a copy fills: the zeros around what it copies."""
+    """True if another statement writes to the buffer that a copy fills: the zeros around what it copies."""
     writers = [name for name in statements(part) if nest.statement(name).write.tensor == copy.write.tensor]
     return len(writers) > 1
 
 
 def _clears(nest: Nest, name: str, names: tuple[str, ...]) -> bool:
-    """Whether a statement stores zeros around what a later one of these copies in a loop that is one operation."""
+    """True if a statement stores zeros around what a later one of these copies in a loop that is one operation."""
     s, *later = (nest.statement(each) for each in names[names.index(name) :])
     copies = [x for x in later if x.write.tensor == s.write.tensor and x.reads]
     filled = any(rounds(nest, x) is not None or nest.tensor(x.reads[0].tensor).is_half for x in copies)
@@ -288,12 +288,12 @@ def _vector_copy(
 
 
 def _is_async(nest: Nest, s: Statement, neighbours: int) -> bool:
-    """Whether so many elements can be on their way while a thread goes on: 4 bytes at least."""
+    """True if so many elements can be on their way while a thread goes on: 4 bytes at least."""
     return neighbours * nest.tensor(s.write.tensor).itemsize >= 4
 
 
 def _runs(held: Geometry, count: int) -> Iterator[tuple[int, int]]:
-    """How neighbours may lie in the buffer, in runs so far apart: side by side, in vectors, or in lines of a panel."""
+    """Candidate runs of neighbours in the buffer and their distances: contiguous, vectors, or lines of a panel."""
     yield count, count
     spread, panel = held.buffer.layout, held.buffer.panel
     if not isinstance(spread, SmemLayout) or panel is None:

@@ -1,4 +1,4 @@
-"""What isl proves of a product whose factors lie in core matrices, before a warpgroup multiplies them together.
+"""Prove with isl that a warpgroup may multiply factors in core matrices together.
 
     for k: for r: for c: y[r, c] += a[at(k, r)] * b[at(k, c)]   ->   tile_wgmma_bf16(rows, columns, steps, y, a, b, …)
 
@@ -38,7 +38,7 @@ GROUP_TILES = 32
 
 @dataclass(frozen=True)
 class Indices:
-    """What an instance of a product is: its step, row and column in a thread's tile, its thread, the loops around."""
+    """The indices of a product's instance: step, row and column in a thread's tile, thread, enclosing loops."""
 
     step: isl.PwAff
     row: isl.PwAff
@@ -49,7 +49,7 @@ class Indices:
 
 
 def in_cores(geometries: Mapping[str, Geometry], s: Statement) -> bool:
-    """Whether both factors of a product lie in core matrices, or in swizzled lines of them."""
+    """True if both factors of a product lie in core matrices, or in swizzled lines of them."""
     held = (geometries.get(access.tensor) for access in s.reads)
     return all(g is not None and isinstance(g.buffer.layout, CoreMatrixLayout | SwizzledLayout) for g in held)
 
@@ -64,7 +64,7 @@ def core_lines(
     at: Indices,
     geometries: Mapping[str, Geometry],
 ) -> tuple[CoreLines, CoreLines] | None:
-    """Where the rows' factor (the read `left`) and the columns' lie; None where they do not lie as they are read.
+    """The layouts of the rows' factor (the read `left`) and of the columns'; None if they do not lie as they are read.
 
     `depth` elements are the 16 bytes of a core matrix' row.
     """
@@ -88,18 +88,18 @@ def core_lines(
 
 
 EIGHTS = (Digit(1, 2, 1), Digit(2, None, CORE_ROWS))
-"""Which column of an instruction a thread's column is, but for its lane: 2 of every 8."""
+"""The digits of an instruction's column in a thread's column, without its lane: 2 of every 8."""
 
 
 def _rows(row: isl.PwAff, lane: isl.PwAff) -> isl.PwAff:
-    """Which row of a warpgroup's instructions a thread's row is: 16 * warp + g + 8 * h of instruction m."""
+    """The row of a warpgroup's instructions that a thread's row is: 16 * warp + g + 8 * h of instruction m."""
     own = digits_of(row, (Digit(1, 2, CORE_ROWS), Digit(2, None, INSTRUCTION_ROWS)))
     return own.add(digits_of(lane, (Digit(1, CORE_ROWS, 1), Digit(CORE_ROWS, None, 2 * CORE_ROWS))))
 
 
 @dataclass(frozen=True)
 class _Along:
-    """Which row or column an instance of a product has, of a warpgroup's tiles and in its instructions' own order."""
+    """The row or column of a product's instance, in a warpgroup's tiles and in its instructions' order."""
 
     in_tiles: isl.PwAff
     shape: tuple[int, int, int, int]
@@ -172,7 +172,7 @@ def _swizzled_lines(
 
 
 def is_whole(domain: isl.Set, around: tuple[isl.PwAff, ...], step: isl.PwAff, steps: int) -> bool:
-    """Whether each tile has its last step.
+    """True if each tile has its last step.
 
     { [loops around] of some step }  is  { [loops around] of step `steps` - 1 }
     """

@@ -74,7 +74,7 @@ def _without(node: Node, ranges: Ranges) -> Node:
 
 
 def holds(condition: ast.expr, ranges: Ranges) -> bool:
-    """Whether a comparison of integers holds for all values of what it mentions, each of which has a range."""
+    """True if a comparison of integers holds for all values of what it mentions, each of which has a range."""
     named = {node.id for node in ast.walk(condition) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
     if not isinstance(condition, ast.Compare) or not named <= ranges.keys():
         return False

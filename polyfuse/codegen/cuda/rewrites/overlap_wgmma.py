@@ -57,6 +57,6 @@ def _overlapped(node: Node) -> Node:
 
 
 def _is_product(node: Node) -> bool:
-    """Whether a node is a warpgroup's product, and nothing else."""
+    """True if a node is a warpgroup's product, and nothing else."""
     operations = [store.operation for store in stores_in(node)]
     return len(operations) == 1 and isinstance(operations[0], TileProduct) and operations[0].by_warpgroup

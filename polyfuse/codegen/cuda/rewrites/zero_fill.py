@@ -65,7 +65,7 @@ class _First:
     readers: Mapping[str, Readers]
 
     def passes(self, condition: ast.expr) -> bool:
-        """Whether a condition holds for all of its threads, in all passes of loops."""
+        """True if a condition holds for all of its threads, in all passes of loops."""
         return all(holds(part, self.ranges) for part in parts_of(condition))
 
     def within(self, node: Node) -> tuple[Node, _First]:
@@ -74,15 +74,15 @@ class _First:
         return node, replace(self, ranges=_inside(node, self.ranges))
 
     def is_same(self, node: ast.expr) -> bool:
-        """Whether an expression is the same in all blocks."""
+        """True if an expression is the same in all blocks."""
         return _is_same(node, self.others)
 
     def is_here(self, element: Element) -> bool:
-        """Whether an element lies in a buffer whose places are the block's own, whichever block it is."""
+        """True if an element lies in a buffer whose places are the block's own, whichever block it is."""
         return element.array in self.memory and element.array not in self.moving
 
     def runs_all(self, node: Node) -> bool:
-        """Whether it runs all that any block runs inside a node."""
+        """True if it runs all that any block runs inside a node."""
         node = bounded(node) if isinstance(node, For) else node
         inside = replace(self, ranges=_inside(node, self.ranges))
         match node:
@@ -123,18 +123,18 @@ def with_filled_tiles(kernel: Kernel) -> Kernel:
 
 
 def _is_same(node: ast.expr, others: Collection[str]) -> bool:
-    """Whether an expression has none of some names."""
+    """True if an expression has none of some names."""
     return not any(each.id in others for each in ast.walk(node) if isinstance(each, ast.Name))
 
 
 def _stays(element: Element, others: Collection[str]) -> bool:
-    """Whether an element's place does not change with some names: 8 * bx + t - 8 * bx."""
+    """True if an element's place does not change with some names: 8 * bx + t - 8 * bx."""
     every = (terms(in_bits(subscript)) for subscript in element.subscripts)
     return all(_is_same(atom, others) for found in every for atom, factor in found if factor)
 
 
 def _multiplies(store: Store) -> bool:
-    """Whether a store is one of tiles of numbers as they are, multiplied and added up."""
+    """True if a store is one of tiles of numbers as they are, multiplied and added up."""
     return isinstance(store.operation, TileProduct) and store.operation.math == "ieee"
 
 
@@ -251,7 +251,7 @@ def _product(conditions: Conditions, top: For, first: _First) -> Node | None:
 
 
 def _unread_elsewhere(conditions: list[ast.expr], sums: str, first: _First) -> bool:
-    """Whether nobody reads sums where not all of some conditions hold."""
+    """True if no statement reads sums where some of the conditions fail."""
     loops = {name: values for name, values in first.ranges.items() if name not in first.others}
     return all(
         implies(known, condition, {**loops, **ranges})

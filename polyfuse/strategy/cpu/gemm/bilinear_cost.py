@@ -1,4 +1,4 @@
-"""What a product takes as it stands, and by a bilinear algorithm, on a CPU.
+"""Price a product on a CPU, classically and by a bilinear algorithm.
 
     classical   blocks of (M, N, K), as strategy.blocking prices them
     fast        r blocks of (M/m, N/n, K/k)  +  every sum of blocks written once, and what it adds up read once
@@ -42,9 +42,9 @@ from polyfuse.strategy.cpu.gemm.blocking import blocking
 from polyfuse.strategy.cpu.gemm.blocks import Extents, Operand, Task
 
 IN_LOADS = 3.0
-"""How much longer what a product adds up takes to read where it is packed, of rows in several places, than in a kernel
-of sums: right sums in the loads took 0.9 ms at 1024 and 5.4 at 2048 (by this 1.0 and 4.0; one Zen 5 core). On a Xeon
-they took less than kernels of their own: auto may leave a gain there."""
+"""The slowdown of summing rows from several places while packing, compared with a separate kernel of sums: right sums
+in the loads took 0.9 ms at 1024 and 5.4 at 2048 (by this 1.0 and 4.0; one Zen 5 core). On a Xeon they took less than
+kernels of their own: auto may leave a gain there."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Price:
 
 
 def _terms(sums: Sequence[Sequence[int]]) -> int:
-    """How many blocks all sums together add up."""
+    """The number of blocks that all sums together add."""
     return sum(map(bool, chain.from_iterable(sums)))
 
 

@@ -1,4 +1,4 @@
-"""What a product's blocks cost one core: arithmetic, and what it does not hide of the traffic between the caches.
+"""Price a product's blocks on one core: arithmetic, and the cache traffic that it does not hide.
 
 Low et al., "Analytical Modeling Is Enough for High-Performance BLIS" (2016), sections 3 and 4, with what was measured.
 """
@@ -22,11 +22,11 @@ STREAM_EXPOSED = 0.2
 panels that go by again, and of rows and sums behind L2, it is the machine's (`CpuMachine.exposed`)."""
 
 UNASKED = 1.25
-"""How much longer panels take than their bandwidth says that come from behind L2 while tiles wait for them and that
-nobody has asked for: 8 layers of 64 x 512 x 512 with 8 MiB of panels, from an L3 of 28 GB/s (one core of a Xeon)."""
+"""The slowdown, relative to the bandwidth, of panels from beyond L2 for which tiles wait without a prefetch: 8 layers
+of 64 x 512 x 512 with 8 MiB of panels, from an L3 of 28 GB/s (one core of a Xeon)."""
 
 SCATTERED = 20.0
-"""How much longer to stream panels takes whose rows lie in different pages, and in few sets of L1 and L2: 64 x 1024 x
+"""The slowdown of streaming panels whose rows lie in different pages and in few sets of L1 and L2: 64 x 1024 x
 1024 with rows of 4 KiB took twice the time of its multiply-adds (one Zen 4 core). Where several rows share a page it is
 so much less: 5 with rows of 1 KiB, 10 with rows of 2 KiB. In parts of the peak, as they lie and packed in the call (one
 core of a Xeon, in turns): 256 73 and 81 %, 384 70 and 80, 511 62 and 81, 512 56 and 80, 256 in float64 58 and 75,
@@ -36,7 +36,7 @@ SUMS_EXPOSED = 0.5
 """The part of the time to load sums from L2 and store them, once a block of steps, that is not hidden. An estimate."""
 
 TRANSPOSING = 4.0
-"""How much longer packing takes where the panel's neighbours are not the tensor's. An estimate, like `STRIDED`."""
+"""The slowdown of packing that transposes. An estimate, like `STRIDED`."""
 
 ROWS = 8
 FOLLOWED = 0.006
@@ -120,7 +120,7 @@ def streaming(task: Task, b: Blocking) -> float:
 
 
 def _coming(task: Task, b: Blocking, memory: float) -> float:
-    """What is left of the time that b takes from memory: what is asked for in time comes while whole tiles compute.
+    """The exposed seconds of b's traffic from memory: prefetched data arrives while whole tiles compute.
 
     With all steps in a block, 4096 x 64 of them, the next one did not stay in L2 beside it. One layer of 4096, ms, with
     blocks of 4096 steps and of 128 (the latter in tiles of 8 x 32 at batch 8 and 16): batch 2 4.0 and 2.4, which is 28
@@ -148,17 +148,17 @@ def _around(task: Task, b: Blocking) -> int:
 
 
 def _far(operand: Operand) -> float:
-    """How much longer an operand's rows take than memory in order: no two of them lie in one page."""
+    """The slowdown of an operand's rows compared with sequential memory: no two of them lie in one page."""
     return STRIDED if operand.stride > PAGE // 2 else 1.0
 
 
 def _scattered(operand: Operand) -> float:
-    """How much longer panels take to stream as they lie: by how few of their rows share a page."""
+    """The slowdown of streaming unpacked panels, by how few of their rows share a page."""
     return SCATTERED * min(1.0, operand.stride / PAGE) if _apart(operand) else 1.0
 
 
 def _apart(operand: Operand) -> bool:
-    """Whether so few rows share a page that it shows: four or fewer."""
+    """True if four or fewer rows share a page, which costs TLB misses."""
     return operand.stride >= PAGE // 4
 
 
@@ -175,7 +175,7 @@ def reloading(task: Task, b: Blocking) -> float:
 
 
 def crowded(task: Task, b: Blocking) -> bool:
-    """Whether an unpacked panel of a needs more than half of the ways of some set of L1.
+    """True if an unpacked panel of a needs more than half of the ways of some set of L1.
 
     8 rows of 1 KiB, 4 KiB apart: all in the same quarter of the sets, 8 lines each.
     """
@@ -203,7 +203,7 @@ def packing(task: Task, b: Blocking) -> float:
 
 
 def carrying(task: Task, b: Blocking) -> float:
-    """What is not hidden of sums, of all batches that are alike: loaded and stored once for each of several blocks.
+    """The exposed seconds of the sums of all equal batches: loaded and stored once for each of several blocks.
 
     Those of one panel of columns go by before they are needed again, with the factors of a block: the others are done.
     """

@@ -1,4 +1,4 @@
-"""How a product is blocked on a CPU core: its register tile, its blocks for the caches, what is packed.
+"""Choose the blocking of a product on a CPU core: register tile, cache blocks, packing.
 
     for j (blocks of `width`):
       for k (blocks of `steps`):              pack b: steps x width, in panels of `columns`

@@ -29,7 +29,7 @@ class Operand:
 
     @property
     def ahead(self) -> bool:
-        """Whether all of it is in panels before the product begins, if it is packed."""
+        """True if a packed operand is completely in panels before the product begins."""
         return self.fixed or self.by_cores > 0
 
 
@@ -110,7 +110,7 @@ class Task:
         return max(1, b.columns * self.itemsize // self.machine.vector_bytes)
 
     def asks(self, b: Blocking) -> bool:
-        """Whether a block of b is one panel, whose tiles ask for the next one: what is found packed, behind L2."""
+        """True if a block of b is one panel, whose tiles ask for the next one: what is found packed, behind L2."""
         one = b.width == b.columns < self.extents.columns and self.held > self.l2.size
         return one and b.pack_right and self.right.ahead and self.extents.window == 1
 
@@ -123,7 +123,7 @@ class Task:
         return self.extents.of_right(b.steps, b.width) * self.itemsize
 
     def in_time(self, b: Blocking) -> bool:
-        """Whether what tiles ask for stays in L2 until it is needed: half of that is for the rest."""
+        """True if what tiles ask for stays in L2 until it is needed: half of that is for the rest."""
         return self.asks(b) and 2 * self.block(b) + self.tile(b) <= self.l2.size // 2
 
     def rate(self, size: float) -> float:

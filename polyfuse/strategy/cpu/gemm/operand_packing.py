@@ -34,7 +34,7 @@ def with_panels(
 
 
 def _comes_in_parts_of_rows(question: Question) -> bool:
-    """Whether blocks of b are parts of rows of a tensor in memory that comes from behind L2."""
+    """True if blocks of b are parts of rows of a tensor in memory that comes from behind L2."""
     p = question.product
     if p.right.computed or question.held <= question.machine.levels[CACHED].size:
         return False

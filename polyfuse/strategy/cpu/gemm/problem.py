@@ -1,4 +1,4 @@
-"""What a product asks the model of its blocks: its sizes as one core does it, and where its factors lie."""
+"""The blocking problem of a product: its sizes for one core, and the memory of its factors."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PACKED_TOGETHER = "packed together"
 """The pass that has all cores put a factor into panels before a product, of which each then has rows."""
 
 CLEARLY = 0.98
-"""What rows of panels that cores made together may cost by the model, as a part of the other way to share a product
-out. Expected and measured on two Zen 5 cores, medians of 31 turns: float32 500 x 333 x 1000 0.92 and 0.91, 800 x 900 x
-1000 0.96 and 0.95 to 0.98, 900 x 1100 x 1200 0.97 and 0.98, 257 x 333 x 1000 0.98 and 0.93 to 0.97; float64 2000 x 450
-x 450 0.96 and 0.80 to 1.04, 600 x 420 x 2000 0.96 and 0.98 to 1.04."""
+"""The largest expected cost of rows of panels that cores packed together, as a fraction of the other way to share a
+product. Expected and measured on two Zen 5 cores, medians of 31 turns: float32 500 x 333 x 1000 0.92 and 0.91, 800 x
+900 x 1000 0.96 and 0.95 to 0.98, 900 x 1100 x 1200 0.97 and 0.98, 257 x 333 x 1000 0.98 and 0.93 to 0.97; float64 2000
+x 450 x 450 0.96 and 0.80 to 1.04, 600 x 420 x 2000 0.96 and 0.98 to 1.04."""
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,7 @@ def _batches(product: Product, outer: list[Loop]) -> tuple[Loop, ...]:
 
 
 def _cores_for(kernel: Kernel, counts: Counts, rows: int, machine: CpuMachine) -> int:
-    """How many cores share the rows: all, or one."""
+    """The number of cores that share the rows: all, or one."""
     if machine.units == 1 or rows < machine.units:
         return 1
     alone, shared = (
@@ -246,7 +246,7 @@ def _held(counts: Counts, schedule: Schedule, name: str, steps: tuple[Loop, ...]
 
 
 def _rows_in_cache(schedule: Schedule, counts: Counts, name: str, rows: str, machine: CpuMachine) -> int:
-    """How many rows leave what a step touches in half of L2; all, where what moves with no row is read too often then.
+    """The rows at which a step touches half of L2; all rows if operands that no row moves would be read too often.
 
     for t: for i:  a step of all rows reads and writes them once a step; parts read the rest once a step and part
     """

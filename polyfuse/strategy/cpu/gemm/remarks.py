@@ -1,4 +1,4 @@
-"""What is said of a product's blocks: the choice with its numbers."""
+"""Remarks on a product's blocks: the choice with its numbers."""
 
 from __future__ import annotations
 

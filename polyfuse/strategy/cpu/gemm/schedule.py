@@ -176,7 +176,7 @@ class _Blocks:
         self.axes = columns_axes(schedule.nest, product, self.after)
 
     def asked(self, parallel: bool) -> _Asked | Refused:
-        """What the model says; or why there are no blocks."""
+        """The model's answer, or the reason why there are no blocks."""
         loops = self.question.loops()
         if loops is None:
             outside = ", ".join(loop.name for loop in self.around)
@@ -199,7 +199,7 @@ class _Blocks:
         return _Asked(self, loops, task, often, share, choices) if choices else Refused(Reason.NO_SIZE, why)
 
     def _begins_panels(self, b: Blocking) -> bool:
-        """Whether blocks begin where panels do: any, but for columns in groups, of which few are better off in rows.
+        """True if blocks begin where panels do: any, but for columns in groups, of which few are better off in rows.
 
         4 images of 64 channels of 28 x 28 in groups of 8 took 0.88 ms in rows of pixels (depthwise.py) and
         0.29 in blocks of half a vector (one Zen 4 core).
@@ -375,7 +375,7 @@ class _Blocks:
         return schedule
 
     def _in_every(self, schedule: Schedule, guest: str, at: str) -> bool:
-        """Whether a guest has instances in each of the product's tiles, not only where the last of its operands is."""
+        """True if a guest statement has instances in every tile of the product, not only in the last ones."""
         loops = schedule.loops(self.name)[len(self.around) :]
         tiles = loops[: [loop.name for loop in loops].index(at) + 1]
         return all(

@@ -104,7 +104,7 @@ def tensor_pass_shapes(one: OneKernel, sizes: Sizes, machine: GpuMachine, gpu: G
 
 
 def why_not_rounded(one: OneKernel, machine: GpuMachine) -> str | None:
-    """Why tensor cores cannot multiply a kernel's factors in a machine's format; None if they can."""
+    """The reason why tensor cores cannot multiply a kernel's factors in a machine's format; None if they can."""
     math, p, q = machine.math, one.scores, one.results
     if STORED[math] not in HALVES or math not in dict(machine.tensor):
         return "exponentials are stored as halves for them"
@@ -121,7 +121,7 @@ def why_not_rounded(one: OneKernel, machine: GpuMachine) -> str | None:
 
 
 def beside_tensor_cores(one: OneKernel, shape: PassShape, machine: GpuMachine) -> tuple[str, ...]:
-    """That a kernel's products are multiply-adds where tensor cores were allowed, and why, for a report."""
+    """A remark that a kernel's products are multiply-adds although tensor cores were allowed, and the reason."""
     if machine.math == shape.math:
         return ()
     why = why_not_rounded(one, machine) or "that is expected to be faster"

@@ -79,7 +79,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Panels:
-    """Which of a buffer's axes is in panels, how wide these are, and where their elements lie."""
+    """The axis of a buffer that is in panels, their width, and their layout."""
 
     along: str
     width: int
@@ -139,16 +139,16 @@ class PassShape:
 
     @property
     def math(self) -> Math:
-        """What factors are rounded to."""
+        """The format to which factors are rounded."""
         return self.scores.math
 
     @property
     def narrowed(self) -> Math | None:
-        """What exponentials are rounded to as factors of the second product; None where they are not."""
+        """The format to which exponentials are rounded as factors of the second product; None if they are not."""
         return None
 
     def exponentials(self) -> Panels:
-        """How exponentials lie in shared memory."""
+        """The layout of exponentials in shared memory."""
         return Panels(ROW, self.rows, exponentials_spread(self))
 
     def beside(self, sizes: Sizes, machine: GpuMachine) -> float:
@@ -186,7 +186,7 @@ class PassShape:
         return self.keys * (sizes.steps + sizes.columns)
 
     def sentences(self, one: OneKernel) -> tuple[str, ...]:
-        """What was chosen and why, for a report."""
+        """Sentences on the choice and its reasons, for a report."""
         a, b, steps = self.scores.shape, self.results.shape, one.extent(one.scores, one.scores.steps[0])
         return (
             f"{one.scores.statement} and {one.results.statement} in one kernel: "
@@ -205,7 +205,7 @@ def pass_shapes(sizes: Sizes, itemsize: int, machine: GpuMachine, gpu: Gpu) -> l
 def cheapest_first(
     every: Iterable[PassShape], sizes: Sizes, machine: GpuMachine, gpu: Gpu
 ) -> list[PassShape]:
-    """Those of some shapes that fit, with what the model expects of each."""
+    """The shapes that fit, with their expected costs, the cheapest first."""
     fit = (s for s in every if _fits(s, sizes, gpu))
     return sorted((_costed(s, sizes, machine, gpu) for s in fit), key=lambda s: s.seconds)
 
@@ -222,7 +222,7 @@ def _every(itemsize: int, columns: int) -> Iterator[PassShape]:
 
 
 def _fits(s: PassShape, sizes: Sizes, gpu: Gpu) -> bool:
-    """Whether blocks are whole, two at least of keys, a thread has all its columns, and an SM room for a block.
+    """True if blocks are whole, two at least of keys, a thread has all its columns, and an SM room for a block.
 
     Guards within tiles cost registers: blocks of 32 rows by 32 and 64 keys of 300 each spill 200 to 500 bytes on sm_80.
     """
@@ -274,13 +274,13 @@ def _delivered(tile: ThreadblockTile, side: OperandTile) -> float:
 
 
 def rate_of(shape: TileShape, machine: GpuMachine) -> float:
-    """How many times as long a multiply-add takes as one in float32."""
+    """The time of a multiply-add as a multiple of one in float32."""
     return 1.0 if shape.itemsize == 4 else machine.flops32 / machine.flops64
 
 
 @cache
 def exponentials_spread(s: PassShape) -> SmemLayout:
-    """Where exponentials lie, so that threads that store them and those that multiply them wait least for banks."""
+    """The layout of exponentials with the fewest bank conflicts of threads that store and multiply them."""
     tile = s.values()
     side, shape = tile.left, tile.shape
     z, y, x = threads_of(shape, in_pairs=False)

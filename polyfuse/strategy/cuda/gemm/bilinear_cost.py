@@ -1,4 +1,4 @@
-"""What a product takes as it stands, and by a bilinear algorithm, on a GPU.
+"""Price a product on a GPU, classically and by a bilinear algorithm.
 
     classical   register tiles of (M, N, K), in one piece or in parts, as strategy.cuda.tiles prices them
     batched     r × (M/m, N/n, K/k) in one launch       +  sums of blocks before and behind, through memory
@@ -121,6 +121,6 @@ class GpuPrice:
 
 
 def _terms(form: Sequence[int]) -> Terms:
-    """What a sum of blocks is computed from: -a is an operation, too."""
+    """The reads and operations of a sum of blocks: -a is an operation, too."""
     reads = sum(map(bool, form))
     return Terms(reads, reads - 1 + (reads == 1 and 1 not in form))

@@ -167,7 +167,7 @@ def in_window_rows(
 
 
 def _tiles(w: Windows, extents: dict[int, int]) -> Iterator[dict[int, int]]:
-    """How many results a thread may have along each dimension that windows go along."""
+    """The numbers of results that a thread may have along each dimension of the windows."""
     dims, window = [d for d in w.results if d in w.beside.values()], prod(w.sizes.values())
     for sizes in pairs(*((1, 2, 4) for _ in dims)):
         if 1 < prod(sizes) <= MOST_TERMS // window and all(

@@ -181,12 +181,12 @@ def convolution_tiles(
 
 
 def _by_channels(nest: Nest, product: Convolution) -> bool:
-    """Whether a pixel's channels are neighbours in memory."""
+    """True if a pixel's channels are neighbours in memory."""
     return product.pixels.axes[product.channels] == nest.tensor(product.pixels.access.tensor).rank - 1
 
 
 def _in_vectors(nest: Nest, product: Convolution) -> bool:
-    """Whether pixels can be copied four at a time: by their channels, or along a row that no window moves.
+    """True if pixels can be copied four at a time: by their channels, or along a row that no window moves.
 
     x[n, p + r, q + s, c], or x[n, c, p, q], where rows have fours of elements; of float64 numbers twos
     """
@@ -328,7 +328,7 @@ class _Patches(Tiles):
         return done
 
     def _side_by_side(self, nest: Nest, tensor: str, along: int) -> bool:
-        """Whether filters may be laid out once for all calls, in whole vectors."""
+        """True if filters may be laid out once for all calls, in whole vectors."""
         box = box_around(nest.domains[self.name])
         return (
             nest.tensor(tensor).role == "constant" and (_size(box, along) or 1) % self.tile.shape.vector == 0

@@ -1,4 +1,4 @@
-"""What a GPU's kernel around one product is to cost alone in its launch: in register tiles where that is cheaper.
+"""Price a GPU's kernel around one product alone in its launch: in register tiles if that is cheaper.
 
     for i: { for j: mac1;  for j: mac2 }   one result a thread: two products in one kernel have no tiles
     against

@@ -144,7 +144,7 @@ class Tiles:
         return Planned(schedule, (*self.tile.sentences(self.name), *self.not_kept()))
 
     def not_kept(self) -> tuple[str, ...]:
-        """Why factors go through registers where a warpgroup would take them as they are, for a report."""
+        """The reasons why factors go through registers although a warpgroup could read them unchanged, for a report."""
         gpu, math = self.machine.gpu, self.tile.math
         if not self.tile.mma.rounds or self.tile.kept:
             return ()
@@ -259,7 +259,7 @@ def product_of(nest: Nest, name: str) -> Product | None:
 
 
 def why_seen(kernel: Kernel, sums: str) -> Refused | None:
-    """Why registers cannot hold a product's sums; None where only its kernel sees them."""
+    """The reason why registers cannot hold a product's sums; None if only its kernel sees them."""
     if sums in internal(kernel):
         return None
     line = f"{sums} is summed up in memory, where another kernel or the caller sees it"
@@ -273,7 +273,7 @@ def of_one_step(choices: tuple[Product, ...]) -> Product | None:
 
 
 def in_tiles(schedule: Schedule, name: str) -> bool:
-    """Whether a statement runs in a microkernel."""
+    """True if a statement runs in a microkernel."""
     return any(loop.bind == "microkernel" for loop in schedule.loops(name))
 
 
@@ -299,7 +299,7 @@ def extents_for(
     band: Mapping[int, Loop],
     machine: GpuMachine,
 ) -> Extents:
-    """How large a product is, and what is known of its factors."""
+    """The size of a product, and the facts about its factors."""
     s = schedule.nest.statement(product.statement)
     rows, columns = counts.extent(band[product.rows]), counts.extent(band[product.columns])
     count = prod(counts.extent(band[d]) for d in product.others if d in band)
@@ -333,7 +333,7 @@ def extents_for(
 
 
 def _are_numbers(nest: Nest, product: Product) -> bool:
-    """Whether factors are in memory as they are multiplied: nothing is computed, nor widened from a half."""
+    """True if factors are in memory as they are multiplied: nothing is computed, nor widened from a half."""
     factors = product.left, product.right
     return not any(factor.computed or nest.tensor(factor.access.tensor).is_half for factor in factors)
 

@@ -65,7 +65,7 @@ class InShares:
 
 
 def seconds_to_add(parts: int, stored: int, machine: GpuMachine) -> float:
-    """What a kernel takes that adds up so many parts of each result, of so many bytes in all."""
+    """The seconds of a kernel that adds so many parts of each result, of so many bytes in all."""
     reading = stored / machine.bandwidth(machine.level(stored), machine.units)
     return reading + machine.launch_seconds + parts / IN_FLIGHT * seconds_of_wait(machine)
 
@@ -79,7 +79,7 @@ def cheapest_in_shares(
 
 
 def _may_be_shared(t: ThreadblockTile, extents: Extents) -> bool:
-    """Whether a block may have several such tiles: tensor cores multiply the same steps for every result.
+    """True if a block may have several such tiles: tensor cores multiply the same steps for every result.
 
     Tiles that are cut short keep their guards there, since no block runs all that others do (zero_fill.py),
     and spill: 132 bytes of 1500 × 1500 by 1500 for an H200, whose loop has 57 % multiply-adds.

@@ -121,7 +121,7 @@ def _made(
 
 
 def _crowded(schedule: Schedule, name: str, every: tuple[Part, ...], machine: GpuMachine) -> Refused | None:
-    """Why no SM holds a block of the launch, which has the most threads of any part along each axis."""
+    """The reason why no SM holds a block of the launch, which has the most threads of any part along each axis."""
     needs = needs_of(Counts(schedule.nest), part_with(schedule, name))
     registers = max((part.tile.registers for part in every if part.tile is not None), default=None)
     threads = prod(needs.threads)
@@ -145,7 +145,7 @@ def _free(schedule: Schedule, names: tuple[str, ...]) -> Free:
 
 
 def _waits(counts: Counts, free: Free, tree: Tree) -> bool:
-    """Whether a tree is a loop whose values wait for each other, or that has one only, and something inside is free."""
+    """True if a tree is a loop whose values wait for each other, or that has one only, and something inside is free."""
     if not isinstance(tree, Loop) or (id(tree) in free and counts.extent(tree) > 1):
         return False
     return any(id(loop) in free and counts.extent(loop) > 1 for loop in loops(tree.body))
@@ -178,7 +178,7 @@ def _independent(free: Free, loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
 
 
 def _kernels(counts: Counts, free: Free, tree: Tree, around: tuple[Loop, ...]) -> Iterator[Kernel]:
-    """What steps run one after the other, each as a kernel inside loops in order."""
+    """The kernels that steps run in sequence, each inside sequential loops."""
     if isinstance(tree, Sequence):
         for child in tree.children:
             yield from _kernels(counts, free, child, around)

@@ -44,7 +44,7 @@ class Follower:
 def follower(
     nest: Nest, counts: Counts, product: Kernel, tile: tuple[Loop, Loop], part: Kernel
 ) -> Follower | None:
-    """How a part follows a product with these loops over rows and columns; None where it needs what others have."""
+    """How a part follows a product with these row and column loops; None if it needs other blocks' results."""
     rows, columns = tile
     if len(product.band) != 2 or len(part.band) != 2 or nest.params:
         return None
@@ -69,7 +69,7 @@ def _of_one_block(
     columns: tuple[Loop, Loop],
     period: int,
 ) -> bool:
-    """Whether row and unit, the column modulo the period, are the same at both ends in one step."""
+    """True if row and unit, the column modulo the period, are the same at both ends in one step."""
     source, sink = pair.source, pair.sink
     step = (loop.date(source).eq_map(loop.date(sink)) for loop in around)
     unit = columns[0].date(source).mod_val(isl.Val(period))

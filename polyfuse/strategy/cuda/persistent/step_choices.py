@@ -1,4 +1,4 @@
-"""What the parts of a step are to be: which tiles a product has, what of it stays, and who runs in its blocks.
+"""Choose the parts of a step: a product's tiles, its stationary factor, and the parts that run in its blocks.
 
     product, gates  ->  product with u in shared memory and four groups of columns; gates in its blocks
 
@@ -72,7 +72,7 @@ def _followers(
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be decided of a product, with the parts `behind` it that need its own blocks' results alone."""
+    """The decisions on a product, with the parts `behind` it that need only its own blocks' results."""
 
     schedule: Schedule
     counts: Counts
@@ -96,7 +96,7 @@ class Asked:
         return replace(self.part, tile=tile, usual=usual, said=(*why, *said))
 
     def has_followers(self, tile: ThreadblockTile) -> bool:
-        """Whether the parts behind run in the blocks of a tile: each has one tile, with all columns of its units."""
+        """True if the parts behind run in the blocks of a tile: each has one tile, with all columns of its units."""
         if not self.behind or tile.group > 1 or tile.blocks(self._extents) > self.machine.units:
             return False
         return self._groups == 1 or tile.operands.groups > 1
@@ -226,7 +226,7 @@ class Asked:
 
 
 def _is_same(nest: Nest, part: Part, factor: Factor) -> bool:
-    """Whether a factor is a tensor that no step writes, and of which each step reads the same."""
+    """True if a factor is a tensor that no step writes, and of which each step reads the same."""
     assert part.product is not None, "it has factors"
     moving = frozenset[int]().union(
         *(dims_of(loop.date(part.product.statement)) for loop in part.kernel.around)

@@ -81,7 +81,7 @@ def part_of(
 
 
 def seconds_of(tile: ThreadblockTile, times: int, machine: GpuMachine) -> float:
-    """What a product in tiles takes in all steps, in one launch."""
+    """The seconds of a tiled product in all steps of one launch."""
     return machine.launch_seconds + times * (tile.seconds - machine.launch_seconds) + tile.once
 
 

@@ -1,4 +1,4 @@
-"""What multiplies a tile's operands: multiply-adds of threads, mma.sync of a warp, or wgmma of a warpgroup.
+"""The instruction of a tile: multiply-adds of threads, mma.sync of a warp, or wgmma of a warpgroup.
 
     Fma         a thread reads its rows and columns and multiplies them                        nothing is rounded
     MmaF64      a warp's mma.sync of float64 numbers; lanes read their own line of four        nothing is rounded
@@ -87,7 +87,7 @@ COPYING = 11
 
 @dataclass(frozen=True)
 class CopyCost:
-    """What copying a tile of steps takes: instructions of all warps, and cycles of shared memory or of the SM."""
+    """The cost of copying a tile of steps: instructions of all warps, and cycles of shared memory or of the SM."""
 
     instructions: int
     storing: float
@@ -114,11 +114,11 @@ class Fma:
         return itemsize
 
     def in_pairs(self, shape: TileShape) -> bool:
-        """Whether lanes are in pairs (analysis/paired_lanes.py)."""
+        """True if lanes are in pairs (analysis/paired_lanes.py)."""
         return self.paired and can_pair(shape.threads_x, shape.threads_y)
 
     def read_columns(self, columns: int) -> int:
-        """How many of its columns a thread reads at a time."""
+        """The number of its columns that a thread reads at a time."""
         return columns
 
     def reads(self, shape: TileShape, side: OperandTile) -> tuple[Integers, Integers]:
@@ -127,7 +127,7 @@ class Fma:
         return 0 * first, first
 
     def _starts(self, shape: TileShape, side: OperandTile) -> Integers:
-        """Which of the tiles along an operand's results each thread reads."""
+        """The tile along an operand's results that each thread reads."""
         numbers = dict(zip("zyx", threads_of(shape, self.in_pairs(shape)), strict=True))
         found = 0 * numbers["x"]
         for axis in shape.axes[side.along_x]:
@@ -150,13 +150,13 @@ class Fma:
         return Spreads(side.tile, v, gaps, tuple(skip for skip in skips if skip[0] == 1 or not uniform))
 
     def panels(self, shape: TileShape, side: OperandTile, by_steps: bool) -> tuple[bool, int]:
-        """Whether an operand's panels are of steps, and how wide they are."""
+        """Return (True if an operand's panels run along steps, their width)."""
         return False, side.width
 
     def layout(
         self, shape: TileShape, side: OperandTile, values: ThreadValues, ahead: bool, uniform: bool
     ) -> SmemLayout:
-        """Where an operand's elements lie."""
+        """The layout of an operand's elements in shared memory."""
         return spread_lines(self, shape, side, values, uniform)
 
     # -- copies
@@ -197,7 +197,7 @@ class Fma:
     def copying(
         self, shape: TileShape, sides: Sequence[tuple[OperandTile, bool]], staged: int, ahead: bool
     ) -> CopyCost:
-        """What copying so many elements takes: a load, its address, and stores for each vector."""
+        """The cost of copying so many elements: a load, its address, and stores for each vector."""
         return _copied_in_vectors(self, shape, staged)
 
     # -- cost
@@ -270,7 +270,7 @@ class _WarpMma(ABC):
     def copying(
         self, shape: TileShape, sides: Sequence[tuple[OperandTile, bool]], staged: int, ahead: bool
     ) -> CopyCost:
-        """What copying so many elements takes: a load, its address, roundings and stores for each vector."""
+        """The cost of copying so many elements: a load, its address, roundings and stores for each vector."""
         return _copied_in_vectors(self, shape, staged)
 
     def begun(self, itemsize: int) -> float:
@@ -306,7 +306,7 @@ class MmaF64(_WarpMma):
     def layout(
         self, shape: TileShape, side: OperandTile, values: ThreadValues, ahead: bool, uniform: bool
     ) -> SmemLayout:
-        """Where an operand's elements lie."""
+        """The layout of an operand's elements in shared memory."""
         return spread_lines(self, shape, side, values, uniform)
 
     def folding(
@@ -337,12 +337,12 @@ class Mma(_WarpMma):
 
     @property
     def how(self) -> str:
-        """What multiplies, for a report."""
+        """The instruction in words, for a report."""
         return f" by tensor cores on {self.math} factors"
 
     @property
     def keeps_halves(self) -> bool:
-        """Whether operands in memory may be of the format already."""
+        """True if operands in memory may be of the format already."""
         return ITEMSIZE[STORED[self.math]] < FLOAT32
 
     def held(self, itemsize: int) -> int:
@@ -358,7 +358,7 @@ class Mma(_WarpMma):
         return by_steps, shape.steps if by_steps else side.width
 
     def in_lines(self, by_steps: bool) -> bool:
-        """Whether an operand lies in lines that lanes read in vectors: ldmatrix cannot turn numbers of 32 bits."""
+        """True if an operand lies in lines that lanes read in vectors: ldmatrix cannot turn numbers of 32 bits."""
         return not by_steps and self.math == "tf32"
 
     def layout(
@@ -415,12 +415,12 @@ class Wgmma:
 
     @property
     def how(self) -> str:
-        """What multiplies, for a report."""
+        """The instruction in words, for a report."""
         return f" by tensor cores on {self.math} factors, a warpgroup together"
 
     @property
     def keeps_halves(self) -> bool:
-        """Whether operands in memory may be of the format already."""
+        """True if operands in memory may be of the format already."""
         return ITEMSIZE[STORED[self.math]] < FLOAT32
 
     def held(self, itemsize: int) -> int:
@@ -479,7 +479,7 @@ class Wgmma:
     def copying(
         self, shape: TileShape, sides: Sequence[tuple[OperandTile, bool]], staged: int, ahead: bool
     ) -> CopyCost:
-        """What copying so many elements takes: through registers, or asking for them, an access and its address."""
+        """The cost of copying so many elements: through registers, or by cp.async, an access and its address each."""
         if not ahead:
             count = ceil(staged / shape.vector / WARP) * (2 + self.stores(shape.vector))
             return CopyCost(count, THROUGH_REGISTERS * staged / WARP)
@@ -514,7 +514,7 @@ Instruction = Fma | MmaF64 | Mma | Wgmma
 
 
 def _copied_in_vectors(mma: Fma | _WarpMma, shape: TileShape, staged: int) -> CopyCost:
-    """What threads take to copy so many elements: a load, its address, and an instruction's stores for each vector."""
+    """The cost of copying elements by threads: a load, its address, and an instruction's stores for each vector."""
     count = ceil(staged / shape.vector / WARP) * (2 + mma.stores(shape.vector))
     return CopyCost(count, count * (shape.itemsize // FLOAT32))
 
@@ -533,7 +533,7 @@ def reached(machine: GpuMachine) -> float:
 
 
 def meeting(mma: Instruction, gpu: Gpu) -> tuple[str, int]:
-    """Why tensor cores have nothing to do between tiles, if no other blocks multiply then; and the cycles.
+    """The reason and the cycles for which tensor cores idle between tiles, if no other blocks multiply then.
 
     All warps of a block of warpgroups wait for their sums, and meet, before the next tile's products.
     """

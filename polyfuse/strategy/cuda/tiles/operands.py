@@ -1,4 +1,4 @@
-"""What a tile's operands are: those of a product, an image's patches (implicit GEMM), or a factor that stays.
+"""The operands of a tile: a product's, an image's patches (implicit GEMM), or a stationary factor.
 
     Gemm            both operands are matrices in memory, or computed on the way
     ImplicitGemm    one operand are pixels in a window's order: im2col, of which a tile is in shared memory alone
@@ -55,7 +55,7 @@ class _Operands:
     uniform: ClassVar[bool] = False
 
     def how(self, mma: Instruction, shape: TileShape) -> str:
-        """What is particular about the operands, for a report."""
+        """The operands' peculiarities, for a report."""
         return ""
 
     # -- shared memory
@@ -65,7 +65,7 @@ class _Operands:
         return None
 
     def is_contiguous(self, side: OperandTile) -> bool:
-        """Whether an operand's steps are neighbours in memory, where it is copied as it is."""
+        """True if an operand's steps are neighbours in memory, where it is copied as it is."""
         return True
 
     def laid_out_as(self, shape: TileShape) -> TileShape:
@@ -77,7 +77,7 @@ class _Operands:
         return shape.steps
 
     def ways(self, mma: Instruction, side: OperandTile) -> tuple[tuple[bool, bool], ...]:
-        """How an operand may be copied: along its steps or not, 16 bytes at a time or not."""
+        """The ways to copy an operand: along its steps or not, 16 bytes at a time or not."""
         return WAYS
 
     def staged(self, mma: Instruction, shape: TileShape) -> int:
@@ -93,7 +93,7 @@ class _Operands:
     def thread_values(
         self, mma: Instruction, shape: TileShape, side: OperandTile, by_steps: bool, wide: bool, ahead: bool
     ) -> ThreadValues:
-        """Which elements each thread copies, 16 bytes of them at a time if they are `wide`."""
+        """The elements that each thread copies, 16 bytes at a time if `wide`."""
         vector = mma.vector(shape, by_steps, ahead) if wide else 1
         folding, apart = mma.folding(shape, side, by_steps, vector, ahead), mma.apart(side, by_steps, ahead)
         return ThreadValues(by_steps, vector, *mma.copy_axes(by_steps, ahead), *folding, apart)
@@ -103,7 +103,7 @@ class _Operands:
         return values
 
     def cost(self, mma: Instruction, copy: Copy, shape: TileShape, sides: Sides) -> CopyCost:
-        """What copying a tile of steps takes."""
+        """The cost of copying a tile of steps."""
         return copy.cost(mma, shape, sides, self.staged(mma, shape))
 
     def waits(self, mma: Instruction, shape: TileShape) -> int:
@@ -111,12 +111,12 @@ class _Operands:
         return 1
 
     def fillings(self, shape: TileShape, stages: int, extents: Extents) -> int:
-        """How often stages are filled anew: nothing else goes on then."""
+        """The number of times that the pipeline of stages is refilled, while nothing else runs."""
         return 1
 
     @property
     def converting(self) -> bool:
-        """Whether copies hold what they convert in registers."""
+        """True if copies hold what they convert in registers."""
         return False
 
     # -- blocks
@@ -130,7 +130,7 @@ class _Operands:
         return shape.block_columns
 
     def order(self, mma: Instruction, shape: TileShape, extents: Extents, wave: int, cache: int) -> Order:
-        """How blocks are numbered, and the bytes that a wave of them reads from DRAM for a tile of steps."""
+        """The order of blocks, and the bytes that a wave of them reads from DRAM for a tile of steps."""
         grid = Grid(
             ceil(extents.rows / shape.block_rows),
             ceil(extents.columns / shape.block_columns),
@@ -153,7 +153,7 @@ class Gemm(_Operands):
     by_columns: bool = False
 
     def is_contiguous(self, side: OperandTile) -> bool:
-        """Whether an operand's steps are neighbours in memory."""
+        """True if an operand's steps are neighbours in memory."""
         return not (side.along_x and self.by_columns)
 
 
@@ -177,11 +177,11 @@ class ImplicitGemm(_Operands):
     uniform: ClassVar[bool] = True
 
     def how(self, mma: Instruction, shape: TileShape) -> str:
-        """Whether halves are kept, for a report."""
+        """True if halves are kept, for a report."""
         return ", which are copied as they are" if self.halves and mma.keeps_halves else ""
 
     def is_pixels(self, side: OperandTile) -> bool:
-        """Whether an operand's elements are pixels."""
+        """True if an operand's elements are pixels."""
         return side.along_x is not self.pixels_left
 
     def lines(self, shape: TileShape, side: OperandTile) -> int:
@@ -189,7 +189,7 @@ class ImplicitGemm(_Operands):
         return shape.steps * (shape.threads_z if self.is_pixels(side) else 1)
 
     def ways(self, mma: Instruction, side: OperandTile) -> tuple[tuple[bool, bool], ...]:
-        """How an operand may be copied: where factors are rounded filters by their neighbours, perhaps in vectors."""
+        """The ways to copy an operand: if factors are rounded, filters along their neighbours, possibly in vectors."""
         if not mma.rounds:
             return WAYS
         return ((self.by_channels, self.wide),) if self.is_pixels(side) else ((False, True), (False, False))
@@ -224,7 +224,7 @@ class ImplicitGemm(_Operands):
         return replace(values, elements=f"{values.elements}z")
 
     def cost(self, mma: Instruction, copy: Copy, shape: TileShape, sides: Sides) -> CopyCost:
-        """What copying a tile of steps takes: pixels one by one or in vectors, filters in vectors."""
+        """The cost of copying a tile of steps: pixels one by one or in vectors, filters in vectors."""
         pixels, filters = self._elements(mma, shape)
         loads, stores = pixels // (shape.vector if self.wide else 1), mma.stores(shape.vector)
         each = ROUNDED + stores * self.wide if mma.rounds else ASKED if copy.asynchronous else COPIED
@@ -250,7 +250,7 @@ class ImplicitGemm(_Operands):
 
     @property
     def converting(self) -> bool:
-        """Whether copies hold what they convert in registers."""
+        """True if copies hold what they convert in registers."""
         return self.halves and self.padded
 
     def blocks(self, shape: TileShape, extents: Extents) -> int:
@@ -290,7 +290,7 @@ class Stationary(_Operands):
     across_steps: ClassVar[bool] = True
 
     def how(self, mma: Instruction, shape: TileShape) -> str:
-        """What stays, and which columns a block has, for a report."""
+        """The stationary factor, and the columns of a block, for a report."""
         held = f", whose {self.holds} factor stays in shared memory" if self.holds else ""
         more = f", {self.units(shape)} columns in each of {self.groups} groups" if self.groups > 1 else ""
         return held + more

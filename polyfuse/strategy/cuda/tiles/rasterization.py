@@ -35,7 +35,7 @@ class Order:
     by_rows: float = 0.0
 
     def __str__(self) -> str:
-        """What a report says of it behind "blocks"."""
+        """The words of a report after "blocks"."""
         if self.group == 1:
             return ""
         return (
@@ -99,7 +99,7 @@ class Grid:
 
 
 def _touched(wave: int, size: int) -> float:
-    """How many pieces of so many blocks a wave has blocks of, on average over the waves of a long row of pieces.
+    """The mean number of pieces of so many blocks that a wave has blocks of, over the waves of a long row of pieces.
 
     >>> _touched(4, 4), _touched(6, 4), _touched(3, 4)
     (1.0, 2.0, 1.5)

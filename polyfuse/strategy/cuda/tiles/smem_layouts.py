@@ -22,7 +22,7 @@ from polyfuse.layouts.smem import SmemLayout
 from polyfuse.strategy.cuda.tiles.tile_shape import OperandTile, ThreadValues, TileShape, threads_of
 
 WAYS = ((True, True), (True, False), (False, True), (False, False))
-"""How an operand may be copied: along its steps or not, 16 bytes at a time or not."""
+"""The ways to copy an operand: along its steps or not, 16 bytes at a time or not."""
 
 EIGHT = 8
 """Rows of a matrix that ldmatrix reads."""
@@ -100,7 +100,7 @@ def _smallest_first(panel: Panel, spreads: Spreads) -> tuple[SmemLayout, ...]:
 
 
 def _positions(spreads: Sequence[SmemLayout], rows: Integers, along: Integers, width: int) -> Integers:
-    """Where elements of a panel lie in each of several layouts, whose tiles and vectors are the same."""
+    """The positions of a panel's elements in each of several layouts with the same tiles and vectors."""
     ((tile, vector),) = {(spread.tile, spread.vector) for spread in spreads}
     each = np.array([(o.row(width), o.every, o.skip, o.part(width)) for o in spreads])
     row, every, skip, part = each.T[:, :, None]
@@ -138,7 +138,7 @@ class FragmentTile:
 
 @cache
 def ldmatrix_layout(s: FragmentTile, by_steps: bool, vector: int) -> tuple[int, SmemLayout]:
-    """How many neighbours on thread.y copy neighbours in memory, `vector` each, as four on thread.x do; and a layout.
+    """The neighbours on thread.y that copy neighbours in memory, `vector` each, as four on thread.x do; and a layout.
 
     Of those in which reads and stores wait least, the one with the longest rows of neighbours, then the smallest.
     """
@@ -151,7 +151,7 @@ def ldmatrix_layout(s: FragmentTile, by_steps: bool, vector: int) -> tuple[int, 
 
 @dataclass(frozen=True)
 class Stores:
-    """How a warp's lanes store a copy: along the steps or not, so many neighbours each, folded lanes of thread.y.
+    """A copy's stores by a warp's lanes: along the steps or not, so many neighbours each, folded lanes of thread.y.
 
     All accesses of a copy are shifted alike, and so are all reads of matrices: the first ones tell of all.
     """

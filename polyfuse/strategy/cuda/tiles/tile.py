@@ -137,12 +137,12 @@ class ThreadblockTile:
 
     @property
     def math(self) -> Math:
-        """What operands are rounded to."""
+        """The format to which operands are rounded."""
         return self.mma.math
 
     @property
     def kept(self) -> bool:
-        """Whether operands of a format are copied as they are in memory."""
+        """True if operands of a format are copied as they are in memory."""
         return self.mma.rounds and self.copy.asynchronous
 
     @property
@@ -168,25 +168,25 @@ class ThreadblockTile:
         return 1 if side == self.held else self.stages
 
     def copy_of(self, side: OperandTile) -> Copy:
-        """What brings an operand there: what stays is copied once."""
+        """The copy of an operand: a stationary one is copied once."""
         return ThreadCopy() if side == self.held else self.copy
 
     def thread_values(self, side: OperandTile, by_steps: bool, wide: bool) -> ThreadValues:
-        """Which elements each thread copies; `by_steps` says that steps are neighbours, `wide` that 16 bytes may be."""
+        """The elements that each thread copies; `by_steps` if steps are contiguous, `wide` for 16 bytes at a time."""
         ahead = self.copy_of(side).asynchronous
         return self.operands.thread_values(self.mma, self.shape, side, by_steps, wide, ahead)
 
     def panels(self, side: OperandTile, by_steps: bool) -> tuple[bool, int]:
-        """Whether an operand's panels in shared memory are of steps, and how wide they are."""
+        """Return (True if an operand's panels in shared memory run along steps, their width)."""
         return self.copy.panels(self.mma, self.shape, side, by_steps)
 
     def layout(self, side: OperandTile, by_steps: bool, wide: bool) -> Layout:
-        """Where an operand's elements lie."""
+        """The layout of an operand's elements in shared memory."""
         shape, values = self.operands.laid_out_as(self.shape), self.thread_values(side, by_steps, wide)
         return self.copy_of(side).layout(self.mma, shape, side, values, self.operands.uniform)
 
     def laid_out(self, side: OperandTile, by_steps: bool, wide: bool) -> Mapping[str, Any]:
-        """What `promote` is told of an operand's tile: where it lies, and what it is rounded to."""
+        """The arguments of `promote` for an operand's tile: its layout and its rounding."""
         rounded = {"rounded": self.math} if self.mma.rounds else {}
         return {"layout": self.layout(side, by_steps, wide)} | rounded
 
@@ -212,7 +212,7 @@ class ThreadblockTile:
 
     @property
     def copies(self) -> CopyCost:
-        """What copying a tile of steps takes."""
+        """The cost of copying a tile of steps."""
         return self.operands.cost(self.mma, self.copy, self.shape, self.sides)
 
     @property
@@ -253,7 +253,7 @@ class ThreadblockTile:
         return self.copy.ahead(self.stages, begun, latency, copied, multiplied)
 
     def pause(self, gpu: Gpu) -> tuple[str, int]:
-        """Why tensor cores have nothing to do between tiles, if no other blocks multiply then; and the cycles."""
+        """The reason and the cycles for which tensor cores idle between tiles, if no other blocks multiply then."""
         if self.cluster is not None:
             return "that a cluster's blocks wait for each other", WAITING * self.cluster.blocks
         return ("", 0) if self.producer_warp else meeting(self.mma, gpu)
@@ -264,7 +264,7 @@ class ThreadblockTile:
         return self.operands.waits(self.mma, self.shape)
 
     def fillings(self, extents: Extents) -> int:
-        """How often stages are filled anew: nothing else goes on then."""
+        """The number of times that the pipeline of stages is refilled, while nothing else runs."""
         return self.operands.fillings(self.shape, self.stages, extents)
 
     # -- blocks
@@ -279,11 +279,11 @@ class ThreadblockTile:
         return self.operands.blocks(self.shape, extents)
 
     def order(self, extents: Extents, wave: int, cache: int) -> Order:
-        """How blocks are numbered, and the bytes that a wave of them reads from DRAM for a tile of steps."""
+        """The order of blocks, and the bytes that a wave of them reads from DRAM for a tile of steps."""
         return self.operands.order(self.mma, self.shape, extents, wave, cache)
 
     def digits(self) -> tuple[Digits, Digits]:
-        """How a block's rows, and its columns, are dealt out to axes of threads and to threads."""
+        """The digits by which a block's rows, and its columns, are distributed to axes of threads and to threads."""
         return self.copy.digits(self.shape)
 
     # -- clusters
@@ -306,11 +306,11 @@ class ThreadblockTile:
 
     @property
     def innermost(self) -> bool:
-        """Whether the loop over a cluster's blocks is the last one over blocks: rows of a group, or columns."""
+        """True if the loop over a cluster's blocks is the last one over blocks: rows of a group, or columns."""
         return self.cluster is not None and self.cluster.down != (self.group == 1)
 
     def has_whole_clusters(self, extents: Extents) -> bool:
-        """Whether every cluster has all of its blocks, in groups of rows too."""
+        """True if every cluster is complete, in groups of rows too."""
         if self.cluster is None:
             return True
         size = self.cluster.blocks
@@ -325,14 +325,14 @@ class ThreadblockTile:
 
     @property
     def bound_to(self) -> str:
-        """What runs the loop of a box."""
+        """The binding of a box's loop."""
         return OWN_WARP if self.producer_warp else BULK[0]
 
     # -- reports
 
     @property
     def how(self) -> str:
-        """What multiplies and copies, for a report."""
+        """The instruction and the copies in words, for a report."""
         parts = [self.mma.how]
         parts += [", which are copied as they are"] if self.kept else []
         parts += [", a box by one instruction (tensor maps)"] if self.copy.boxes else []
@@ -343,7 +343,7 @@ class ThreadblockTile:
         return "".join((*parts, self.operands.how(self.mma, self.shape)))
 
     def sentences(self, statement: str) -> tuple[str, ...]:
-        """What was chosen and why, for a report."""
+        """Sentences on the choice and its reasons, for a report."""
         s = self.shape
         found = [
             f"{statement} in register tiles: blocks of {s.block_rows} × {s.block_columns} results by "

@@ -36,7 +36,7 @@ FLOAT64 = 8
 """Bytes of a float64 number."""
 
 STAGES = (1, 2, 4)
-"""How many tiles of steps are in shared memory, those on their way beside the one that is multiplied. Three would need
+"""Tiles of steps in shared memory: the one that is multiplied and those being copied. Three would need
 remainders that are no masks. Of float64 numbers only the largest tiles have stages: with smaller ones ptxas (CUDA 13)
 spills 8 to 44 bytes with any number of registers."""
 
@@ -44,7 +44,7 @@ WARPS = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 2))
 """Warps of a block, down and across."""
 
 DEEP = (16, 32, 64)
-"""How many steps may be staged at a time: with more of them the latency of a tile is covered by more products."""
+"""Steps that may be staged at a time: with more of them the latency of a tile is covered by more products."""
 
 DEEP_F64 = (8, 16)
 """The same of float64 numbers on tensor cores."""
@@ -65,7 +65,7 @@ KEPT_STAGES = (2, 4)
 """Tiles of steps in shared memory that are copied as they are, all but one on their way."""
 
 KEPT_STEPS = (32, 64)
-"""How many steps are staged at a time where threads ask for them."""
+"""The numbers of steps that are staged at a time by asynchronous copies of threads."""
 
 CLUSTERS = (2, 4)
 """Blocks of a cluster that the model chooses from. Larger ones leave SMs of a processing cluster without a block."""
@@ -78,7 +78,7 @@ PIXEL_TILES = ((2, 16), (4, 8), (4, 16), (8, 8), (8, 14), (8, 16))
 14 columns 56 of them."""
 
 LONGER = (1, 2)
-"""Where a factor stays in shared memory tiles have so many times the steps that they have where both are staged."""
+"""The steps of a tile with a stationary factor, as multiples of those of a tile that stages both operands."""
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
@@ -128,12 +128,12 @@ def _by_threads(shape: TileShape, stages: int) -> ThreadblockTile:
 
 
 def _in_stages(stages: int) -> Copy:
-    """What copies so many stages of numbers that are not rounded: more than one run ahead."""
+    """The copy for so many stages of numbers that are not rounded: asynchronous for more than one."""
     return CpAsync() if stages > 1 else ThreadCopy()
 
 
 def fits(t: ThreadblockTile, extents: Extents, gpu: Gpu) -> bool:
-    """Whether a thread has all its rows and columns somewhere, and a block fits into an SM."""
+    """True if a thread has all its rows and columns somewhere, and a block fits into an SM."""
     s = t.shape
     enough = extents.rows >= s.rows and extents.columns >= s.columns and extents.steps >= s.vector
     enough = enough and max(extents.count, ceil(extents.rows / s.block_rows)) <= GRID
@@ -146,7 +146,7 @@ def _fits_an_sm(t: ThreadblockTile, gpu: Gpu) -> bool:
 
 
 def _suits(t: ThreadblockTile, extents: Extents) -> bool:
-    """Whether a tile is worth a price. Where tiles are cut short, the highest ones are for results that all take the
+    """True if a tile may be priced. Where tiles are cut short, the highest ones are for results that all take the
     same steps: else blocks differ, and guards stay (zero_fill.py), by which products of 2047 and 5001 took
     1.12 and 1.17 times as long in these as in others, for the same price (H200). Blocks of more rows of threads than
     columns cost the same as others and have more conditions: 3000 × 3000 by 3000 spills 4 bytes in 4 × 4 × 8 threads.
@@ -194,7 +194,7 @@ def _every_mma_f64() -> Iterator[ThreadblockTile]:
 
 
 def fits_warps(t: ThreadblockTile, extents: Extents, gpu: Gpu) -> bool:
-    """Whether every lane of a block has results somewhere, a tile its steps, and a block fits into an SM."""
+    """True if every lane of a block has results somewhere, a tile its steps, and a block fits into an SM."""
     s = t.shape
     enough = extents.rows >= s.block_rows and extents.columns >= s.block_columns
     return enough and s.steps <= max(DEEP[0], extents.steps) and _fits_an_sm(t, gpu)
@@ -204,7 +204,7 @@ def fits_warps(t: ThreadblockTile, extents: Extents, gpu: Gpu) -> bool:
 
 
 def has_warpgroups(gpu: Gpu, format: Math) -> bool:
-    """Whether a GPU has instructions of warpgroups, and these take a format."""
+    """True if a GPU has instructions of warpgroups, and these take a format."""
     return gpu.compute_capability == CAPABILITY and format in FORMATS
 
 
@@ -226,7 +226,7 @@ def wgmma_tiles(extents: Extents, format: Math, machine: GpuMachine, gpu: Gpu) -
 def fitting(
     every: Iterable[Iterable[ThreadblockTile]], extents: Extents, machine: GpuMachine, gpu: Gpu
 ) -> list[ThreadblockTile]:
-    """Those tiles of warpgroups that fit, with their prices, whose clusters have all of their blocks."""
+    """The tiles of warpgroups that fit, with their prices, whose clusters are complete."""
     fit = (t for tiles in every for t in tiles if _fits_warpgroups(t, extents, gpu))
     found = (costed(t, extents, machine, gpu) for t in fit)
     return [t for t in found if t.has_whole_clusters(extents)]
@@ -276,7 +276,7 @@ def _stored(format: Math) -> int:
 
 
 def _fits_warpgroups(t: ThreadblockTile, extents: Extents, gpu: Gpu) -> bool:
-    """Whether every tile has all of its steps, every thread of a block has results, and a block fits into an SM."""
+    """True if every tile has all of its steps, every thread of a block has results, and a block fits into an SM."""
     s = t.shape
     whole = extents.whole_steps > 0 and extents.whole_steps % s.steps == 0
     enough = whole and extents.rows >= s.block_rows and extents.columns >= s.block_columns
@@ -322,7 +322,7 @@ def _every_convolution(itemsize: int, operands: ImplicitGemm) -> Iterator[Thread
 
 
 def _fits_pixels(t: ThreadblockTile, extents: Extents, gpu: Gpu) -> bool:
-    """Whether a thread has all its rows and columns somewhere, and a block fits into an SM."""
+    """True if a thread has all its rows and columns somewhere, and a block fits into an SM."""
     s = t.shape
     enough = extents.rows >= s.rows and extents.columns >= s.columns and extents.deep > s.threads_z // 2
     return enough and _fits_grid(t, extents) and _fits_an_sm(t, gpu)
@@ -361,7 +361,7 @@ def every_mma_convolution(format: Math, operands: ImplicitGemm) -> Iterator[Thre
 
 
 def is_laid_out(s: TileShape, format: Math, operands: ImplicitGemm) -> bool:
-    """Whether a tile has a layout in which no access waits for a bank: lines of tf32 numbers are read in vectors."""
+    """True if a tile has a layout in which no access waits for a bank: lines of tf32 numbers are read in vectors."""
     if s.rows == 2:
         return operands.pixels_left and operands.by_channels and s.steps > DEEP[0]
     if s.columns == 14:
@@ -370,7 +370,7 @@ def is_laid_out(s: TileShape, format: Math, operands: ImplicitGemm) -> bool:
 
 
 def _fits_rounded_pixels(t: ThreadblockTile, operands: ImplicitGemm, extents: Extents, gpu: Gpu) -> bool:
-    """Whether a block fits, and all its lanes have pixels where these lie behind each other in panels of steps.
+    """True if a block fits, and all its lanes have pixels where these lie behind each other in panels of steps.
 
     Such a lane may read what no thread has copied, but not what is not there.
     """
@@ -382,7 +382,7 @@ def _fits_rounded_pixels(t: ThreadblockTile, operands: ImplicitGemm, extents: Ex
 
 
 def _fits_warps_of_pixels(t: ThreadblockTile, extents: Extents, gpu: Gpu, most: int) -> bool:
-    """Whether all warps of a block have pixels, and it fits into an SM, with at most so many steps.
+    """True if all warps of a block have pixels, and it fits into an SM, with at most so many steps.
 
     Lines lie in fours, which the next row of an image with fewer channels than a tile has steps would not begin with.
     """
@@ -434,7 +434,7 @@ def stationary_tiles(
 
 
 def _with_copy(t: ThreadblockTile, extents: Extents, machine: GpuMachine, gpu: Gpu) -> ThreadblockTile:
-    """With what the model expects of a step, and of what is copied once."""
+    """The tile with the expected costs of a step and of the factor that is copied once."""
     moved = t.blocks(extents) * t.held_bytes
     once = moved / machine.bandwidth(machine.levels[0], machine.units) + seconds_of_wait(machine)
     return replace(costed(t, extents, machine, gpu), once=once if t.held is not None else 0.0)

@@ -1,4 +1,4 @@
-"""What brings a tile of steps to shared memory: threads through registers, threads' cp.async, or boxes by TMA.
+"""The copies of a tile of steps to shared memory: through threads' registers, by threads' cp.async, or by TMA boxes.
 
     ThreadCopy     a thread loads, perhaps rounds, and stores                      one stage, with wgmma up to two
     CpAsync        a thread asks for what goes to shared memory by itself          tiles of later steps are on their way
@@ -62,21 +62,21 @@ class _ByThreads:
     def panels(
         self, mma: Instruction, shape: TileShape, side: OperandTile, by_steps: bool
     ) -> tuple[bool, int]:
-        """Whether an operand's panels in shared memory are of steps, and how wide they are."""
+        """Return (True if an operand's panels in shared memory run along steps, their width)."""
         return mma.panels(shape, side, by_steps)
 
     def layout(
         self, mma: Instruction, shape: TileShape, side: OperandTile, values: ThreadValues, uniform: bool
     ) -> SmemLayout | CoreMatrixLayout:
-        """Where an operand's elements lie."""
+        """The layout of an operand's elements in shared memory."""
         return mma.layout(shape, side, values, self.asynchronous, uniform)
 
     def digits(self, shape: TileShape) -> tuple[Digits, Digits]:
-        """How a block's rows, and its columns, are dealt out: each thread's own are neighbours."""
+        """The digits by which a block's rows, and its columns, are distributed: each thread's own are contiguous."""
         return shape.digits()
 
     def cost(self, mma: Instruction, shape: TileShape, sides: Sides, staged: int) -> CopyCost:
-        """What copying so many elements of a tile of steps takes."""
+        """The cost of copying so many elements of a tile of steps."""
         return mma.copying(shape, sides, staged, self.asynchronous)
 
     def ahead(self, stages: int, begun: float, latency: float, copied: float, multiplied: float) -> float:

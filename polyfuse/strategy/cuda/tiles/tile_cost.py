@@ -1,4 +1,4 @@
-"""What the model expects of tiles of a product on a GPU, and why one is chosen.
+"""Price tiles of a product on a GPU, with the reason for a choice.
 
     time = launch + waves × (tiles × tile + LATENCY × fillings) + written, a last wave with the blocks that are left
     tile = max(resident blocks × busy, wait, max(busy, wait) + meeting), and EXPOSED × LATENCY × loads in a row where
@@ -37,7 +37,7 @@ of 32 to 64 rows by 64 to 128 columns)."""
 
 
 def waiting_seconds(tile: ThreadblockTile, machine: GpuMachine) -> float:
-    """What threads with one result each wait for their tiles, of 64 bytes of steps and not loaded ahead."""
+    """The seconds that threads with one result each wait for their tiles, of 64 bytes of steps and not prefetched."""
     return tile.tiles * ceil(tile.shape.steps / (4 * tile.shape.vector)) * seconds_of_wait(machine)
 
 

@@ -96,7 +96,7 @@ class TileShape:
         return {"z": self.threads_z, "y": self.threads_y, "x": self.threads_x}[axis]
 
     def is_whole(self, extents: Extents) -> bool:
-        """Whether none of a product's tiles is cut short."""
+        """True if none of a product's tiles is cut short."""
         sides = zip(
             (extents.rows, extents.columns, extents.steps),
             (self.block_rows, self.block_columns, self.steps),
@@ -105,7 +105,7 @@ class TileShape:
         return all(size % tile == 0 for size, tile in sides)
 
     def digits(self) -> tuple[Digits, Digits]:
-        """How a block's rows, and its columns, are dealt out to threads whose own are neighbours."""
+        """The digits by which a block's rows, and its columns, are distributed to threads whose own are contiguous."""
         found = list[Digits]()
         for axes, size in zip(self.axes, (self.block_rows, self.block_columns), strict=True):
             digits = list[tuple[str, int]]()
@@ -130,7 +130,7 @@ def threads_of(shape: TileShape, in_pairs: bool) -> tuple[Integers, ...]:
 
 @dataclass(frozen=True)
 class ThreadValues:
-    """Which elements of an operand's tile each thread copies: a thread-value layout.
+    """The elements of an operand's tile that each thread copies: a thread-value layout.
 
     A thread copies `vector` neighbours in one access: of steps (`by_steps`) or of elements along the results. Accesses
     along the steps are on the axes `steps`, others on the axes `elements`, the inner ones first. Of the threads on the

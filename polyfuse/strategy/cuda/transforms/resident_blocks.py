@@ -1,4 +1,4 @@
-"""How many blocks a kernel may have whose blocks wait for each other: all of them have to be there at once.
+"""Limit the blocks of a kernel with grid barriers to those that the GPU holds at once.
 
     for t: for i: for j: …   ->   for t: for ij: for ij_in: …      ij_in are blocks; ij runs in order, if it has to
 

@@ -32,7 +32,7 @@ def by_lanes(schedule: Schedule, counts: Counts, name: str, loops: tuple[Loop, .
 
 
 def within(schedule: Schedule, statement: str, loop: Loop, lanes: int) -> bool:
-    """Whether all values of a loop are numbers of lanes."""
+    """True if all values of a loop are numbers of lanes."""
     size = constant_extent(schedule, loop)
     values = schedule.nest.domains[statement].apply(loop.date(statement).as_map())
     return size is not None and (

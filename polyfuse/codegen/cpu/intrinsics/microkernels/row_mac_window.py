@@ -71,7 +71,7 @@ def row_mac_windows(
 
 @dataclass(frozen=True)
 class _Factor:
-    """Where a factor begins, the numbers between its columns, the bytes that it moves by with each loop of steps."""
+    """A factor's address, the distance between its columns, and its stride in bytes for each loop of steps."""
 
     start: Any
     column: int

@@ -39,7 +39,7 @@ and 82, 73, 79 and 80 (one core of a Xeon, in turns)."""
 READ, WRITE = 0, 1
 NEAREST_CACHE, SECOND_CACHE = 3, 2
 DATA = 1
-"""What LLVM's prefetch is told: what for, which cache, and that it is no instructions."""
+"""Arguments of LLVM's prefetch: read or write, locality, and data instead of instructions."""
 
 
 def ask_for(builder: Any, place: Any, nbytes: int, purpose: int, cache: int) -> None:
@@ -127,7 +127,7 @@ def tile_mac_ahead(
 
 
 def are_literals(*values: Any) -> bool:
-    """Whether numba knows the values of all of these arguments."""
+    """True if numba knows the values of all of these arguments."""
     return all(isinstance(value, types.IntegerLiteral) for value in values)
 
 
@@ -168,7 +168,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Cut:
-    """How many rows and columns a tile has here, as integers of 64 bits; each at least one."""
+    """The numbers of rows and columns of a tile, as integers of 64 bits; each at least one."""
 
     rows: Any
     columns: Any
@@ -198,7 +198,7 @@ class Tile:
         self.masks = [self._mask(columns, v) for v in range(self.vectors)]
 
     def addresses(self, first: Any, row_stride: Any) -> list[Any]:
-        """Where each vector of sums lies, row by row."""
+        """The address of each vector of sums, row by row."""
         found, row = [], first
         for r, stride in enumerate([*self.row_strides(row_stride), None]):
             found += [plus(self.builder, row, v * self.bytes) for v in range(self.vectors)]
@@ -295,14 +295,14 @@ class Tile:
         return self.builder.icmp_signed("<", ir.Constant(ir.IntType(64), row), self.cut.rows)
 
     def _mask(self, columns: int, vector: int) -> Any:
-        """Which lanes of a row's vector the tile has; None if it is sure to have all of them."""
+        """The mask of the lanes of a row's vector that lie in the tile; None if all of them do."""
         if self.cut is not None:
             return self._below(self.cut.columns, vector)
         lanes = range(vector * self.lanes, (vector + 1) * self.lanes)
         return ir.Constant(self.flags, [lane < columns for lane in lanes]) if columns < lanes.stop else None
 
     def _below(self, end: Any, vector: int) -> Any:
-        """Which lanes of a row's vector lie before a column."""
+        """The mask of the lanes of a row's vector before a column."""
         lanes = [vector * self.lanes + lane for lane in range(self.lanes)]
         places = ir.Constant(ir.VectorType(ir.IntType(64), self.lanes), lanes)
         return self.builder.icmp_signed("<", places, self.broadcast(end))

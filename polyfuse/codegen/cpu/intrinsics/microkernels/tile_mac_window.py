@@ -101,7 +101,7 @@ class _Rows:
     all: bool
 
     def are(self, builder: Any, lows: Sequence[Any], highs: Sequence[Any]) -> Any:
-        """Whether the bounds are these."""
+        """True if the bounds are these."""
         pairs = [
             pair
             for one in zip(self.bounds, lows, highs, strict=True)
@@ -110,7 +110,7 @@ class _Rows:
         return reduce(builder.and_, [builder.icmp_signed("==", here, here.type(end)) for end, here in pairs])
 
     def has(self, step: int, row: int) -> bool | None:
-        """Whether a step has a row; None if that is known at a call only."""
+        """True if a step has a row; None if that is known at a call only."""
         low, high = self.bounds[step]
         return True if low <= row < high else False if self.all else None
 

@@ -23,7 +23,7 @@ AT_LEAST = "at least "
 
 @dataclass(frozen=True)
 class TileSpec:
-    """How many rows and columns of sums a tile has at most; a row of a product is a tile of one.
+    """The number of rows and columns of sums a tile has at most; a row of a product is a tile of one.
 
     last_rows, last_columns: of a tile that may be cut short, how many there are where there are fewer; 0 where that is
     not known.

@@ -29,7 +29,7 @@ _MULTIPLY_ADD = "fma.rn.f32"
 _FIXED = re.compile(
     r"\s*(?:\$\w+:|bar\.|barrier\.|cp\.|st\.|red\.|atom\.|mbarrier\.|membar|fence|(?:@!?%p\d+ )?bra)"
 )
-"""What a copy stays before: barriers, stores, other copies' groups, and where a loop may jump to or from."""
+"""Instructions that a copy must not cross: barriers, stores, other copies' groups, labels and jumps of loops."""
 
 _REGISTER = re.compile(r"%\w+")
 

@@ -1,4 +1,4 @@
-"""What a loop computes anew in each pass, though it is always the same, moved before it, in PTX.
+"""Hoist loop-invariant PTX instructions (LICM).
 
     $L:                                mad.lo.s32 %r5, %r1, 514, %r2;
       mad.lo.s32 %r5, %r1, 514, %r2;   $L:
@@ -56,7 +56,7 @@ def _unchanged(lines: Lines, loop: Loop) -> Iterator[int]:
     found: set[int] = set()
 
     def stands(operand: str) -> bool:
-        """Whether an operand is known to be the same in each pass: a number, the thread, or given before the loop."""
+        """True if an operand is known to be the same in each pass: a number, the thread, or given before the loop."""
         if not operand.startswith("%") or THREAD.fullmatch(operand):
             return True
         where = given[operand]

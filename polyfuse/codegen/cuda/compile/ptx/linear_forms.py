@@ -1,4 +1,4 @@
-"""What the registers of a loop in PTX are of its counters and of what it leaves alone: sums of multiples.
+"""Express the registers of a PTX loop as linear forms of its counters and loop-invariant registers.
 
     $L:
       shl.b64 %rd1, %rd9, 13;                8192 * %rd9
@@ -41,7 +41,7 @@ class Sum:
         return Sum({r: factor for r, factor in terms.items() if factor}, self.number + times * other.number)
 
     def is_multiple_of(self, number: int) -> bool:
-        """Whether each part is."""
+        """True if each part is."""
         return all(part % number == 0 for part in (*self.of.values(), self.number))
 
 
@@ -60,7 +60,7 @@ class Sums:
     of: dict[str, Sum] = field(default_factory=dict)
     where: dict[str, int] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
-    """How many instructions that depend on a counter are behind each other up to a register."""
+    """The length of the longest chain of instructions from a counter to a register."""
 
     def note(self, number: int) -> None:
         """Take what a line gives, if that is a sum; lines come in their order."""
@@ -76,7 +76,7 @@ class Sums:
             self.steps[register] = before + self.runs(register)
 
     def runs(self, register: str) -> bool:
-        """Whether a sum depends on a counter."""
+        """True if a sum depends on a counter."""
         return any(counter in self.of[register].of for counter in self.counters)
 
     def _result(self, operation: str, operands: list[str]) -> Sum | None:
@@ -104,7 +104,7 @@ class Sums:
         return None
 
     def _value(self, operand: str) -> Sum | None:
-        """What an operand is: a number, a sum, a counter, or what the loop leaves alone; else None."""
+        """An operand as a sum: of a number, a known sum, a counter, or a loop-invariant register; else None."""
         if _NUMBER.fullmatch(operand):
             return Sum({}, int(operand))
         if operand in self.of:
@@ -114,7 +114,7 @@ class Sums:
         return Sum({operand: 1}) if stays or operand in self.counters else None
 
     def _apart(self, one: Sum, other: str) -> bool:
-        """Whether as many of a sum's lowest bits as another operand has at most are zeros."""
+        """True if as many of a sum's lowest bits as another operand has at most are zeros."""
         most = self._most(other)
         return most is not None and one.is_multiple_of(1 << most.bit_length())
 

@@ -14,7 +14,7 @@ MANY = 100
 """Multiply-adds of a pass from which on a loop is a product's steps, and instructions beside them count."""
 
 THREAD = re.compile(r"%n?(?:cta|t)id\.[xyz]")
-"""Which thread of which block this is, and of how many."""
+"""The special registers of thread and block: index and extent."""
 
 _FUNCTION = re.compile(r"\.(?:entry|func)\b")
 _LABEL = re.compile(r"(\$\w+):")

@@ -76,7 +76,7 @@ def _alike(sums: Sums) -> Iterable[list[str]]:
 
 
 def _computed(kept: str, base: Sum) -> Lines:
-    """What is kept, before the loop."""
+    """The lines before the loop that compute the kept register."""
     lines = [f"\t.reg .b64 \t{kept};", f"\tmov.u64 \t{kept}, {_signed(base.number)};"]
     return lines + [
         f"\tmad.lo.s64 \t{kept}, {r}, {_signed(factor)}, {kept};" for r, factor in base.of.items()
