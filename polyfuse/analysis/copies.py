@@ -75,7 +75,7 @@ def _check_rounding(nest: Nest, tree: Tree, copy: Statement) -> None:
 
 
 def rounds(nest: Nest, copy: Statement) -> Math | None:
-    """The format to which a copy rounds its values; None where it keeps every bit."""
+    """The format to which a copy rounds its values; None if it keeps every bit."""
     if isinstance(copy.body, Tf32):
         return "tf32"
     dtype = nest.tensor(copy.write.tensor).dtype

@@ -72,7 +72,7 @@ def _cut(domain: isl.Set, around: tuple[Loop, ...], top: Loop, name: str) -> lis
 
 
 def _beyond(domain: isl.Set) -> list[isl.Set] | None:
-    """All integer vectors outside of a domain, one part for each of its borders; None where it is not a polyhedron.
+    """All integer vectors outside of a domain, one part for each of its borders; None if it is not a polyhedron.
 
     { S[i, j] : 0 <= i and j <= i }   ->   { S[i, j] : i < 0 }, { S[i, j] : j > i }
     """

@@ -66,7 +66,7 @@ def without_slots(tree: Tree) -> Tree:
 
 
 def handing_over(kernel: Tree) -> Loop | None:
-    """The loop whose iterations hand over: that of the buffers which a warp of their own fills; None where none does.
+    """The loop whose iterations hand over: that of the buffers which a warp of their own fills; None if none does.
 
     It is the innermost one of several.
     """

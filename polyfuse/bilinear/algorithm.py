@@ -9,7 +9,7 @@
 Blocks are numbered row by row, of C too. The identity. The algorithm multiplies matrices over any ring iff, for all
 blocks a = (i, q), b = (q', j), c = (i', j'):
 
-    sum over t of U[t, a] V[t, b] W[c, t] = 1 where i = i', q = q', j = j', else 0
+    sum over t of U[t, a] V[t, b] W[c, t] = 1 if i = i', q = q', j = j', else 0
 
 (Brent, "Algorithms for matrix multiplication", 1970). It is one equation of integers for every triple of blocks,
 and is checked in integers when an algorithm is made: there is no algorithm whose identity is not proven.

@@ -56,7 +56,7 @@ def run_check(
 ) -> bool:
     """Run the cases, print a line for each, write the results file; whether all passed, and none is left.
 
-    Raises TargetUnavailable where there is no GPU (or no compiler for one), naming what is missing.
+    Raises TargetUnavailable if there is no GPU (or no compiler for one), naming what is missing.
     """
     run = run or Run()
     reason = missing() if device == "gpu" else None
@@ -126,7 +126,7 @@ def gpu_facts() -> dict[str, Any]:
 
 
 def driver_version() -> str | None:
-    """The display driver's version as nvidia-smi gives it; None where there is no nvidia-smi."""
+    """The display driver's version as nvidia-smi gives it; None if there is no nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)

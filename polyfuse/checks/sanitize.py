@@ -68,7 +68,7 @@ def run_sanitized(
 ) -> bool:
     """Run the cases under every tool; whether all were clean. Logs and a results file go into `out`.
 
-    Raises BadArgument for an emulator, TargetUnavailable where there is no GPU or no compute-sanitizer.
+    Raises BadArgument for an emulator, TargetUnavailable if there is no GPU or no compute-sanitizer.
     """
     if device != "gpu":
         raise BadArgument(
@@ -97,7 +97,7 @@ def run_sanitized(
 
 
 def sanitizer() -> str:
-    """The path of compute-sanitizer. Raises TargetUnavailable where there is none."""
+    """The path of compute-sanitizer. Raises TargetUnavailable if there is none."""
     found = shutil.which("compute-sanitizer")
     found = found or next(
         (p for place in PLACES if (p := shutil.which("compute-sanitizer", path=place))), None

@@ -34,7 +34,7 @@ def run_bench(
     With several `jobs` ours are compiled by so many processes first, into the cache. `only` and `without` are parts of
     names: of what is measured, and of peers that are not.
 
-    Raises BadArgument for a part that there is not, TargetUnavailable where there is no GPU or no torch beside it.
+    Raises BadArgument for a part that there is not, TargetUnavailable if there is no GPU or no torch beside it.
     """
     present(ROOT / "benchmarks", "benchmarks")
     of = module("benchmarks.gpu.parts")

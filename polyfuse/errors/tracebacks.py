@@ -32,7 +32,7 @@ class Shown(Exception):
 
     @property
     def _render_traceback_(self) -> Callable[[], list[str]]:
-        """IPython's question for a traceback's text; it makes its usual one where there is no such attribute."""
+        """IPython's question for a traceback's text; it makes its usual one if there is no such attribute."""
         if is_in_full(self):
             raise AttributeError("_render_traceback_")
         return lambda: short(self)

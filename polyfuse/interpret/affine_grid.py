@@ -109,7 +109,7 @@ def _whole(aff: isl.Aff, at: Points) -> Ints:
 def chunks(domain: isl.Set, sizes: Mapping[str, int], limit: int) -> Iterator[Points]:
     """The points of a domain, in lexicographic order, at most `limit` points of its bounding box at once.
 
-    Open grids where the box is full, vectors where it is not.
+    Open grids where the box is full, vectors if it is not.
     """
     fixed = fix_params(domain, dict(sizes))
     if fixed.is_empty():

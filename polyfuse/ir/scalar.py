@@ -44,7 +44,7 @@ class Maximum(sympy.Function):
         """Keep the expression unevaluated."""
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
-        """1 where this argument is the larger, else 0 (the subgradient torch uses for ReLU at 0 is 0)."""
+        """1 if this argument is the larger, else 0 (the subgradient torch uses for ReLU at 0 is 0)."""
         mine, other = self.args if argindex == 1 else reversed(self.args)
         return Select(greater(mine, other), sympy.Integer(1), sympy.Integer(0))
 

@@ -32,7 +32,7 @@ class Rates:
 
     A core begins `multiply_adds` of whole vectors a cycle. A load costs `loading` of one beside which it runs, and
     loops that are not register tiles reach `loops` of the peak. `hertz` are the cycles a second that it ran at
-    meanwhile, where that is known of its kind: a virtual machine's files have the least it may get.
+    meanwhile, if that is known of its kind: a virtual machine's files have the least it may get.
     """
 
     near: tuple[float, float, float]

@@ -42,7 +42,7 @@ class Operation:
 
     @property
     def dtype(self) -> DType | None:
-        """The result's element type, where it is not that of the operands."""
+        """The result's element type, if it is not that of the operands."""
         return None
 
     @property
@@ -110,7 +110,7 @@ class Cast(Pointwise):
 
 
 def broadcast_subscripts(shape: Shape, names: Sequence[str]) -> tuple[str, ...]:
-    """Return an operand's subscripts for the result's element [names]: aligned right, 0 where its size is 1.
+    """Return an operand's subscripts for the result's element [names]: aligned right, 0 if its size is 1.
 
     >>> broadcast_subscripts((1, 8), ("i", "j", "k"))
     ('0', 'k')

@@ -14,7 +14,7 @@ def turned_round(nest: Nest, result: Nest, origins: isl.UnionMap) -> isl.Map | N
 
     `origins`: { new instance -> the instance of the nest that it is }. The result computes what the nest did if
     { source of a dependence -> its sink } under the new names is part of the new order's "before". A declared reduction
-    may add in any order. Raises ValidationFailure where not every instance of the nest runs once, which would be a bug.
+    may add in any order. Raises ValidationFailure if not every instance of the nest runs once, which would be a bug.
     """
     every = union_set(nest.domains.values()), union_set(result.domains.values())
     ran = origins.range().is_equal(every[0]) and origins.domain().is_equal(every[1])

@@ -75,7 +75,7 @@ class Executable:
         self._seconds = {**seconds, "loading": time.perf_counter() - start}
         self._cache = cache
         self.tuning = tuning
-        """The trials of the search that found the schedule; None where none was asked for."""
+        """The trials of the search that found the schedule; None if none was asked for."""
         self._plans: dict[tuple[tuple[str, int], ...], MemoryPlan] = {}
         self._arenas = Arenas(product.memory.calls.tensors, self._memory_plan)
         self._copied: dict[str, None] = {}

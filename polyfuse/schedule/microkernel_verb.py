@@ -103,7 +103,7 @@ def microkernel(nest: Nest, tree: Tree, statement: str, loop: str, math: Math = 
 
 
 def _check_reads(nest: Nest, tree: Tree, statement: str, top: Loop) -> None:
-    """Raises InvalidSchedule where a factor is a sum that the same tile has changed: memory has it before that only.
+    """Raises InvalidSchedule if a factor is a sum that the same tile has changed: memory has it before that only.
 
     for s: for q: y[q] += w[s] * y[q + s]   ->   refused, since y[q + s] has grown in step s - 1
     """
@@ -123,7 +123,7 @@ def _check_reads(nest: Nest, tree: Tree, statement: str, top: Loop) -> None:
 
 
 def check_kept(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_before: Tree) -> None:
-    """Raises InvalidSchedule where a verb has made loops of a product in registers that are no product's any more.
+    """Raises InvalidSchedule if a verb has made loops of a product in registers that are no product's any more.
 
     microkernel over k around r, c  ->  interchange(k, c): refused, since code for a tile has its steps outside
     """

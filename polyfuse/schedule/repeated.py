@@ -88,7 +88,7 @@ class Done:
     form: Form
 
     def again(self, schedule: Schedule, part: Tree, form: Form) -> tuple[Schedule, Renaming] | None:
-        """The same on another part that is alike; None where it is not sure which names the verbs would give.
+        """The same on another part that is alike; None if it is not sure which names the verbs would give.
 
         Names that change have to have a number: x would be a word of a sentence, or a part of another name.
         """
@@ -152,7 +152,7 @@ def _in_place(
     run: Sequence[T], own: Callable[[T], Collection[str]], new: Sequence[T]
 ) -> tuple[T, ...] | None:
     """A run with the elements that have names of one's own replaced by the new ones that have these; what has none of
-    them stays before what it was before in `new`. None where names are together in one and apart in the other.
+    them stays before what it was before in `new`. None if names are together in one and apart in the other.
     """
     chunks: dict[frozenset[str], list[T]] = {}
     chunk: list[T] = []

@@ -93,7 +93,7 @@ def violation_of(step: Step, broken: Broken) -> Violation:
 
 
 def check_places(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_before: Tree) -> None:
-    """Raises InvalidSchedule where a verb has made a tree that no hardware has, or left a microkernel none.
+    """Raises InvalidSchedule if a verb has made a tree that no hardware has, or left a microkernel none.
 
     Each check is of one kernel, so only kernels that the verb has changed are asked. A verb that changes the nest may
     add an access to a tensor that a buffer of another kernel holds.

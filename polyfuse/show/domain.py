@@ -211,7 +211,7 @@ def _strips(places: Sequence[Point], dims: int) -> list[tuple[float, float]]:
 
 
 def _tone(date: Sequence[int] | None) -> int:
-    """The shade of a tile, by the parities of its dates; -1 where there is none."""
+    """The shade of a tile, by the parities of its dates; -1 if there is none."""
     return -1 if date is None else 2 * (sum(date[0::2]) % 2) + sum(date[1::2]) % 2
 
 

@@ -9,7 +9,7 @@ from polyfuse.errors import TargetUnavailable
 
 
 def need(module: str, what: str = "this picture", extra: str = "plot") -> Any:
-    """An optional module. Raises TargetUnavailable, naming what needs it and what to install, where it is missing."""
+    """An optional module. Raises TargetUnavailable, naming what needs it and what to install, if it is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

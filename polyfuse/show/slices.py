@@ -46,7 +46,7 @@ def cut(
 ) -> Slice:
     """The slice of a statement's domain along `dims`; a dimension that `at` does not name is held at its least value.
 
-    Raises BadArgument where the slice is not a finite, visible number of points.
+    Raises BadArgument if the slice is not a finite, visible number of points.
     """
     names = nest.statement(statement).dims
     missing = [d for d in dims if d not in names]

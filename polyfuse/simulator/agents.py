@@ -191,7 +191,7 @@ class Handover:
         seen.join(self.meeting.over[phase])
 
     def check_ends(self, agents: Sequence[Any]) -> None:
-        """Raises BarrierError where a block ends as others may still write to its memory, or arrive at its barriers."""
+        """Raises BarrierError if a block ends as others may still write to its memory, or arrive at its barriers."""
         for rank in range(len(self.barriers)):
             known = Seen()
             for agent in agents:

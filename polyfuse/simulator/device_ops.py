@@ -299,7 +299,7 @@ def _ask(
 def _copied(
     threads: Threads, node: ast.stmt, given: Given, here: Any = None
 ) -> Iterator[tuple[ast.Subscript, list[Any], Value, int | None]]:
-    """(array, subscripts, value, bytes of the access) for each element of a copy; zero where it is not `here`."""
+    """(array, subscripts, value, bytes of the access) for each element of a copy; zero if it is not `here`."""
     count, step = _numbers(given, "count", "step")
     target, source = element(node, given["target"]), element(node, given["source"])
     to, at = (np.asarray(threads.value(given[name])) for name in ("to", "at"))

@@ -217,7 +217,7 @@ class Memory:
     """One array of the kernel as the team sees it.
 
     `data` is flat. Element e of the array is data[e] in global memory, data[block * size + e] in shared
-    memory, and data[e * threads + thread] in local memory. `ledger` is None where no conflict is possible:
+    memory, and data[e * threads + thread] in local memory. `ledger` is None if no conflict is possible:
     local memory, and global memory that the kernel only reads. `offset` is the array's first element in a
     ledger it shares.
     """

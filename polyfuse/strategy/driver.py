@@ -32,7 +32,7 @@ class Start:
         choose: decides between candidates, by the model, a search, or what a caller forces.
         fuse: whether statements may share kernels.
         options: what the model assumes beside the machine.
-        claims: kernels that are decided before the search for groups; None where passes may still claim some.
+        claims: kernels that are decided before the search for groups; None if passes may still claim some.
         apart: groups of statements that no kernel holds.
         remarks: on what was done to the nest so far.
     """

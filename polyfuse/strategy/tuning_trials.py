@@ -56,7 +56,7 @@ class Tuning:
 
     @property
     def rank_correlation(self) -> float | None:
-        """Of the order that the model expects and the order measured; None where one of them is no order."""
+        """Of the order that the model expects and the order measured; None if one of them is no order."""
         timed = [trial for trial in self.trials if not trial.refused]
         return spearman([trial.predicted for trial in timed], [trial.ratio for trial in timed])
 

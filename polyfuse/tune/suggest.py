@@ -44,7 +44,7 @@ class Asked:
 
 
 def optuna() -> Any:
-    """Optuna. Raises TargetUnavailable, naming what to install, where it is missing."""
+    """Optuna. Raises TargetUnavailable, naming what to install, if it is missing."""
     return need("optuna", "tuning", "tune")
 
 

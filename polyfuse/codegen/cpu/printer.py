@@ -220,7 +220,7 @@ class CpuEmitter(InRegions):
         return [*waits, *self.lines(node)]
 
     def awaiting(self) -> list[str]:
-        """The wait of the step that the walk is in; nothing where isl has made no loop of the pipeline."""
+        """The wait of the step that the walk is in; nothing if isl has made no loop of the pipeline."""
         step = next(x.variable for x in reversed(self.around) if x.bind == "turn")
         return [f"await_turn({self.turns}, {step})"] if self.turns else []
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polyfuse.codegen.looptree.nodes import Axis
 
 ALONE = (1, 1, 1)
-"""Blocks of a cluster along x, y and z where there are no clusters."""
+"""Blocks of a cluster along x, y and z if there are no clusters."""
 
 CAPABILITY = (9, 0)
 """The first GPUs that have clusters."""

@@ -50,7 +50,7 @@ Address = Callable[[Element, Environment], tuple[ast.expr, ast.expr]]
 
 
 def device_call(top: For, address: Address, repeated: bool) -> list[str] | None:
-    """The lines for the loops around a store that is an operation; None where they are none, or begin elsewhere.
+    """The lines for the loops around a store that is an operation; None if they are none, or begin elsewhere.
 
     for k: for r: for c: y[r, c] += a[…] * b[…]   ->   tile_fma(8, 8, 16, y, a, 4 * ty, …, b, 4 * tx, …, min(16, n - k))
     for l in range(0, 4): shared[…] = x[…]         ->   copy_vector(4, shared, …, 1, x, …), or pad_ahead(…, i < n)
@@ -275,7 +275,7 @@ def shared_bytes(node: Node) -> int:
 
 
 def constant_bounds(loop: For) -> tuple[int | None, int | None]:
-    """The numbers that surely bound a loop's values: 0, 8 for range(max(0, a), min(8, b)); None where there is none."""
+    """The numbers that surely bound a loop's values: 0, 8 for range(max(0, a), min(8, b)); None if there is none."""
     low, high = numbers_in(loop.low, "max"), numbers_in(loop.high, "min")
     return max(low, default=None), min(high, default=None)
 

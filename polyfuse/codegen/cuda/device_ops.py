@@ -78,7 +78,7 @@ class DeviceOp:
         return number == first if self.requires.endswith("a") else number >= first
 
     def named(self, arguments: Sequence[ast.expr]) -> dict[str, ast.expr]:
-        """The arguments of a call by their parameters' names. Raises ValueError where they are too many or too few."""
+        """The arguments of a call by their parameters' names. Raises ValueError if they are too many or too few."""
         return {p.name: given for p, given in zip(self.parameters, arguments, strict=True)}
 
     def call(self, **arguments: Argument) -> str:

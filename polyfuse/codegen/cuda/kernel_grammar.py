@@ -94,7 +94,7 @@ class KernelSource:
 def parse(source: str, name: str) -> KernelSource:
     """The kernel `name` of a module's text, with the index arithmetic that it is compiled with.
 
-    Raises UnsupportedKernel where the text leaves the subset.
+    Raises UnsupportedKernel if the text leaves the subset.
     """
     lines = tuple(source.splitlines())
     tree = ast.parse(source)

@@ -31,7 +31,7 @@ LINES, MATRICES, TRANSPOSED = range(3)
 def for_whole_warps(kernel: Kernel) -> Kernel:
     """The kernel in which no condition on threads keeps lanes from a product by tensor cores.
 
-    Raises InvalidSchedule where the threads of a block are no warps of 4 x 8 lanes.
+    Raises InvalidSchedule if the threads of a block are no warps of 4 x 8 lanes.
     """
     if not _by_warps(kernel.body):
         return kernel

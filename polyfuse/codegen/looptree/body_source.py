@@ -86,7 +86,7 @@ class Values:
         return [f"{name} = {text}" for text, name in self.prelude.items()]
 
     def _bits(self) -> ast.expr | None:
-        """The element that is copied to another half of its type, bit for bit; None where a number is computed."""
+        """The element that is copied to another half of its type, bit for bit; None if a number is computed."""
         if self.store.op != "=" or not isinstance(self.store.body, Read):
             return None
         element = self.store.reads[self.store.body.position]

@@ -26,7 +26,7 @@ Place = tuple[int, tuple[ast.expr, ...]]
 
 
 def along_two_axes(element: Element, tensor: Tensor) -> Place | None:
-    """x[i, c // 28, c % 28]  ->  (1, [i, c]) where x has 28 elements along its last axis; None where nothing is so."""
+    """x[i, c // 28, c % 28]  ->  (1, [i, c]) where x has 28 elements along its last axis; None if nothing is so."""
     for axis in range(len(element.subscripts) - 1):
         outer, inner = element.subscripts[axis : axis + 2]
         match outer, inner:

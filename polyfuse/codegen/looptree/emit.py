@@ -140,7 +140,7 @@ class Emitter(ABC):
 
 
 def subscripted(name: str, subscripts: tuple[ast.expr, ...]) -> ast.expr:
-    """`name[a, b]`, `name[a]`, or `name` where there are no subscripts."""
+    """`name[a, b]`, `name[a]`, or `name` if there are no subscripts."""
     if not subscripts:
         return ast.Name(name)
     index = subscripts[0] if len(subscripts) == 1 else ast.Tuple(list(subscripts))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Interval:
-    """The numbers from `low` to `high`, both among them; None where no bound is known.
+    """The numbers from `low` to `high`, both among them; None if no bound is known.
 
     >>> Interval(0, 3) + Interval(1, None)
     Interval(low=1, high=None)

@@ -27,7 +27,7 @@ class ProductLoops:
 
 
 def tile_of(top: For) -> ProductLoops | None:
-    """The loops below one loop and what they are to the store; None where they are not those of a product.
+    """The loops below one loop and what they are to the store; None if they are not those of a product.
 
     isl may have put a condition between them, or cut a loop of steps short where another one ends: which loops are
     rows, columns and steps is seen again in what moves with them.
@@ -58,7 +58,7 @@ def most_of(loop: For) -> int | None:
 def last_of(count: ast.expr, most: int) -> int:
     """The extent of a loop where it is less than `most`, by the rest of its bound; `most` if it never has.
 
-    0 where that is not known: min(6, 512 - 6*i) is 6 or 512 - 6 * 85 = 2, and min(6, n - 6*i) may be anything.
+    0 if that is not known: min(6, 512 - 6*i) is 6 or 512 - 6 * 85 = 2, and min(6, n - 6*i) may be anything.
 
     >>> [last_of(ast.parse(count, mode="eval").body, 6) for count in ("min(6, 512 - 6*i)", "6", "min(6, n - 6*i)")]
     [2, 6, 0]
@@ -181,7 +181,7 @@ def operands(tile: ProductLoops, first: dict[str, ast.expr]) -> list[ast.expr] |
     """The arguments that every operation on a tile gets for its product: sums, left, right, each where the loops begin.
 
     y, (8 * i, 0), 0, x, (8 * i, 0), 0, 1, w, (0, 0), 0, n: an array, an element, the axes of rows and steps; the number
-    of steps. None where an element does not go along one axis with each loop.
+    of steps. None if an element does not go along one axis with each loop.
     """
     top, rows, columns, sums, left, right = (
         tile.steps[0], tile.rows, tile.columns, tile.store.target, tile.left, tile.right,

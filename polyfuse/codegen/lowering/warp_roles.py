@@ -23,7 +23,7 @@ from polyfuse.sets import dimension
 def by_roles(part: Tree, domains: Domains) -> tuple[tuple[Tree, Tree], Barriers]:
     """The trees of the warp that only copies and of the others, and the leaves at which they wait for each other.
 
-    Raises InvalidSchedule where there are no others, or these may meet.
+    Raises InvalidSchedule if there are no others, or these may meet.
     """
     own = in_own_warps(part)
     _check_others(part, own)

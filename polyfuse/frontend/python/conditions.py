@@ -39,7 +39,7 @@ class Predicate:
 
 
 def divided(node: ast.If, is_affine: IsAffine) -> ast.If | None:
-    """An `if` whose first test is affine, where the test given is affine in part; None where no part is."""
+    """An `if` whose first test is affine, where the test given is affine in part; None if no part is."""
     parts = _parts(node.test, is_affine)
     if parts is None:
         return None

@@ -97,7 +97,7 @@ class Term:
 def summed(
     name: str, domain: isl.Set, write: Access, op: str, terms: Sequence[Term], zero: sympy.Expr
 ) -> Statement:
-    """name: write op f0 * value0 + f1 * value1 + …; zero where there is no term."""
+    """name: write op f0 * value0 + f1 * value1 + …; zero if there is no term."""
     listed: list[Access] = []
     body: sympy.Expr | None = None
     for term in terms:

@@ -22,7 +22,7 @@ from polyfuse.sets import IN, OUT, SET
 
 
 def detach(nest: Nest, tensor: str) -> Nest | Refusal:
-    """All statements use a temporary in an output's place; a last one stores it. InvalidNest where there is no such."""
+    """All statements use a temporary in an output's place; a last one stores it. InvalidNest if there is no such."""
     known = nest.tensor(tensor)
     if known.role != "output":
         return refused(

@@ -322,7 +322,7 @@ def _scaled(nest: Nest, chain: Chain, weight: Access, s: Statement) -> tuple[Ten
 
 
 def _key(chain: Chain) -> Access | None:
-    """The read of the offset of which all its others are functions; any where it has none or is a number."""
+    """The read of the offset of which all its others are functions; any if it has none or is a number."""
     reads = [chain.reads[leaf.position] for leaf in reads_in(chain.value.offset)]
     for access in reads:
         back = access.map.intersect_domain(_domain(chain)).reverse()

@@ -40,7 +40,7 @@ def in_place(nest: Nest) -> Nest:
 
 
 def _without(nest: Nest, name: str) -> Nest | None:
-    """The nest without one temporary; None where the theorem does not hold."""
+    """The nest without one temporary; None if the theorem does not hold."""
     roles = _roles(nest, name)
     if roles is None:
         return None

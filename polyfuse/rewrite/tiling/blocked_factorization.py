@@ -151,7 +151,7 @@ def _in_blocks(nest: Nest, dates: Mapping[str, str], size: int) -> Panels | Refu
 
 
 def _dates(nest: Nest, name: str, text: str) -> isl.Map | None:
-    """{ S[i, j, k] -> [rows, columns, steps, place] } on the statement's instances; None where the text is not that."""
+    """{ S[i, j, k] -> [rows, columns, steps, place] } on the statement's instances; None if the text is not that."""
     s, domain = nest.statement(name), nest.domains[name]
     try:
         found = isl.Map(f"[{', '.join(nest.params)}] -> {{ {name}[{', '.join(s.dims)}] -> {text} }}")

@@ -153,7 +153,7 @@ class _Composition:
         return None
 
     def _tried(self, s: Statement) -> Composed | Refusal | None:
-        """The nest without a view, or why it stays; None where there is none to try."""
+        """The nest without a view, or why it stays; None if there is none to try."""
         nest = self.nest
         for noted in (self.showing, self.unwanted, self.outdated):
             noted.discard(s.name)

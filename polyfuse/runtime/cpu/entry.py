@@ -197,7 +197,7 @@ class _Entry:
         return [self.objects.item(self.out, position) for position in range(count)]
 
     def arena(self) -> Any:
-        """An arena that no other call uses, with every temporary in its place; None where there are none."""
+        """An arena that no other call uses, with every temporary in its place; None if there are none."""
         if not self.interface.temporaries:
             return None
         builder = self.builder

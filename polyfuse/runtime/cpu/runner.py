@@ -66,7 +66,7 @@ class CpuProgram:
         self._made = _Made(constants)
 
     def function(self, sizes: Sizes) -> Callable[..., Any]:
-        """The entry for some sizes (entry.py says what it takes and answers), made where none is kept.
+        """The entry for some sizes (entry.py says what it takes and answers), made if none is kept.
 
         Threads may do this at once: each step is one of the dictionary's own, and at worst a function is made twice.
         """

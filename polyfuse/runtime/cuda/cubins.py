@@ -42,7 +42,7 @@ SETTINGS = ("NUMBA_", "CUDA_HOME", "CUDA_PATH")
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel's machine code, and what the cache had to do with it; nothing where there is none."""
+    """A kernel's machine code, and what the cache had to do with it; nothing if there is none."""
 
     cubin: Cubin
     cache: str

@@ -66,7 +66,7 @@ def missing() -> str | None:
     """Return the reason why no kernel can run here, with a remedy; None if one can.
 
     Neither imports `cuda.core` nor makes a context: it asks the driver for the number of GPUs and for its version,
-    which takes about a millisecond where there is no driver.
+    which takes about a millisecond if there is no driver.
     """
     try:
         if find_spec("cuda.core") is None:
@@ -89,7 +89,7 @@ def available() -> bool:
 
 
 def machine_here() -> GpuMachine:
-    """The machine that plans for the GPU here are made for; TargetUnavailable where there is none or an unknown one."""
+    """The machine that plans for the GPU here are made for; TargetUnavailable if there is none or an unknown one."""
     reason, driver = missing(), driver_library()
     facts = gpu_facts(driver) if reason is None else None
     if facts is None:
@@ -100,7 +100,7 @@ def machine_here() -> GpuMachine:
 
 
 class Gpu:
-    """One GPU, one stream on it, and the kernels loaded so far. Raises TargetUnavailable where there is none.
+    """One GPU, one stream on it, and the kernels loaded so far. Raises TargetUnavailable if there is none.
 
     A `stream` is the address of a caller's stream to use instead of this one's own. What the driver refuses is a
     DeviceFailure, one that has no memory left an OutOfDeviceMemory (polyfuse.runtime.cuda.device_failures).
@@ -151,7 +151,7 @@ class Gpu:
             raise no_memory(nbytes, use, self.info.name, self._free(), error) from error
 
     def _free(self) -> tuple[int, int] | None:
-        """The free bytes of the device's memory, and all of them; None where the driver does not say."""
+        """The free bytes of the device's memory, and all of them; None if the driver does not say."""
         from cuda.bindings import driver
 
         status, free, total = driver.cuMemGetInfo()
@@ -243,7 +243,7 @@ class Gpu:
             ) from error
 
     def _check_residence(self, kernel: Any, step: Launch) -> None:
-        """Raises TargetUnavailable where blocks wait for each other and are more than the GPU holds at once."""
+        """Raises TargetUnavailable if blocks wait for each other and are more than the GPU holds at once."""
         threads, dynamic = prod(step.block), step.kernel.dynamic_bytes
         on_one = kernel.occupancy.max_active_blocks_per_multiprocessor(threads, dynamic)
         most = on_one * self.info.multiprocessors

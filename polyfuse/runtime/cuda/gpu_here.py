@@ -41,7 +41,7 @@ class GpuFacts:
 
 
 def driver_library() -> Any | None:
-    """The driver's library; None where there is none."""
+    """The driver's library; None if there is none."""
     try:
         return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:

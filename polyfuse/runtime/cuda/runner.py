@@ -77,7 +77,7 @@ def _threads(program: Program, code: Code) -> int:
 class Buffers:
     """Device memory for one set of sizes (and one of the caller's streams), and which constants lie there.
 
-    `arrivals` is the address where the blocks of a launch count those that have come to a barrier, 0 where none wait.
+    `arrivals` is the address where the blocks of a launch count those that have come to a barrier, 0 if none wait.
     `graph` is captured over its addresses alone; `graphs` over these and a caller's, those used last at the end, None
     after their first call; `spare` are graphs of addresses that are known no more. `owner` is who last saw to it that
     the constants here are its own.

@@ -1,6 +1,6 @@
 """An emulated GPU in host memory that runs kernels in lock-step for `CudaProgram`.
 
-Copies, captures, replays and waits are counted, so that the host side of a call can be checked where there is no GPU.
+Copies, captures, replays and waits are counted, so that the host side of a call can be checked if there is no GPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cache's folder and files: each file is complete or absent, whoever else writes.
 
-    $POLYFUSE_CACHE, $XDG_CACHE_HOME or ~/.cache    the user's; made where it is missing
+    $POLYFUSE_CACHE, $XDG_CACHE_HOME or ~/.cache    the user's; made if it is missing
       polyfuse-cache                                ours: marked, this user's, written by nobody else
         CACHEDIR.TAG                                the mark, by which backups skip it too (bford.info/cachedir)
         compiled, source                            the files, by names that only polyfuse makes
@@ -63,7 +63,7 @@ class Folder:
     def read(self, file: str) -> bytes:
         """A file's content; from now on it is the most recently used.
 
-        Raises OSError where there is none, or where the folder is not ours; NotOwn where something else has its name.
+        Raises OSError if there is none, or where the folder is not ours; NotOwn where something else has its name.
         """
         with self._opened() as folder, _opened_file(file, folder) as handle:
             with suppress(OSError):  # a folder that is only read has no order of use
@@ -74,7 +74,7 @@ class Folder:
     def write(self, file: str, content: bytes) -> None:
         """Write a file so that readers find the old one, none, or all of this one, also after a crash.
 
-        Its folder is made where it is missing. Raises OSError where that cannot be written, or is not ours.
+        Its folder is made if it is missing. Raises OSError if that cannot be written, or is not ours.
         """
         assert self.names.fullmatch(file), f"a file of another kind: {file}"
         part = f"{secrets.token_hex(8)}{PART}"
@@ -92,7 +92,7 @@ class Folder:
                 raise
 
     def remove(self, file: str) -> None:
-        """Remove a file if it is there. Raises OSError where it may not be removed, or the folder is not ours."""
+        """Remove a file if it is there. Raises OSError if it may not be removed, or the folder is not ours."""
         assert self._made(file), f"a file of another kind: {file}"
         with suppress(FileNotFoundError), self._opened() as folder:
             os.unlink(file, dir_fd=folder)

@@ -87,7 +87,7 @@ class Store:
     def write(self, key: str, header: Mapping[str, Any], body: bytes) -> None:
         """Keep an entry, and let go of those not used for longest where the bound asks for it.
 
-        Raises OSError where the directory cannot be written, or is another's.
+        Raises OSError if the directory cannot be written, or is another's.
         """
         self.entries.write(f"{key}{SUFFIX}", packed({**header, "key": key}, body))
         self.trim()
@@ -117,7 +117,7 @@ class Store:
     def clear(self) -> tuple[int, int]:
         """Remove every file; how many there were, and their bytes together.
 
-        Raises OSError where one may not be removed, or where a folder is another's.
+        Raises OSError if one may not be removed, or where a folder is another's.
         """
         every = list(self.files())
         for folder, name, _ in every:

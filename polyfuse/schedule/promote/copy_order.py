@@ -29,7 +29,7 @@ def ordered_with_copies(
 ) -> Tree:
     """The original order with copies put after the last write of what they read and before their first reader.
 
-    `around` are the loops whose values are the copies' first dimensions. Raises InvalidSchedule where there is no such
+    `around` are the loops whose values are the copies' first dimensions. Raises InvalidSchedule if there is no such
     place.
     """
     late = _written_late(nest, copies, readers)

@@ -174,7 +174,7 @@ def _check_stages(memory: str, stages: int) -> None:
 
 
 def panel_of(what: str, rank: int, panel: tuple[int, int]) -> Panel:
-    """(axis, width) as a layout of so many axes. Raises InvalidSchedule where there are no such panels."""
+    """(axis, width) as a layout of so many axes. Raises InvalidSchedule if there are no such panels."""
     if not isinstance(panel, tuple | list) or len(panel) != 2:
         raise InvalidSchedule(f"panel={panel!r}, expected (axis, width), as in panel=(1, 32)")
     axis, width = panel

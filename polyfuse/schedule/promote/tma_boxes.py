@@ -81,7 +81,7 @@ def bulk_copy(
     """The statement that a loop bound to "bulk" or "bulk.warp" copies, and its box; InvalidSchedule where it is no such
     copy.
 
-    `ahead` are the copies that something waits for; None where that is asked later.
+    `ahead` are the copies that something waits for; None if that is asked later.
     """
     chain, names = chain_from(top), statements(top)
 
@@ -168,7 +168,7 @@ def _box(
 
 
 def check_swizzled(nest: Nest, part: Tree, geometries: Mapping[str, Geometry], known: frozenset[str]) -> None:
-    """Raises InvalidSchedule where anything but such copies and warpgroups' products accesses swizzled lines."""
+    """Raises InvalidSchedule if anything but such copies and warpgroups' products accesses swizzled lines."""
     for s in map(nest.statement, statements(part)):
         for access in s.accesses:
             held = geometries.get(access.tensor)

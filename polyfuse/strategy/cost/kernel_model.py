@@ -77,7 +77,7 @@ class Kernel:
     uses: tuple[Use, ...]
     shares: tuple[Share, ...]
     column: int | None
-    """The band loop whose tiles are columns; None where columns are loops inside the band: for m: for i: { … }."""
+    """The band loop whose tiles are columns; None if columns are loops inside the band: for m: for i: { … }."""
     around: tuple[Loop, ...] = ()
 
     @property

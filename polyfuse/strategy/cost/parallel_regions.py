@@ -21,7 +21,7 @@ def is_on_cores(tree: Tree) -> bool:
 
 
 def joined_kernels(nest: Nest, kernel: Tree) -> tuple[Tree, ...]:
-    """The kernels that one is joined of, in order; none where it is not: no loop of one value around several on cores.
+    """The kernels that one is joined of, in order; none if it is not: no loop of one value around several on cores.
 
     for region in 0: { for i (cores): A;  for j (cores): B }   ->   for i (cores): A,  for j (cores): B
     """

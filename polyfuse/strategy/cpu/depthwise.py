@@ -29,7 +29,7 @@ VECTORS = 8
 def summed_in_rows(
     schedule: Schedule, counts: Counts, name: str, loops: tuple[Loop, ...], machine: CpuMachine
 ) -> Schedule | None:
-    """A sum's loops as microkernels of a row of results; None where it has no such row.
+    """A sum's loops as microkernels of a row of results; None if it has no such row.
 
     `loops` are those around the statement alone, outermost first.
     """

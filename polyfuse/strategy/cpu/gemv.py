@@ -67,7 +67,7 @@ class RowProduct:
         return size * (4.0 if apart else 1.0) / self.machine.reading(level, 1.0)
 
     def width(self) -> int | None:
-        """The columns of a piece that take least; None where loops are faster, or no piece is whole vectors."""
+        """The columns of a piece that take least; None if loops are faster, or no piece is whole vectors."""
         widths = [v * self.lanes for v in VECTORS if self.columns % (v * self.lanes) == 0]
         best = min(widths, key=self.in_pieces, default=None)
         return best if best is not None and self.in_pieces(best) <= self.in_loops() else None
@@ -76,7 +76,7 @@ class RowProduct:
 def in_one_row(
     schedule: Schedule, name: str, loops: tuple[Loop, ...], steps: Loop, vector: Loop, machine: CpuMachine
 ) -> Schedule | None:
-    """A product's loops over steps and columns as microkernels of a row; None where it is none, or does not pay."""
+    """A product's loops over steps and columns as microkernels of a row; None if it is none, or does not pay."""
     known = (p for p in products_of(schedule.nest, name) if len(p.steps) == 1 and not p.across)
     product, size = next(known, None), constant_extent(schedule, vector)
     count = constant_extent(schedule, steps)

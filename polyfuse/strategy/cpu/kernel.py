@@ -178,7 +178,7 @@ def _product(
     vector: Loop,
     machine: CpuMachine,
 ) -> Schedule | None:
-    """A product's rows and a few vectors of columns as a microkernel; None where it is not of that form."""
+    """A product's rows and a few vectors of columns as a microkernel; None if it is not of that form."""
     itemsize = schedule.nest.tensor(schedule.nest.statement(name).write.tensor).itemsize
     size = constant_extent(schedule, vector)
     vectors = machine.vector_registers // 2  # the others hold a row of columns and numbers of the rows

@@ -50,7 +50,7 @@ class RowPass:
 
 
 def row_by_row(schedule: Schedule, one: RowPass) -> Schedule:
-    """The pass in shape. Raises IllegalSchedule where dependences forbid it, InvalidSchedule where loops differ."""
+    """The pass in shape. Raises IllegalSchedule if dependences forbid it, InvalidSchedule where loops differ."""
     home = one.rows[0].name
     tiles: dict[str, str] = {}
     for rows in one.rows:
@@ -86,7 +86,7 @@ def _cut(schedule: Schedule, one: RowPass, rows: Rows) -> tuple[Schedule, str]:
 
 
 def _loop_over(schedule: Schedule, name: str, dim: str) -> str:
-    """The outermost loop that counts a dimension of a statement. Raises InvalidSchedule where there is none."""
+    """The outermost loop that counts a dimension of a statement. Raises InvalidSchedule if there is none."""
     wanted = {schedule.nest.statement(name).dims.index(dim)}
     found = next((loop.name for loop in schedule.loops(name) if dims_of(loop.date(name)) == wanted), None)
     if found is None:

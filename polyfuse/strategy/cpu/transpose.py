@@ -42,7 +42,7 @@ class _Across:
 
 
 def across_lines(schedule: Schedule, counts: Counts, unit: tuple[str, ...]) -> Schedule | None:
-    """A pointwise nest in tiles of lines; None where no access goes across."""
+    """A pointwise nest in tiles of lines; None if no access goes across."""
     loops = schedule.loops(unit[0])
     if len(loops) < 2 or not is_perfect(schedule, unit) or not all(map(counts.parallel, loops)):
         return None

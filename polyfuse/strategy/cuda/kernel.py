@@ -171,7 +171,7 @@ def _in_vectors(
 def _walking(
     schedule: Schedule, counts: Counts, unit: tuple[str, ...], keep: int, threads: Threads
 ) -> Loop | None:
-    """The loop of a unit that will run along thread.x; None where none will."""
+    """The loop of a unit that will run along thread.x; None if none will."""
     placed = dict(threads.points)
     loops = schedule.loops(unit[0])[keep:]
     if threads.across is None:

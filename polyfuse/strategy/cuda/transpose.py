@@ -138,7 +138,7 @@ def _placed(schedule: Schedule, counts: Counts, kernel: Kernel, found: _Crossing
 def _grid(blocks: tuple[Loop, ...], rest: int, counts: Counts, found: _Crossing) -> dict[str, str]:
     """Each loop over blocks with its axis: the longest has x, the only one that takes more than 65535.
 
-    Raises InvalidSchedule where another one has more.
+    Raises InvalidSchedule if another one has more.
     """
     squares = {loop.name: -(-counts.extent(loop) // SIDE) for loop in (found.results, found.operands)}
     sizes = {loop.name: squares.get(loop.name, rest) for loop in blocks}

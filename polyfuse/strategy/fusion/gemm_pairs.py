@@ -41,7 +41,7 @@ def joined_in_steps(
 def joined_in_tiles(
     nest: Nest, model: Model, first: Tree, second: Tree, together: Tree
 ) -> tuple[list[KernelCost], KernelCost] | None:
-    """(costs apart, in tiles where that is cheaper; the cost together); None unless both hold a product."""
+    """(costs apart, in tiles if that is cheaper; the cost together); None unless both hold a product."""
     if model.machine.kind != "cpu" and model.tiled is None:
         return None
     if not all(products_among(nest, model.kernel(part).names, triangles=True) for part in (first, second)):
@@ -50,7 +50,7 @@ def joined_in_tiles(
 
 
 def alone_cost(nest: Nest, model: Model, part: Tree) -> KernelCost:
-    """A kernel that is not joined to others: around one product in blocks, where that is cheaper."""
+    """A kernel that is not joined to others: around one product in blocks, if that is cheaper."""
     usual = model.cost(part)
     if model.tiled is not None:
         return model.tiled(nest, model.kernel(part), usual)

@@ -36,7 +36,7 @@ def _apart(schedule: Schedule, part: Loop) -> Schedule:
 
 
 def _ordered(schedule: Schedule, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Statements, none before what it waits for, else as they are written; None where some wait in a circle."""
+    """Statements, none before what it waits for, else as they are written; None if some wait in a circle."""
     pairs = schedule.nest.dependences().pairs
     before = {
         name: [p.source for p in pairs if p.sink == name != p.source and p.source in names] for name in names
@@ -48,7 +48,7 @@ def _ordered(schedule: Schedule, names: tuple[str, ...]) -> tuple[str, ...] | No
 
 
 def _text(schedule: Schedule, name: str, position: int) -> str | None:
-    """The loops of a statement by itself, behind its place; None where a date is in pieces.
+    """The loops of a statement by itself, behind its place; None if a date is in pieces.
 
     Of a sum those along its results come first, where nothing else orders it:
 

@@ -73,7 +73,7 @@ def _joined(
 
 
 def at_dates(schedule: Schedule, texts: Mapping[str, str | None]) -> Schedule | None:
-    """`affine`; None where a date has no text, or where it is refused."""
+    """`affine`; None if a date has no text, or if it is refused."""
     known = {name: text for name, text in texts.items() if text is not None}
     try:
         return schedule.affine(**known) if len(known) == len(texts) else None

@@ -65,7 +65,7 @@ def reached(nest: Nest, name: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def block_of(nest: Nest, product: Product, dim: int, needs: Needs) -> int:
-    """The fewest values of a dimension, from a multiple on, that hold all that each follower needs; 1 where none do.
+    """The fewest values of a dimension, from a multiple on, that hold all that each follower needs; 1 if none do.
 
     max[p, q] <- mac[2p .. 2p + 1, …]: 2, since floor(k / 2) is p for both.
     """
@@ -98,7 +98,7 @@ def columns_axes(nest: Nest, product: Product, names: tuple[str, ...]) -> Mappin
 
 
 def columns_dim(nest: Nest, name: str, axes: Mapping[str, int]) -> int | None:
-    """The dimension of a statement that is the product's columns; None where none is."""
+    """The dimension of a statement that is the product's columns; None if none is."""
     for access in nest.statement(name).accesses:
         if access.tensor in axes:
             moved = moved_axes(access, len(nest.statement(name).dims)) or {}

@@ -181,7 +181,7 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
 def _group(s: Statement, columns: int, y: Mapping[int, int], right: Factor) -> int | None:
     """Of which width panels along the columns' axes begin where their blocks do: whatever divides it, 0 for any.
 
-    None where that is not known: several dimensions along an axis, and not columns beside multiples of one number.
+    None if that is not known: several dimensions along an axis, and not columns beside multiples of one number.
     """
     if _is_alone(y, columns) and _is_alone(right.axes, columns):
         return 0

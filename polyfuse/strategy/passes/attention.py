@@ -65,7 +65,7 @@ def candidates(start: Start) -> Iterator[Candidate | Remark]:
 
 
 def in_one_kernel(nest: Nest, machine: Machine, choose: Choose = cheapest) -> InOneKernel | None:
-    """The nest with every maximum under which there is a product in blocks of keys; None where there is none.
+    """The nest with every maximum under which there is a product in blocks of keys; None if there is none.
 
     With known sizes, in float32 numbers; halves are widened where they are staged, and stay as they are in memory.
     """
@@ -92,7 +92,7 @@ def in_one_kernel(nest: Nest, machine: Machine, choose: Choose = cheapest) -> In
 def _in_shape(
     nest: Nest, maximum: str, machine: GpuMachine, choose: Choose
 ) -> tuple[Blocked, OneKernel, PassShape] | Refused | None:
-    """One maximum in blocks for the cheapest shape of its kernel; why not; None where no product is under it."""
+    """One maximum in blocks for the cheapest shape of its kernel; why not; None if no product is under it."""
     nest, whole = unrounded_weights(nest, maximum)
     made = blocked(nest, maximum, FEWEST // 2)
     if made is None or isinstance(made, Refused):

@@ -69,7 +69,7 @@ def in_kernels(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims
 
 
 def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
-    """The same kernels of the changed nest, each store in its product's; None where that takes another search."""
+    """The same kernels of the changed nest, each store in its product's; None if that takes another search."""
     if len(apart.stores) < len(apart.products):
         return None
     try:
@@ -85,7 +85,7 @@ def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
 
 
 def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Model, Grouped]:
-    """As the search finds them; consumers of what several statements write run in pieces where that is cheaper."""
+    """As the search finds them; consumers of what several statements write run in pieces if that is cheaper."""
     machine, fuse = given.model_machine, given.fuse
     model = _model(Counts(claims.nest), machine)
     start = _begun(claims.nest, machine, fuse)

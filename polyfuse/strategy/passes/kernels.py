@@ -84,7 +84,7 @@ def backtracked(found: Kernels) -> Kernels:
 
 
 def with_wavefront(found: Kernels) -> Kernels:
-    """The kernels, or those whose loops in time run behind each other on cores where that is cheaper."""
+    """The kernels, or those whose loops in time run behind each other on cores if that is cheaper."""
     start = found.start
     if not start.fuse or not may_run_behind(found.claims.nest, start.model_machine):
         return found

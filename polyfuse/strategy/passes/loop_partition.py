@@ -78,7 +78,7 @@ def _short_loops(schedule: Schedule, name: str) -> Loop | None:
 
 
 def _separated(schedule: Schedule, name: str, top: Loop) -> Schedule | Refused | None:
-    """The schedule with full tiles apart; None where no tile is full; why not where isl's work is stopped."""
+    """The schedule with full tiles apart; None if no tile is full; why not where isl's work is stopped."""
     try:
         with at_most(schedule.nest.context.get_ctx(), OPERATIONS):
             return schedule.separate(name, top.name)

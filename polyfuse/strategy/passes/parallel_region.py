@@ -143,7 +143,7 @@ def _early_first(plan: Plan) -> Plan:
 
 
 def _in_regions(plan: Plan, machine: CpuMachine) -> Joined | None:
-    """The plan for `machine` with each run in one region; None where there is no run."""
+    """The plan for `machine` with each run in one region; None if there is no run."""
     kernels = parts(plan.schedule.tree)
     runs = list(_runs(plan.schedule, plan.once))
     more = machine.region_seconds - _machine(plan).region_seconds

@@ -34,7 +34,7 @@ def with_result_tiles(
         planned: makes the plan for a changed start.
 
     Returns:
-        The plan, and nothing more to say; or None where there is no such plan, and remarks on the parts for which no
+        The plan, and nothing more to say; or None if there is no such plan, and remarks on the parts for which no
         tiles of results were found. Sums that get no tiles stay where they are.
     """
     machine = start.model_machine

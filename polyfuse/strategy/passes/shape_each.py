@@ -262,7 +262,7 @@ def _by_dependences(task: Task, remarks: tuple[Remark, ...]) -> Shaped:
 def _blocked(
     schedule: Schedule, model: Model, part: Tree, joined: bool, choose: Choose, machine: CpuMachine
 ) -> loops.Planned | Refused | None:
-    """A CPU kernel around one product, or around several in steps, in blocks; why not, or None where it holds none."""
+    """A CPU kernel around one product, or around several in steps, in blocks; why not, or None if it holds none."""
     kernel, cost, counts = model.kernel(part), model.cost(part), model.counts
     banded = bool(kernel.band) and not joined
     still = {} if banded or len(kernel.names) == 1 else _still(schedule, kernel.names)

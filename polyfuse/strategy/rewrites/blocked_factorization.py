@@ -1,4 +1,4 @@
-"""Eliminations in blocks of steps, where that is cheaper: LU and Cholesky as panels and products.
+"""Eliminations in blocks of steps, if that is cheaper: LU and Cholesky as panels and products.
 
     for i: for j: for k: A[i, j] -= A[i, k] * A[k, j]; …   ->   for b: { the block's corner; below; right; a product }
 
@@ -123,7 +123,7 @@ def _eliminates(nest: Nest, s: Statement) -> bool:
 
 
 def _dates(nest: Nest, main: Statement, own: list[Statement]) -> dict[str, str] | None:
-    """Rows, columns, steps and places of a part's statements; None where one makes something else.
+    """Rows, columns, steps and places of a part's statements; None if one makes something else.
 
     Rows and columns are those of the element that a statement makes, steps those of what a sum reads in its row or
     column: A[i, j] -= A[i, k] * A[k, j] at (i, j, k). What is no sum is done with its element's last step, as A[i, j]

@@ -19,7 +19,7 @@ PASS = "detach output"
 
 
 def with_readers(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tuple[Nest, tuple[Remark, ...]]:
-    """The nest with such outputs detached, and a sentence on each; the same nest where there are none."""
+    """The nest with such outputs detached, and a sentence on each; the same nest if there are none."""
     said: list[Remark] = []
     for name in across(nest) if machine.kind == "cpu" else ():
         if not choose.asks(PASS, (name,)):

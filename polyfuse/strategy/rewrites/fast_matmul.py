@@ -199,7 +199,7 @@ def price_of(nest: Nest, roles: Roles, machine: Machine) -> Price | GpuPrice | N
 
 
 def _options(nest: Nest, roles: Roles, x: Algorithm, machine: Machine) -> Iterator[Option]:
-    """Every form of a fast product with its seconds; where there is no price each costs nothing."""
+    """Every form of a fast product with its seconds; if there is no price each costs nothing."""
     price = price_of(nest, roles, machine)
     for form in _forms(nest, roles):
         seconds = 0.0 if price is None else price.fast(x, form)

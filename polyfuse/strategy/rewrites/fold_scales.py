@@ -15,7 +15,7 @@ PASS = "fold scales"
 
 
 def with_scales_folded(nest: Nest) -> tuple[Nest, tuple[Remark, ...]]:
-    """The nest with constant scales in constant factors, and a sentence on each; the same nest where there are none.
+    """The nest with constant scales in constant factors, and a sentence on each; the same nest if there are none.
 
     From the last statement to the first: a chain of scales is one factor.
     """

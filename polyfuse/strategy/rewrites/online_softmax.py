@@ -136,7 +136,7 @@ def _keys(length: int) -> int:
 
 
 def blocked(nest: Nest, maximum: str, keys: int, math: Math | None = None) -> Blocked | Refused | None:
-    """One maximum in blocks; why not, where a rewrite is refused; None where no product is under it.
+    """One maximum in blocks; why not, where a rewrite is refused; None if no product is under it.
 
     With a `math` products read the exponentials rounded to it.
     """

@@ -1,4 +1,4 @@
-"""Factors that tensor cores take rounded: in a pass of their own before the product, where that is cheaper.
+"""Factors that tensor cores take rounded: in a pass of their own before the product, if that is cheaper.
 
     for i, j, k: y[i, j] += bf16(x[i, k]) * bf16(w[k, j])
     ->  for e: x_narrow[e] = x[e]                                        once an element, in the kernel that computes x
@@ -52,7 +52,7 @@ def candidates(start: Start) -> Iterator[Candidate]:
 
 
 def rounded_first(nest: Nest, machine: Machine) -> RoundedFirst | None:
-    """The nest with such copies; None where no product may read one, or tensor cores do not take them in boxes."""
+    """The nest with such copies; None if no product may read one, or tensor cores do not take them in boxes."""
     if not isinstance(machine, GpuMachine) or not has_warpgroups(machine.gpu, machine.math):
         return None
     math = machine.math

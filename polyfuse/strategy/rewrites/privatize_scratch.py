@@ -35,7 +35,7 @@ def candidates(start: Start) -> Iterator[Candidate]:
 
 
 def scratch_apart(nest: Nest) -> ScratchApart | None:
-    """The nest with all arrays private that leave a loop parallel so; None where none does.
+    """The nest with all arrays private that leave a loop parallel so; None if none does.
 
     In a loop in time that carries other values too, an array for each step would only take memory.
     """

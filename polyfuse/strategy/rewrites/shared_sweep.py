@@ -76,7 +76,7 @@ def seconds_of_calls_with_rows_ahead(usual: Plan, other: Plan) -> tuple[float, f
 
 
 def read_once(nest: Nest, machine: Machine) -> ReadOnce:
-    """The nest with such matrices read once, where that is legal and caches near the cores do not hold them."""
+    """The nest with such matrices read once, if that is legal and caches near the cores do not hold them."""
     done, taken = ReadOnce(nest), set[str]()
     if nest.params or not isinstance(machine, CpuMachine):
         return done
@@ -143,7 +143,7 @@ def _sums(nest: Nest, s: Statement) -> Iterator[tuple[str, tuple[int, ...], int]
 
 
 def _dims(nest: Nest, s: Statement, access: Access) -> tuple[int, ...] | None:
-    """The dimension that each subscript is, A[j, i] of S[i, j]: (1, 0); None where one is something else."""
+    """The dimension that each subscript is, A[j, i] of S[i, j]: (1, 0); None if one is something else."""
     subscripts, domain = access.subscripts(), nest.domains[s.name]
     every = [dimension(domain, d).intersect_domain(domain) for d in range(len(s.dims))]
     found = []
@@ -174,7 +174,7 @@ def _cheapest(nest: Nest, pair: Pair, machine: CpuMachine) -> tuple[Nest, RowPas
 def row_pass(nest: Nest, pair: Pair, machine: CpuMachine) -> tuple[Nest, RowPass]:
     """The nest with both sums ready to share their rows, those across rows in a part for each core; and the pass.
 
-    Raises IllegalSchedule or InvalidSchedule where their loops do not come apart.
+    Raises IllegalSchedule or InvalidSchedule if their loops do not come apart.
     """
     beside, across = _beside(nest, pair), pair.across
     nest = _apart(nest, (*beside, pair.along.name, across.name))
@@ -203,7 +203,7 @@ def _share(nest: Nest, rows: Rows, machine: CpuMachine) -> int:
 def _beside(nest: Nest, pair: Pair) -> tuple[str, ...]:
     """The statements that run row by row with the two: first values of the sums along rows, and those in between.
 
-    Raises InvalidSchedule where that does not run once a row.
+    Raises InvalidSchedule if that does not run once a row.
     """
     along, across = pair.along.name, pair.across.name
     flow = {(p.source, p.sink) for p in nest.dependences().pairs if p.kind == "flow" and p.source != p.sink}
@@ -227,7 +227,7 @@ def _reached(flow: set[tuple[str, str]], start: str) -> set[str]:
 
 
 def _apart(nest: Nest, names: tuple[str, ...]) -> Nest:
-    """The nest with these statements in loops of their own. Raises IllegalSchedule where one waits for another."""
+    """The nest with these statements in loops of their own. Raises IllegalSchedule if one waits for another."""
     schedule = Schedule(nest)
     for name in names:
         while mixed := [loop for loop in schedule.loops(name) if isinstance(loop.body, Sequence)]:

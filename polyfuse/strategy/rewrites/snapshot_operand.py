@@ -35,7 +35,7 @@ def candidates(start: Start) -> Iterator[Candidate]:
 
 
 def copied_first(nest: Nest, machine: Machine) -> CopiedFirst | None:
-    """The nest with such copies; None where no product needs one. On a CPU: elsewhere products have other tiles."""
+    """The nest with such copies; None if no product needs one. On a CPU: elsewhere products have other tiles."""
     done = nest
     said: list[str] = []
     for s in nest.statements if machine.kind == "cpu" else ():

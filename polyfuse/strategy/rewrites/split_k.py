@@ -90,7 +90,7 @@ def _shares_of(nest: Nest, product: Product, priced: Priced) -> Shares:
 
 
 def in_parts(nest: Nest, machine: GpuMachine, choose: Choose = cheapest) -> Parted | None:
-    """The nest with the products split whose parts are expected to be faster; None where there are none."""
+    """The nest with the products split whose parts are expected to be faster; None if there are none."""
     if nest.params:
         return None
     done, products, said, dealt_out = nest, list[str](), list[Remark](), dict[str, InShares]()

@@ -25,7 +25,7 @@ PASS = "split sum terms"
 def with_terms_apart(
     nest: Nest, machine: Machine, choose: Choose = cheapest
 ) -> tuple[Nest, tuple[Remark, ...]]:
-    """The nest with the terms of sums apart that all are products, where that is cheaper; and a sentence on each."""
+    """The nest with the terms of sums apart that all are products, if that is cheaper; and a sentence on each."""
     said: list[Remark] = []
     for name in [s.name for s in nest.statements] if machine.kind == "cpu" else ():
         if why_not_terms(nest, name) is not None:
@@ -51,7 +51,7 @@ def with_terms_apart(
 
 
 def _seconds(nest: Nest, names: tuple[str, ...], machine: Machine) -> float:
-    """The seconds of statements as separate kernels. Raises IllegalSchedule or InvalidSchedule where they cannot be."""
+    """The seconds of statements as separate kernels. Raises IllegalSchedule or InvalidSchedule if they cannot be."""
     schedule = apart(Schedule(nest), names)
     model = Model(Counts(nest), machine)
     return sum(alone_cost(nest, model, part_with(schedule, name)).total for name in names)

@@ -25,7 +25,7 @@ PASS = "views"
 def without_copies(
     nest: Nest, machine: Machine, choose: Choose = cheapest
 ) -> tuple[Nest, tuple[Remark, ...]]:
-    """The nest with its views composed, and a sentence on each of them; the same nest where there are none."""
+    """The nest with its views composed, and a sentence on each of them; the same nest if there are none."""
     alone = {statements(part)[0] for part in parts(nest.order) if len(statements(part)) == 1}
     if not any(is_view(s) and s.reads and s.name in alone for s in nest.statements):
         return nest, ()

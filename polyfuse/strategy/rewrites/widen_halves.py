@@ -10,7 +10,7 @@ PASS = "widen halves"
 
 
 def with_wide_factors(nest: Nest) -> tuple[Nest, tuple[Remark, ...]]:
-    """The nest whose products have float32 factors, and a sentence on each; the same nest where there are no halves.
+    """The nest whose products have float32 factors, and a sentence on each; the same nest if there are no halves.
 
     For a CPU, whose microkernels read one factor where it lies; a GPU converts tiles on their way to shared memory.
     """

@@ -196,7 +196,7 @@ def on_lanes(schedule: Schedule, name: str, loops: tuple[Loop, ...], vector: Loo
 
 
 def vectorized(schedule: Schedule, name: str, inner: Loop) -> Schedule:
-    """An innermost loop on vector lanes where that is legal; written out in phases where its subscripts divide."""
+    """An innermost loop on vector lanes if that is legal; written out in phases where its subscripts divide."""
     period = lcm(*(phases(schedule, n, inner) for n in statements(inner)))
     if period == 1 or period > MOST_PHASES:
         return where_legal(schedule, "vectorize", name, inner.name)
@@ -248,7 +248,7 @@ def common_loops(schedule: Schedule, names: tuple[str, ...]) -> tuple[Loop, ...]
 
 
 def promoted(schedule: Schedule, tensor: str, statement: str, at: str, memory: str) -> Schedule | None:
-    """`promote`, or None where it is not legal there."""
+    """`promote`, or None if it is not legal there."""
     try:
         return schedule.promote(tensor, statement, at=at, memory=memory)
     except (IllegalSchedule, InvalidSchedule):
@@ -267,7 +267,7 @@ def buffer_bytes(schedule: Schedule, loop: Loop, tensor: str, memory: str) -> in
 def held_in_registers(schedule: Schedule, kernel: Kernel, results: int) -> Schedule:
     """Each temporary of a kernel in registers: one element of it in the innermost loops, or a thread's `results`.
 
-    Raises InvalidSchedule where one does not fit.
+    Raises InvalidSchedule if one does not fit.
     """
     for tensor in internal(kernel):
         users = users_in(schedule, kernel.names, tensor)

@@ -51,7 +51,7 @@ def found_by_isl(nest: Nest, part: Tree, inside: Loop | None = None) -> Found | 
 
     With `inside`, the part's outermost loop, that loop stays as it is, and isl orders what one iteration of it runs:
 
-        for i: for j: { for k: R; S }   ->   R[i, j, k] at [i, j, k, 1], S[i, j] at [i, j, j, 0], where that is legal
+        for i: for j: { for k: R; S }   ->   R[i, j, k] at [i, j, k, 1], S[i, j] at [i, j, j, 0], if that is legal
 
     It is asked about the nest with symbolic sizes: an order that is legal for all of them is legal for those at hand,
     and large numbers in the constraints cost isl minutes.
@@ -84,7 +84,7 @@ def found_by_isl(nest: Nest, part: Tree, inside: Loop | None = None) -> Found | 
 
 
 def _scheduled(step: _Step, pairs: tuple[Pairs, ...], context: isl.Set) -> isl.Schedule | None:
-    """isl's schedule of these instances; None where it takes more operations than it may.
+    """isl's schedule of these instances; None if it takes more operations than it may.
 
     In one iteration of a loop what need not be together comes apart: its loops are short, and in caches anyway.
     """

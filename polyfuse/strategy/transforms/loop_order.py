@@ -82,7 +82,7 @@ def parted(draft: Draft, names: tuple[str, ...]) -> Draft:
 
 
 def rows_apart(draft: Draft, names: tuple[str, ...], most: int) -> Draft:
-    """for i: { for j: S; for j: R }  ->  { for i: for j: S; for i: for j: R }, a loop of few rows, where that is legal.
+    """for i: { for j: S; for j: R }  ->  { for i: for j: S; for i: for j: R }, a loop of few rows, if that is legal.
 
     Neighbouring rows of one statement may then go side by side and load what both read once (stencil_row.py);
     of few rows the next statement finds what this one left in the nearest cache. heat-3d took 477 ms so, and 512 row by

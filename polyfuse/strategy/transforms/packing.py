@@ -15,7 +15,7 @@ AHEAD_BYTES = 4096
 
 
 def apart(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
-    """Every statement in loops of its own, by `distribute`, innermost first. Raises IllegalSchedule where it cannot."""
+    """Every statement in loops of its own, by `distribute`, innermost first. Raises IllegalSchedule if it cannot."""
     for name in names:
         for loop in reversed(schedule.loops(name)):
             here = next(x for x in schedule.loops(name) if x.name == loop.name)

@@ -52,7 +52,7 @@ class RowElement:
     """A parameter of a row: its type, and its movement with steps and rows.
 
     What is carried is target number `of` so many steps and rows before. The next step is `by` elements further along
-    memory: -1 where steps go backwards; 0 where it is in another line, in which rows are neighbours.
+    memory: -1 if steps go backwards; 0 if it is in another line, in which rows are neighbours.
     """
 
     dtype: Any

@@ -31,7 +31,7 @@ STACK_BYTES = 64 * 1024
 
 @intrinsic(prefer_literal=True)
 def on_stack(typingctx: Any, shape: Any, dtype: Any) -> Any:
-    """An array of a constant shape that lives as long as the call of the kernel; what it holds is not said."""
+    """An array of a constant shape that lives as long as the call of the kernel; uninitialised."""
     if not all(isinstance(extent, types.IntegerLiteral) for extent in shape):
         return None
     extents: tuple[int, ...] = tuple(extent.literal_value for extent in shape)
@@ -45,7 +45,7 @@ def on_stack(typingctx: Any, shape: Any, dtype: Any) -> Any:
 
 @intrinsic
 def on_heap(typingctx: Any, shape: Any, dtype: Any) -> Any:
-    """An array in memory of numba's runtime; what it holds is not said. Raises MemoryError.
+    """An array in memory of numba's runtime; uninitialised. Raises MemoryError.
 
     In a parallel loop numba knows no constants, so that the shape may be any.
     """
@@ -67,7 +67,7 @@ def on_heap(typingctx: Any, shape: Any, dtype: Any) -> Any:
 
 
 def array_on_stack(context: Any, builder: ir.IRBuilder, kind: types.Array, extents: tuple[int, ...]) -> Any:
-    """An array that lives as long as the call of the function; what it holds is not said.
+    """An array that lives as long as the call of the function; uninitialised.
 
     Not by numba's `cgutils.alloca_once`, which stores a zero of the array's type: LLVM takes that apart into elements,
     which took 12 of the 13 s that a product with 64 KiB of panels compiled in.

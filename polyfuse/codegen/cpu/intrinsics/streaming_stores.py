@@ -32,7 +32,7 @@ PAST_THE_CACHES = "nontemporal"
 
 @intrinsic(prefer_literal=True)
 def line_of(typingctx: Any, array: Any, count: Any) -> Any:
-    """A row of `count` elements like an array's, on the stack; what it holds is not said. `count` is a literal.
+    """A row of `count` elements like an array's, on the stack; uninitialised. `count` is a literal.
 
     It is no `on_stack`, since numba takes the constants of tuples out of a parallel loop's body.
     """

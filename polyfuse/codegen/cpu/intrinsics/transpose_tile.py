@@ -34,7 +34,7 @@ Move = Callable[[Tile, Operand, list[Any], int], None]
 
 @intrinsic(prefer_literal=True)
 def tile_like(typingctx: Any, array: Any, rows: Any, columns: Any) -> Any:
-    """`rows` of `columns` elements like an array's, on the stack; what they hold is not said. Both are literals.
+    """`rows` of `columns` elements like an array's, on the stack; uninitialised. Both are literals.
 
     It is no `on_stack`, since numba takes the constants of tuples out of a parallel loop's body.
     """

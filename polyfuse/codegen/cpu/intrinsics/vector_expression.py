@@ -45,7 +45,7 @@ _ORDERS: Mapping[type[ast.cmpop], str] = {
 
 
 def type_on_vectors(node: ast.expr, names: Mapping[str, str]) -> str | None:
-    """The type of an expression whose names have these types: float32, …, or FLAG; None where it is not known here."""
+    """The type of an expression whose names have these types: float32, …, or FLAG; None if it is not known here."""
 
     def of(part: ast.expr) -> str | None:
         return type_on_vectors(part, names)

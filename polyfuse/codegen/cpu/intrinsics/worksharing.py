@@ -77,7 +77,7 @@ def _another(team: Any, phase: int) -> int:
 
 @register_jitable
 def _first_open(team: Any, phase: int) -> int:
-    """The first share of a loop that has not ended; -1 where all have."""
+    """The first share of a loop that has not ended; -1 if all have."""
     for share in range(_members(team)):
         if load(team, _ends(team, share)) <= phase:
             return share

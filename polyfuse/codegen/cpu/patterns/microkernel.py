@@ -19,7 +19,7 @@ OPERANDS = ("y", "y_at", "y_row", "a", "a_at", "a_row", "a_step", "b", "b_at", "
 
 
 def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -> ast.Call | None:
-    """`tile_mac`, `tile_mac_ahead` or `tile_mac_cut`; None where the loops are not of that form.
+    """`tile_mac`, `tile_mac_ahead` or `tile_mac_cut`; None if the loops are not of that form.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
 
@@ -62,7 +62,7 @@ def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -
 def named_operands(tile: ProductLoops, first: dict[str, ast.expr]) -> dict[str, ast.expr] | None:
     """The operands of a product by the names of an operation's arguments, each from where the loops begin.
 
-    None where an element does not go along one axis with each loop.
+    None if an element does not go along one axis with each loop.
     """
     passed = operands(tile, first)
     return None if passed is None else dict(zip(OPERANDS, passed, strict=True))

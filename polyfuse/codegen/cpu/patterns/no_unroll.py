@@ -50,7 +50,7 @@ CALL = 20
 
 
 def not_written_out(row: For, behind: Sequence[Node] = ()) -> For:
-    """A vector loop of sums that stays a loop, where that is faster; `behind` is what runs after it, in order."""
+    """A vector loop of sums that stays a loop, if that is faster; `behind` is what runs after it, in order."""
     match row:
         case For(low=ast.Constant(value=int(low)), high=ast.Constant(value=int(high)), ahead=(), streams=()):
             count = high - low

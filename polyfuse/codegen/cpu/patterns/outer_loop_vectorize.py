@@ -279,7 +279,7 @@ def _still_form(read: Element, found: _Steps) -> Abreast | None:
 
 
 def _way(target: Element, found: _Steps) -> int | None:
-    """1 or -1 where steps go along memory, and each row is another line of it; 0 where that is the other way round."""
+    """1 or -1 if steps go along memory, and each row is another line of it; 0 if that is the other way round."""
     row = movement(target, found.rows)
     if row is None or is_chosen(target):
         return None
@@ -297,7 +297,7 @@ def _is_across(element: Element, found: _Steps) -> bool:
 
 
 def _along(element: Element, steps: For) -> int:
-    """1 where the next step's element is the next one in memory, -1 where it is the one before; 0 for others."""
+    """1 where the next step's element is the next one in memory, -1 if it is the one before; 0 for others."""
     step = movement(element, steps) or (0,)
     return step[-1] if abs(step[-1]) == 1 and not any(step[:-1]) else 0
 
@@ -319,7 +319,7 @@ def _lines(store: Store, elements: list[tuple[Abreast, Element]], reads: dict[st
 
 
 def _whole(found: _Steps) -> tuple[ast.expr, ast.expr] | None:
-    """From where to where all rows take part in a step; None where that is no interval that is seen."""
+    """From where to where all rows take part in a step; None if that is no interval that is seen."""
     box = found.first, found.first + found.count
     reached = with_all_rows(found.steps, found.rows, *map(ast.Constant, box))
     if reached is None:

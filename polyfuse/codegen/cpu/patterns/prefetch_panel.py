@@ -26,7 +26,7 @@ def asked_ahead(
 
     `around` are the loops outside, outermost first, and `facts` what is known of their variables here: tiles that are
     cut short are elsewhere, and ask for nothing. `panel` is where this tile's panel begins, and `first` where the loops
-    inside begin. None where nothing is asked for, or the loops between the two have no known numbers of tiles.
+    inside begin. None if nothing is asked for, or the loops between the two have no known numbers of tiles.
     """
     if not top.ahead:
         return None

@@ -63,7 +63,7 @@ Ahead = tuple[tuple[Element, bool], ...]
 
 
 def stencil_row(loop: For, place: Lines, unused: Callable[[str], str], define: Define) -> list[str] | None:
-    """The lines for a vector loop; None where it is not of that form, or asks for what comes after it.
+    """The lines for a vector loop; None if it is not of that form, or asks for what comes after it.
 
     `place` writes an element, `unused` makes a name that stands for nothing else, `define` a vector row.
     """
@@ -73,7 +73,7 @@ def stencil_row(loop: For, place: Lines, unused: Callable[[str], str], define: D
 
 
 def two_rows(loop: For, place: Lines, unused: Callable[[str], str], define: Define) -> list[str] | None:
-    """The lines for a loop around a row, two rows at a time; None where that would not load less.
+    """The lines for a loop around a row, two rows at a time; None if that would not load less.
 
     for j in range(low, high): row j
     ->  for j in range(low, high, 2): { if j + 1 < high: rows j and j + 1; else: row j }
@@ -119,7 +119,7 @@ def _store_of(loop: For) -> Store | None:
 
 
 def _next(store: Store, loop: For) -> Store | None:
-    """A statement's instance at the next value of a loop; None where its elements do not move steadily."""
+    """A statement's instance at the next value of a loop; None if its elements do not move steadily."""
     moved = [_moved(element, loop) for element in (store.target, *store.reads)]
     if any(element is None for element in moved):
         return None
@@ -247,7 +247,7 @@ class _Operands:
 
 
 def _operands(loop: For, reads: tuple[Element, ...]) -> _Operands | None:
-    """The names of what statements read; None where that is not several elements along the row, and else numbers."""
+    """The names of what statements read; None if that is not several elements along the row, and else numbers."""
     along = {str(read): read for read in reads if _is_along(read, loop)}
     still = {str(read): read for read in reads if movement(read, loop) == (0,) * len(read.subscripts)}
     if len(along) < SEVERAL or any(str(read) not in along | still for read in reads):

@@ -40,7 +40,7 @@ MOST = 8
 def tile_row(
     loop: For, kernel: Node, place: Callable[[Element], ast.expr], define: Define
 ) -> ast.Call | None:
-    """The call for a vector loop of so few values around assignments; None where it is not of that form.
+    """The call for a vector loop of so few values around assignments; None if it is not of that form.
 
     Each assignment goes along memory, or to a variable of `kernel` that only these statements use, and reads what goes
     along memory, what stays in place, and such variables. `place` writes an element, `define` a vector row.

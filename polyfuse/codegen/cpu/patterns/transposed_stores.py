@@ -77,7 +77,7 @@ def whole_tile(rows: For, unused: Callable[[str], str]) -> Guard | None:
 
     for r < min(12, n): for c: S   ->   if 12 <= n: for r < 12: for c: S   else: for r < n: for c: S
 
-    None where the store of a whole tile has no such form. Two images of 32 x 64 x 64 by 32 filters of 3 x 3, whose
+    None if the store of a whole tile has no such form. Two images of 32 x 64 x 64 by 32 filters of 3 x 3, whose
     lines are five tiles of 12 pixels and one of 4, took 1.9 ms as vectors that scatter (one Zen 5 core).
     """
     match rows.high:
@@ -91,7 +91,7 @@ def whole_tile(rows: For, unused: Callable[[str], str]) -> Guard | None:
 
 
 def _independent(rows: For, columns: For, parts: tuple[Node, ...]) -> tuple[Store, ...]:
-    """The stores of a body whose iterations have nothing to do with each other; none where that is not seen.
+    """The stores of a body whose iterations have nothing to do with each other; none if that is not seen.
 
     What is written is an element of its own in each, read nowhere else; or a variable, written before it is read.
     """

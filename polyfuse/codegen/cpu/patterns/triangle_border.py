@@ -54,7 +54,7 @@ def with_all_rows(
 ) -> tuple[list[ast.expr], list[ast.expr]] | None:
     """The steps in which rows begin at `low` at most and end at `high` at least: (from the largest, to the least of).
 
-    Parts of the rows' bounds that are the same in all steps are left out. None where this is no interval that is seen.
+    Parts of the rows' bounds that are the same in all steps are left out. None if this is no interval that is seen.
     """
     first, end = [steps.low], [steps.high]
     for bound, of, box in ((rows.low, "max", low), (rows.high, "min", high)):

@@ -43,7 +43,7 @@ MOST_CASES = 4
 
 
 def over_windows(tile: ProductLoops, facts: Facts) -> ast.Call | None:
-    """The call; None where rows change with other steps, or no numbers bound the tile."""
+    """The call; None if rows change with other steps, or no numbers bound the tile."""
     ranges = facts.ranges
     steps = steps_of(tile.steps, ranges)
     most_columns = most_of(tile.columns)
@@ -127,7 +127,7 @@ def _unit(element: Element) -> tuple[int, ...]:
 
 
 def _sure(rows: Interval, every: range) -> str:
-    """Bounds of rows that are there in any case, counted from the first one; '0:0' where none is."""
+    """Bounds of rows that are there in any case, counted from the first one; '0:0' if none is."""
     if rows.low is None or rows.high is None or rows.low >= rows.high:
         return "0:0"
     return f"{rows.low - every.start}:{rows.high - every.start}"

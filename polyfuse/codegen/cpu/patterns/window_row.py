@@ -41,7 +41,7 @@ from polyfuse.schedule.microkernel_verb import MOST_SUMS, NEAR_COLUMNS, padded
 def row_over_windows(top: For, facts: Facts) -> ast.Call | None:
     """The call for loops of steps and columns around a store.
 
-    None where the sum has rows too, where bounds change with other steps, or where no numbers bound the columns.
+    None if the sum has rows too, where bounds change with other steps, or where no numbers bound the columns.
     """
     *steps, columns, store = _chain(top)
     if not steps or not isinstance(columns, For) or not isinstance(store, Store) or len(store.reads) != 2:

@@ -76,7 +76,7 @@ def build(
     The source imports what it calls, as `polyfuse.codegen.cuda.printer.header` says. `path` is where it lies, for
     messages and tracebacks to show its lines.
 
-    Raises BuildFailure where the source does not compile, TargetUnavailable where the extra is missing,
+    Raises BuildFailure if the source does not compile, TargetUnavailable where the extra is missing,
     OtherInstructions, which is one, where the kernel's are those of another GPU.
     """
     with extra_needed():
@@ -222,7 +222,7 @@ def _function(
 
 
 def _check_has(called: tuple[DeviceOp, ...], name: str, cc: tuple[int, int]) -> None:
-    """Raises OtherInstructions where a GPU lacks an operation that a kernel calls; the newest one is named."""
+    """Raises OtherInstructions if a GPU lacks an operation that a kernel calls; the newest one is named."""
     lacking = [op for op in called if not op.is_on(cc)]
     if lacking:
         op = max(lacking, key=lambda each: each.requires)

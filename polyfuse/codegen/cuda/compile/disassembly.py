@@ -67,7 +67,7 @@ def main_loop(cubin: Cubin) -> tuple[str, ...]:
 def register_reads(cubin: Cubin) -> Reads:
     """The registers that the main loop's multiply-adds read, without those that the previous one has read for them.
 
-    Raises LookupError where the main loop has no FFMA.
+    Raises LookupError if the main loop has no FFMA.
     """
     text = _main_text(cubin)
     banks, found = counted_reads(text)

@@ -15,7 +15,7 @@ from polyfuse.codegen.looptree.intervals import Interval, interval
 
 
 def implies(known: Iterable[ast.expr], condition: ast.expr, ranges: Mapping[str, range]) -> bool:
-    """True if a comparison holds wherever some others do, by one of these or by itself; False where that does not show.
+    """True if a comparison holds wherever some others do, by one of these or by itself; False if that does not show.
 
     `ranges` are the values that names may have.
 

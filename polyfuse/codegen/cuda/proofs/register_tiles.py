@@ -45,7 +45,7 @@ def device_operations(
 ) -> dict[str, Operation]:
     """The statements of a kernel that are such an operation in their innermost loops, by name.
 
-    `ahead` are the copies that something waits for. Raises InvalidSchedule where a microkernel is for tensor cores and
+    `ahead` are the copies that something waits for. Raises InvalidSchedule if a microkernel is for tensor cores and
     its threads are no warps of theirs.
     """
     found: dict[str, Operation] = {}

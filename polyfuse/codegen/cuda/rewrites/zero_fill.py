@@ -178,7 +178,7 @@ def _filled(node: Node, first: _First, often: bool = False) -> Node:
 
 
 def _bare(conditions: Conditions, node: Node, first: _First) -> Node | None:
-    """A node without guards: all inside are products and copies that need none. None where they are not."""
+    """A node without guards: all inside are products and copies that need none. None if they are not."""
     node, first = first.within(node)
     match node:
         case Guard(condition, body, None) if first.passes(condition):

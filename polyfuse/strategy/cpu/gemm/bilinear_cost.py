@@ -64,7 +64,7 @@ class Price:
 
     @staticmethod
     def of(nest: Nest, roles: Roles, machine: CpuMachine) -> Price | None:
-        """None where the model has no answer: sizes that are not known, or a GPU."""
+        """None if the model has no answer: sizes that are not known, or a GPU."""
         extents = _extents(roles)
         if extents is None or machine.kind != "cpu":
             return None
@@ -76,7 +76,7 @@ class Price:
         return Price(roles, machine, extents, itemsize, constant, held, constants)
 
     def classical(self) -> float | None:
-        """Seconds of the product as it stands; None where blocking has no answer."""
+        """Seconds of the product as it stands; None if blocking has no answer."""
         found = self._products(self.extents, self.held, over_batches=False)
         return None if found is None else found[0]
 

@@ -33,13 +33,13 @@ VECTORS = (1, 2, 4)
 
 
 def blocking(task: Task) -> Blocking | None:
-    """The fastest blocking by the model, of equals the first; None where there are no two rows and columns."""
+    """The fastest blocking by the model, of equals the first; None if there are no two rows and columns."""
     return next(iter(blockings(task)), None)
 
 
 @lru_cache(maxsize=64)
 def blockings(task: Task) -> tuple[Blocking, ...]:
-    """Every blocking with its seconds, the fastest first; none where there are no two rows and columns.
+    """Every blocking with its seconds, the fastest first; none if there are no two rows and columns.
 
     Kept, since a network's layers ask the same: 8 of width 1024 ask 24 times for 630 prices, of two tasks.
     """

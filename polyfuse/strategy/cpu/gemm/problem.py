@@ -51,7 +51,7 @@ class Question:
     def loops(self) -> dict[int, Loop] | None:
         """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
 
-        None where a dimension has several, or another statement stands in a loop over rows, columns or steps.
+        None if a dimension has several, or another statement stands in a loop over rows, columns or steps.
         """
         found: dict[int, Loop] = {}
         for loop in self.schedule.loops(self.product.statement)[len(self.around) :]:

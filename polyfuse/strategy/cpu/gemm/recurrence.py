@@ -163,7 +163,7 @@ def _grouped(
 def _one_row(
     schedule: Schedule, counts: Counts, product: Product, machine: CpuMachine, around: int
 ) -> Planned | None:
-    """A product of one row inside the loops around the kernel as microkernels of a row; None where it has more."""
+    """A product of one row inside the loops around the kernel as microkernels of a row; None if it has more."""
     name = product.statement
     loops = schedule.loops(name)[around:]
     found = {min(dims_of(x.date(name)), default=-1): x for x in loops}
@@ -190,7 +190,7 @@ def _rows_outside(
     """for t: { for i: S; for i: T }  ->  for i (parts, on cores): for t: for i_in: { S; T }.
 
     Parts for all cores, where that pays; and so few rows that a step's values stay in L2. Batches go outside too, and
-    one that all cores have equal parts of is shared instead of the rows. None where neither is wanted, or where it is
+    one that all cores have equal parts of is shared instead of the rows. None if neither is wanted, or where it is
     not legal.
     """
     name = product.statement
@@ -282,7 +282,7 @@ def _on_lanes(
 
 
 def _in_buffers(schedule: Schedule, kernel: Kernel, machine: CpuMachine) -> Schedule:
-    """Temporaries of this kernel alone in buffers, where they are not in one of a tile."""
+    """Temporaries of this kernel alone in buffers, if they are not in one of a tile."""
     for tensor in internal(kernel):
         part = part_with(schedule, kernel.names[0])
         if not any(buffer.tensor == tensor for loop in loops_of(part) for buffer in loop.buffers):

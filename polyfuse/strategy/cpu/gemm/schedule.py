@@ -115,7 +115,7 @@ def blocked_inside(
 
     `held` are the bytes that one step of these loops touches. If `parallel`, cores share its columns in each step.
 
-    Raises IllegalSchedule or InvalidSchedule where a verb is refused.
+    Raises IllegalSchedule or InvalidSchedule if a verb is refused.
     """
     asked = _Blocks(schedule, counts, kernel, product, machine, choose, names, around, held).asked(parallel)
     return asked if isinstance(asked, Refused) else asked.made(choose)
@@ -136,7 +136,7 @@ class _Asked:
     choices: list[Blocking]
 
     def made(self, choose: Choose) -> Planned:
-        """The schedule in blocks. Raises IllegalSchedule or InvalidSchedule where a verb is refused."""
+        """The schedule in blocks. Raises IllegalSchedule or InvalidSchedule if a verb is refused."""
         choice = choose.best(
             BLOCKS,
             self.kernel.names,
@@ -385,7 +385,7 @@ class _Blocks:
         )
 
     def _joined(self, schedule: Schedule, guest: str, at: str) -> Schedule:
-        """The guest in the product's tiles. Raises InvalidSchedule where it would only share their loops' numbers."""
+        """The guest in the product's tiles. Raises InvalidSchedule if it would only share their loops' numbers."""
         tiles = self.counts.extent(loop_named(schedule.tree, self.name, at))
         schedule = schedule.fuse(self.name, guest, at=at)
         if self.counts.extent(loop_named(schedule.tree, self.name, at)) > tiles:

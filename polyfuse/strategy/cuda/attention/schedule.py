@@ -26,7 +26,7 @@ THREADS = ("thread.z", "thread.y", "thread.x")
 def dated(schedule: Schedule, one: OneKernel, shape: PassShape) -> Schedule:
     """The statements of one kernel in its order; what else the schedule holds stays as it is.
 
-    Raises IllegalSchedule where dependences forbid that, InvalidSchedule where other statements stand between them.
+    Raises IllegalSchedule if dependences forbid that, InvalidSchedule where other statements stand between them.
     """
     return schedule.affine(**{name: _Pass(schedule, one, shape).dates(name) for name in one.names})
 

@@ -41,7 +41,7 @@ class GpuPrice:
 
     @staticmethod
     def of(nest: Nest, roles: Roles, machine: GpuMachine) -> GpuPrice | None:
-        """None where the model has no answer: sizes that are not known, or a product that has no tiles."""
+        """None if the model has no answer: sizes that are not known, or a product that has no tiles."""
         product = product_of(nest, roles.statement.name)
         if nest.params or product is None:
             return None
@@ -50,7 +50,7 @@ class GpuPrice:
         return GpuPrice(extents_of(nest, product, machine), itemsize, constant, machine)
 
     def classical(self) -> float | None:
-        """Seconds of the product as it stands; None where it has no tiles."""
+        """Seconds of the product as it stands; None if it has no tiles."""
         seconds = seconds_in_parts(self.extents, self.itemsize, self.machine)
         return seconds if seconds < inf else None
 

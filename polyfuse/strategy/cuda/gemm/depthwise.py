@@ -120,7 +120,7 @@ def _size(nest: Nest, name: str, d: int) -> int:
 def in_window_rows(
     schedule: Schedule, model: Model, part: Tree, choose: Choose, machine: GpuMachine
 ) -> tuple[Schedule, list[Group]] | Refused | None:
-    """The schedule with several results of windows a thread; why not, or None where a kernel has no such windows."""
+    """The schedule with several results of windows a thread; why not, or None if a kernel has no such windows."""
     kernel, nest = model.kernel(part), schedule.nest
     sums = [name for name in kernel.names if is_sum_of_products(nest.statement(name))]
     found = windows_of(nest, sums[0]) if len(sums) == 1 and not kernel.around else None

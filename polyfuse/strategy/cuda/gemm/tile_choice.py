@@ -56,7 +56,7 @@ def in_registers(
     shared: Mapping[str, InShares],
     machine: GpuMachine,
 ) -> tuple[Schedule, list[Group]] | Refused | None:
-    """The schedule with a kernel in register tiles; why it is not, or None where it holds no single product.
+    """The schedule with a kernel in register tiles; why it is not, or None if it holds no single product.
 
     Of the products in `shared` the shape is decided: the shares are of its tiles.
     """

@@ -104,7 +104,7 @@ def mapped(
 def _in_tiles(
     schedule: Schedule, counts: Counts, part: Part, tile: ThreadblockTile, machine: GpuMachine
 ) -> Planned | None:
-    """A product's part of a step in register tiles; None where a verb is refused, unless other parts count on it."""
+    """A product's part of a step in register tiles; None if a verb is refused, unless other parts count on it."""
     assert part.product is not None, "it has a tile"
     done = in_register_tiles(schedule, counts, part.kernel, part.product, tile, machine)
     if isinstance(done, Planned):

@@ -80,7 +80,7 @@ def in_boxes(
 
     for e0: for e1: load   ->   for e1 (panels of 64): for e0 (bulk, or bulk.warp): for e1_in: load
 
-    Raises InvalidSchedule where they are no boxes.
+    Raises InvalidSchedule if they are no boxes.
     """
     step, element = loops
     line, fine = (element, step) if by_steps else (step, element)
@@ -109,7 +109,7 @@ def _in_groups(schedule: Schedule, copy: str, loops: tuple[str, str], period: in
 
 
 def check_fits(schedule: Schedule, copy: str, at: str, tile: ThreadblockTile) -> None:
-    """Raises InvalidSchedule where a tile takes more than the plan says: its elements lie apart, as in x[8 * k]."""
+    """Raises InvalidSchedule if a tile takes more than the plan says: its elements lie apart, as in x[8 * k]."""
     tensor = schedule.nest.tensor(schedule.nest.statement(copy).write.tensor)
     (loop,) = (loop for loop in schedule.loops(copy) if loop.name == at)
     (buffer,) = (buffer for buffer in loop.buffers if buffer.tensor == tensor.name)

@@ -26,7 +26,7 @@ def in_vectors_of(
     kept: tuple[str, ...],
     accesses: tuple[int, ...] = (ACCESS_BYTES,),
 ) -> Schedule | None:
-    """A unit's loop cut into vectors of so many bytes, the first of `accesses` that fits; None where something that it
+    """A unit's loop cut into vectors of so many bytes, the first of `accesses` that fits; None if something that it
     walks along is not accessed so.
 
     The temporaries `kept` are not in memory.

@@ -18,7 +18,7 @@ from polyfuse.strategy.transforms.band_verbs import constant_extent, inside, reo
 
 
 def by_lanes(schedule: Schedule, counts: Counts, name: str, loops: tuple[Loop, ...], lanes: int) -> Schedule:
-    """A reduction's loops with so many lanes outside them; as it was where that is not legal."""
+    """A reduction's loops with so many lanes outside them; as it was if that is not legal."""
     loop = lane_loop(counts, name, loops)
     if loop is None:
         return schedule

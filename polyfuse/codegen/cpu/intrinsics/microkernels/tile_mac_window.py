@@ -212,7 +212,7 @@ class _Windows:
                     builder.store(after if mask is None else builder.select(mask, after, before), slot)
 
     def _lacking(self, steps: Sequence[int], row: int) -> Any:
-        """Lanes that are set where one of these steps has the row; None where it is sure that one has."""
+        """Lanes that are set where one of these steps has the row; None if it is sure that one has."""
         if any(self.rows.has(step, row) for step in steps):
             return None
         builder, lanes = self.builder, ir.IntType(self.tile.lanes)

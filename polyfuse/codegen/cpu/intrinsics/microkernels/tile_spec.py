@@ -25,7 +25,7 @@ AT_LEAST = "at least "
 class TileSpec:
     """The number of rows and columns of sums a tile has at most; a row of a product is a tile of one.
 
-    last_rows, last_columns: of a tile that may be cut short, how many there are where there are fewer; 0 where that is
+    last_rows, last_columns: of a tile that may be cut short, how many there are where there are fewer; 0 if that is
     not known.
     cases: of a tile over windows, all that the rows of each step can be, "1:14 0:14 0:14 or 0:14 0:14 0:13", or bounds
     of rows that are there whatever they are, "at least 1:14 0:14 0:13".

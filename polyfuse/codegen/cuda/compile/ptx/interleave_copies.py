@@ -82,7 +82,7 @@ def _copy_from(lines: Lines, number: int) -> int | None:
 
 
 def _places(lines: Lines, copies: list[Loop]) -> list[int] | None:
-    """The multiply-add that each copy stands behind; None where something between may not come before it."""
+    """The multiply-add that each copy stands behind; None if something between may not come before it."""
     start, given = copies[0][0], given_where(lines, copies[0][0])
     adds = list(_multiply_adds(lines, copies[-1][1] + 1))
     every = len(adds) // (BEGUN_IN * len(copies))
