@@ -1,4 +1,4 @@
-"""A whole schedule as source: its kernels as loop trees, printed for a target; those that are equal up to names once.
+"""Generate source for a whole schedule: its kernels as loop trees, printed for a target, alpha-equal ones once.
 
 mac0 reading x, w0 and mac1 reading a0, w1   ->   one loop tree over x, w; launched on x, w0 and on a0, w1
 """

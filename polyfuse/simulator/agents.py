@@ -1,4 +1,4 @@
-"""A warp that only copies in lock-step: it and each warpgroup of the others are agents, which slots keep in order.
+"""Warp specialisation in lock-step: the producer warp and each consumer warpgroup are agents, ordered by slots.
 
 The blocks of a cluster have agents of their own: those of one rank, in all clusters. They may copy to each other's
 shared memory and arrive at each other's barriers, whose phases are over once their bytes have come too.

@@ -1,4 +1,4 @@
-"""The device operations in lock-step, element by element: what polyfuse.codegen.cuda.device_ops lists, by NumPy.
+"""The meanings of the device operations (polyfuse.codegen.cuda.device_ops) in lock-step, by NumPy.
 
 Every element goes through the memories' checks, as the plain loops' would.
 """

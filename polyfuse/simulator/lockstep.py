@@ -1,4 +1,4 @@
-"""A stand-in for a GPU: runs a CUDA kernel's source for all threads at once, in lock-step, with NumPy.
+"""The GPU emulator: run a CUDA kernel's source for all threads at once, in lock-step, with NumPy.
 
 Every statement is executed once for all threads of many blocks; divergent control flow runs under a mask of
 active threads. Lock-step order alone would hide a missing barrier, so every access is also checked against

@@ -1,4 +1,4 @@
-"""The tensor cores' instructions on NumPy arrays: what 32 lanes hold goes into matrices, and what they get comes out.
+"""mma.sync on NumPy arrays: 32 lanes' fragments become matrices, and the product becomes fragments again.
 
     mma.m16n8k8, mma.m16n8k16     C[16, 8] += A[16, steps] * B[steps, 8], one warp's
     mma.m8n8k4                    C[8, 8] += A[8, 4] * B[4, 8], of float64 numbers

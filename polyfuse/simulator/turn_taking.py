@@ -1,4 +1,4 @@
-"""Tasks that run one at a time, each until it has to wait for something that another one does.
+"""Tasks that run one at a time, each until it has to wait for another one.
 
 a: …; until(ready_b); …          b: …; ready; …           a, b, a: in one order, the same in every run
 """

@@ -1,4 +1,4 @@
-"""Drafts: sequences of verbs tried without their proofs, to be priced; the one chosen is taken again, verb by verb.
+"""Drafts: sequences of verbs without proofs, for pricing; the chosen one is repeated with proofs, verb by verb.
 
 A proof of a tiled stencil takes tens of milliseconds, a rewrite one. A draft that turns out illegal when it is taken
 is dropped, and the next best one taken.

@@ -1,4 +1,4 @@
-"""Options of the planner: what the cost model is to assume beside the facts of a machine.
+"""Options of the planner: assumptions of the cost model besides the facts of a machine.
 
 A pass that compares two ways of running kernels plans for both, with an option for what differs between them. The
 machine stays what it is; `PlannerOptions.on` makes the one that the model is asked about, here and nowhere else.

@@ -1,4 +1,4 @@
-"""Decisions and plans: what the strategy considered, what it chose, and why, for a person to read."""
+"""Decisions and plans: the options considered, the choices and their reasons, for a person to read."""
 
 from __future__ import annotations
 

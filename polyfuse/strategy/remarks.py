@@ -1,4 +1,4 @@
-"""Remarks: what each pass of the strategy considered, whether it was taken, what both forms cost, and why.
+"""Remarks: each candidate of a pass, whether it was taken, the costs of both forms, and the reason.
 
 As LLVM's optimization remarks: a record that programs read by its fields, with a sentence for a person. Nothing reads
 the sentence back.

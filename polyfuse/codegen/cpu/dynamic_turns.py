@@ -1,4 +1,4 @@
-"""The values of a dynamic loop by turns: which one a core gets that takes the next (lowering/dynamic_loops.py)."""
+"""Number the iterations of a dynamic loop, which cores take one by one (lowering/dynamic_loops.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters of blocks in a kernel's source: how many along each axis, and which a block is in its cluster.
+"""Clusters of blocks in a kernel's source: their extent along each axis, and a block's rank in its cluster.
 
     for i (block.x): for c of 2 (cluster.x): S    ->    bx = cuda.blockIdx.x // 2
                                                         cx = cuda.blockIdx.x % 2       and a grid of twice as many

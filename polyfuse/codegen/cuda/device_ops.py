@@ -1,4 +1,4 @@
-"""The device operations: what emitted CUDA source may call beside Python's and numba's own functions, one record each.
+"""The device operations: functions that emitted CUDA source may call besides Python's and numba's, one record each.
 
     operation  ::= name  kind  parameter*  emission  requires
     kind       ::= "product" | "copy" | "wait" | "signal" | "barrier"     a statement

@@ -1,4 +1,4 @@
-"""Tensor maps: what a GPU's copy of a box is told of an array, 128 bytes that the driver makes of an address.
+"""Tensor maps: descriptors of arrays for TMA, 128 bytes that the driver makes from an address.
 
     x: float16[N, 1024] at 0x7f…, boxes of 64 × 64   ->   a map, which a kernel has as an argument of its own
 

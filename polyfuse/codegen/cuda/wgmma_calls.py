@@ -1,4 +1,4 @@
-"""A product by warpgroups in the loop tree: its call, and where its factors are shown to the tensor cores.
+"""wgmma products in the loop tree: the call, and the fences that make factors visible to tensor cores.
 
 for k: { for …: a_shared[…] = …; barrier; for k_in: for r: for c: y[r, c] += …; barrier }
 ->  for k: { for …: a_shared[…] = …; barrier that shows; tile_wgmma_bf16(…); barrier }

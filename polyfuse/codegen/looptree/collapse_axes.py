@@ -1,4 +1,4 @@
-"""Two neighbouring axes of an array as one: what a loop over both walks along.
+"""Treat two neighbouring axes of an array as one, along which a loop over both moves.
 
     for c in range(784): s += x[i, c // 28, c % 28]
     ->  x_rows = joined(x, 1)

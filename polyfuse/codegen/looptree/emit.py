@@ -1,4 +1,4 @@
-"""Printing loop trees: what the two targets share."""
+"""The common part of both targets' printers of loop trees."""
 
 from __future__ import annotations
 

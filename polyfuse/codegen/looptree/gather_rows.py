@@ -1,4 +1,4 @@
-"""Rows that an array of integers chooses: subscripts that are loads, and names for them outside of inner loops.
+"""Gathered rows: subscripts that are loads, hoisted out of inner loops.
 
     for i: for j: y[i, j] = w[int64(x[i]), j]
     ->  for i: { row = int64(x[i]); for j: y[i, j] = w[row, j] }

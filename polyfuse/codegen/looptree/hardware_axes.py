@@ -1,4 +1,4 @@
-"""The axes of a GPU's blocks and threads, which of them a loop runs along, and from where to where."""
+"""Map loops to the axes of a GPU's blocks and threads, with their bounds."""
 
 from __future__ import annotations
 

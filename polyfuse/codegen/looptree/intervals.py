@@ -1,4 +1,4 @@
-"""Between which numbers an index expression lies, given the loops around it."""
+"""Interval analysis of index expressions, given the loops around them."""
 
 from __future__ import annotations
 

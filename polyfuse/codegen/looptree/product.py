@@ -1,4 +1,4 @@
-"""The loops of a product as they are generated: which is which, and how its elements move with them."""
+"""Recognise the loops of a product in the loop tree, and how its elements move with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies that are on their way while other tiles are used: which ones, and when they are waited for.
+"""Group asynchronous copies that run while other tiles are used, and place the waits for them.
 
     for k: { copy x[k + 1];  use x[k] }     x in shared memory, in two stages
     ->  for k: { copy_ahead(…);  tile_fma(…);  await_copies(0);  syncthreads }

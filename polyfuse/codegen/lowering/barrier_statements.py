@@ -1,4 +1,4 @@
-"""Barriers as statements of their own, so that isl generates them where every thread of the block gets to them.
+"""Represent barriers as statements, so that isl generates them where every thread of the block reaches them.
 
     for t: { S[t] if t >= 2;  barrier;  T[t] }      the barrier runs in every iteration, also where S does not
 

@@ -1,4 +1,4 @@
-"""Numbers beside the bounds of a loop that is written out: each copy of its body has to have a number.
+"""Bounds inference for unrolled loops: each copy of the body needs a constant index.
 
     for c in range(f(x), min(g(x), h(x)))  ->  for c in range(max(0, f(x)), min(16, g(x), h(x)))
 

@@ -1,4 +1,4 @@
-"""Loops whose values the cores take one by one, whichever is free: for values of unequal work.
+"""Lower dynamic parallel loops: a free core takes the next iteration, for iterations of unequal work.
 
     for i (dynamic): S
     ->  taken = turns_of(0)

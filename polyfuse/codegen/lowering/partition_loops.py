@@ -1,4 +1,4 @@
-"""Loops whose full tiles are apart, as two copies of the same tree: isl then bounds each on its own.
+"""Partition loops with separated full tiles into two copies of the tree, which isl bounds independently.
 
     for i: for i_in (apart): S   ->   for i: { for i_in: full0_S;  for i_in: S }
 

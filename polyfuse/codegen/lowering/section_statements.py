@@ -1,4 +1,4 @@
-"""Loops on cores whose values are parts of a program, each of its own form: sections.
+"""Lower sections: parallel loops whose iterations are different parts of a program.
 
     for l (cores): for t: { A at l = 0; B at l = 1 }   ->   for l in 0, 1 (cores): { if l == 0: for t: A
                                                                                     if l == 1: for t: B }

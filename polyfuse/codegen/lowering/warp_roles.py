@@ -1,4 +1,4 @@
-"""A kernel with a warp that only copies as two trees: what that warp runs, and what the others do.
+"""Warp specialisation: split a kernel with a producer warp into two trees, one for each role.
 
     for b (block.x): for k: { copy;  use }      k hands over
     ->  the warp        for b: for k: { wait for a free slot;  copy;  it is full }

@@ -1,4 +1,4 @@
-"""A reduction whose values come from the lanes of a warp, or of a block's warps: partial results, combined by shuffles.
+"""Lower reductions over a warp's lanes or a block's warps: partial results, combined by shuffles.
 
     for l (lane): for j: s += x[32 * j + l]   ->   partial = 0
                                                    for j: partial += x[32 * j + tx]

@@ -1,4 +1,4 @@
-"""Loops over cores whose values isl would take apart, kept whole: each core has its buffers for all of a value.
+"""Keep iterations of parallel loops whole where isl would split them: each core's buffers last a whole iteration.
 
     for i < 2 (cores): { full0_S if i = 0;  S if i = 1;  T }        full0_S, S fill a buffer that T reads
     ->  for i < 2 (cores): { begin;  full0_S if i = 0;  S if i = 1;  T;  end }

@@ -1,4 +1,4 @@
-"""Numbers while LLVM code is being written: formulas read as formulas, and mean one instruction an operator.
+"""Values with operators for building LLVM code: formulas read as formulas, one instruction an operator.
 
     fma(x, x, 1.0) / y   ->   %1 = call float @llvm.fma.f32(float %x, float %x, float 1.0)
                               %2 = fdiv float %1, %y

@@ -1,4 +1,4 @@
-"""The numbers that vector_math computes with.
+"""The coefficients and constants of vector_math.
 
 Each polynomial interpolates its function at Chebyshev's points of the interval given here (mpmath.chebyfit, 200 bits),
 which is within a factor of two or so of the best one; its error there is the power of two beside it, absolute. The

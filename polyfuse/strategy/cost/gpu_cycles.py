@@ -1,4 +1,4 @@
-"""Cycles of a GPU's SM: how many there are in a second, and in a load from global memory."""
+"""Cycles of a GPU's SM: its clock rate, and the latency of a load from global memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over windows that share no block with other results: depthwise convolutions, and whatever gets no blocks.
+"""Schedule sums over windows without cache blocks: depthwise convolutions and other windows.
 
     for q: for r: for s: y[q] += w[r, s] * x[k + r, q + s]
     ->  for q (pieces): for r: for s: for q_in (microkernel): y[q_in] += w[r, s] * x[k + r, q_in + s]

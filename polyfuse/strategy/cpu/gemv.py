@@ -1,4 +1,4 @@
-"""Products of one row: a network at batch 1, a vector times a matrix.
+"""Schedule products of one row (GEMV): a network at batch 1, a vector times a matrix.
 
     for k: for j: y[j] += x[k] * w[k, j]
     ->  for j (pieces of `columns`): for k (microkernel): for j_in: y[j] += x[k] * w_panels[j, k, j_in]

@@ -1,4 +1,4 @@
-"""Results that are larger than what stays in the caches for a reader: stored past them.
+"""Use nontemporal stores for results that are larger than the caches keep for a reader.
 
     for i: y[i] = x[i] / s     ->   for i (of 65536): for i_in (vector, streams y): y[…] = x[…] / s
 

@@ -1,4 +1,4 @@
-"""Rows that are asked for while the ones before them are computed.
+"""Prefetch rows while the rows before them are computed.
 
     for i: { for j: m = max(m, x[i, j]);  for j: e[j] = exp(x[i, j] - m), s += e[j];  for j: out[i, j] = e[j] / s }
     ->  the loop with most arithmetic asks for x of the next i, the last one for out of the next i

@@ -1,4 +1,4 @@
-"""Rows that are made and reduced in one pass.
+"""Compute and reduce rows in one pass.
 
     for j: e[j] = exp(x[j] - m);  for j: s += e[j]   ->   for j: { e[j] = exp(x[j] - m); s += e[j] }
 

@@ -1,4 +1,4 @@
-"""A kernel that goes through a matrix once, a few rows at a time, in public verbs.
+"""Schedule a kernel that reads a matrix once, a few rows at a time, in public verbs.
 
     for i (a share of the rows a core): {
       for j (vector): y_parts[i, j] = 0

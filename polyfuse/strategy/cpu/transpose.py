@@ -1,4 +1,4 @@
-"""Pointwise loops whose accesses go along memory with different loops: tiles of a line of cache by a line.
+"""Tile pointwise loops whose accesses are contiguous in different loops (transposes), by cache lines.
 
     for i: for j (vector): y[j, i] = x[i, j]
     ->  for i (of 16): for j (of 64): for i_in: for j_in (vector): y[j, i] = x[i, j]

@@ -1,4 +1,4 @@
-"""Kernels whose outermost loop carries a dependence, on a GPU.
+"""Schedule kernels whose outermost loop carries a dependence on a GPU.
 
     a parallel loop of a permutable band      outermost, over blocks and threads: each thread runs the rest in order
     parallel loops inside ordered ones        one block: threads share the inner loops and meet between steps

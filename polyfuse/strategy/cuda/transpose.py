@@ -1,4 +1,4 @@
-"""Pointwise kernels on a GPU whose accesses go along memory with different loops: squares through shared memory.
+"""Stage pointwise kernels on a GPU that access memory along different loops (transposes) through shared memory.
 
     for i: for j: y[i, j] = x[j, i]
     ->  for i (block.y): for j (block.x): {

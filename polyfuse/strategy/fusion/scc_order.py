@@ -1,4 +1,4 @@
-"""Loops taken apart by what waits for what, in another order than the statements are written in if need be.
+"""Distribute loops by strongly connected components of dependences, reordering statements if necessary.
 
     for i: { for k: R: C[k] += B[i] * A[i, k];  for k: S: s[i] += …;  T: C[i] = … + s[i] }
     ->  for i: for k: S;   for i: T;   for i: for k: R

@@ -1,4 +1,4 @@
-"""Kernels with nothing to run at once, put together: one launch for a chain of them.
+"""Join kernels without parallelism: one launch for a chain of them.
 
     s = 0;  for i: s += a[i];  m = s / n   ->   once: { s = 0; for i: s += a[i]; m = s / n }
 

@@ -1,4 +1,4 @@
-"""Pipelines in a nest: stages that read earlier ones at several offsets, and what tiles of their results need.
+"""Recognise stencil pipelines: stages that read earlier ones at several offsets, and the footprints of their tiles.
 
 stage     ::= a statement that assigns each element of its tensor once, from values it does not make itself
 pipeline  ::= stages linked by temporaries that nobody else uses; its results are what others see

@@ -1,4 +1,4 @@
-"""Second thoughts: fusions that the search priced well and that no shape of their loops made good.
+"""Backtrack: undo fusions whose kernels turn out far dearer in their shape than the search expected.
 
     search  --groups-->  shapes  --doubts-->  search without these groups  -->  shapes  -->  the cheaper plan
 

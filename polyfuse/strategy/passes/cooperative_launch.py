@@ -1,4 +1,4 @@
-"""Deep networks on a GPU: kernels of few blocks that follow each other, in one launch whose blocks wait for each other.
+"""Join consecutive kernels of few blocks into one cooperative launch with grid barriers, for deep networks on a GPU.
 
     for blocks: A;  for blocks: B;  …   ->   for launch in 0: { for blocks: A;  grid barrier;  for blocks: B;  … }
 

@@ -1,4 +1,4 @@
-"""Kernels that are equal but for names, as the layers of a network are, get their shape once.
+"""Shape kernels that are equal up to names only once, such as the layers of a network.
 
     mac0 in blocks, w0 packed: decided and proven    ->    mac1, mac2, … in the same blocks, w1, w2, … packed
 

@@ -1,4 +1,4 @@
-"""Statements in kernels: what the search over fusions starts from, and what of the nest changes once it has ended.
+"""Group statements into kernels: prepare the search over fusions, and change the nest for its groups afterwards.
 
     for i: for j: { zero; for k: P += a * b }   ->   for i: for j: { zero; for k: P_sum += a * b;  P = P_sum }
 

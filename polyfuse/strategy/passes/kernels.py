@@ -1,4 +1,4 @@
-"""Statements in kernels and kernels in shape, and the passes that look at the result again.
+"""Group statements into kernels, give each kernel its shape, and run the passes that revise the result.
 
 start  --claims, groups, shapes-->  plan and doubtful groups  --backtrack, wavefront, loop partition-->  plan
 """

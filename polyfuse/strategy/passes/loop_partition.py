@@ -1,4 +1,4 @@
-"""Full tiles apart where that lets the compiler unroll: the innermost loop of a tile is short, and cut in some tiles.
+"""Separate full tiles where this lets the compiler unroll: short innermost loops that some tiles cut off.
 
     for i: for j: for i_in < min(8, N - 8i): S   ->   for i: for j: if 8i + 8 <= N: for i_in < 8: S; else: …
 

@@ -1,4 +1,4 @@
-"""A word on each sum of products that a GPU's kernels compute without tiles: which it is, and why.
+"""Remark on each sum of products that a GPU's kernels compute without tiles, with the reason.
 
     for n, c, p, q: for r, s: y[n, c, p, q] += x[n, c, p + r, q + s] * w[c, r, s]
     ->  "mac0 is a sum of products without register tiles: no two results have the same values of x"

@@ -1,4 +1,4 @@
-"""Small networks on several cores: kernels that follow each other, in one parallel region whose cores wait in between.
+"""Join consecutive kernels into one parallel region with waits between them, for small networks on several cores.
 
     for i (cores): A;  for j (cores): B;  …   ->   for region in 0: { for i (cores): A;  for j (cores): B;  … }
 

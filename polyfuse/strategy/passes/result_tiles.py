@@ -1,4 +1,4 @@
-"""Products of a GPU whose nest is changed for the sake of tiles of results: summed in parts, or in temporaries.
+"""Change the nest so that products on a GPU get tiles of results: split-k and private accumulators.
 
     C += a * b   ->   C_parts[p] += a * b;  C += C_parts[p]          (split_k.py)
     C += a * b   ->   C_sum += a * b;  C = C_sum                      (private_accumulator.py)

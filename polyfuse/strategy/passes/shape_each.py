@@ -1,4 +1,4 @@
-"""Each kernel in its shape: in blocks or tiles around a product, in tiles of its band, or by its dependences."""
+"""Give each kernel its shape: blocks or tiles around a product, tiles of its band, or an order by its dependences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops in time behind each other on cores: the layers of a recurrent network, step t of each behind the one below.
+"""Run time loops as a wavefront on cores: the layers of a recurrent network, each step after the layer below's.
 
     x @ w0 of all times;  for t: layer 0;  h0 @ w1 of all times;  for t: layer 1
     ->  for l (pipeline): for t: { l = 0: x[t] @ w0; layer 0's step    l = 1: h0[t] @ w1; layer 1's step }

@@ -1,4 +1,4 @@
-"""Members of an ensemble in batches: where products that differ in their tensors alone are in the nest, and it pays.
+"""Batch isomorphic products, which differ only in their tensors, if this pays: the members of an ensemble.
 
 Batched, K products are one kernel, and what follows them joins it for all members at once. Stacks of constants are made
 once for all calls. What would need copies of inputs is not batched.

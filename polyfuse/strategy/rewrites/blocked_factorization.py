@@ -1,4 +1,4 @@
-"""Eliminations in blocks of steps, if that is cheaper: LU and Cholesky as panels and products.
+"""Run eliminations in blocks of steps if this is cheaper: LU and Cholesky as panels and products.
 
     for i: for j: for k: A[i, j] -= A[i, k] * A[k, j]; …   ->   for b: { the block's corner; below; right; a product }
 

@@ -1,4 +1,4 @@
-"""Outputs whose sums are made in a temporary, because their neighbours in memory are no columns of the product.
+"""Sum outputs in a temporary if their contiguous elements are not columns of the product.
 
 A convolution's output with channels first has pixels as neighbours, and its product filters as columns: in blocks the
 sums are kept in panels of columns, and what reads them stores them turned. An output has no reader, so it gets one. So

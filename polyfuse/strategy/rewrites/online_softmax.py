@@ -1,4 +1,4 @@
-"""Sums under a maximum in one pass over what it is the maximum of: attention without whole rows of scores.
+"""Use online softmax: sums under a maximum in one pass over its operand, for attention without whole rows of scores.
 
     s = q kᵀ;  m = max s;  e = exp(s - m);  l = Σ e;  o = (e / l) v
     ->  for rows (so many that a step stays in L2): for blocks of keys: { s; m; corrections; e; l; o };  o / l

@@ -1,4 +1,4 @@
-"""Factors that tensor cores take rounded: in a pass of their own before the product, if that is cheaper.
+"""Round tensor-core factors in a separate pass before the product if this is cheaper.
 
     for i, j, k: y[i, j] += bf16(x[i, k]) * bf16(w[k, j])
     ->  for e: x_narrow[e] = x[e]                                        once an element, in the kernel that computes x

@@ -1,4 +1,4 @@
-"""Products whose sums are made in temporaries of their own, so that they may stay in registers.
+"""Accumulate products in private temporaries, so that their sums may stay in registers.
 
     C += a * b                             ->  C_sum += a * b; C = C_sum                     what the caller sees
     for t: { z[t] += h[t] * u;  … z[t] … } ->  for t: { s = z[t]; s += h[t] * u; z[t] = s; … }  in steps that wait

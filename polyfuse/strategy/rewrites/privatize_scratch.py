@@ -1,4 +1,4 @@
-"""Arrays of the caller that iterations use one after the other as scratch: private, if that is cheaper.
+"""Privatise the caller's arrays that iterations reuse as scratch, if this is cheaper.
 
     for r: { total[p] = …; A[r, p] = total[p] }   ->   each r has its own total, and the last one is kept
 

@@ -1,4 +1,4 @@
-"""Large temporaries that are computed where they are read: a matrix of sums costs less again than from memory.
+"""Rematerialise large temporaries where they are read, if computing them again is cheaper than loading them.
 
     for i, j: T[i, j] = a[i, j] + u[i] * v[j]
     for i, j: x[i] += T[j, i] * y[j]            ->    for i, j: x[i] += (a[j, i] + u[j] * v[i]) * y[j]

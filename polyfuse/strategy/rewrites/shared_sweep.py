@@ -1,4 +1,4 @@
-"""Matrices that one statement sums along rows and another across them, read once for both.
+"""Read a matrix once for two statements: one that sums along its rows, and one that sums across them.
 
     for i: for j: t[i] += A[i, j] * x[j];   for j: for i: y[j] += A[i, j] * t[i]
     ->  for i (a share of the rows a core): for i_in (of 4): {

@@ -1,4 +1,4 @@
-"""Products that update an array in place and read its first values: from a copy, if that is cheaper in all.
+"""Snapshot an operand: products that update an array in place read its first values from a copy, if this is cheaper.
 
     for i: for k > i: B[i] += A[k, i] * B[k]   ->   B_before = B;  B += A' B_before, in blocks
 

@@ -1,4 +1,4 @@
-"""Products with few results and many steps, summed in parts at once: what is left idle otherwise is most of a GPU.
+"""Use split-k for products with few results and many steps, which would leave most of a GPU idle.
 
     for i: for j: { y = 0; for k: y += a[i, k] * b[k, j]; z = y + c }
     ->  for p: for i: for j: { s = 0; for k (of p): s += a[i, k] * b[k, j]; y_parts[p, i, j] = s }

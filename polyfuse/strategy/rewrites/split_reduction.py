@@ -1,4 +1,4 @@
-"""Long reductions to a few results in two passes: partial results for all that a machine can do at once, then these.
+"""Split long reductions to few results in two passes: parallel partial results, and then their reduction.
 
     cpu:   consecutive values for each part, few enough that several reductions of one input find them in L1
     cuda:  along rows of memory consecutive values, a part for each block of threads, which share it (lanes.py);

@@ -1,4 +1,5 @@
-"""Sums of several products as several sums, each of which runs in blocks: y += a b + c d  ->  y += a b;  y += c d.
+"""Split sums of several products into several sums, each of which runs in blocks: y += a b + c d  ->  y += a b;  y += c
+d.
 
 A tile of sums takes one product at a time. The sums then come and go once more for each term, which the model prices.
 """

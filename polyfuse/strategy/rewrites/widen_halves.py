@@ -1,4 +1,4 @@
-"""Halves in products: which tensors are read through a float32 copy."""
+"""Choose the tensors of halves that products read through a float32 copy."""
 
 from __future__ import annotations
 

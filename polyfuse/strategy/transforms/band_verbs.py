@@ -1,4 +1,4 @@
-"""Moves that both targets' programs are made of: each is a few verbs of Schedule, nothing else."""
+"""Short sequences of Schedule's verbs, from which both targets' programs are made."""
 
 from __future__ import annotations
 

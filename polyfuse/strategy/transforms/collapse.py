@@ -1,4 +1,4 @@
-"""Short rows of vector loops made longer: two loops along neighbouring axes of all arrays become one.
+"""Lengthen short rows of vector loops by collapsing two loops along neighbouring axes of all arrays.
 
     for k: for l < 28 (vector): s += x[i, k, l]   ->   for k_l < 784 (vector): s += x[i, k_l // 28, k_l % 28]
 

@@ -1,4 +1,4 @@
-"""The loops inside a loop that carries a dependence: taken apart, each nest in the order that suits memory.
+"""Distribute the loops inside one that carries a dependence, and order each nest for memory.
 
     for k: for j: { R = 0; for i: R += Q A; for i: A -= Q R }
     ->  for k: { for j: R = 0; for i: for j (vector): R += Q A; for i: for j (vector): A -= Q R }

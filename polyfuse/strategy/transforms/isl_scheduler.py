@@ -1,4 +1,4 @@
-"""isl's scheduler on one kernel: a new order for statements that a dependence ties together, as dates for `affine`.
+"""Run isl's scheduler on one kernel: a new order for dependent statements, as dates for `affine`.
 
 isl finds permutable bands of the smallest dependence distances (Verdoolaege & Janssens, "Scheduling for PPCG", 2017,
 after Bondhugula et al. 2008): it shifts, skews and fuses statements of different depths as a band needs it. Reductions

@@ -1,4 +1,4 @@
-"""Loop nests inside a kernel: which loop walks along memory, and the nest with that loop innermost."""
+"""Order loop nests inside a kernel: find the loop with contiguous accesses, and make it innermost."""
 
 from __future__ import annotations
 

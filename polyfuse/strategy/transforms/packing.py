@@ -1,4 +1,4 @@
-"""Verbs around blocks: statements in loops of their own, and copies of what a product reads, in panels."""
+"""Verbs around blocks: distribute statements to separate loops, and pack a product's operands in panels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A permutable order for the statements of a time loop: each loop skewed by those around it, statements shifted.
+"""Find a permutable order for the statements of a time loop by skewing each loop and shifting statements.
 
     for t: { for i: S; for i: R }  ->  for t: for i: { S at i + 2t; R at i + 2t + 1 }
 

@@ -1,4 +1,4 @@
-"""Kernels whose outermost loop carries a dependence: time loops, triangular solvers, recurrences.
+"""Schedule kernels whose outermost loop carries a dependence: time loops, triangular solvers, recurrences.
 
     part of the schedule  --orders-->  as written, another  --shapes-->  drafts  --price-->  the cheapest legal one
 

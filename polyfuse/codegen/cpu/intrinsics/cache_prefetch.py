@@ -1,4 +1,4 @@
-"""Two operations for numba source: lines of an array asked for before they are needed.
+"""Prefetch operations for numba source: request lines of an array before they are needed.
 
     for j in range(0, 1024, 128):
         fetch(x, (i + 1, j), 8)                    eight lines of 64 bytes, from x[i + 1, j] on

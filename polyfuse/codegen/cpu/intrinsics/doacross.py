@@ -1,4 +1,4 @@
-"""Operations for loops whose values run at once on cores, each behind the one before: a pipeline of rows of tiles.
+"""Doacross operations: iterations of a loop run on several cores, each waiting for steps of the previous one.
 
     for t (pipeline): for i: S
     ->  turns = turns_of(n)

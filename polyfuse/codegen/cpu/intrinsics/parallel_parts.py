@@ -1,4 +1,4 @@
-"""Two operations for numba source: a kernel's parts, which are functions of their own, run here or on every core.
+"""Operations for numba source that run a kernel's parts, which are functions, on this core or on every core.
 
     for i (cores): S   ->   @Part
                             def k_part(x, y, member, members):

@@ -1,4 +1,4 @@
-"""Steps of a recurrence along rows that run side by side, as one operation: squares of steps and rows in registers.
+"""Steps of a recurrence along rows on vector lanes as one operation: squares of steps and rows in registers.
 
     for j: for r < 16: t[r, j] = x[r, j] + 0.5 * t[r, j - 1]
     ->  rows_abreast(row, float32, 16, steps, (address(t, …), …), (bytes from row to row, …), ())

@@ -1,4 +1,4 @@
-"""Two operations for numba source: a kernel's buffers, whose first number begins a cache line.
+"""Operations for numba source that allocate a kernel's buffers, aligned to cache lines.
 
     y = np.empty((64,), np.float32)   ->   y = on_stack((64,), np.float32)
     w = np.empty((16, 512, 32), …)    ->   w = on_heap((16, 512, 32), …)

@@ -1,4 +1,4 @@
-"""Four operations for numba source: what a loop writes goes to memory past the caches, whole lines at a time.
+"""Nontemporal stores for numba source: a loop's results bypass the caches, whole lines at a time.
 
     y_line = line_of(y, 128)                                   512 bytes on the stack, the first begins a line
     for j in range(0 - past_line(y, (i, 0)), 1000, 128):       pieces begin where lines of y do

@@ -1,4 +1,4 @@
-"""Operations for numba source: a tile of results that lies as it is computed, stored as columns by whole vectors.
+"""Operations for numba source that store a tile of results transposed, by whole vectors.
 
     out_tile = tile_like(out, 14, 32)                                14 rows of 32 on the stack
     for c in range(32): for r in range(14): out_tile[r, c] = …       vectors along c

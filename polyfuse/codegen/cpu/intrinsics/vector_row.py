@@ -1,4 +1,4 @@
-"""A program for vectors of numbers as a value: a function of emitted source that intrinsics read, and nobody calls.
+"""A vector program as a value: a function in emitted source that intrinsics read and no code calls.
 
     @VectorRow
     def mac_bias_relu_row(y, b, out):               one vector of each of its parameters

@@ -1,4 +1,4 @@
-"""Operations for kernels whose cores share out one loop after the other, and wait for each other in between.
+"""Worksharing operations: cores share the iterations of one loop after the other, with waits in between.
 
     for i (cores): A;  for j (cores): B
     ->  team = team_of(cores)

@@ -1,4 +1,4 @@
-"""Sums over rows that LLVM would write out in full, and loses by it: their loops end at a number it does not know.
+"""Keep LLVM from unrolling sums over rows completely, which is slower, by hiding their loops' bounds.
 
     for j in range(0, 64): s += x[i, j]            ->  for j in range(0, opaque(64)): s += x[i, j]
     for j in range(0, 1024): s += x[i, j]              for j in range(0, 64 * opaque(16)): s += x[i, j]

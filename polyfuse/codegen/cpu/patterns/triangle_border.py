@@ -1,4 +1,4 @@
-"""Steps that all rows of a tile have, apart from those that only some have: the border of a triangle of steps.
+"""Separate the steps that all rows of a tile have from those of some rows: the border of a triangle.
 
     for k < 64: for r < min(6, k - 6*i): for c < 32: y[6*i + r, c] += a[k, 6*i + r] * b[k, c]
     ->  for k < 6*i + 6: for r < k - 6*i: for c: …            few steps, as loops

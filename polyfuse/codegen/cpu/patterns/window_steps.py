@@ -1,4 +1,4 @@
-"""The steps of a product over windows: loops that stay loops, and the short innermost one, which is written out.
+"""The steps of a product over windows: loops, and the short innermost one, which is unrolled.
 
     for c < 16: for r = max(0, 1 - p) … min(3, 29 - p): for s < 3: for q = max(0, 1 - s) … min(28, 29 - s): …
 

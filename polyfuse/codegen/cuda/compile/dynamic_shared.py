@@ -1,4 +1,4 @@
-"""Shared memory beyond what a kernel may declare: PTX whose arrays are parts of what the launch asks for.
+"""Dynamic shared memory: PTX whose arrays are parts of the memory that the launch requests.
 
     .shared .align 16 .b8 a[40000];        .extern .shared .align 16 .b8 of_launch[];
     .shared .align 8 .b8 b[16384];    ->

@@ -1,4 +1,4 @@
-"""Conditions, and places of copies that go on by themselves, in 32 bits wherever the numbers fit.
+"""Narrow indices: compute conditions, and addresses of asynchronous copies, in 32 bits if the values fit.
 
     bz = cuda.blockIdx.z & 2047
     for n in range(0, 9): pad_ahead(…, x, 3136 * (bz // 56) + 56 * (n // 3) + n - 57, n <= 169 - 3 * (bz % 56))

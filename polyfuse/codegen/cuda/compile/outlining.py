@@ -1,4 +1,4 @@
-"""A kernel whose blocks meet, as functions that it calls: one for each of the parts between grid barriers.
+"""Outline the parts of a kernel between grid barriers as functions that it calls.
 
     def k(x, w, a, w_2, out, arrivals):           def k_part(x, w, a):
         i = cuda.threadIdx.x                          i = cuda.threadIdx.x

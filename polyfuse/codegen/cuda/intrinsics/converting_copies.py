@@ -1,4 +1,4 @@
-"""Copies into shared memory that change the type of what they copy, or leave neighbours in shorter runs: operations.
+"""Device operations that copy into shared memory and change the type, or keep neighbours in shorter runs.
 
     copy_rounded_tf32   four float32 numbers in one load, rounded (cvt.rna.tf32.f32), stored as float32
     copy_rounded_bf16   the same, stored as bfloat16 (cvt.rn.bf16x2.f32: two at a time); of bfloat16 numbers bit for bit

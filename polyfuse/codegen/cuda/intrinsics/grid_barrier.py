@@ -1,4 +1,4 @@
-"""The device operation at which all threads of all blocks meet: grid_barrier.
+"""The device operation grid_barrier, at which all threads of all blocks wait for each other.
 
     all threads of a block meet; its first one adds to the counter and waits until the top bit has changed; they meet
 

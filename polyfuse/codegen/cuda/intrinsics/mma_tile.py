@@ -1,4 +1,4 @@
-"""A tile of results times two factors by a GPU's tensor cores, 32 lanes together: what emitted source calls.
+"""Device operations that multiply a tile by mma.sync on tensor cores, 32 lanes together.
 
     tile_mma_tf32   factors of 11 digits, 8 steps an instruction: mma.sync.aligned.m16n8k8
     tile_mma_bf16   factors of 8 digits, 16 steps an instruction: mma.sync.aligned.m16n8k16

@@ -1,4 +1,4 @@
-"""Copies of boxes and the barriers on which they arrive: what emitted source calls on Hopper's GPUs.
+"""Device operations for TMA on Hopper: copies of boxes, and the barriers on which they arrive.
 
     begin_bulk    mbarrier.init, one arrival each; everything sees it behind the next barrier of the block
     copy_bulk     mbarrier.expect_tx, then cp.async.bulk.tensor.Nd … mbarrier::complete_tx::bytes

@@ -1,4 +1,4 @@
-"""A tile of results times two factors by Hopper's tensor cores, 128 threads together: what emitted source calls.
+"""Device operations that multiply a tile by wgmma on Hopper's tensor cores, 128 threads together.
 
     tile_wgmma_bf16     wgmma.mma_async.sync.aligned.m64nNk16.f32.bf16.bf16, factors in shared memory
     tile_wgmma_f16      the same of f16

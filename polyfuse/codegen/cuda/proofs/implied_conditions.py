@@ -1,4 +1,4 @@
-"""Conditions that follow from others: comparisons of sums of integers.
+"""Prove that conditions follow from others: comparisons of sums of integers.
 
     r < 131 - 16*by - 4*ty  =>  0 < 131 - 16*by - 4*ty          r is from 0 to 3
 

@@ -1,4 +1,4 @@
-"""Conditions that hold for all threads of a block and all values of the loops around: found by enumeration, left out.
+"""Eliminate guards that hold for all threads of a block and all values of the loops around, by enumeration.
 
     if -7 <= ty and ty < 71: for j in range(0, 32): if -tx + (tx + 1) // 2 <= j: if 128 * bx + j < n: S
     ->  for j in range(0, 32): if 128 * bx + j < n: S                  with 64 threads on ty and 4 on tx

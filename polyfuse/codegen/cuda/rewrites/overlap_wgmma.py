@@ -1,4 +1,4 @@
-"""Products by warpgroups in slots: one begins before the one before has ended, so that tensor cores have no pause.
+"""Overlap wgmma products: each begins before the previous one has ended, so that tensor cores do not idle.
 
     for k: { await_full(k); tile_wgmma_bf16(…); hand_back(k) }
     ->  for k but the last: { await_full(k); begin_wgmma_bf16(…); all but these have ended; if k > 0: hand_back(k - 1) }

@@ -1,4 +1,4 @@
-"""The numbers of a kernel's threads where they multiply tiles in registers: lanes in pairs (analysis/paired_lanes.py).
+"""Renumber threads that multiply register tiles: lanes in pairs (analysis/paired_lanes.py).
 
     tx = cuda.threadIdx.x & 15         tx = (cuda.threadIdx.x >> 1 & 7) + (cuda.threadIdx.y & 1) * 8
     ty = cuda.threadIdx.y & 3     ->   ty = cuda.threadIdx.y & 2 | cuda.threadIdx.x & 1

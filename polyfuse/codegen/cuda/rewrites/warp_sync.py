@@ -1,4 +1,4 @@
-"""Rows that are part of a warp each: all lanes of the warp come to an exchange, whatever the rows' guards say.
+"""Let all lanes of a warp reach each shuffle if several rows share the warp, whatever the rows' guards say.
 
     if i + ty < n:                                   if i + ty < n:
       partial = …; exchange(partial)           ->      partial = …

@@ -1,4 +1,4 @@
-"""Loops over neighbours in memory with 16 bytes in one access: loads before the loop, stores behind it.
+"""Vector accesses: loops over contiguous elements load 16 bytes before the loop and store 16 bytes after it.
 
     for l (vector, of 4): z[4*j + l] = max(x[4*j + l] + b[j], 0)
     ->  x_lanes[0:4] = x[4*j : 4*j + 4]                                  copy_vector(4, x_lanes, 0, 1, x, 4*j)

@@ -1,4 +1,4 @@
-"""Tiles of products that a tensor's border cuts short, without branches: copies bring zeros, all threads multiply.
+"""Zero-fill: partial tiles of products run without branches; copies bring zeros, and all threads multiply.
 
     if 4 * tx < 375 - 128 * bx: copy_ahead(4, w_shared, 72 * tx, 1, w, 128 * bx + 4 * tx)
     if tx < 375 - 16 * bx: tile_fma(8, 8, 16, y_sum, …, w_shared, 4 * tx, …)

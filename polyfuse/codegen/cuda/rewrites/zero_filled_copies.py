@@ -1,4 +1,4 @@
-"""Copies with zeros around them in the loop tree: what clears an element and what may fill it as one operation.
+"""Zero-filled copies in the loop tree: clearing an element and filling it become one operation.
 
     if a: t[i] = 0                    ->   if a: copy_padded(t, i, x, j, b)
     if a: if b: t[i] = x[j]

@@ -1,4 +1,4 @@
-"""A product on one core, and the sizes of its blocks: the values that blocking chooses from and that prices are of."""
+"""A product on one core and the sizes of its blocks: the values that blocking chooses from and prices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Panels of an elimination on cores, inside the loop over its blocks: rows, or pieces of columns, that no step mixes.
+"""Parallelise the panels of an elimination inside its loop over blocks: over rows, or pieces of columns.
 
     for i: { T; S }                          ->  for i (cores): { T; S }
     for i: for k: for j (vector): S_right    ->  for j (pieces, cores): for i: for k: for j_in (vector): S_right

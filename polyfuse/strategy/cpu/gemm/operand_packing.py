@@ -1,4 +1,6 @@
-"""The factors of a product in panels: whole ones for all calls or by all cores, or parts in the product's loops."""
+"""Pack the factors of a product in panels: whole for all calls or by all cores, or in parts inside the product's
+loops.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of products that wait for each other, step after step: recurrent layers, power iterations.
+"""Schedule kernels of products that depend on the previous step: recurrent layers, power iterations.
 
     for t: { for i: for j: for k: mac; for i: for j: gates }
     ->  for i (parts, on cores): for t: { the product's blocks; for i_in: for j (vector): gates }

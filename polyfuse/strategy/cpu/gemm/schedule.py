@@ -1,4 +1,4 @@
-"""Products blocked for caches and registers, in public verbs: the loops that `blocking` draws, around any contraction.
+"""Block products for caches and registers, in public verbs: the loops of `blocking` around any contraction.
 
     for i: for j: { zero; for k: mac; bias; relu }
     ->  for j (blocks): for k (blocks): { pack b

@@ -1,4 +1,4 @@
-"""Shapes of attention's kernel by tensor cores: four lanes of a warp have all keys of a block between them.
+"""Tiles of attention on tensor cores: four lanes of a warp share all keys of a block.
 
     lane 4 * g + t:    rows of g    scores: keys of t    results: columns of t
 

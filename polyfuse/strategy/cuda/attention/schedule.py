@@ -1,4 +1,4 @@
-"""Sums under a maximum as one kernel on a GPU, in public verbs: attention without scores in memory.
+"""Schedule attention as one kernel on a GPU, in public verbs, without scores in memory.
 
     for b, i (blocks): { m, l = …; o_sum = 0                                                   o_sum in registers
       for j (blocks of keys): {

@@ -1,4 +1,4 @@
-"""Shapes of attention's kernel on a GPU: queries and keys of a block, results of a thread, what the model expects.
+"""Tiles of attention's kernel on a GPU: queries and keys of a block, results of a thread, expected cost.
 
     time = launch + waves × (blocks of keys × max(resident blocks × busy, wait) + LATENCY) + what is written
     busy = longest + EXPOSED × the others, of: instructions / 4 a cycle, shared memory's bytes / 128 a cycle,

@@ -1,4 +1,4 @@
-"""Windows without channels to sum over (depthwise convolutions): several neighbouring results a thread, in registers.
+"""Schedule depthwise convolutions on a GPU: each thread keeps several neighbouring results in registers.
 
     for n: for c: for p: for q: { zero; for r: for s: y += x[n, c, p + r, q + s] * w[c, r, s]; bias; relu }
     ->  for n_c (block.z): for p (block.y, thread.y): for q (block.x, thread.x): {

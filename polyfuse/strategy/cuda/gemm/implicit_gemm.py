@@ -1,4 +1,4 @@
-"""Convolutions on a GPU as implicit products of matrices, in public verbs: filters times patches of an image.
+"""Schedule convolutions on a GPU as implicit GEMM, in public verbs: filters times patches of an image.
 
     for n: for f: for p: for q: { zero; for c: for r: for s: mac; bias; relu }
     ->  for n, p (block.z): for f (block.y): for q (block.x):                    the sums in registers

@@ -1,4 +1,4 @@
-"""Products on a GPU with a tile of results in each thread's registers, in public verbs.
+"""Schedule products on a GPU with register tiles of results in each thread, in public verbs.
 
     for b: for i: for j: { zero; for k: mac; bias; relu }
     ->  for b (block.z): for i (block.y): for j (block.x):                   the sums in registers

@@ -1,4 +1,4 @@
-"""Products in equal shares on a GPU (stream-k): when, in which tiles, and their kernel, in public verbs.
+"""Schedule products by stream-k on a GPU: decide when, choose tiles, and build the kernel in public verbs.
 
     for b: for i: for j: { zero; for k: mac; store part }
     ->  for p (block.x):  for b_i_j:                                        a share: the end of a tile, whole ones, …

@@ -1,4 +1,4 @@
-"""A GPU's kernel around one product in register tiles, if the model expects that to pay: which product, which shape."""
+"""Choose the product and the register tile of a GPU's kernel, if the model expects a gain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels in which all of a GPU's blocks take a step together, and wait for each other between its parts.
+"""Schedule persistent kernels: all blocks run each step of a time loop, with grid barriers between its parts.
 
     for t: { for i: for j: for k: mac;  for i: for j: gates }
     ->  for t: { mac's blocks, in register tiles;  all blocks meet;  the gates' blocks;  all blocks meet }

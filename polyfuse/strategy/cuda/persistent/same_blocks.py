@@ -1,4 +1,4 @@
-"""Parts of a step in the blocks that computed what they read, so that no block has to wait for another between them.
+"""Run parts of a step in the blocks that computed their operands, so that no grid barrier separates them.
 
     for t: { for i: for j < 4 n: z[i, j] = …;  for i: for k < n: … z[i, k], z[i, n + k], z[i, 2 n + k] … }
     ->  for t: { blocks of rows i and units j mod n: z;  the same blocks of rows i and units k: … }

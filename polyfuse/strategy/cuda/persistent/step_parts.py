@@ -1,4 +1,4 @@
-"""One part of a step that all blocks take together: a product in register tiles, anything else with a result a thread.
+"""Schedule one part of a persistent kernel's step: products in register tiles, others with one result a thread.
 
     for t: { for i: for j: for k: mac;  … }  ->  for t: { mac's blocks, in register tiles;  … }
 

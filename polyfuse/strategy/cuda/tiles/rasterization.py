@@ -1,4 +1,4 @@
-"""In which order a grid's blocks start, so that those that run at once read the same rows and columns from DRAM.
+"""Rasterisation: order a grid's blocks so that concurrent ones read the same rows and columns from DRAM.
 
     row by row:     0  1  2  3        in groups of 2 rows:     0  2  4  6        a wave of 4 blocks reads the factors
                     4  5  6  7                                 1  3  5  7        of 1 + 4 of them, or of 2 + 2

@@ -1,4 +1,4 @@
-"""Layouts of operands in shared memory, by enumeration: those in which copies and reads wait least for banks.
+"""Choose layouts of operands in shared memory by enumeration: those with the fewest bank conflicts.
 
 lines       panels of one line a step, spread apart                              multiply-adds of threads, float64
 fragments   rows of steps, or lines, where ldmatrix reads matrices of 8 rows     mma.sync

@@ -1,4 +1,4 @@
-"""The tiles that a product may take on a GPU, and those of them that fit its sizes and a machine, with their prices.
+"""Enumerate the tiles of a product on a GPU, and price those that fit its sizes and the machine.
 
 tiles_for                                                     a product: by threads or by tensor cores
 fma_convolutions, mma_convolutions, mma_f64_convolutions      a convolution as an implicit product

@@ -1,4 +1,4 @@
-"""A tile's sizes: threads of a block, results of a thread, its operands' tiles, and what of these each thread copies.
+"""A tile's sizes: threads of a block, results of a thread, operand tiles, and each thread's share of their copies.
 
     block of results     rows of threads times a thread's rows      columns of threads times a thread's columns
     operands             left: the block's rows by steps            right: steps by the block's columns

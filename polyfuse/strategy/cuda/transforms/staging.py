@@ -1,4 +1,4 @@
-"""A factor's tile in a block's shared memory, copied there by all its threads, in public verbs.
+"""Stage a factor's tile in shared memory, copied by all threads of a block, in public verbs.
 
     for k (of 16): mac reads a[i, k]   ->   for k (of 16): { copy a's tile; mac reads the copy }
 

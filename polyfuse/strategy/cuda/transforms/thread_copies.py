@@ -1,4 +1,4 @@
-"""Copies of a product's factors by all threads of a block, in public verbs.
+"""Schedule the copies of a product's factors by all threads of a block, in public verbs.
 
     for e0: for e1: load   ->   for e0_out: for e1_out: for e1_x (thread.x): for e0_y (thread.y): for l (vector): load
 

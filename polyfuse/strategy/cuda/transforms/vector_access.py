@@ -1,4 +1,4 @@
-"""Loops over neighbours in memory on a GPU: 16 bytes in one access, where all arrays that move are accessed so.
+"""Vectorise loops over contiguous elements on a GPU: 16 bytes per access, if all moving arrays allow it.
 
     for c (of 8): z[i, 8*j + c] = …   ->   for c (of 2): for c_in (vector, of 4): z[i, 8*j + 4*c + c_in] = …
 

@@ -1,4 +1,4 @@
-"""Reductions along a row of memory, whose values the 32 lanes of a warp share, or all threads of a block.
+"""Distribute reductions along a row of memory over the 32 lanes of a warp, or all threads of a block.
 
     for i (thread.y): for j: s[i] += x[i, j]   ->   for i (thread.y): for j_in (lane): for j (of 32): s[i] += x[i, j]
 

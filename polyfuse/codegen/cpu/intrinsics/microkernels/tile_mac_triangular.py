@@ -1,4 +1,4 @@
-"""The innermost product of a tile that a border cuts aslant, as one operation: each row has columns of its own.
+"""The innermost product of a triangular tile as one operation: each row has different columns.
 
     for k: for r: for c = max(0, 3 + r) … min(32, n): y[r, c] += a[r, k] * b[k, c]
     ->  tile_mac_slanted(TileSpec(rows, columns), rows_here, ((0, 0), (3, 1)), ((32, 0), (n, 0)), y, …)

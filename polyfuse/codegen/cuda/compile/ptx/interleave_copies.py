@@ -1,4 +1,4 @@
-"""Copies that are begun ahead, among the multiply-adds of the pass that they are begun in, in PTX.
+"""Interleave asynchronous copies with the multiply-adds of the loop iteration that begins them, in PTX.
 
     $L:                               $L:
       cp.async [%r1], [%rd1], 16;       fma.rn.f32 …;

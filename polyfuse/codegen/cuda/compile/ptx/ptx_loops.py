@@ -1,4 +1,4 @@
-"""Loops of multiply-adds in PTX, and which line gives a register its value: read by what improves them.
+"""Find loops of multiply-adds in PTX, and the definitions of registers, for the PTX passes.
 
 A loop is the lines from a label to the last jump back to it. Nothing else may jump to a label in these lines, so that
 whoever comes to one of them has come through the line above the label; and what an operand was given there stands.

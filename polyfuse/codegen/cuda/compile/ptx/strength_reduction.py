@@ -1,4 +1,4 @@
-"""Addresses that a loop computes anew from its counter, kept and advanced instead, in PTX.
+"""Strength reduction in PTX: keep and advance the addresses that a loop computes from its counter.
 
       mov.u64 %rd9, 0;                  mov.u64 %rd9, 0;
     $L:                                 mov.u64 %along0_0, 0;      and 32768 * %rd9 + 4 * %rd3 + %rd7 on top of it

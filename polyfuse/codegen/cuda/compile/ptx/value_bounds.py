@@ -1,4 +1,4 @@
-"""The largest number that an instruction of PTX gives, where that follows from its operands.
+"""The largest result of a PTX instruction, if its operands bound it.
 
     and.b32 %r2, %r1, 7;     7
     shl.b64 %rd2, %rd1, 4;   16 times what %rd1 is at most
