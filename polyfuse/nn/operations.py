@@ -119,9 +119,8 @@ def broadcast_subscripts(shape: Shape, names: Sequence[str]) -> tuple[str, ...]:
     return tuple("0" if size == 1 else name for name, size in zip(aligned, shape, strict=True))
 
 
-@dataclass(frozen=True)
-class Linear(Operation):
-    """x @ w, or x @ w + b: x is (…, K), w (K, N), b (N,), the result (…, N)."""
+class WithBias(Operation):
+    """A sum of products with a weight, and maybe a bias."""
 
     bias: bool
 
@@ -146,6 +145,13 @@ class Linear(Operation):
     def reduces(self) -> bool:
         """True without a bias: the product is the result."""
         return not self.bias
+
+
+@dataclass(frozen=True)
+class Linear(WithBias):
+    """x @ w, or x @ w + b: x is (…, K), w (K, N), b (N,), the result (…, N)."""
+
+    bias: bool
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(…, K), (K, N) -> (…, N)."""

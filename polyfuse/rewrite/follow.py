@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 
 import islpy as isl
 
-from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence, statements
-from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN, OUT, dim_names, on_domain
 
 
@@ -66,9 +65,7 @@ def follow(nest: Nest, statement: str, leader: str) -> Followed:
     Raises:
         IllegalRewrite: if `why_not_follow` returns a reason.
     """
-    refusal = why_not_follow(nest, statement, leader)
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(why_not_follow(nest, statement, leader))
     s = nest.statement(statement)
     renamed = _renaming(nest, s, nest.statement(leader))
     assert renamed is not None, "asked before"

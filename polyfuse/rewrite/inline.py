@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 import islpy as isl
 import sympy
 
-from polyfuse.errors import IllegalRewrite, ValidationFailure
+from polyfuse.errors import ValidationFailure
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.scalar import Read, operations, read, substitute
 from polyfuse.ir.tree import restrict
-from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import maps_of, on_domain, union_map
 
 
@@ -72,9 +72,7 @@ def inline(nest: Nest, statement: str) -> Inlined:
         IllegalRewrite: if `why_not_inline` returns a reason.
         ValidationFailure: if the result's flow differs from the nest's: a compiler bug.
     """
-    refusal = why_not_inline(nest, statement)
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(why_not_inline(nest, statement))
     producer = nest.statement(statement)
     tensor = producer.write.tensor
     changed = {s.name: substituted(s, producer) for s in nest.statements if reads(s, tensor)}

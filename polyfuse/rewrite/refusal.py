@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import islpy as isl
 
+from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.refusals import Instance, Refusal
 from polyfuse.sets import first_pair, tuple_names
 
@@ -16,3 +17,9 @@ def refused(rewrite: str, why: str, remedy: str, pairs: isl.Map | None = None) -
     sizes, *points = found
     instances = (Instance(n, p) for n, p in zip(tuple_names(pairs), points, strict=True))
     return Refusal(rewrite, why, remedy, tuple(instances), sizes)
+
+
+def check_legal(refusal: Refusal | None) -> None:
+    """Raises IllegalRewrite for a refusal; None is legal."""
+    if refusal is not None:
+        raise IllegalRewrite(refusal)

@@ -15,11 +15,11 @@ from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Tensor
 from polyfuse.nn.conv.windows import Axis, Layout, Windows
 from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
-from polyfuse.nn.operations import Operation
+from polyfuse.nn.operations import WithBias
 
 
 @dataclass(frozen=True)
-class Convolution(Operation):
+class Convolution(WithBias):
     """Cross-correlation, as every deep-learning library means it: w is (F, C / groups, *window), b (F,).
 
     Dumoulin and Visin, A Guide to Convolution Arithmetic for Deep Learning (2016), sections 2 and 4.
@@ -30,26 +30,6 @@ class Convolution(Operation):
     groups: int
     layout: Layout
     bias: bool
-
-    @property
-    def stems(self) -> tuple[str, ...]:
-        """The tensor names, as for Linear."""
-        return ("zero", "mac", "bias")
-
-    @property
-    def result(self) -> str:
-        """The sums are y, with their bias z."""
-        return "z" if self.bias else "y"
-
-    @property
-    def operand_stems(self) -> tuple[str, ...]:
-        """Weight and bias are the layer's parameters."""
-        return ("c", "w", "b")
-
-    @property
-    def reduces(self) -> bool:
-        """True without a bias: the sums are the result."""
-        return not self.bias
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(N, C, H, W), (F, C / groups, R, S) -> (N, F, P, Q), and for channels last accordingly."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +17,9 @@ from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.recurrent import functional as recurrent
 from polyfuse.nn.recurrent.functional import Nonlinearity
 from polyfuse.nn.shape.functional import select, stack
+
+Parameters = tuple[Array, Array, Array | None, Array | None]
+"""A layer's w, u, b and bu."""
 
 
 class Recurrent(Module):
@@ -100,10 +104,12 @@ class LSTM(Recurrent):
         return x, stack(hs), stack(cs)
 
 
-class GRU(Recurrent):
-    """A gated recurrent unit over a sequence (T, B, features) -> (T, B, hidden); see `gru`."""
+class OneState(Recurrent):
+    """A recurrent layer whose only state is its output."""
 
-    gates = 3
+    @abstractmethod
+    def layer(self, x: Value, parameters: Parameters, h: Value | None) -> tuple[Value, Value]:
+        """Run one layer from a state: its outputs and its last state."""
 
     def forward(self, x: Value) -> Value:
         """Return the last layer's outputs, from states of 0."""
@@ -121,36 +127,30 @@ class GRU(Recurrent):
         """
         hs = []
         for layer, parameters in enumerate(zip(self.w, self.u, self.b, self.bu, strict=True)):
-            x, last = recurrent.gru(x, *parameters, _of(h, layer))
+            x, last = self.layer(x, parameters, _of(h, layer))
             hs.append(last)
         return x, stack(hs)
 
 
-class RNN(Recurrent):
+class GRU(OneState):
+    """A gated recurrent unit over a sequence (T, B, features) -> (T, B, hidden); see `gru`."""
+
+    gates = 3
+
+    def layer(self, x: Value, parameters: Parameters, h: Value | None) -> tuple[Value, Value]:
+        """`gru`."""
+        return recurrent.gru(x, *parameters, h)
+
+
+class RNN(OneState):
     """A plain recurrent layer over a sequence (T, B, features) -> (T, B, hidden); see `rnn`."""
 
     gates = 1
     nonlinearity: Nonlinearity = "tanh"
 
-    def forward(self, x: Value) -> Value:
-        """Return the last layer's outputs, from states of 0."""
-        return self.unrolled(x)[0]
-
-    def unrolled(self, x: Value, h: Value | None = None) -> tuple[Value, Value]:
-        """Run from a given state.
-
-        Args:
-            x: (T, B, features).
-            h: The first states (layers, B, hidden); 0 by default.
-
-        Returns:
-            Outputs (T, B, hidden), last h (layers, B, hidden).
-        """
-        hs = []
-        for layer, parameters in enumerate(zip(self.w, self.u, self.b, self.bu, strict=True)):
-            x, last = recurrent.rnn(x, *parameters, _of(h, layer), self.nonlinearity)
-            hs.append(last)
-        return x, stack(hs)
+    def layer(self, x: Value, parameters: Parameters, h: Value | None) -> tuple[Value, Value]:
+        """`rnn`."""
+        return recurrent.rnn(x, *parameters, h, self.nonlinearity)
 
 
 class _Cell(Recurrent):

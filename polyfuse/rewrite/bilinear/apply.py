@@ -35,7 +35,7 @@ from polyfuse.ir.tree import Tree, dates, parts, restrict, sequence, statements
 from polyfuse.rewrite.bilinear.block_spaces import Blocks
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
 from polyfuse.rewrite.bilinear.product_statements import Writer, peeled
-from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import maps_of
 
 Edges = Literal["pad", "peel"]
@@ -109,9 +109,7 @@ def bilinear(
     """
     call = f"bilinear({statement!r}, {algorithm.name})"
     s = nest.statement(statement)
-    refusal = _modular(nest, s, algorithm, call, modulo)
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(_modular(nest, s, algorithm, call, modulo))
     roles = roles_of(nest, s, call, dims)
     if isinstance(roles, Refusal):
         raise IllegalRewrite(roles)

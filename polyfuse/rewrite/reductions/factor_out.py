@@ -17,7 +17,6 @@ from functools import reduce
 import islpy as isl
 import sympy
 
-from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
@@ -27,7 +26,7 @@ from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import mul, read, reads_in, substitute
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import parts, sequence, statements
-from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import on_domain
 
 
@@ -75,9 +74,7 @@ def factor(nest: Nest, statement: str) -> Factored:
     Raises:
         IllegalRewrite: if `why_not_factor` returns a reason.
     """
-    refusal = why_not_factor(nest, statement)
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(why_not_factor(nest, statement))
     s = nest.statement(statement)
     zero = first_value(nest, s)
     assert zero is not None, "asked before"

@@ -15,14 +15,13 @@ from dataclasses import dataclass, replace
 import islpy as isl
 import sympy
 
-from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Tree, children, sequence
 from polyfuse.rewrite.reductions.factor_out import with_body
-from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN
 
 
@@ -58,9 +57,7 @@ def terms(nest: Nest, statement: str) -> Terms:
     Raises:
         IllegalRewrite: if `why_not_terms` returns a reason.
     """
-    refusal = why_not_terms(nest, statement)
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(why_not_terms(nest, statement))
     s = nest.statement(statement)
     taken = {x.name for x in nest.statements}
     first, *others = _terms(s.body)

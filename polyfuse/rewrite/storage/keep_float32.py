@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest
 from polyfuse.ir.tensor import computed_in
-from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.refusal import check_legal, refused
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,7 @@ def unround(nest: Nest, tensor: str) -> Unrounded:
     Raises:
         IllegalRewrite: if `why_not_unround` returns a reason.
     """
-    refusal = why_not_unround(nest, tensor)
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(why_not_unround(nest, tensor))
     known = nest.tensor(tensor)
     wide = replace(known, dtype=computed_in(known.dtype))
     tensors = tuple(wide if t is known else t for t in nest.tensors)

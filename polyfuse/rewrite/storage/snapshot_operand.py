@@ -15,7 +15,6 @@ from functools import reduce
 
 import islpy as isl
 
-from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
@@ -24,7 +23,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence
 from polyfuse.rewrite.reductions.private_accumulator import copied
-from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import OUT, maps_of
 
 
@@ -65,9 +64,7 @@ def snapshot(nest: Nest, statement: str, tensor: str) -> Snapshot:
     Raises:
         IllegalRewrite: if `why_not_snapshot` returns a reason.
     """
-    refusal = why_not_snapshot(nest, statement, tensor)
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(why_not_snapshot(nest, statement, tensor))
     s, known = nest.statement(statement), nest.tensor(tensor)
     made = Tensor(
         fresh(f"{tensor}_before", {t.name for t in nest.tensors}), known.shape, known.dtype, "temporary"

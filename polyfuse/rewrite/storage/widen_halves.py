@@ -24,7 +24,6 @@ import islpy as isl
 import sympy
 
 from polyfuse.analysis.copies import holds_rounded
-from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
@@ -35,7 +34,7 @@ from polyfuse.ir.scalar import Tf32
 from polyfuse.ir.tensor import HALVES, DType, computed_in
 from polyfuse.ir.tree import parts, sequence, statements
 from polyfuse.rewrite.reductions.private_accumulator import copied
-from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN, OUT
 
 
@@ -75,9 +74,7 @@ def widen(nest: Nest, tensor: str) -> Widened:
     Raises:
         IllegalRewrite: if `why_not_widen` returns a reason.
     """
-    refusal = why_not_widen(nest, tensor)
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(why_not_widen(nest, tensor))
     known = nest.tensor(tensor)
     made, copy = _through_copy(nest, tensor, computed_in(known.dtype), "wide", tuple(range(known.rank)))
     return Widened(made, tensor, copy, tuple(s.name for s in users_of(nest, tensor)))
@@ -127,9 +124,7 @@ def narrow(nest: Nest, tensor: str, math: Math, axes: tuple[int, ...] | None = N
     Raises:
         IllegalRewrite: if `why_not_narrow` returns a reason.
     """
-    refusal = why_not_narrow(nest, tensor, math, axes)
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(why_not_narrow(nest, tensor, math, axes))
     order = axes or tuple(range(nest.tensor(tensor).rank))
     made, copy = _through_copy(nest, tensor, STORED[math], "narrow", order, math == "tf32")
     return Narrowed(made, tensor, copy, math, order, tuple(s.name for s in users_of(nest, tensor)))

@@ -27,7 +27,7 @@ from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
-from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.rewrite.tiling.footprints import Needs, Window, advance, grid_of, needs, touched, window
 from polyfuse.rewrite.tiling.tiled_nest import TiledNest
 from polyfuse.sets import maps_of, tuple_names, union_map
@@ -108,9 +108,7 @@ def overlap(nest: Nest, tiles: Tiles, producers: Iterable[str]) -> Overlapped:
     call = f"overlap({', '.join(f'{n}: {dict(sizes)}' for n, sizes in tiles.items())})"
     wanted = {*tiles, *producers}
     group = tuple(n for n in statements(nest.order) if n in wanted)
-    refusal = _ill_formed(nest, call, tiles, tuple(n for n in group if n not in tiles))
-    if refusal is not None:
-        raise IllegalRewrite(refusal)
+    check_legal(_ill_formed(nest, call, tiles, tuple(n for n in group if n not in tiles)))
     grid = grid_of(nest, tiles)
     need = needs(nest, grid, (n for n in group if n not in tiles))
     stages = tuple(n for n in group if n in need and n not in tiles)

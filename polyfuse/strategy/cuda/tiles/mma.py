@@ -329,16 +329,11 @@ class MmaF64(_WarpMma):
         return max(issue, busy), loads * warps * WARP * ACCESS_BYTES / SHARED_BYTES
 
 
-@dataclass(frozen=True)
-class Mma(_WarpMma):
-    """mma.sync of operands that are rounded to a format where they are staged, and read by ldmatrix."""
+class _Rounded:
+    """Operands that are rounded to a format where they are staged, and float32 results."""
 
+    math: Math
     rounds: ClassVar[bool] = True
-
-    @property
-    def how(self) -> str:
-        """The instruction in words, for a report."""
-        return f" by tensor cores on {self.math} factors"
 
     @property
     def keeps_halves(self) -> bool:
@@ -352,6 +347,16 @@ class Mma(_WarpMma):
     def result_bytes(self, itemsize: int) -> int:
         """Results are float32 numbers."""
         return FLOAT32
+
+
+@dataclass(frozen=True)
+class Mma(_Rounded, _WarpMma):
+    """mma.sync of operands that are rounded to a format where they are staged, and read by ldmatrix."""
+
+    @property
+    def how(self) -> str:
+        """The instruction in words, for a report."""
+        return f" by tensor cores on {self.math} factors"
 
     def panels(self, shape: TileShape, side: OperandTile, by_steps: bool) -> tuple[bool, int]:
         """Rows of steps where these are neighbours in memory."""
@@ -397,7 +402,7 @@ class Mma(_WarpMma):
 
 
 @dataclass(frozen=True)
-class Wgmma:
+class Wgmma(_Rounded):
     """Instructions of a warpgroup of 128 threads, which read both operands from shared memory.
 
     Operands that threads round lie in core matrices (core_matrix.py); those that are copied `ahead`, as they are, too:
@@ -410,26 +415,12 @@ class Wgmma:
 
     math: Math
     axes: ClassVar[tuple[str, str]] = ("y", "zx")
-    rounds: ClassVar[bool] = True
     pauses: ClassVar[bool] = True
 
     @property
     def how(self) -> str:
         """The instruction in words, for a report."""
         return f" by tensor cores on {self.math} factors, a warpgroup together"
-
-    @property
-    def keeps_halves(self) -> bool:
-        """True if operands in memory may be of the format already."""
-        return ITEMSIZE[STORED[self.math]] < FLOAT32
-
-    def held(self, itemsize: int) -> int:
-        """Bytes of an operand's element in shared memory."""
-        return ITEMSIZE[STORED[self.math]]
-
-    def result_bytes(self, itemsize: int) -> int:
-        """Results may be float32 numbers."""
-        return FLOAT32
 
     def in_pairs(self, shape: TileShape) -> bool:
         """Instructions say which lane has what."""
