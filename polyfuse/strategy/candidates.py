@@ -57,12 +57,12 @@ class Choose:
 
     @property
     def searches(self) -> bool:
-        """Whether a search answers."""
+        """True if a search answers."""
         return self.answer is not None
 
     @property
     def decides_alike(self) -> bool:
-        """Whether kernels that are equal but for names have the same answers."""
+        """True if kernels that are equal but for names have the same answers."""
         return self.answer is None and not any(
             wish.statements or isinstance(wish.choice, str) for wish in self.wishes
         )
@@ -86,7 +86,7 @@ class Choose:
         return max(found, key=lambda wish: len(wish.statements), default=None)
 
     def asks(self, pass_: str, statements: Iterable[str] = ()) -> bool:
-        """Whether a pass is asked at all: not if it is to be left out."""
+        """True if a pass is asked at all: not if it is to be left out."""
         wish = self.wish(pass_, statements)
         if wish is None or wish.choice is not False:
             return True
@@ -94,12 +94,12 @@ class Choose:
         return False
 
     def forces(self, pass_: str, statements: Iterable[str] = ()) -> bool:
-        """Whether a pass is to do something whatever the model expects."""
+        """True if a pass is to do something whatever the model expects."""
         wish = self.wish(pass_, statements)
         return wish is not None and wish.choice is not False
 
     def wished(self, pass_: str, statements: Iterable[str] = ()) -> bool:
-        """Whether it is a wish that decides."""
+        """True if it is a wish that decides."""
         return self.wish(pass_, statements) is not None
 
     def takes(
@@ -110,7 +110,7 @@ class Choose:
         what: str = "",
         seconds: tuple[float, float] = (0.0, 0.0),
     ) -> bool:
-        """Whether something is done.
+        """True if something is done.
 
         Args:
             pass_: the pass that offers it.

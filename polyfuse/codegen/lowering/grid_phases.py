@@ -1,4 +1,4 @@
-"""Launches in parts: a loop tree for each part that is not equal to one before, then all in one.
+"""Lower launches in parts: one loop tree for each different part, joined into one.
 
     for launch in 0: { A(x, w0 -> a0);  grid barrier;  A(a0, w1 -> a1);  grid barrier;  B(a1 -> y) }
     ->  { A(x, w -> a);  Barrier(grid);  A(a, w_2 -> a_2);  Barrier(grid);  B(a_2 -> y) }        A and B are made once
@@ -42,7 +42,7 @@ def meeting(part: Tree) -> tuple[Tree, ...]:
 
 
 def is_region(tree: Tree) -> bool:
-    """Whether a tree's cores share out its loops, and nothing is bound to a GPU's places."""
+    """True if a tree's cores share out its loops, and nothing is bound to a GPU's places."""
     binds = {loop.bind for loop in loops(tree) if loop.bind is not None}
     return "cores" in binds and not any(bind.on_gpu for bind in binds)
 

@@ -76,7 +76,7 @@ def in_one_launch(start: Start, plan: Plan, again: Callable[[PlannerOptions], Pl
 
 
 def _has_one_launch(plan: Plan) -> bool:
-    """Whether kernels of a plan are one launch."""
+    """True if kernels of a plan are one launch."""
     return any(remark.pass_ == PASS and remark.taken for remark in plan.remarks)
 
 

@@ -156,7 +156,7 @@ def _is_in_parts(nest: Nest, name: str) -> bool:
 
 
 def fills_tiles(nest: Nest, name: str, machine: Machine) -> bool:
-    """Whether a statement is a product with results for a GPU's tile: its parts are these, not neighbouring steps."""
+    """True if a statement is a product with results for a GPU's tile: its parts are these, not neighbouring steps."""
     if not isinstance(machine, GpuMachine):
         return False
     product = product_of(nest, name)
