@@ -62,8 +62,9 @@ def dealt_out(nest: pf.Nest, count: int) -> tuple[pf.Schedule, str]:
     shares = Shares(count, tile.shape.steps, {dims[product.rows]: 32, dims[product.columns]: 32})
     made = split_reduction(nest, product.statement, dims[product.steps[0]], shares=shares)
     assert made.dealt is not None
-    summed = summed_apart(accumulate(made.nest, made.tensor) or made.nest)
-    changed = made.nest if summed is None else summed.nest
+    changed = accumulate(made.nest, made.tensor) or made.nest
+    summed = summed_apart(changed)
+    changed = changed if summed is None else summed.nest
     claims = Claims(changed, shared={made.partial: InShares(tile, made.dealt)})
     return kernel_plan(Start(changed, H200, claims=claims)).schedule, str(made)
 
