@@ -16,7 +16,7 @@ def chain(count: int) -> pf.Schedule:
         for k in range(count)
     ]
     roles = ["input", *["temporary"] * (count - 1), "output"]
-    tensors = [pf.Tensor(name, (8,), "float32", role) for name, role in zip(names, roles, strict=True)]
+    tensors = [pf.Tensor(name, (8,), "float32", role) for name, role in zip(names, roles, strict=True)]  # type: ignore[arg-type]
     return pf.Schedule(pf.Nest.of(tensors, steps))
 
 
