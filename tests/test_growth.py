@@ -15,6 +15,9 @@ import polyfuse as pf
 from papers.pytorch_18157_ensemble.networks import Ensemble
 from polyfuse import nn
 from polyfuse.analysis import once as once_module
+from polyfuse.codegen.cpu.parallel import InRegions
+from polyfuse.codegen.generate import program
+from polyfuse.codegen.lowering import grid_phases
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir import dependences as dependences_module
 from polyfuse.rewrite import Composed, compose_views
@@ -64,6 +67,22 @@ def normalised(layers: int) -> Nest:
         y = nn.conv2d(x, ones(2, 2, 3, 3), padding=1)
         x = nn.relu(nn.batch_norm(y, ones(2), ones(2), ones(2), ones(2)))
     return nn.lower(x)
+
+
+@cache
+def region(count: int) -> pf.Schedule:
+    """So many loops on cores in one region, each over what the one before has computed."""
+    names = ["x", *(f"t{k}" for k in range(1, count)), "y"]
+    steps = [
+        pf.statement(f"{{ S{k}[i] : 0 <= i < 64 }}", f"{names[k + 1]}[i] = 2 * {names[k]}[i]")
+        for k in range(count)
+    ]
+    roles = ["input", *["temporary"] * (count - 1), "output"]
+    tensors = [pf.Tensor(name, (64,), "float32", role) for name, role in zip(names, roles, strict=True)]  # type: ignore[arg-type]
+    s = pf.Schedule(pf.Nest.of(tensors, steps))
+    for k in range(count):
+        s = s.bind(f"S{k}", i="cores")
+    return s.join("S0", f"S{count - 1}", loop="run")
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Counter[str]:
@@ -217,3 +236,17 @@ def test_an_entry_has_no_branch_for_each_pair_of_arrays(monkeypatch: pytest.Monk
         return branches["_need"]
 
     assert grows(ask) == 1
+
+
+def test_equal_parts_of_a_region_are_generated_and_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = counted(monkeypatch, grid_phases, "built")
+    printed = counted(monkeypatch, InRegions, "_shares")
+
+    def ask(count: int) -> int:
+        made.clear()
+        printed.clear()
+        (code,) = program(region(count).nest, region(count).tree, "cpu").codes
+        assert code.source.count("run(S_phase, ") == count
+        return made["built"] + printed["_shares"]
+
+    assert ask(FEW) == ask(MANY) == 2

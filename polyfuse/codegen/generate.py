@@ -99,6 +99,8 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tu
 def _renamed(code: Code, name: str) -> Code:
     if name == code.name:
         return code
-    names = rf"^def {code.name}(?=\()|(?<![\w.]){code.name}(?=_(part|cores|row)(_\d+)?\b)"  # not math.exp
+    names = (
+        rf"^def {code.name}(?=\()|(?<![\w.]){code.name}(?=_(part|phase|cores|row)(_\d+)?\b)"  # not math.exp
+    )
     source = re.sub(names, lambda found: found[0].replace(code.name, name), code.source, flags=re.M)
     return replace(code, name=name, source=source)

@@ -29,17 +29,20 @@ Kernels whose cores share out several, one after the other, are one parallel reg
                                                 on_cores(k_cores, members, (x, a, y, team))
 
 The same inside loops in order, which every core runs. What no loop over cores is around is the first share's. Equal
-parts are one: layers of one shape are compiled once.
+parts are one: layers of one shape are compiled once. Where several are equal up to names, the loop over shares is a
+function too, and is printed once: `run(k_phase, (x, a, team, phase, member, members))`.
 """
 
 from __future__ import annotations
 
 import ast
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import TypeGuard
 
-from polyfuse.codegen.looptree.alpha_equal import canonical
+from polyfuse.codegen.looptree.alpha_equal import NodeForm, canonical, node_form
 from polyfuse.codegen.looptree.emit import Emitter
 from polyfuse.codegen.looptree.index import operand
 from polyfuse.codegen.looptree.nodes import (
@@ -59,6 +62,9 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import ON_CORES
 
 CORES = "cores"
+
+REPEATED = 4
+"""Equal parts from which on the loop over their shares is a function: numba takes longer for one than for fewer."""
 
 
 def is_region(body: Node) -> bool:
@@ -93,10 +99,14 @@ class _Names:
     stop: str
 
 
+def _is_share(node: Node) -> TypeGuard[For]:
+    """True if a node is a worksharing loop."""
+    return isinstance(node, For) and node.bind == CORES
+
+
 def _is_between(node: Node) -> bool:
     """True if a node is not a part but contains parts: a sequential loop, or a condition."""
-    over = isinstance(node, For) and node.bind == CORES
-    return isinstance(node, For | Guard) and not over and any(_places(node, again=False))
+    return isinstance(node, For | Guard) and not _is_share(node) and any(_places(node, again=False))
 
 
 class InRegions(Emitter):
@@ -113,6 +123,10 @@ class InRegions(Emitter):
         """True if the walk is in a region, and in none of its parts."""
         self.part: Node | None = None
         """The part that the walk is in."""
+        self.forms: dict[int, NodeForm] = {}
+        """The forms of parts that several are equal to, by the part's id()."""
+        self.repeated: dict[str, tuple[str, list[str], NodeForm]] = {}
+        """Of these the functions that have been made: name, the kernel's names that they are passed, the first form."""
 
     @abstractmethod
     def unused(self, name: str) -> str:
@@ -172,6 +186,7 @@ class InRegions(Emitter):
         buffers, rest = apart_from_buffers(node)
         lines = [line for buffer in buffers for line in super(InRegions, self).lines(buffer)]
         self.region, self.between = names, True
+        self.forms = self._repeated(buffers, rest)
         inside = self.apart(lambda: [f"{names.phase} = 0", *self.lines(rest)])
         self.between = False
         return [
@@ -181,14 +196,39 @@ class InRegions(Emitter):
             self._called("cores", inside, self.members, (names.team,)),
         ]
 
+    def _repeated(self, buffers: Iterable[Node], rest: Node) -> dict[int, NodeForm]:
+        """The forms of a region's parts, by their id(), of which there are as many as make a function worth it."""
+        held: dict[str, object] = {one.buffer: one for one in buffers if isinstance(one, Allocate)}
+        kinds = {name: (tensor.dtype, tensor.shape) for name, tensor in self.kernel.arrays.items()}
+        names: dict[str, object] = dict.fromkeys((*self.kernel.sizes, *variables(rest)))
+        known = {**names, **kinds, **held}
+        parts = rest.parts if isinstance(rest, Block) else ()
+        forms = {id(part): node_form(part, known) for part in parts if _is_share(part)}
+        counts = Counter(form.text for form in forms.values())
+        return {key: form for key, form in forms.items() if counts[form.text] >= REPEATED}
+
     def _phase(self, node: Node) -> list[str]:
-        """A part: its function called for a core's share; all of it is the first share's without a loop over cores."""
+        """A part: its shares that are this core's, in a function of their own where several parts are equal."""
         assert self.region is not None, "parts are a region's"
-        names = self.region
+        names, form = self.region, self.forms.get(id(node))
+        counted = f"{names.phase} += 1"
+        if form is None:
+            return [*self._shares(node, names), counted]
+        own = (names.team, names.phase, self.member, self.members)
+        if form.text not in self.repeated:
+            lines = self._shares(node, names)
+            passed = self._read(lines)
+            self.repeated[form.text] = self._function("phase", lines, (*passed, *own)), passed, form
+        name, passed, first = self.repeated[form.text]
+        theirs = dict(zip(first.names, form.names, strict=True))
+        return [f"run({name}, {_tuple((*(theirs.get(each, each) for each in passed), *own))})", counted]
+
+    def _shares(self, node: Node, names: _Names) -> list[str]:
+        """A part's function called for a core's shares; all is the first share's without a loop over cores."""
         self.between, self.part = False, node
         body = self.apart(lambda: self.lines(node), node)
         self.between = True
-        if isinstance(node, For) and node.bind == CORES:
+        if _is_share(node):
             ends = f"{', '.join(_bounds(node))}, {self.members}, {names.share}"
             share = {names.first: f"share_from({ends})", names.stop: f"share_from({ends} + 1)"}
             call = [self._called_here(body, share)]
@@ -199,7 +239,6 @@ class InRegions(Emitter):
             f"while {names.share} >= 0:",
             *self._indented(call),
             *self._indented([f"{names.share} = next_share({names.team}, {names.phase}, {names.share})"]),
-            f"{names.phase} += 1",
         ]
 
     def _called_here(self, body: list[str], share: dict[str, str]) -> str:

@@ -1,12 +1,22 @@
 """Find alpha-equal kernels: sources that are equal up to the names of parameters and local variables.
 
 def mac(w, x, a): …x[i]…        def mac_2(w, a, out): …a[i]…        are one kernel, launched with other tensors
+
+The same of parts of a loop tree, before anything is printed.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+
+import sympy
+
+from polyfuse.codegen.looptree.nodes import Node
+from polyfuse.ir.scalar import encode
 
 
 def canonical(source: str) -> str:
@@ -36,3 +46,49 @@ def _numbered(function: ast.FunctionDef, functions: Mapping[str, str]) -> str:
             case ast.Name(name) if name in stored or name in numbers:
                 node.id = numbers.setdefault(name, f"v{len(numbers)}")
     return ast.unparse(function)
+
+
+@dataclass(frozen=True)
+class NodeForm:
+    """A loop tree without the names of its arrays and variables; equal ones differ in `names` alone.
+
+    The names are those of the arrays and the variables in order of appearance.
+    """
+
+    text: str
+    names: tuple[str, ...] = field(compare=False)
+
+
+def node_form(node: Node, known: Mapping[str, object]) -> NodeForm:
+    """Return the form of a loop tree; `known` has each of its names, with all that printing asks of what has it."""
+    numbers: dict[str, int] = {}
+
+    def numbered(found: re.Match[str]) -> str:
+        name = found[1]
+        return f"#{numbers.setdefault(name, len(numbers))}" if name in known else found[0]
+
+    text = re.sub(r"'(\w+)'", numbered, " ".join(_dumped(node)))
+    kinds = (f"{known[name]!r}" for name in numbers)
+    return NodeForm("\n".join((text, *kinds)), tuple(numbers))
+
+
+def _dumped(value: object) -> Iterable[str]:
+    """All of a loop tree as text, names in quotes."""
+    if isinstance(value, ast.AST):
+        yield ast.dump(value)
+    elif isinstance(value, sympy.Basic):
+        yield json.dumps(encode(value))  # in other quotes: its names are its own
+    elif is_dataclass(value):
+        yield f"({type(value).__name__}"
+        for each in fields(value):
+            yield from _dumped(getattr(value, each.name))
+        yield ")"
+    elif isinstance(value, tuple):
+        yield "("
+        for inner in value:
+            yield from _dumped(inner)
+        yield ")"
+    elif isinstance(value, Mapping):
+        yield from _dumped(tuple(value.items()))
+    else:
+        yield repr(value)

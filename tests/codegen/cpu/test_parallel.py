@@ -55,8 +55,9 @@ def joined() -> pf.Executable:
 def test_joined_layers_are_one_region_and_equal_ones_one_function(joined) -> None:
     (run,) = (code for code in joined.program.codes if "mac" in code.name)
     assert run.source.count("on_cores(") == 1
-    assert run.source.count("first_share(") == 4
     assert run.source.count("def zero_mac_bias_relu_part") == 1
+    assert run.source.count("first_share(") == 1, "of the function of equal parts"
+    assert run.source.count("run(zero_mac_bias_relu_phase, ") == 4
     assert [launch.once for launch in joined.program.launches] == [True] * 4 + [False]
 
 
