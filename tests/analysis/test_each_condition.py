@@ -9,6 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.analysis.copies import check_copies
+from polyfuse.analysis.liveness import LiveRange
 from polyfuse.analysis.storage import runs_through
 from polyfuse.ir.tree import loops
 
@@ -22,7 +23,7 @@ def one_loop(domain: str, formula: str, **extents: int) -> pf.Nest:
     return pf.Nest.of(tensors, [step])
 
 
-@pytest.mark.parametrize(
+every_kind = pytest.mark.parametrize(
     ("kind", "formula"),
     [
         ("output", "o[0] = x[i]"),
@@ -31,10 +32,34 @@ def one_loop(domain: str, formula: str, **extents: int) -> pf.Nest:
         ("flow", "a[i + 1] = a[i]"),
     ],
 )
+
+
+@every_kind
 def test_reversing_a_loop_keeps_every_kind_of_dependence(kind: str, formula: str) -> None:
     schedule = pf.Schedule(one_loop("{ S[i] : 0 <= i < 6 }", formula))
     with pytest.raises(pf.IllegalSchedule) as refused:
         schedule.reverse("S", "i")
+    assert refused.value.violation.kind == kind
+
+
+@every_kind
+def test_vector_lanes_keep_every_kind_of_dependence(kind: str, formula: str) -> None:
+    schedule = pf.Schedule(one_loop("{ S[i] : 0 <= i < 6 }", formula))
+    with pytest.raises(pf.IllegalSchedule) as refused:
+        schedule.vectorize("S", "i")
+    assert refused.value.violation.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("formula", "kind"), [("a[i] = a[i + 1]", "flow"), ("a[i + 1] = a[i]", "anti"), ("a[i] = 2 * a[i]", None)]
+)
+def test_a_pipelines_steps_wait_for_no_later_step_of_the_value_before(formula: str, kind: str | None) -> None:
+    schedule = pf.Schedule(one_loop("{ S[t, i] : 0 <= t < 3 and 0 <= i < 6 }", formula))
+    if kind is None:
+        assert schedule.bind(t="pipeline").trace() != schedule.trace()
+        return
+    with pytest.raises(pf.IllegalSchedule) as refused:
+        schedule.bind(t="pipeline")
     assert refused.value.violation.kind == kind
 
 
@@ -89,3 +114,37 @@ def test_statements_have_the_instances_of_the_source(formula: str, instances: st
     check_copies(source, source, tree)
     with pytest.raises(pf.ValidationFailure, match=why):
         check_copies(source, changed, tree)
+
+
+@pytest.mark.parametrize(
+    ("memory", "element", "legal"),
+    [
+        ("register", "t[k, i]", True),
+        ("register", "t[k, 7 - i]", False),
+        ("local", "t[k, 7 - i]", False),
+        ("shared", "t[k, 7 - i]", True),
+    ],
+)
+def test_what_a_thread_keeps_for_itself_no_other_thread_reads(memory: str, element: str, legal: bool) -> None:
+    domain = "{ S[k, i] : 0 <= k < 3 and 0 <= i < 8 }"
+    tensors = [
+        pf.Tensor(n, (3, 8), "float32", r) for n, r in (("x", "input"), ("t", "temporary"), ("o", "output"))
+    ]  # type: ignore[arg-type]
+    made = pf.statement(domain, "t[k, i] = x[k, i]")
+    used = pf.statement(domain.replace("S", "R"), f"o[k, i] = {element}")
+    schedule = pf.Schedule(pf.Nest.of(tensors, [made, used])).fuse("S", "R", at="k")
+    schedule = schedule.bind("S", i="thread.x").bind("R", i="thread.x")
+    if legal:
+        assert schedule.promote("t", "S", at="k", memory=memory).nest == schedule.nest
+        return
+    with pytest.raises(pf.IllegalSchedule) as refused:
+        schedule.promote("t", "S", at="k", memory=memory)
+    assert refused.value.violation.kind == "flow"
+
+
+def test_lives_that_meet_in_one_kernel_overlap() -> None:
+    early, late, apart = LiveRange("a", 0, 1), LiveRange("b", 1, 2), LiveRange("c", 2, 3)
+    assert early.overlaps(late)
+    assert late.overlaps(early)
+    assert not early.overlaps(apart)
+    assert not apart.overlaps(early)
