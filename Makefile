@@ -18,9 +18,9 @@ DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
 demo: $(VENV)/.installed-demo
 	$(BIN)/polyfuse demo
 
-# pytest's summary is the last line printed.
+# All but the cases that tests/nightly.txt lists. pytest's summary is the last line printed.
 test: $(VENV)/.installed-test
-	@$(PYTEST)
+	@$(PYTEST) -m "not nightly"
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -44,9 +44,9 @@ docs: $(VENV)/.installed-test
 golden: $(VENV)/.installed-test
 	$(PYTEST) --update-golden
 
-# The property tests at length; the statistics say how many cases each ran.
+# Every test, the property tests at length; the statistics say how many cases each ran.
 nightly: $(VENV)/.installed-test
-	$(PYTEST) -m hypothesis --hypothesis-profile=nightly --hypothesis-show-statistics
+	$(PYTEST) --hypothesis-profile=nightly --hypothesis-show-statistics
 
 # Random loops, networks, schedules and conversions with new seeds; `make fuzz OPTIONS="--minutes 60 --jobs 4 --seed 7"`
 fuzz: $(VENV)/.installed-test

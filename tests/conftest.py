@@ -1,4 +1,4 @@
-"""Golden files and hypothesis profiles."""
+"""Golden files, hypothesis profiles, and what `make test` leaves to `make nightly`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from polyfuse.codegen.cuda.passes import rewritten
 from polyfuse.codegen.looptree.nodes import Kernel
 from polyfuse.codegen.looptree.verify import verify
 from polyfuse.codegen.lowering.grid_phases import built_in_parts
+from tests.support.nightly import COLLECTED, LIST, is_listed, listed
 
 # What a test compiles is compiled, and the user's own cache is left alone; tests of the cache ask for one.
 os.environ["POLYFUSE_CACHE"] = "off"
@@ -26,7 +27,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 # A property test takes its number of examples from the profile. One that sets its own, because a case is dear, scales
 # it by tests/support/examples.py, so that `nightly` still means more.
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=100, print_blob=True)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=30, print_blob=True)
 settings.register_profile("nightly", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile("ci")
 
@@ -35,6 +36,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite tests/golden/ from what the tests produce"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the cases that tests/nightly.txt lists, before `-m "not nightly"` leaves them out."""
+    known = listed(LIST.read_text(encoding="utf-8"))
+    config.stash[COLLECTED] = frozenset(item.nodeid for item in items)
+    for item in items:
+        if is_listed(item.nodeid, known):
+            item.add_marker("nightly")
 
 
 def pytest_collection_finish() -> None:

@@ -2,11 +2,14 @@
 
 from hypothesis import settings
 
+LEAST = 3
+
 
 def examples(count: int) -> int:
-    """So many in the profile `ci`, which draws 100 by default; in another as many more as that draws by default.
+    """The number of examples of a test that is to draw `count` where others draw 100, at least three.
 
-    For tests whose cases are dear: `make nightly` draws twenty times as many of theirs, too.
+    For tests whose examples take long. The profile has the number that others draw: 30 in `make test`, and 2,000 in
+    `make nightly`.
     """
     assert settings.default is not None, "conftest.py loads a profile"
-    return max(1, settings.default.max_examples * count // 100)
+    return max(LEAST, settings.default.max_examples * count // 100)
