@@ -315,6 +315,23 @@ def mean(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     return apply(Reduce("mean", axes_of("mean", x, axis), keepdims), [x])
 
 
+def prod(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The product over some axes; 1 of none. Statements prod_init, prod; tensor q.
+
+    Args:
+        x: The value.
+        axis: An axis, several, or None for all.
+        keepdims: True keeps the reduced axes with size 1.
+
+    Returns:
+        The products.
+
+    Raises:
+        BadArgument: if an axis does not exist, or is named twice.
+    """
+    return apply(Reduce("prod", axes_of("prod", x, axis), keepdims), [x])
+
+
 def max(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     """The maximum over some axes. Statements max_init, max; tensor m.
 

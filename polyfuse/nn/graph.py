@@ -42,9 +42,13 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """Weights, known at compile time: a reference to the array, not a copy."""
+    """Weights, known at compile time: a reference to the array, not a copy.
+
+    With a name, the nest's tensor is called so; without one, after what the operation that reads it calls it.
+    """
 
     array: Array
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Further:
 class Value:
     """A tensor that is not computed yet: an input, a constant, or an operation on other values.
 
-    Operators + - * / and unary minus act element by element and broadcast as in NumPy, with values, arrays and numbers;
+    Operators + - * / **, abs and unary minus act element by element and broadcast as in NumPy, with values, arrays and numbers;
     x @ w is a matrix product, batched if there are more axes; x[1, ::2] is a view.
     """
 
@@ -109,6 +113,12 @@ class Value:
 
     __iter__ = None  # a value is not a sequence: `for row in x` would ask for rows without end
 
+    def __abs__(self) -> Value:
+        return pointwise("abs", "abs({0})", self)
+
+    def __pow__(self, other: Operand) -> Value:
+        return pointwise("pow", "{0} ** {1}", self, other)
+
     def __neg__(self) -> Value:
         return pointwise("neg", "-{0}", self)
 
@@ -116,8 +126,8 @@ class Value:
         match self.source:
             case Input(name):
                 what = f"input {name}"
-            case Constant():
-                what = "constant"
+            case Constant(_, name):
+                what = "constant" if name is None else f"constant {name}"
             case Pointwise(kind) | View(kind) | Further(kind):
                 what = kind
             case operation:
@@ -143,6 +153,14 @@ RESERVED = (*keyword.kwlist, "inf")
 """Words that cannot be names in a statement."""
 
 
+def check_name(what: str, name: str) -> None:
+    """BadArgument for a name that no tensor can have."""
+    if not (isinstance(name, str) and name.isascii() and name.isidentifier()) or name in RESERVED:
+        raise BadArgument(
+            f"{what} name {name!r} is not a free identifier; expected such as 'x' or '{what}_0'"
+        )
+
+
 def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
     """A tensor that a call will pass.
 
@@ -160,29 +178,31 @@ def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
     sizes = all_whole(f"input {name}: shape", shape)
     if any(size < 0 for size in sizes):
         raise BadArgument(f"input {name}: shape {sizes} has a negative size")
-    if not (isinstance(name, str) and name.isascii() and name.isidentifier()) or name in RESERVED:
-        raise BadArgument(f"input name {name!r} is not a free identifier; expected such as 'x' or 'input_0'")
+    check_name("input", name)
     kind = next((integer for integer in INTEGERS if dtype == integer), None)
     return Value(Input(name), (), sizes, kind or dtype_of(dtype))
 
 
-def constant(array: Array) -> Value:
+def constant(array: Array, name: str | None = None) -> Value:
     """A known array as a value; the nest refers to this very array.
 
     Args:
         array: The array.
+        name: The tensor's name in the nest; without one, the operation that reads it first names it.
 
     Returns:
         The value.
 
     Raises:
-        BadArgument: if `array` is not an array.
+        BadArgument: if `array` is not an array, or the name is not an identifier or is reserved in statements.
     """
+    if name is not None:
+        check_name("constant", name)
     if not isinstance(array, np.ndarray | np.generic):
         raise BadArgument(
             f"constant: {array!r} is not an array; numpy.array(…, 'float32') makes one from numbers"
         )
-    return Value(Constant(array), (), tuple(array.shape), dtype_of(array.dtype))
+    return Value(Constant(array, name), (), tuple(array.shape), dtype_of(array.dtype))
 
 
 def check_value(operation: str, given: object) -> None:

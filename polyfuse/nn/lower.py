@@ -102,14 +102,16 @@ def model_input(
     return input("x", sizes, dtype or model.dtype or "float32")
 
 
-def lower_values(outputs: Sequence[Value], name: str) -> Nest:
-    """The nest that computes these values."""
+def lower_values(outputs: Sequence[Value], name: str, inputs: Sequence[Value] = ()) -> Nest:
+    """The nest that computes these values; `inputs` are its first ones in this order, also where nothing reads them."""
     to = Emitter()
-    every = list(in_order(outputs))
+    every = list(in_order((*inputs, *outputs)))
     done: dict[int, Tensor] = {}
     for value in every:
         if isinstance(value.source, Input):
             done[id(value)] = to.tensor(value.source.name, value.shape, value.dtype, "input")
+        elif isinstance(value.source, Constant) and value.source.name is not None:
+            to.named_constant(value.source.array, value.dtype, value.source.name)
     names = ["out"] if len(outputs) == 1 else [f"out{k}" for k in range(len(outputs))]
     targets = [to.tensor(out, v.shape, v.dtype, "output") for out, v in zip(names, outputs, strict=True)]
     direct: dict[int, Tensor] = {}

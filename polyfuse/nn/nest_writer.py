@@ -95,6 +95,12 @@ class Emitter:
         self.constants[name] = array
         return self.tensor(name, array.shape, dtype, "constant")
 
+    def named_constant(self, array: Array, dtype: DType, name: str) -> None:
+        """Declare the tensor of role constant for this very array under exactly this name; one that it has stays."""
+        if id(array) not in self._constant_names:
+            self._constant_names[id(array)] = self.tensor(name, array.shape, dtype, "constant").name
+            self.constants[name] = array
+
     def gathered(self, table: Tensor, index: Tensor) -> Tensor:
         """The rows of a table that an index chooses, as a tensor to read: the one that is there, or a new one."""
         name = f"{table.name}_at_{index.name}"

@@ -227,15 +227,15 @@ class Matmul(Operation):
         to.assign(f"mac{n}", {**domain, k: steps}, f"{target} += {element(x, left)} * {element(y, right)}")
 
 
-INITIAL = {"+=": "0.0", "max=": "-inf", "min=": "inf"}
+INITIAL = {"+=": "0.0", "*=": "1.0", "max=": "-inf", "min=": "inf"}
 """The initial value of a reduction's target."""
 
 
 @dataclass(frozen=True)
 class Reduce(Operation):
-    """The sum, mean, maximum or minimum over some axes (all counted from the left)."""
+    """The sum, mean, product, maximum or minimum over some axes (all counted from the left)."""
 
-    kind: Literal["sum", "mean", "max", "min"]
+    kind: Literal["sum", "mean", "prod", "max", "min"]
     axes: tuple[int, ...]
     keepdims: bool
 
@@ -248,8 +248,8 @@ class Reduce(Operation):
 
     @property
     def result(self) -> str:
-        """A sum is s, a mean mu, a maximum or minimum m."""
-        return {"sum": "s", "mean": "mu", "max": "m", "min": "m"}[self.kind]
+        """A sum is s, a mean mu, a product q, a maximum or minimum m."""
+        return {"sum": "s", "mean": "mu", "prod": "q", "max": "m", "min": "m"}[self.kind]
 
     @property
     def reduces(self) -> bool:
@@ -268,7 +268,7 @@ class Reduce(Operation):
         """An init statement, the reduction, and for a mean the division."""
         (x,) = operands
         if self.kind != "mean":
-            op = {"sum": "+=", "max": "max=", "min": "min="}[self.kind]
+            op = {"sum": "+=", "prod": "*=", "max": "max=", "min": "min="}[self.kind]
             fold(to, (f"{self.kind}_init{n}", f"{self.kind}{n}"), op, x, self.axes, out, "{0}", self.keepdims)
             return
         total = to.temporary("s", n, extents(out), out.dtype)

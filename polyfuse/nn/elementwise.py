@@ -1,0 +1,264 @@
+"""Functions of single elements beyond the common activations: comparisons, choices, powers, and what is made of them.
+
+A truth value is a number, 1 or 0, of the element type of what was compared; anything but 0 is true. Where a formula
+loses digits near 0 (expm1, log1p), another is used there.
+"""
+
+from __future__ import annotations
+
+import math
+
+from polyfuse.errors import BadArgument
+from polyfuse.nn.functional import exp
+from polyfuse.nn.graph import Operand, Value, pointwise
+
+
+def abs(x: Value) -> Value:
+    """The absolute value. Statement abs, tensor a."""
+    return pointwise("abs", "abs({0})", x)
+
+
+def power(x: Operand, y: Operand) -> Value:
+    """`x ** y`, broadcast as in NumPy. Statement pow, tensor a."""
+    return pointwise("pow", "{0} ** {1}", x, y)
+
+
+def square(x: Value) -> Value:
+    """`x * x`. Statement square, tensor a."""
+    return pointwise("square", "{0} * {0}", x)
+
+
+def reciprocal(x: Value) -> Value:
+    """`1 / x`. Statement reciprocal, tensor a."""
+    return pointwise("reciprocal", "1.0 / {0}", x)
+
+
+def rsqrt(x: Value) -> Value:
+    """`1 / sqrt(x)`. Statement rsqrt, tensor a."""
+    return pointwise("rsqrt", "1.0 / sqrt({0})", x)
+
+
+def sin(x: Value) -> Value:
+    """The sine. Statement sin, tensor a."""
+    return pointwise("sin", "sin({0})", x)
+
+
+def cos(x: Value) -> Value:
+    """The cosine. Statement cos, tensor a."""
+    return pointwise("cos", "cos({0})", x)
+
+
+def erf(x: Value) -> Value:
+    """The error function. Statement erf, tensor a."""
+    return pointwise("erf", "erf({0})", x)
+
+
+def exp2(x: Value) -> Value:
+    """`2 ** x`. Statement exp2, tensor a."""
+    return pointwise("exp2", f"exp({math.log(2)!r} * {{0}})", x)
+
+
+def log2(x: Value) -> Value:
+    """The logarithm to base 2. Statement log2, tensor a."""
+    return pointwise("log2", f"log({{0}}) / {math.log(2)!r}", x)
+
+
+def log10(x: Value) -> Value:
+    """The logarithm to base 10. Statement log10, tensor a."""
+    return pointwise("log10", f"log({{0}}) / {math.log(10)!r}", x)
+
+
+def log1p(x: Value) -> Value:
+    """`log(1 + x)` without loss of digits near 0. Statement log1p, tensor a.
+
+    With u = 1 + x rounded, log(u) * (x / (u - 1)) makes up for the rounding (Goldberg, What Every Computer Scientist
+    Should Know About Floating-Point Arithmetic, 1991, theorem 4). Beyond 1e17, u is x.
+
+    Args:
+        x: The value.
+
+    Returns:
+        A value of the shape of x.
+    """
+    u = "(1.0 + {0})"
+    near = f"where({u} == 1.0, {{0}}, log({u}) * ({{0}} / ({u} - 1.0)))"
+    return pointwise("log1p", f"where({{0}} < 1e17, {near}, log({{0}}))", x)
+
+
+def expm1(x: Value) -> Value:
+    """`exp(x) - 1` without loss of digits near 0: there 2 t / (1 - t), with t = tanh(x / 2). Statement expm1, tensor a."""
+    return pointwise("expm1", _EXPM1, x)
+
+
+_EXPM1 = "where(abs({0}) < 1.0, 2.0 * tanh(0.5 * {0}) / (1.0 - tanh(0.5 * {0})), exp({0}) - 1.0)"
+
+
+def sign(x: Value) -> Value:
+    """-1, 0 or 1; 0 of NaN, as in torch. Statement sign, tensor a."""
+    return pointwise("sign", "where({0} > 0.0, 1.0, where({0} < 0.0, -1.0, 0.0))", x)
+
+
+def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -> Value:
+    """`min(max(x, low), high)`; NaN stays NaN. Statement clamp, tensor a.
+
+    Args:
+        x: The value.
+        low: The smallest result, or None.
+        high: The largest result, or None.
+
+    Returns:
+        The clamped value; `high` where low > high.
+
+    Raises:
+        BadArgument: if both bounds are None.
+    """
+    if low is not None and high is not None:
+        return pointwise("clamp", "min(max({0}, {1}), {2})", x, low, high)
+    if low is not None:
+        return pointwise("clamp", "max({0}, {1})", x, low)
+    if high is not None:
+        return pointwise("clamp", "min({0}, {1})", x, high)
+    raise BadArgument("clamp: give a lower bound, an upper bound, or both")
+
+
+# -- truth values ------------------------------------------------------------------------------------------------------
+
+
+def less(x: Operand, y: Operand) -> Value:
+    """1 where x < y, else 0. Statement less, tensor a."""
+    return pointwise("less", "where({0} < {1}, 1.0, 0.0)", x, y)
+
+
+def less_equal(x: Operand, y: Operand) -> Value:
+    """1 where x <= y, else 0. Statement less_equal, tensor a."""
+    return pointwise("less_equal", "where({0} <= {1}, 1.0, 0.0)", x, y)
+
+
+def greater(x: Operand, y: Operand) -> Value:
+    """1 where x > y, else 0. Statement greater, tensor a."""
+    return pointwise("greater", "where({0} > {1}, 1.0, 0.0)", x, y)
+
+
+def greater_equal(x: Operand, y: Operand) -> Value:
+    """1 where x >= y, else 0. Statement greater_equal, tensor a."""
+    return pointwise("greater_equal", "where({0} >= {1}, 1.0, 0.0)", x, y)
+
+
+def equal(x: Operand, y: Operand) -> Value:
+    """1 where x == y, else 0. Statement equal, tensor a."""
+    return pointwise("equal", "where({0} == {1}, 1.0, 0.0)", x, y)
+
+
+def not_equal(x: Operand, y: Operand) -> Value:
+    """1 where x != y, else 0: also where one is NaN. Statement not_equal, tensor a."""
+    return pointwise("not_equal", "where({0} == {1}, 0.0, 1.0)", x, y)
+
+
+def isnan(x: Value) -> Value:
+    """1 where x is NaN, else 0. Statement isnan, tensor a."""
+    return pointwise("isnan", "where(abs({0}) >= 0.0, 0.0, 1.0)", x)
+
+
+def isinf(x: Value) -> Value:
+    """1 where x is inf or -inf, else 0. Statement isinf, tensor a."""
+    return pointwise("isinf", "where(abs({0}) == inf, 1.0, 0.0)", x)
+
+
+def logical_and(x: Operand, y: Operand) -> Value:
+    """1 where neither x nor y is 0, else 0. Statement logical_and, tensor a."""
+    return pointwise("logical_and", "where({0} == 0.0, 0.0, where({1} == 0.0, 0.0, 1.0))", x, y)
+
+
+def logical_or(x: Operand, y: Operand) -> Value:
+    """1 where x or y is not 0, else 0. Statement logical_or, tensor a."""
+    return pointwise("logical_or", "where({0} == 0.0, where({1} == 0.0, 0.0, 1.0), 1.0)", x, y)
+
+
+def logical_not(x: Value) -> Value:
+    """1 where x is 0, else 0. Statement logical_not, tensor a."""
+    return pointwise("logical_not", "where({0} == 0.0, 1.0, 0.0)", x)
+
+
+def where(condition: Operand, x: Operand, y: Operand) -> Value:
+    """X where the condition is not 0, else y; all three broadcast as in NumPy. Statement where, tensor a.
+
+    Args:
+        condition: Truth values, such as `nn.less(a, b)`, of the element type of x and y.
+        x: What is taken where the condition holds.
+        y: What is taken elsewhere.
+
+    Returns:
+        A value of the broadcast shape.
+    """
+    return pointwise("where", "where({0} == 0.0, {2}, {1})", condition, x, y)
+
+
+# -- activations -------------------------------------------------------------------------------------------------------
+
+
+def relu6(x: Value) -> Value:
+    """`min(max(x, 0), 6)`. Statement relu6, tensor a."""
+    return pointwise("relu6", "min(max({0}, 0.0), 6.0)", x)
+
+
+def hardsigmoid(x: Value) -> Value:
+    """`min(max(x + 3, 0), 6) / 6`. Statement hardsigmoid, tensor a."""
+    return pointwise("hardsigmoid", "min(max({0} + 3.0, 0.0), 6.0) / 6.0", x)
+
+
+def hardswish(x: Value) -> Value:
+    """`x * hardsigmoid(x)`. Howard et al., Searching for MobileNetV3 (2019). Statement hardswish, tensor a."""
+    return pointwise("hardswish", "{0} * min(max({0} + 3.0, 0.0), 6.0) / 6.0", x)
+
+
+def elu(x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    """`scale * x where x > 0, else scale * alpha * (exp(input_scale * x) - 1)`. Statement elu, tensor a.
+
+    Args:
+        x: The value.
+        alpha: The limit towards -inf.
+        scale: The factor of all elements: selu has one.
+        input_scale: The factor of what is exponentiated: celu has 1 / alpha.
+
+    Returns:
+        A value of the shape of x.
+    """
+    inner = _EXPM1.format(f"({float(input_scale)!r} * {{0}})" if input_scale != 1 else "{0}")
+    text = f"where({{0}} > 0.0, {{0}}, ({float(alpha)!r}) * {inner})"
+    return pointwise("elu", text if scale == 1 else f"{float(scale)!r} * {text}", x)
+
+
+def softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    """`log(1 + exp(beta * x)) / beta`; x itself where beta * x > threshold. Statements exp, log1p, softplus; tensors a.
+
+    Args:
+        x: The value.
+        beta: How sharply it bends.
+        threshold: Beyond it, the result is x.
+
+    Returns:
+        A value of the shape of x.
+    """
+    bent = log1p(exp(x * beta if beta != 1 else x))
+    text = f"where({float(beta)!r} * {{0}} > {float(threshold)!r}, {{0}}, {{1}} / {float(beta)!r})"
+    return pointwise("softplus", text, x, bent)
+
+
+def log_sigmoid(x: Value) -> Value:
+    """`-log(1 + exp(-x))`, without overflow. Statements decay, log1p, log_sigmoid; tensors a."""
+    return pointwise("log_sigmoid", "min({0}, 0.0) - {1}", x, log1p(pointwise("decay", "exp(-abs({0}))", x)))
+
+
+def mish(x: Value) -> Value:
+    """`x * tanh(softplus(x))`. Misra, Mish (2019). Statements exp, mish; tensors a.
+
+    tanh(log(1 + w)) = n / (n + 2) with w = exp(x) and n = w (w + 2); from x = 20 on it is 1 to 17 digits.
+
+    Args:
+        x: The value.
+
+    Returns:
+        A value of the shape of x.
+    """
+    n = "({1} * ({1} + 2.0))"
+    return pointwise("mish", f"{{0}} * ({n} / ({n} + 2.0))", x, pointwise("exp", "exp(min({0}, 20.0))", x))
